@@ -1,0 +1,1 @@
+"""Client-side partition assignors for Kafka consumer groups: pure functions on plain data."""

@@ -1,0 +1,1 @@
+"""A Kafka source and sink for PySpark that joins real consumer groups."""

@@ -1,0 +1,1 @@
+"""Spark finds the format by this module name."""
