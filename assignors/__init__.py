@@ -1,1 +1,58 @@
-"""Client-side partition assignors for Kafka consumer groups: pure functions on plain data."""
+"""Client-side partition assignors for Kafka consumer groups: pure functions on plain data.
+
+Usable without Spark and without any Kafka client: `load("sticky").assign(cluster, group)`.
+"""
+
+from assignors.interface import (
+    ENTRY_POINT_GROUP,
+    AssignmentError,
+    Assignor,
+    RebalanceProtocol,
+    load,
+    names,
+)
+from assignors.model import (
+    NO_GENERATION,
+    Assignment,
+    ClusterMetadata,
+    GroupSubscription,
+    Subscription,
+    TopicPartition,
+)
+from assignors.wire import (
+    StickyUserData,
+    WireFormatError,
+    decode_assignment,
+    decode_cooperative_user_data,
+    decode_sticky_user_data,
+    decode_subscription,
+    encode_assignment,
+    encode_cooperative_user_data,
+    encode_sticky_user_data,
+    encode_subscription,
+)
+
+__all__ = [
+    "ENTRY_POINT_GROUP",
+    "NO_GENERATION",
+    "Assignment",
+    "AssignmentError",
+    "Assignor",
+    "ClusterMetadata",
+    "GroupSubscription",
+    "RebalanceProtocol",
+    "StickyUserData",
+    "Subscription",
+    "TopicPartition",
+    "WireFormatError",
+    "decode_assignment",
+    "decode_cooperative_user_data",
+    "decode_sticky_user_data",
+    "decode_subscription",
+    "encode_assignment",
+    "encode_cooperative_user_data",
+    "encode_sticky_user_data",
+    "encode_subscription",
+    "load",
+    "names",
+]
