@@ -1,0 +1,24 @@
+"""A real Kafka for demos and tests: a broker or a cluster of three as processes of this machine.
+
+    from kafka_source.embedded import EmbeddedKafka
+
+    with EmbeddedKafka() as kafka:
+        kafka.create_topic("orders", partitions=4)
+        ...  # kafka.bootstrap_servers
+
+Needs Java 17 and pyspark; Kafka's jars are downloaded once into a cache folder.
+"""
+
+from kafka_source.embedded.cluster import EmbeddedKafka
+from kafka_source.embedded.errors import BrokerError, EmbeddedKafkaError, JarsError, JavaError
+from kafka_source.embedded.jars import kafka_jars, resolve
+
+__all__ = [
+    "BrokerError",
+    "EmbeddedKafka",
+    "EmbeddedKafkaError",
+    "JarsError",
+    "JavaError",
+    "kafka_jars",
+    "resolve",
+]

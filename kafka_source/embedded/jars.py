@@ -1,0 +1,212 @@
+"""Jars from the Maven repository, resolved once into a cache folder by the Ivy that comes inside pyspark."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import importlib.util
+import logging
+import os
+import pwd
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+from kafka_source.embedded.errors import JarsError
+from kafka_source.embedded.java import find_java
+
+log = logging.getLogger(__name__)
+
+KAFKA_VERSION = "4.3.1"
+
+#: The broker and its tools. Kafka's own dependencies bring no backend for slf4j: without one there is no broker log.
+KAFKA_COORDINATES = (f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}", "org.slf4j:slf4j-simple:1.7.36")
+
+#: Names an Ivy settings file (a mirror, credentials) to be used in place of Ivy's default, Maven Central.
+IVY_SETTINGS_VARIABLE = "KAFKAGROUP_IVY_SETTINGS"
+
+#: Names the folder where jars are kept.
+CACHE_VARIABLE = "KAFKAGROUP_CACHE"
+
+Progress = Callable[[str], None]
+
+
+def cache_dir() -> Path:
+    """`$KAFKAGROUP_CACHE`, else `$XDG_CACHE_HOME/kafkagroup`, else `~/.cache/kafkagroup`."""
+    if chosen := os.environ.get(CACHE_VARIABLE):
+        return Path(chosen).expanduser().absolute()
+    if base := os.environ.get("XDG_CACHE_HOME"):
+        return Path(base) / "kafkagroup"
+    home = os.environ.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir
+    return Path(home) / ".cache" / "kafkagroup"
+
+
+def kafka_jars(*, on_progress: Progress | None = None) -> list[Path]:
+    """The broker's jars (46 files, 44 MB), downloaded the first time.
+
+    Args:
+        on_progress: called with one line at a time while the caller waits; the lines are logged (INFO) in any case.
+
+    Raises:
+        JavaError: no usable Java.
+        JarsError: not in the cache, and they could not be downloaded.
+    """
+    return resolve(KAFKA_COORDINATES, transitive=True, on_progress=on_progress)
+
+
+def resolve(coordinates: Sequence[str], transitive: bool = False, *, on_progress: Progress | None = None) -> list[Path]:
+    """Resolves Maven coordinates to jar files, from the cache if they were resolved before.
+
+    Safe to call from many processes at once: one downloads, the others wait for it, and a cache folder appears
+    only when it is complete.
+
+    Args:
+        coordinates: each `group:artifact:version`.
+        transitive: with everything they depend on at run time; else just the named artifacts.
+        on_progress: called with one line at a time while the caller waits.
+
+    Returns:
+        The jars, sorted by name.
+
+    Raises:
+        ValueError: a coordinate is not `group:artifact:version`.
+        JavaError: no usable Java.
+        JarsError: not in the cache, and they could not be downloaded.
+    """
+    dependencies = [_parse(coordinate) for coordinate in coordinates]
+    if not dependencies:
+        return []
+    folder = cache_dir() / "jars" / _folder_name(dependencies, transitive)
+    if not folder.is_dir():
+        _fill(folder, dependencies, transitive, _reporter(on_progress))
+    return sorted(folder.glob("*.jar"))
+
+
+def _parse(coordinate: str) -> tuple[str, str, str]:
+    parts = coordinate.split(":")
+    if len(parts) != 3 or not all(parts):
+        raise ValueError(f"Expected group:artifact:version, got {coordinate!r}")
+    return parts[0], parts[1], parts[2]
+
+
+def _folder_name(dependencies: Sequence[tuple[str, str, str]], transitive: bool) -> str:
+    identity = "\n".join([*sorted(":".join(d) for d in dependencies), str(transitive)])
+    _, artifact, version = dependencies[0]
+    return f"{artifact}-{version}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
+
+
+def _reporter(on_progress: Progress | None) -> Progress:
+    def report(line: str) -> None:
+        log.info("%s", line)
+        if on_progress is not None:
+            on_progress(line)
+
+    return report
+
+
+def _fill(folder: Path, dependencies: Sequence[tuple[str, str, str]], transitive: bool, report: Progress) -> None:
+    java = find_java()
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with _lock(folder.with_name(folder.name + ".lock"), report):
+            if folder.is_dir():
+                return
+            # The working folder is on the cache's file system, so that the rename is atomic.
+            with tempfile.TemporaryDirectory(prefix=".resolving-", dir=folder.parent) as working:
+                _retrieve(java, Path(working), dependencies, transitive, report)
+                (Path(working) / "jars").rename(folder)
+    except OSError as error:
+        raise JarsError(
+            f"The cache folder {folder.parent} cannot be written ({error}). Set {CACHE_VARIABLE} to a folder of yours."
+        ) from error
+
+
+@contextlib.contextmanager
+def _lock(path: Path, report: Progress) -> Iterator[None]:
+    """An advisory lock that ends with its holder, however it ends."""
+    with path.open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            report("Waiting for another process that downloads the same jars")
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _retrieve(
+    java: Path, working: Path, dependencies: Sequence[tuple[str, str, str]], transitive: bool, report: Progress
+) -> None:
+    jars = working / "jars"
+    jars.mkdir()
+    ivy_file = working / "ivy.xml"
+    ivy_file.write_text(_ivy_file(dependencies, transitive))
+    names = ", ".join(":".join(d) for d in dependencies)
+    report(f"Resolving {names} into {cache_dir()} (once; half a minute for Kafka's 44 MB)")
+    command = [
+        str(java),
+        "-Dsun.net.client.defaultConnectTimeout=15000",
+        "-Dsun.net.client.defaultReadTimeout=60000",
+        # Ivy's own places in the home folder are neither read nor written.
+        f"-Divy.home={working / 'ivy'}",
+        *("-jar", str(_ivy_jar())),
+        *(("-settings", settings) if (settings := os.environ.get(IVY_SETTINGS_VARIABLE)) else ()),
+        *("-ivy", str(ivy_file), "-confs", "default", "-types", "jar", "bundle"),
+        *("-retrieve", f"{jars}/[artifact]-[revision].[ext]", "-cache", str(working / "cache")),
+    ]
+    lines: list[str] = []
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.append(line.rstrip())
+            if match := re.match(r"downloading (\S+) \.\.\.", line.strip()):
+                report(f"Downloading {match[1].rsplit('/', 1)[-1]}")
+    missing = [f"{artifact}-{version}" for _, artifact, version in dependencies if not _has(jars, artifact, version)]
+    if process.returncode != 0 or missing:
+        raise JarsError(_failure(names, lines))
+    report(f"Resolved {len(list(jars.glob('*.jar')))} jars")
+
+
+def _has(jars: Path, artifact: str, version: str) -> bool:
+    return (jars / f"{artifact}-{version}.jar").is_file()
+
+
+def _ivy_file(dependencies: Sequence[tuple[str, str, str]], transitive: bool) -> str:
+    rows = "\n".join(
+        f"<dependency org={quoteattr(group)} name={quoteattr(artifact)} rev={quoteattr(version)}"
+        f' conf="default->default" transitive="{str(transitive).lower()}"/>'
+        for group, artifact, version in dependencies
+    )
+    return (
+        '<ivy-module version="2.0"><info organisation="kafkagroup" module="embedded"/>\n'
+        f"<dependencies>\n{rows}\n</dependencies></ivy-module>\n"
+    )
+
+
+def _ivy_jar() -> Path:
+    # Found without an import: pyspark itself takes most of a second.
+    spec = importlib.util.find_spec("pyspark")
+    places = [Path(p) / "jars" for p in (spec.submodule_search_locations or ())] if spec else []
+    if spark_home := os.environ.get("SPARK_HOME"):
+        places.append(Path(spark_home) / "jars")
+    for place in places:
+        for jar in sorted(place.glob("ivy-*.jar")):
+            return jar
+    raise JarsError(f"No ivy-*.jar in {' or '.join(map(str, places)) or 'pyspark'}: pip's pyspark brings it.")
+
+
+def _failure(names: str, lines: Sequence[str]) -> str:
+    telling = re.compile(r"UnknownHost|Server access|ERRORS|not found|FAILED|Exception|timed out|refused|status code")
+    said = [line.strip() for line in lines if telling.search(line)] or [line.strip() for line in lines if line.strip()]
+    shown = "\n  ".join(dict.fromkeys(said[:8]))
+    return (
+        f"{names} is not in the cache {cache_dir()} and could not be downloaded. Check the network (Java's proxy "
+        f"settings can be given in JAVA_TOOL_OPTIONS), name an Ivy settings file of your mirror in "
+        f"{IVY_SETTINGS_VARIABLE}, or copy a filled cache folder here and name it in {CACHE_VARIABLE}. Ivy said:\n"
+        f"  {shown}"
+    )

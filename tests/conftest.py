@@ -1,0 +1,60 @@
+"""Fixtures for all tests: a real Kafka, and a real Spark."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from kafka_source.embedded import EmbeddedKafka
+
+# Without it Spark's workers may be another Python than the one that runs the tests.
+os.environ["PYSPARK_PYTHON"] = sys.executable
+os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+
+
+@pytest.fixture(scope="session")
+def kafka(kafkagroup_broker: EmbeddedKafka) -> EmbeddedKafka:
+    """One node, shared by all tests: do not kill it."""
+    return kafkagroup_broker
+
+
+@pytest.fixture(scope="module")
+def cluster(kafkagroup_cluster: EmbeddedKafka) -> EmbeddedKafka:
+    """Three nodes, for one module."""
+    return kafkagroup_cluster
+
+
+@pytest.fixture
+def topic(kafkagroup_topic: Callable[..., str]) -> Callable[..., str]:
+    """`topic(prefix, partitions=4)` makes a fresh topic on `kafka` and returns its name."""
+    return kafkagroup_topic
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A local Spark with two cores."""
+    from pyspark.sql import SparkSession
+
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("kafkagroup-tests")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        # Known since Spark 4.1; older ones ignore it.
+        .config("spark.python.unix.domain.socket.enabled", "true")
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
