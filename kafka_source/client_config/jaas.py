@@ -1,0 +1,66 @@
+"""`sasl.jaas.config`: one login module with its options, in the syntax of Java's JAAS files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kafka_source.errors import OptionError
+
+_OPTION = "kafka.sasl.jaas.config"
+_TAKES = 'one login module such as org.apache...PlainLoginModule required username="..." password="...";'
+
+# A quoted text with backslash escapes, a mark, or a word.
+_TOKEN = re.compile(r"""\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([=;])|([^\s"'=;]+))""", re.DOTALL)
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
+_FLAGS = ("required", "requisite", "sufficient", "optional")
+
+
+@dataclass(frozen=True, slots=True)
+class LoginModule:
+    """A login module.
+
+    Attributes:
+        name: The class name without its package, e.g. `PlainLoginModule`.
+        options: Its options; never shown, for most are secrets.
+    """
+
+    name: str
+    options: Mapping[str, str] = field(repr=False)
+
+
+def parse_jaas(text: str) -> LoginModule:
+    """Read a `sasl.jaas.config`.
+
+    Raises:
+        OptionError: It is not one login module, ended by a semicolon. The text itself is never shown.
+    """
+    tokens = _tokens(text)
+    if len(tokens) < 3 or tokens[1].lower() not in _FLAGS or tokens.count(_MARK_END) != 1 or tokens[-1] != _MARK_END:
+        raise OptionError(_OPTION, "something else (not shown)", _TAKES)
+    pairs = tokens[2:-1]
+    if len(pairs) % 3 or any(mark != _MARK_EQUALS for mark in pairs[1::3]):
+        raise OptionError(_OPTION, "something else (not shown)", _TAKES)
+    return LoginModule(tokens[0].rsplit(".", 1)[-1], dict(zip(pairs[0::3], pairs[2::3], strict=True)))
+
+
+# Marks cannot be taken for a quoted "=" or ";": those carry no NUL.
+_MARK_EQUALS = "\0="
+_MARK_END = "\0;"
+
+
+def _tokens(text: str) -> list[str]:
+    tokens, position, text = [], 0, text.rstrip()
+    while position < len(text):
+        match = _TOKEN.match(text, position)
+        if match is None:
+            raise OptionError(_OPTION, "a text with an open quote (not shown)", _TAKES)
+        double, single, mark, word = match.groups()
+        quoted = double if double is not None else single
+        if quoted is not None:
+            tokens.append(re.sub(r"\\(.)", lambda m: _ESCAPES.get(m[1], m[1]), quoted, flags=re.DOTALL))
+        else:
+            tokens.append(f"\0{mark}" if mark else word)
+        position = match.end()
+    return tokens

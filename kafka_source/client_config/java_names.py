@@ -1,0 +1,138 @@
+"""What becomes of the settings that only the Java clients know."""
+
+from __future__ import annotations
+
+GROUP = frozenset(
+    {
+        "auto.commit.interval.ms",
+        "auto.offset.reset",
+        "enable.auto.commit",
+        "group.id",
+        "group.instance.id",
+        "group.protocol",
+        "group.remote.assignor",
+        "heartbeat.interval.ms",
+        "max.poll.interval.ms",
+        "max.poll.records",
+        "partition.assignment.strategy",
+        "session.timeout.ms",
+        "share.acknowledgement.mode",
+        "share.acquire.mode",
+    }
+)
+"""For the group's own code: the clients that we make join no group by themselves."""
+
+SECURITY = frozenset(
+    {
+        "enable.ssl.certificate.verification",
+        "sasl.jaas.config",
+        "sasl.kerberos.service.name",
+        "sasl.mechanism",
+        "sasl.mechanisms",
+        "sasl.oauthbearer.client.credentials.client.id",
+        "sasl.oauthbearer.client.credentials.client.secret",
+        "sasl.oauthbearer.client.id",
+        "sasl.oauthbearer.client.secret",
+        "sasl.oauthbearer.scope",
+        "sasl.oauthbearer.token.endpoint.url",
+        "sasl.password",
+        "sasl.username",
+        "security.protocol",
+        "ssl.ca.location",
+        "ssl.ca.pem",
+        "ssl.certificate.location",
+        "ssl.certificate.pem",
+        "ssl.cipher.suites",
+        "ssl.crl.location",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.key.location",
+        "ssl.key.password",
+        "ssl.key.pem",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    }
+)
+"""Read by `sasl` and `tls`, which know both libraries' names for them."""
+
+REFUSED = {
+    "interceptor.classes": "nothing: interceptors are Java code",
+    "key.deserializer": "nothing: keys are binary, cast the column",
+    "key.serializer": "nothing: keys are binary or string, cast the column",
+    "partitioner.class": "nothing: it is a Java class; keyed records go where Java's default partitioner puts them, "
+    "and a `partition` column decides otherwise",
+    "partitioner.ignore.keys": "nothing: write without a key, or with a `partition` column",
+    "sasl.client.callback.handler.class": "nothing: it is a Java class",
+    "ssl.engine.factory.class": "nothing: it is a Java class; use kafka.ssl.keystore.* and kafka.ssl.truststore.*",
+    "transaction.two.phase.commit.enable": "nothing: it is not in use",
+    "value.deserializer": "nothing: values are binary, cast the column",
+    "value.serializer": "nothing: values are binary or string, cast the column",
+}
+"""Settings that would change what is read or written, and what to do instead."""
+
+IGNORED = frozenset(
+    {
+        "bootstrap.controllers",
+        "config.providers",
+        "default.api.timeout.ms",
+        "enable.metrics.push",
+        "exclude.internal.topics",
+        "internal.throw.on.fetch.stable.offset.unsupported",
+        "max.block.ms",
+        "metadata.max.idle.ms",
+        "metric.reporters",
+        "metrics.num.samples",
+        "metrics.recording.level",
+        "metrics.sample.window.ms",
+        "partitioner.adaptive.partitioning.enable",
+        "partitioner.availability.timeout.ms",
+        "sasl.kerberos.ticket.renew.jitter",
+        "sasl.kerberos.ticket.renew.window.factor",
+        "sasl.login.callback.handler.class",
+        "sasl.login.class",
+        "sasl.login.connect.timeout.ms",
+        "sasl.login.read.timeout.ms",
+        "sasl.login.refresh.buffer.seconds",
+        "sasl.login.refresh.min.period.seconds",
+        "sasl.login.refresh.window.factor",
+        "sasl.login.refresh.window.jitter",
+        "sasl.login.retry.backoff.max.ms",
+        "sasl.login.retry.backoff.ms",
+        "sasl.oauthbearer.assertion.template.file",
+        "sasl.oauthbearer.clock.skew.seconds",
+        "sasl.oauthbearer.expected.audience",
+        "sasl.oauthbearer.expected.issuer",
+        "sasl.oauthbearer.header.urlencode",
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+        "sasl.oauthbearer.jwks.endpoint.url",
+        "sasl.oauthbearer.jwt.retriever.class",
+        "sasl.oauthbearer.jwt.validator.class",
+        "sasl.oauthbearer.scope.claim.name",
+        "security.providers",
+        "socket.connection.setup.timeout.max.ms",
+        "ssl.enabled.protocols",
+        "ssl.keymanager.algorithm",
+        "ssl.protocol",
+        "ssl.provider",
+        "ssl.secure.random.implementation",
+        "ssl.trustmanager.algorithm",
+    }
+)
+"""Settings of the Java clients' inner workings: no client of ours has the part that they tune."""
+
+RENAMED = {
+    "fetch.max.wait.ms": "fetch.wait.max.ms",
+    "max.request.size": "message.max.bytes",
+    "receive.buffer.bytes": "socket.receive.buffer.bytes",
+    "request.timeout.ms": "socket.timeout.ms",
+    "send.buffer.bytes": "socket.send.buffer.bytes",
+}
+"""Java's name to librdkafka's, where the value means the same and librdkafka has no alias of its own."""

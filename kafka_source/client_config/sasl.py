@@ -1,0 +1,134 @@
+"""How a client proves who it is, read from settings of either library's names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kafka_source.client_config.jaas import LoginModule
+from kafka_source.client_config.settings import Settings
+from kafka_source.errors import OptionError
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
+
+_PASSWORD_MODULES = {
+    "PLAIN": "PlainLoginModule",
+    "SCRAM-SHA-256": "ScramLoginModule",
+    "SCRAM-SHA-512": "ScramLoginModule",
+}
+_UNSECURED_CLAIM = "unsecuredLoginStringClaim_sub"
+
+
+@dataclass(frozen=True, slots=True)
+class OAuth:
+    """Where a token for OAUTHBEARER comes from.
+
+    Attributes:
+        url: The token endpoint of the OAuth server; empty: an unsecured token for `principal` (for tests).
+        client_id: Of the client-credentials grant.
+        client_secret: Of the client-credentials grant.
+        scope: Asked for, may be empty.
+        principal: Whom an unsecured token names.
+        extensions: SASL extensions that the broker may want.
+    """
+
+    url: str = ""
+    client_id: str = ""
+    client_secret: str = field(default="", repr=False)
+    scope: str = ""
+    principal: str = ""
+    extensions: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Sasl:
+    """The SASL mechanism and what it needs.
+
+    Attributes:
+        mechanism: One of `MECHANISMS`.
+        username: For PLAIN and SCRAM.
+        password: For PLAIN and SCRAM.
+        service_name: The broker's Kerberos service.
+        oauth: For OAUTHBEARER.
+    """
+
+    mechanism: str
+    username: str = ""
+    password: str = field(default="", repr=False)
+    service_name: str = "kafka"
+    oauth: OAuth | None = None
+
+
+def security_protocol(settings: Settings) -> str:
+    """`security.protocol`, PLAINTEXT if it is not set."""
+    protocol = settings.get("security.protocol", "PLAINTEXT").upper()
+    if protocol not in PROTOCOLS:
+        raise OptionError("kafka.security.protocol", protocol, "one of " + ", ".join(PROTOCOLS))
+    return protocol
+
+
+def sasl_of(settings: Settings) -> Sasl | None:
+    """What SASL needs, None if the protocol has none.
+
+    Raises:
+        OptionError: The mechanism is not known, or what it needs is missing.
+    """
+    if not security_protocol(settings).startswith("SASL_"):
+        return None
+    module = settings.login_module()
+    mechanism = _mechanism(settings, module)
+    if mechanism in _PASSWORD_MODULES:
+        return _password(settings, mechanism, module)
+    if mechanism == "OAUTHBEARER":
+        return Sasl(mechanism, oauth=_oauth(settings, module))
+    named = module.options.get("serviceName") if module else None
+    return Sasl(mechanism, service_name=settings.get("sasl.kerberos.service.name") or named or "kafka")
+
+
+def _mechanism(settings: Settings, module: LoginModule | None) -> str:
+    given = settings.get("sasl.mechanism") or settings.get("sasl.mechanisms")
+    if given is None and module is not None and module.name == "PlainLoginModule":
+        return "PLAIN"
+    mechanism = (given or "GSSAPI").upper()
+    if mechanism not in MECHANISMS:
+        raise OptionError("kafka.sasl.mechanism", mechanism, "one of " + ", ".join(MECHANISMS))
+    return mechanism
+
+
+def _password(settings: Settings, mechanism: str, module: LoginModule | None) -> Sasl:
+    if module is not None and module.name != _PASSWORD_MODULES[mechanism]:
+        raise OptionError("kafka.sasl.jaas.config", module.name, f"{_PASSWORD_MODULES[mechanism]} with {mechanism}")
+    options = module.options if module else {}
+    username = settings.get("sasl.username") or options.get("username")
+    password = settings.get("sasl.password") or options.get("password")
+    if not username or not password:
+        raise OptionError(
+            "kafka.sasl.jaas.config",
+            None,
+            f"a {_PASSWORD_MODULES[mechanism]} with username and password; kafka.sasl.username and "
+            "kafka.sasl.password do as well",
+        )
+    return Sasl(mechanism, username, password)
+
+
+def _oauth(settings: Settings, module: LoginModule | None) -> OAuth:
+    options = dict(module.options) if module else {}
+    extensions = {
+        name.removeprefix("extension_"): value for name, value in options.items() if name.startswith("extension_")
+    }
+    url = settings.get("sasl.oauthbearer.token.endpoint.url", "")
+    if not url:
+        if options.get(_UNSECURED_CLAIM):
+            return OAuth(principal=options[_UNSECURED_CLAIM], extensions=extensions)
+        raise OptionError("kafka.sasl.oauthbearer.token.endpoint.url", None, "the URL of the OAuth token endpoint")
+
+    def either(jaas: str, *names: str) -> str:
+        return options.get(jaas) or next((settings[name] for name in names if settings.get(name)), "")
+
+    prefix = "sasl.oauthbearer."
+    client_id = either("clientId", f"{prefix}client.credentials.client.id", f"{prefix}client.id")
+    secret = either("clientSecret", f"{prefix}client.credentials.client.secret", f"{prefix}client.secret")
+    if not client_id or not secret:
+        raise OptionError("kafka.sasl.jaas.config", None, "an OAuthBearerLoginModule with clientId and clientSecret")
+    return OAuth(url, client_id, secret, either("scope", f"{prefix}scope"), extensions=extensions)

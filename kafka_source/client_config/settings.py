@@ -1,0 +1,127 @@
+"""Client settings as the user gave them, with their secrets kept out of sight."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+
+from kafka_source.client_config.jaas import LoginModule, parse_jaas
+from kafka_source.errors import OptionError
+
+HIDDEN = "*****"
+
+_SECRET_WORDS = ("password", "passphrase", "secret", "jaas", "token", "credential", "user.info")
+_SECRET_NAMES = frozenset({"ssl.keystore.key", "ssl.key.pem", "sasl.oauthbearer.config"})
+_PUBLIC_NAMES = frozenset({"sasl.oauthbearer.token.endpoint.url", "sasl.oauthbearer.client.credentials.client.id"})
+
+# Shorter values stand in too many words for a replacement to say anything.
+_SHORTEST = 3
+_SHORTEST_LINE = 16
+
+
+class Settings(Mapping[str, str]):
+    """Settings of the Kafka clients by their Java (or librdkafka) names, without the prefix `kafka.`.
+
+    Immutable and hashable. Names are lower case, as all of Kafka's are; values are as given, without surrounding
+    blanks. `repr`, `str` and a `Settings` in a log line or an error show `*****` for secrets; pickling keeps them,
+    since executors need them.
+
+    Args:
+        values: Names and values, e.g. `{"bootstrap.servers": "broker:9092"}`.
+    """
+
+    __slots__ = ("_hash", "_values")
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self._values = {str(name).lower(): str(value).strip() for name, value in values.items()}
+        self._hash = hash(frozenset(self._values.items()))
+
+    def __getitem__(self, name: str) -> str:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Settings) and self._values == other._values
+
+    def __repr__(self) -> str:
+        return f"Settings({hidden(self._values)!r})"
+
+    def __reduce__(self) -> tuple[type[Settings], tuple[dict[str, str]]]:
+        return Settings, (dict(self._values),)
+
+    def integer(self, name: str) -> int | None:
+        """The value of a whole number, None if it is not set.
+
+        Raises:
+            OptionError: It is none.
+        """
+        try:
+            return int(self._values[name]) if name in self._values else None
+        except ValueError:
+            raise OptionError(f"kafka.{name}", self._values[name], "a whole number") from None
+
+    def login_module(self) -> LoginModule | None:
+        """The login module of `sasl.jaas.config`, None if it is not set."""
+        text = self.get("sasl.jaas.config")
+        return parse_jaas(text) if text else None
+
+    def redact(self, text: str) -> str:
+        """The text with every secret value of these settings replaced by `*****`."""
+        for secret in sorted(self._secrets(), key=len, reverse=True):
+            text = text.replace(secret, HIDDEN)
+        return text
+
+    def _secrets(self) -> set[str]:
+        values = {value for name, value in self._values.items() if is_secret(name)}
+        try:
+            module = self.login_module()
+        except OptionError:
+            module = None
+        if module is not None:
+            values |= {value for name, value in module.options.items() if is_secret(name)}
+        lines = {line.strip() for value in values for line in value.splitlines()[1:]}
+        return {v for v in values if len(v) >= _SHORTEST} | {v for v in lines if len(v) >= _SHORTEST_LINE}
+
+
+class RedactingFilter(logging.Filter):
+    """A filter for log handlers that replaces the secrets of some settings in messages and tracebacks.
+
+    Args:
+        settings: The settings whose secrets must not be seen.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__()
+        self._settings = settings
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Rewrites the record; lets every record through."""
+        record.msg, record.args = self._settings.redact(record.getMessage()), None
+        if record.exc_info and not record.exc_text:
+            record.exc_text = logging.Formatter().formatException(record.exc_info)
+        if record.exc_text:
+            record.exc_text = self._settings.redact(record.exc_text)
+        return True
+
+
+def is_secret(name: str) -> bool:
+    """Whether the value of a setting, or of a login module's option, is nobody's business."""
+    name = name.lower()
+    bare = name.removeprefix("kafka.")
+    return bare not in _PUBLIC_NAMES and (bare in _SECRET_NAMES or any(word in bare for word in _SECRET_WORDS))
+
+
+def hidden(config: Mapping[str, object]) -> dict[str, object]:
+    """A copy of a configuration that may be shown: secrets, and what is no plain value, are `*****`."""
+    return {
+        name: value if isinstance(value, (str, int, float)) and not is_secret(name.replace("_", ".")) else HIDDEN
+        for name, value in config.items()
+    }

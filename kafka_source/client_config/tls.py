@@ -1,0 +1,229 @@
+"""Certificates and keys of a client, read from settings of either library's names, as OpenSSL takes them.
+
+Java's key stores: PEM is taken over, from files or inline (KIP-651); PKCS12 works for librdkafka's keys alone; JKS is
+refused with the commands that convert it.
+"""
+
+from __future__ import annotations
+
+import ssl
+import tempfile
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+from kafka_source.client_config.settings import Settings
+from kafka_source.errors import OptionError
+
+
+class _Store(Enum):
+    PEM = "PEM"
+    PKCS12 = "PKCS12"
+    JKS = "JKS"
+
+
+@dataclass(frozen=True, slots=True)
+class Pem:
+    """PEM text, in a file or inline; never shown.
+
+    Attributes:
+        location: The file, empty if inline.
+        text: The text, empty if in a file.
+    """
+
+    location: str = ""
+    text: str = field(default="", repr=False)
+
+    def read(self, option: str) -> str:
+        """The text.
+
+        Raises:
+            OptionError: There is no such file on this machine.
+        """
+        return self.text or _read(self.location, option).decode("ascii", "ignore")
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """What a TLS connection needs.
+
+    Attributes:
+        authorities: Whom to trust; None: the machine's own list.
+        certificate: The client's certificate and its chain.
+        key: Its private key.
+        key_password: Of the private key or the PKCS12 store.
+        pkcs12: A PKCS12 file in place of certificate and key.
+        revoked: A file of revoked certificates.
+        check_hostname: Whether the certificate must be made out for the host.
+        verify: Whether the broker's certificate is checked at all.
+        ciphers: OpenSSL's list, empty: its default.
+    """
+
+    authorities: Pem | None = None
+    certificate: Pem | None = None
+    key: Pem | None = None
+    key_password: str = field(default="", repr=False)
+    pkcs12: str = ""
+    revoked: str = ""
+    check_hostname: bool = True
+    verify: bool = True
+    ciphers: str = ""
+
+
+def tls_of(settings: Settings) -> Tls:
+    """The TLS part of the settings.
+
+    Raises:
+        OptionError: A store is of a kind that OpenSSL cannot read, or a file is missing.
+    """
+    certificate, key, pkcs12 = _identity(settings)
+    algorithm = settings.get("ssl.endpoint.identification.algorithm", "https").lower()
+    if algorithm not in ("https", "none", ""):
+        raise OptionError("kafka.ssl.endpoint.identification.algorithm", algorithm, "https, or nothing for no check")
+    return Tls(
+        authorities=_authorities(settings),
+        certificate=certificate,
+        key=key,
+        key_password=settings.get("ssl.key.password") or settings.get("ssl.keystore.password", ""),
+        pkcs12=pkcs12,
+        revoked=settings.get("ssl.crl.location", ""),
+        check_hostname=algorithm == "https",
+        verify=settings.get("enable.ssl.certificate.verification", "true").lower() != "false",
+        ciphers=settings.get("ssl.cipher.suites", ""),
+    )
+
+
+def ssl_context(tls: Tls) -> ssl.SSLContext:
+    """Python's own view of the same.
+
+    Raises:
+        OptionError: A certificate or key cannot be read.
+    """
+    if tls.pkcs12:
+        raise OptionError(
+            "kafka.ssl.keystore.location",
+            tls.pkcs12,
+            "a PEM file where a group is joined: openssl pkcs12 -in client.p12 -nodes -out client.pem, then "
+            "kafka.ssl.keystore.type=PEM",
+        )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = tls.check_hostname and tls.verify
+    if not tls.verify:
+        context.verify_mode = ssl.CERT_NONE
+    _trust(context, tls)
+    if tls.certificate is not None and tls.key is not None:
+        _identify(context, tls.certificate, tls.key, tls.key_password)
+    if tls.ciphers:
+        try:
+            context.set_ciphers(tls.ciphers)
+        except ssl.SSLError:
+            raise OptionError("kafka.ssl.cipher.suites", tls.ciphers, "names that OpenSSL knows") from None
+    return context
+
+
+def _trust(context: ssl.SSLContext, tls: Tls) -> None:
+    if tls.authorities is None:
+        context.load_default_certs()
+    else:
+        option = "kafka.ssl.truststore.location"
+        try:
+            context.load_verify_locations(cadata=tls.authorities.read(option))
+        except ssl.SSLError:
+            raise OptionError(option, tls.authorities.location or "inline PEM", "PEM certificates") from None
+    if tls.revoked:
+        context.load_verify_locations(cafile=tls.revoked)
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+
+
+def _identify(context: ssl.SSLContext, certificate: Pem, key: Pem, password: str) -> None:
+    option = "kafka.ssl.keystore.location"
+    # Python's ssl reads certificates from files only; the folder is the owner's alone and gone at the end.
+    with tempfile.TemporaryDirectory(prefix="kafkagroup-") as folder:
+        chain, private = Path(folder, "chain.pem"), Path(folder, "key.pem")
+        for path, pem in ((chain, certificate), (private, key)):
+            path.touch(mode=0o600)
+            path.write_text(pem.read(option), encoding="ascii")
+        try:
+            # Without a password of ours OpenSSL would ask at the terminal.
+            context.load_cert_chain(chain, private, password=password or (lambda: b""))
+        except (ssl.SSLError, OSError):
+            raise OptionError(
+                option,
+                certificate.location or "inline PEM",
+                "a certificate chain with its key, and kafka.ssl.key.password if the key is encrypted",
+            ) from None
+
+
+def _authorities(settings: Settings) -> Pem | None:
+    for inline in ("ssl.truststore.certificates", "ssl.ca.pem"):
+        if settings.get(inline):
+            return Pem(text=settings[inline])
+    if settings.get("ssl.ca.location"):
+        return Pem(settings["ssl.ca.location"])
+    location = settings.get("ssl.truststore.location")
+    if not location:
+        return None
+    kind = _kind(settings, "ssl.truststore")
+    if kind is not _Store.PEM:
+        raise OptionError("kafka.ssl.truststore.location", f"a {kind.value} store", _convert("truststore", kind))
+    return Pem(location)
+
+
+def _identity(settings: Settings) -> tuple[Pem | None, Pem | None, str]:
+    """Certificate, key, and a PKCS12 file in their place."""
+    certificate = _first(settings, "ssl.keystore.certificate.chain", "ssl.certificate.pem", "ssl.certificate.location")
+    key = _first(settings, "ssl.keystore.key", "ssl.key.pem", "ssl.key.location")
+    if certificate is not None or key is not None:
+        if certificate is None or key is None:
+            missing = "ssl.keystore.certificate.chain" if certificate is None else "ssl.keystore.key"
+            raise OptionError(f"kafka.{missing}", None, "PEM; certificate and key go together")
+        return certificate, key, ""
+    location = settings.get("ssl.keystore.location")
+    if not location:
+        return None, None, ""
+    kind = _kind(settings, "ssl.keystore")
+    if kind is _Store.JKS:
+        raise OptionError("kafka.ssl.keystore.location", "a JKS store", _convert("keystore", kind))
+    return (None, None, location) if kind is _Store.PKCS12 else (Pem(location), Pem(location), "")
+
+
+def _first(settings: Settings, *names: str) -> Pem | None:
+    for name in names:
+        if settings.get(name):
+            return Pem(settings[name]) if name.endswith(".location") else Pem(text=settings[name])
+    return None
+
+
+def _kind(settings: Settings, store: str) -> _Store:
+    """The kind of a store by its content: Java's JKS type reads PKCS12 too, and it is the default."""
+    start = _read(settings[f"{store}.location"], f"kafka.{store}.location")[:64].lstrip()
+    if start[:4] == b"\xfe\xed\xfe\xed":
+        return _Store.JKS
+    if start[:1] == b"\x30":
+        return _Store.PKCS12
+    given = settings.get(f"{store}.type", "PEM").upper()
+    if given not in _Store.__members__:
+        raise OptionError(f"kafka.{store}.type", given, "PEM (best), PKCS12 or JKS")
+    return _Store.PEM
+
+
+def _read(location: str, option: str) -> bytes:
+    try:
+        return Path(location).read_bytes()
+    except OSError as error:
+        problem = error.strerror or "cannot be read"
+        raise OptionError(option, location, f"a file on this machine ({problem})") from None
+
+
+def _convert(store: str, kind: _Store) -> str:
+    to_pkcs12 = (
+        f"keytool -importkeystore -srckeystore {store}.jks -destkeystore {store}.p12 -deststoretype PKCS12 && "
+        if kind is _Store.JKS
+        else ""
+    )
+    what = "-nokeys" if store == "truststore" else "-nodes"
+    return (
+        f"a PEM file; convert it with: {to_pkcs12}openssl pkcs12 -in {store}.p12 {what} -out {store}.pem, then set "
+        f"kafka.ssl.{store}.type=PEM and kafka.ssl.{store}.location={store}.pem"
+    )
