@@ -1,0 +1,67 @@
+//! Which transactional batches were aborted (KIP-98; the consumer's `CompletedFetch`).
+
+use std::collections::HashSet;
+
+/// The producers whose batches are being skipped, driven by the broker's list and by the markers in the log.
+#[derive(Debug, Default)]
+pub struct AbortedTransactions {
+    /// (first offset, producer id), the next one last.
+    pending: Vec<(i64, i64)>,
+    skipping: HashSet<i64>,
+}
+
+impl AbortedTransactions {
+    /// From a Fetch response's list of (producer id, first offset), in any order.
+    pub fn new(list: impl IntoIterator<Item = (i64, i64)>) -> Self {
+        let mut pending: Vec<_> =
+            list.into_iter().map(|(producer_id, first_offset)| (first_offset, producer_id)).collect();
+        pending.sort_unstable_by(|a, b| b.cmp(a));
+        Self { pending, skipping: HashSet::new() }
+    }
+
+    /// Whether a marker could change anything: without aborted transactions none is worth a look.
+    pub fn is_empty(&self) -> bool {
+        self.pending.is_empty() && self.skipping.is_empty()
+    }
+
+    /// Starts the transactions that begin at or before `last_offset`. Call it for each batch in turn.
+    pub fn advance(&mut self, last_offset: i64) {
+        while let Some(&(first_offset, producer_id)) = self.pending.last() {
+            if first_offset > last_offset {
+                break;
+            }
+            self.skipping.insert(producer_id);
+            self.pending.pop();
+        }
+    }
+
+    /// An abort marker ends the producer's transaction.
+    pub fn end(&mut self, producer_id: i64) {
+        self.skipping.remove(&producer_id);
+    }
+
+    pub fn contains(&self, producer_id: i64) -> bool {
+        self.skipping.contains(&producer_id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_producer_is_skipped_from_its_first_offset_to_its_marker() {
+        let mut aborted = AbortedTransactions::new([(9, 30), (7, 10), (9, 5)]);
+        aborted.advance(4);
+        assert!(!aborted.contains(9));
+        aborted.advance(12);
+        assert!(aborted.contains(9) && aborted.contains(7));
+        aborted.end(9);
+        assert!(!aborted.contains(9) && aborted.contains(7));
+        aborted.advance(30);
+        assert!(aborted.contains(9));
+        aborted.end(9);
+        aborted.end(7);
+        assert!(aborted.is_empty());
+    }
+}

@@ -1,0 +1,416 @@
+//! Rows into Arrow buffers: the columns asked for, sized by rows and bytes.
+
+use std::sync::Arc;
+
+use arrow_buffer::{Buffer, NullBufferBuilder};
+use arrow_data::ArrayData;
+use arrow_schema::{ArrowError, DataType, Schema};
+
+use crate::codec::Decompressor;
+use crate::columns::{Column, header_fields, schema};
+use crate::error::Fault;
+use crate::record::{Headers, Record};
+
+/// A bigger buffer is given back after use instead of kept for the next batch.
+const KEEP_AT_MOST: usize = 32 << 20;
+/// What one batch of rows may hold, however large its first row: Arrow's offsets are 32 bits.
+const ARROW_MOST: usize = i32::MAX as usize;
+/// The most that may be asked for as `batch_bytes`.
+pub const MOST_BATCH_BYTES: usize = 1 << 30;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Most rows of a batch.
+    pub batch_rows: usize,
+    /// Most bytes of a batch's Arrow buffers; a row larger than that is a batch of its own.
+    pub batch_bytes: usize,
+    /// Most bytes that the records of one compressed batch may unpack to.
+    pub max_unpacked_bytes: usize,
+}
+
+/// What the rows of one record batch share.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stamp {
+    pub base_timestamp: i64,
+    /// The broker's time for all records, in place of the producer's.
+    pub log_append_time: Option<i64>,
+}
+
+/// Collects rows of any number of topic-partitions into one Arrow batch.
+pub struct BatchBuilder {
+    columns: Vec<Column>,
+    schema: Arc<Schema>,
+    limits: Limits,
+    fixed_width: usize,
+    rows: usize,
+    bytes: usize,
+    key: Option<Bytes>,
+    value: Option<Bytes>,
+    headers: Option<HeaderLists>,
+    offsets: Option<Vec<i64>>,
+    timestamps: Option<Vec<i64>>,
+    topics: Option<Runs<Arc<str>>>,
+    partitions: Option<Runs<i32>>,
+    timestamp_types: Option<Runs<i32>>,
+    topic_width: usize,
+    pub(crate) decompressor: Decompressor,
+    spare: Vec<Vec<u8>>,
+}
+
+/// A finished batch: a struct array with one child a column.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    pub schema: Arc<Schema>,
+    pub data: ArrayData,
+    /// Bytes of the Arrow buffers, as counted against `batch_bytes`.
+    pub bytes: usize,
+}
+
+impl BatchBuilder {
+    pub fn new(columns: &[Column], limits: Limits) -> Result<Self, String> {
+        let has = |name: &str| columns.iter().any(|column| column.name() == name);
+        for (i, column) in columns.iter().enumerate() {
+            if columns.iter().skip(i + 1).any(|other| other.name() == column.name()) {
+                return Err(format!("column {} is asked for twice", column.name()));
+            }
+        }
+        if limits.batch_rows == 0 || limits.batch_rows > ARROW_MOST {
+            return Err(format!("batch_rows is 1 to {ARROW_MOST}, not {}", limits.batch_rows));
+        }
+        if limits.batch_bytes == 0 || limits.batch_bytes > MOST_BATCH_BYTES {
+            return Err(format!("batch_bytes is 1 to {MOST_BATCH_BYTES}, not {}", limits.batch_bytes));
+        }
+        if limits.max_unpacked_bytes == 0 || limits.max_unpacked_bytes > ARROW_MOST {
+            return Err(format!("max_unpacked_bytes is 1 to {ARROW_MOST}, not {}", limits.max_unpacked_bytes));
+        }
+        let text =
+            |name: &str| columns.iter().any(|column| column.name() == name && column.data_type() == DataType::Utf8);
+        Ok(Self {
+            columns: columns.to_vec(),
+            schema: Arc::new(schema(columns)),
+            limits,
+            fixed_width: columns.iter().map(|column| column.fixed_width()).sum(),
+            rows: 0,
+            bytes: 0,
+            key: has("key").then(|| Bytes::new(text("key"))),
+            value: has("value").then(|| Bytes::new(text("value"))),
+            headers: has("headers").then(HeaderLists::default),
+            offsets: has("offset").then(Vec::new),
+            timestamps: has("timestamp").then(Vec::new),
+            topics: has("topic").then(Runs::default),
+            partitions: has("partition").then(Runs::default),
+            timestamp_types: has("timestampType").then(Runs::default),
+            topic_width: 0,
+            decompressor: Decompressor::new(limits.max_unpacked_bytes),
+            spare: vec![],
+        })
+    }
+
+    pub fn schema(&self) -> &Arc<Schema> {
+        &self.schema
+    }
+
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Rows that come are of this topic-partition.
+    pub(crate) fn at_partition(&mut self, topic: &Arc<str>, partition: i32) {
+        self.topic_width = if self.topics.is_some() { topic.len() } else { 0 };
+        if let Some(topics) = &mut self.topics {
+            topics.start(topic.clone(), self.rows);
+        }
+        if let Some(partitions) = &mut self.partitions {
+            partitions.start(partition, self.rows);
+        }
+    }
+
+    /// Rows that come are of a batch with this kind of timestamps.
+    pub(crate) fn at_batch(&mut self, stamp: Stamp) {
+        if let Some(types) = &mut self.timestamp_types {
+            types.start(i32::from(stamp.log_append_time.is_some()), self.rows);
+        }
+    }
+
+    /// Appends a row; false if it has no room, and is the next batch's first.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, record: &Record<'_>, offset: i64, stamp: Stamp) -> Result<bool, Fault> {
+        let mut width = self.fixed_width + self.topic_width;
+        if let (Some(_), Some(key)) = (&self.key, record.key) {
+            width += key.len();
+        }
+        if let (Some(_), Some(value)) = (&self.value, record.value) {
+            width += value.len();
+        }
+        if let (Some(_), false) = (&self.headers, record.headers.is_empty()) {
+            width += HeaderLists::width(&record.headers);
+        }
+        let bytes = self.bytes + width;
+        if self.rows > 0 && (self.rows >= self.limits.batch_rows || bytes > self.limits.batch_bytes) {
+            return Ok(false);
+        }
+        if bytes > ARROW_MOST {
+            return Err(Fault::unreadable(format!("a row of {width} bytes is more than an Arrow batch can hold")));
+        }
+        // Everything that can fail comes before the first column changes.
+        let timestamp = match &self.timestamps {
+            Some(_) => timestamp_us(record, stamp)?,
+            None => 0,
+        };
+        if let Some(key) = &self.key {
+            key.check("key", record.key)?;
+        }
+        if let Some(value) = &self.value {
+            value.check("value", record.value)?;
+        }
+        if let Some(offsets) = &mut self.offsets {
+            offsets.push(offset);
+        }
+        if let Some(timestamps) = &mut self.timestamps {
+            timestamps.push(timestamp);
+        }
+        if let Some(key) = &mut self.key {
+            key.push(record.key);
+        }
+        if let Some(value) = &mut self.value {
+            value.push(record.value);
+        }
+        if let Some(headers) = &mut self.headers {
+            headers.push(&record.headers);
+        }
+        self.rows += 1;
+        self.bytes = bytes;
+        Ok(true)
+    }
+
+    /// Ends the batch and starts the next.
+    pub fn take(&mut self) -> Result<Batch, ArrowError> {
+        let rows = std::mem::take(&mut self.rows);
+        let bytes = std::mem::take(&mut self.bytes);
+        let mut children = Vec::with_capacity(self.columns.len());
+        for &column in &self.columns {
+            let kind = column.data_type();
+            let built = match column {
+                Column::Key { .. } => self.key.as_mut().map(|bytes| bytes.take(kind)),
+                Column::Value { .. } => self.value.as_mut().map(|bytes| bytes.take(kind)),
+                Column::Headers => self.headers.as_mut().map(|lists| lists.take(kind)),
+                Column::Offset => self.offsets.as_mut().map(|values| fixed(kind, rows, renew(values))),
+                Column::Timestamp => self.timestamps.as_mut().map(|values| fixed(kind, rows, renew(values))),
+                Column::Topic => self.topics.as_mut().map(|runs| runs.take_text(rows)),
+                Column::Partition => self.partitions.as_mut().map(|runs| fixed(kind, rows, runs.take_values(rows))),
+                Column::TimestampType => {
+                    self.timestamp_types.as_mut().map(|runs| fixed(kind, rows, runs.take_values(rows)))
+                }
+            };
+            children.extend(built.transpose()?);
+        }
+        let data = ArrayData::builder(DataType::Struct(self.schema.fields().clone()))
+            .len(rows)
+            .child_data(children)
+            .build()?;
+        Ok(Batch { schema: self.schema.clone(), data, bytes })
+    }
+
+    /// A buffer for a batch's bytes: given back with [`Self::recycle`], so that the steady state allocates nothing.
+    pub(crate) fn buffer(&mut self) -> Vec<u8> {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    pub(crate) fn recycle(&mut self, buffer: Vec<u8>) {
+        if buffer.len() <= KEEP_AT_MOST && self.spare.len() < 2 {
+            self.spare.push(buffer);
+        }
+    }
+}
+
+/// Microseconds since 1970 of a record.
+#[inline(always)]
+fn timestamp_us(record: &Record<'_>, stamp: Stamp) -> Result<i64, Fault> {
+    match stamp.log_append_time {
+        Some(ms) => Some(ms),
+        None => stamp.base_timestamp.checked_add(record.timestamp_delta),
+    }
+    .and_then(|ms| ms.checked_mul(1000))
+    .ok_or_else(|| Fault::unreadable("the timestamp is too large for microseconds; leave the timestamp column out"))
+}
+
+/// A binary or string column.
+struct Bytes {
+    text: bool,
+    ends: Vec<i32>,
+    values: Vec<u8>,
+    nulls: NullBufferBuilder,
+}
+
+impl Bytes {
+    fn new(text: bool) -> Self {
+        Self { text, ends: vec![0], values: vec![], nulls: NullBufferBuilder::new(0) }
+    }
+
+    #[inline(always)]
+    fn check(&self, name: &str, bytes: Option<&[u8]>) -> Result<(), Fault> {
+        match bytes {
+            Some(bytes) if self.text => match std::str::from_utf8(bytes) {
+                Ok(_) => Ok(()),
+                Err(error) => {
+                    Err(Fault::unreadable(format!("the {name} is not UTF-8 ({error}); ask for {name} as binary")))
+                }
+            },
+            _ => Ok(()),
+        }
+    }
+
+    #[inline(always)]
+    fn push(&mut self, bytes: Option<&[u8]>) {
+        match bytes {
+            Some(bytes) => {
+                self.values.extend_from_slice(bytes);
+                self.nulls.append_non_null();
+            }
+            None => self.nulls.append_null(),
+        }
+        // In range: the builder keeps a batch's bytes below 2^31.
+        self.ends.push(self.values.len() as i32);
+    }
+
+    fn take(&mut self, kind: DataType) -> Result<ArrayData, ArrowError> {
+        let ends = renew(&mut self.ends);
+        self.ends.push(0);
+        ArrayData::builder(kind)
+            .len(ends.len() - 1)
+            .add_buffer(Buffer::from_vec(ends))
+            .add_buffer(Buffer::from_vec(renew(&mut self.values)))
+            .nulls(self.nulls.finish())
+            .build()
+    }
+}
+
+/// The `headers` column: a list of (key, value), null where a record has none.
+struct HeaderLists {
+    ends: Vec<i32>,
+    nulls: NullBufferBuilder,
+    keys: Bytes,
+    values: Bytes,
+}
+
+impl Default for HeaderLists {
+    fn default() -> Self {
+        Self { ends: vec![0], nulls: NullBufferBuilder::new(0), keys: Bytes::new(true), values: Bytes::new(false) }
+    }
+}
+
+impl HeaderLists {
+    /// At most what the headers take: a byte that is not UTF-8 becomes three.
+    fn width(headers: &Headers<'_>) -> usize {
+        let keys = headers.iter().map(|(key, _)| if std::str::from_utf8(key).is_ok() { 0 } else { 2 * key.len() });
+        headers.len() + 8 * headers.count + keys.sum::<usize>()
+    }
+
+    fn push(&mut self, headers: &Headers<'_>) {
+        for (key, value) in headers.iter() {
+            // Replaced as Java's String does it: the built-in source shows the same.
+            self.keys.push(Some(String::from_utf8_lossy(key).as_bytes()));
+            self.values.push(value);
+        }
+        if headers.is_empty() {
+            self.nulls.append_null();
+        } else {
+            self.nulls.append_non_null();
+        }
+        self.ends.push((self.keys.ends.len() - 1) as i32);
+    }
+
+    fn take(&mut self, kind: DataType) -> Result<ArrayData, ArrowError> {
+        let keys = self.keys.take(DataType::Utf8)?;
+        let values = self.values.take(DataType::Binary)?;
+        let ends = renew(&mut self.ends);
+        self.ends.push(0);
+        let entries = ArrayData::builder(DataType::Struct(header_fields()))
+            .len(keys.len())
+            .child_data(vec![keys, values])
+            .build()?;
+        ArrayData::builder(kind)
+            .len(ends.len() - 1)
+            .add_buffer(Buffer::from_vec(ends))
+            .add_child_data(entries)
+            .nulls(self.nulls.finish())
+            .build()
+    }
+}
+
+/// A column that holds one value for many rows: (value, first row).
+struct Runs<T>(Vec<(T, usize)>);
+
+impl<T> Default for Runs<T> {
+    fn default() -> Self {
+        Self(vec![])
+    }
+}
+
+impl<T: PartialEq> Runs<T> {
+    fn start(&mut self, value: T, row: usize) {
+        match self.0.last_mut() {
+            Some(last) if last.0 == value => {}
+            Some(last) if last.1 == row => last.0 = value,
+            _ => self.0.push((value, row)),
+        }
+    }
+
+    /// (value, rows) of each run; empties the column.
+    fn take(&mut self, rows: usize) -> Vec<(T, usize)> {
+        let mut end = rows;
+        let mut runs: Vec<_> = std::mem::take(&mut self.0)
+            .into_iter()
+            .rev()
+            .map(|(value, start)| (value, std::mem::replace(&mut end, start).saturating_sub(start)))
+            .collect();
+        runs.reverse();
+        runs
+    }
+}
+
+impl Runs<i32> {
+    fn take_values(&mut self, rows: usize) -> Vec<i32> {
+        let mut values = Vec::with_capacity(rows);
+        for (value, count) in self.take(rows) {
+            values.resize(values.len() + count, value);
+        }
+        values
+    }
+}
+
+impl Runs<Arc<str>> {
+    fn take_text(&mut self, rows: usize) -> Result<ArrayData, ArrowError> {
+        let mut ends = Vec::with_capacity(rows + 1);
+        let mut values: Vec<u8> = vec![];
+        ends.push(0i32);
+        for (text, count) in self.take(rows) {
+            let start = values.len();
+            values.extend(text.as_bytes().repeat(count));
+            ends.extend((1..=count).map(|i| (start + i * text.len()) as i32));
+        }
+        ArrayData::builder(DataType::Utf8)
+            .len(rows)
+            .add_buffer(Buffer::from_vec(ends))
+            .add_buffer(Buffer::from_vec(values))
+            .build()
+    }
+}
+
+fn fixed<T: arrow_buffer::ArrowNativeType>(
+    kind: DataType,
+    rows: usize,
+    values: Vec<T>,
+) -> Result<ArrayData, ArrowError> {
+    ArrayData::builder(kind).len(rows).add_buffer(Buffer::from_vec(values)).build()
+}
+
+/// Takes the values and leaves room for as many: the next batch is likely of the same size.
+fn renew<T>(values: &mut Vec<T>) -> Vec<T> {
+    let room = values.len() + values.len() / 8 + 1;
+    std::mem::replace(values, Vec::with_capacity(room))
+}

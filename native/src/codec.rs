@@ -1,0 +1,291 @@
+//! The codecs of a batch's records, each bounded by a limit on what it may unpack to.
+
+use std::io::{self, Read};
+
+use flate2::read::MultiGzDecoder;
+use lz4_flex::frame::FrameDecoder;
+use zstd_safe::{DCtx, InBuffer, OutBuffer, ResetDirective};
+
+use crate::error::{Fault, Kind};
+
+/// What a buffer starts with and grows by, until doubling takes over.
+const STEP: usize = 64 << 10;
+/// snappy-java's framing: this, two 32-bit versions, then blocks with a 32-bit length each.
+const XERIAL_MAGIC: &[u8] = b"\x82SNAPPY\x00";
+const XERIAL_HEADER_LEN: usize = 16;
+/// A snappy element of three bytes stands for at most 64: no block unpacks to more.
+const SNAPPY_MOST: usize = 22;
+
+/// Unpacks batches; keeps what is costly to make.
+pub struct Decompressor {
+    limit: usize,
+    zstd: Option<DCtx<'static>>,
+}
+
+impl Decompressor {
+    pub fn new(limit: usize) -> Self {
+        Self { limit, zstd: None }
+    }
+
+    /// Unpacks `packed` into the front of `out`, which grows as needed and never shrinks, and gives the length.
+    pub fn decompress(&mut self, codec: i16, packed: &[u8], out: &mut Vec<u8>) -> Result<usize, Fault> {
+        let mut sink = Sink { out, used: 0, limit: self.limit };
+        match codec {
+            1 => sink.read_all(MultiGzDecoder::new(packed)).map_err(|error| fault("gzip", error))?,
+            2 => snappy(packed, &mut sink)?,
+            3 => sink.read_all(FrameDecoder::new(packed)).map_err(|error| fault("lz4", error))?,
+            4 => self.zstd(packed, &mut sink)?,
+            _ => return Err(Fault::corrupt(format!("unknown compression codec {codec}"))),
+        }
+        Ok(sink.used)
+    }
+
+    fn zstd<'a>(&mut self, packed: &[u8], sink: &mut Sink<'a>) -> Result<(), Fault> {
+        // Taken out, so that a context which failed is not used again.
+        let mut context = match self.zstd.take() {
+            Some(context) => context,
+            None => DCtx::try_create().ok_or_else(|| Fault::corrupt("zstd: no memory for a context"))?,
+        };
+        let failed = |code| Fault::corrupt(format!("zstd: {}", zstd_safe::get_error_name(code)));
+        context.reset(ResetDirective::SessionOnly).map_err(failed)?;
+        let mut input = InBuffer::around(packed);
+        loop {
+            let mut output = OutBuffer::around(sink.space()?);
+            let room = output.capacity();
+            let before = input.pos();
+            let wanted = context.decompress_stream(&mut output, &mut input).map_err(failed)?;
+            let written = output.pos();
+            sink.used += written;
+            let drained = input.pos() == packed.len();
+            if drained && wanted == 0 {
+                break;
+            }
+            // Room left in the output means that nothing is held back: only more input could help.
+            if written < room && (drained || input.pos() == before && written == 0) {
+                return Err(Fault::corrupt("zstd: the frame ends early"));
+            }
+        }
+        self.zstd = Some(context);
+        Ok(())
+    }
+}
+
+/// A growing buffer with a limit.
+struct Sink<'a> {
+    out: &'a mut Vec<u8>,
+    used: usize,
+    limit: usize,
+}
+
+impl Sink<'_> {
+    /// The free part of the buffer, at least one byte, grown as long as the limit lets it.
+    fn space(&mut self) -> Result<&mut [u8], Fault> {
+        if self.used >= self.limit {
+            return Err(too_large(self.limit));
+        }
+        if self.used >= self.out.len() {
+            self.grow_to(self.used + 1);
+        }
+        let end = self.out.len().min(self.limit);
+        self.out.get_mut(self.used..end).ok_or_else(|| too_large(self.limit))
+    }
+
+    /// Exactly `len` free bytes.
+    fn space_of(&mut self, len: usize) -> Result<&mut [u8], Fault> {
+        let end = self.used.saturating_add(len);
+        if end > self.limit {
+            return Err(too_large(self.limit));
+        }
+        self.grow_to(end);
+        self.out.get_mut(self.used..end).ok_or_else(|| too_large(self.limit))
+    }
+
+    fn grow_to(&mut self, len: usize) {
+        if len > self.out.len() {
+            self.out.resize(len.max(self.out.len() * 2).max(STEP), 0);
+        }
+    }
+
+    fn read_all(&mut self, mut reader: impl Read) -> io::Result<()> {
+        loop {
+            let read = match self.space() {
+                Ok(space) => reader.read(space)?,
+                // At the limit: fine if nothing more comes.
+                Err(fault) if reader.read(&mut [0])? > 0 => return Err(io::Error::other(TooLarge(fault))),
+                Err(_) => 0,
+            };
+            if read == 0 {
+                return Ok(());
+            }
+            self.used += read;
+        }
+    }
+}
+
+/// Carries a fault through `io::Error`.
+#[derive(Debug)]
+struct TooLarge(Fault);
+
+impl std::fmt::Display for TooLarge {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0.reason)
+    }
+}
+
+impl std::error::Error for TooLarge {}
+
+fn fault(codec: &str, error: io::Error) -> Fault {
+    match error.downcast::<TooLarge>() {
+        Ok(TooLarge(fault)) => fault,
+        Err(error) => Fault::corrupt(format!("{codec}: {error}")),
+    }
+}
+
+fn too_large(limit: usize) -> Fault {
+    Fault { kind: Kind::TooLarge, reason: format!("it unpacks to more than {limit} bytes (max_unpacked_bytes)") }
+}
+
+fn snappy(packed: &[u8], sink: &mut Sink<'_>) -> Result<(), Fault> {
+    if !packed.starts_with(XERIAL_MAGIC) {
+        return snappy_block(packed, sink);
+    }
+    let ends_early = || Fault::corrupt("snappy: a framed block ends early");
+    let mut rest = packed;
+    while !rest.is_empty() {
+        // A stream may hold several, each with its header.
+        if rest.starts_with(XERIAL_MAGIC) {
+            rest = rest.get(XERIAL_HEADER_LEN..).ok_or_else(ends_early)?;
+            continue;
+        }
+        let (len, tail) = rest.split_first_chunk::<4>().ok_or_else(ends_early)?;
+        let (block, tail) = usize::try_from(i32::from_be_bytes(*len))
+            .ok()
+            .and_then(|len| tail.split_at_checked(len))
+            .ok_or_else(ends_early)?;
+        snappy_block(block, sink)?;
+        rest = tail;
+    }
+    Ok(())
+}
+
+fn snappy_block(block: &[u8], sink: &mut Sink<'_>) -> Result<(), Fault> {
+    let failed = |error: snap::Error| Fault::corrupt(format!("snappy: {error}"));
+    let len = snap::raw::decompress_len(block).map_err(failed)?;
+    if len > block.len().saturating_mul(SNAPPY_MOST) {
+        return Err(Fault::corrupt(format!("snappy: a block of {} bytes claims {len}", block.len())));
+    }
+    let written = snap::raw::Decoder::new().decompress(block, sink.space_of(len)?).map_err(failed)?;
+    sink.used += written;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn packed(codec: i16, bytes: &[u8]) -> Vec<u8> {
+        match codec {
+            1 => {
+                let mut encoder = flate2::write::GzEncoder::new(vec![], flate2::Compression::fast());
+                encoder.write_all(bytes).unwrap();
+                encoder.finish().unwrap()
+            }
+            2 => snap::raw::Encoder::new().compress_vec(bytes).unwrap(),
+            3 => {
+                let mut encoder = lz4_flex::frame::FrameEncoder::new(vec![]);
+                encoder.write_all(bytes).unwrap();
+                encoder.finish().unwrap()
+            }
+            _ => {
+                let mut out = vec![0; zstd_safe::compress_bound(bytes.len())];
+                let len = zstd_safe::compress(&mut out[..], bytes, 3).unwrap();
+                out.truncate(len);
+                out
+            }
+        }
+    }
+
+    fn xerial(blocks: &[&[u8]]) -> Vec<u8> {
+        let mut out = [XERIAL_MAGIC, &[0, 0, 0, 1, 0, 0, 0, 1]].concat();
+        for block in blocks {
+            let packed = packed(2, block);
+            out.extend((packed.len() as i32).to_be_bytes());
+            out.extend(packed);
+        }
+        out
+    }
+
+    fn unpack(limit: usize, codec: i16, bytes: &[u8]) -> Result<Vec<u8>, Fault> {
+        let mut out = vec![];
+        let len = Decompressor::new(limit).decompress(codec, bytes, &mut out)?;
+        out.truncate(len);
+        Ok(out)
+    }
+
+    fn text(len: usize) -> Vec<u8> {
+        (0..len).map(|i| (i / 7 * 31 % 251) as u8).collect()
+    }
+
+    #[test]
+    fn every_codec_round_trips_at_every_size() {
+        for codec in 1..=4 {
+            for len in [0, 1, 100, STEP - 1, STEP, STEP + 1, 300_000] {
+                assert_eq!(unpack(1 << 20, codec, &packed(codec, &text(len))).unwrap(), text(len), "{codec} {len}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_limit_is_exact() {
+        for codec in 1..=4 {
+            for len in [1, 70_000] {
+                let bytes = packed(codec, &text(len));
+                assert_eq!(unpack(len, codec, &bytes).unwrap().len(), len, "{codec} {len}");
+                assert_eq!(unpack(len - 1, codec, &bytes).unwrap_err().kind, Kind::TooLarge, "{codec} {len}");
+            }
+        }
+    }
+
+    #[test]
+    fn framed_snappy_may_hold_several_streams() {
+        let bytes = [xerial(&[b"one ", b"two "]), xerial(&[b"three"])].concat();
+        assert_eq!(unpack(100, 2, &bytes).unwrap(), b"one two three");
+    }
+
+    #[test]
+    fn what_is_cut_is_refused() {
+        let framed = xerial(&[&text(1000), &text(500)]);
+        for end in XERIAL_HEADER_LEN + 1..framed.len() {
+            if end == XERIAL_HEADER_LEN + 4 + packed(2, &text(1000)).len() {
+                continue; // A cut between two blocks leaves a whole stream; the record count tells.
+            }
+            assert!(unpack(1 << 20, 2, &framed[..end]).is_err(), "{end}");
+        }
+        for codec in [1, 2, 4] {
+            let bytes = packed(codec, &text(1000));
+            for end in 1..bytes.len() {
+                assert!(unpack(1 << 20, codec, &bytes[..end]).is_err(), "{codec} {end}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_small_block_that_claims_much_is_refused_before_memory_is_taken() {
+        let mut out = vec![];
+        let claims = [0xff, 0xff, 0xff, 0x7f, 0];
+        let error = Decompressor::new(usize::MAX).decompress(2, &claims, &mut out).unwrap_err();
+        assert_eq!(error.kind, Kind::Corrupt);
+        assert!(out.is_empty());
+    }
+
+    #[test]
+    fn a_context_that_failed_does_not_spoil_the_next_batch() {
+        let mut decompressor = Decompressor::new(1 << 20);
+        let bytes = packed(4, &text(1000));
+        assert!(decompressor.decompress(4, &bytes[..bytes.len() / 2], &mut vec![]).is_err());
+        assert_eq!(decompressor.decompress(4, &bytes, &mut vec![]).unwrap(), 1000);
+        assert!(decompressor.decompress(5, &bytes, &mut vec![]).is_err());
+    }
+}

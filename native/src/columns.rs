@@ -1,0 +1,114 @@
+//! The columns a reader may ask for, and their Arrow types as Spark makes them.
+
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, Fields, Schema, TimeUnit};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Column {
+    Key { text: bool },
+    Value { text: bool },
+    Topic,
+    Partition,
+    Offset,
+    Timestamp,
+    TimestampType,
+    Headers,
+}
+
+impl Column {
+    /// From a column's name and, for `key` and `value`, its type: `binary` or `string`.
+    pub fn parse(name: &str, kind: Option<&str>) -> Result<Self, String> {
+        let text = |default| match kind.unwrap_or(default) {
+            "binary" => Ok(false),
+            "string" => Ok(true),
+            other => Err(format!("column {name} is binary or string, not {other}")),
+        };
+        let column = match name {
+            "key" => Self::Key { text: text("binary")? },
+            "value" => Self::Value { text: text("binary")? },
+            "topic" => Self::Topic,
+            "partition" => Self::Partition,
+            "offset" => Self::Offset,
+            "timestamp" => Self::Timestamp,
+            "timestampType" => Self::TimestampType,
+            "headers" => Self::Headers,
+            _ => {
+                return Err(format!(
+                    "unknown column {name}; there are key, value, topic, partition, offset, timestamp, timestampType and headers"
+                ));
+            }
+        };
+        if let (false, Some(kind)) = (matches!(column, Self::Key { .. } | Self::Value { .. }), kind) {
+            return Err(format!("column {name} has one type only; it was asked for as {kind}"));
+        }
+        Ok(column)
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Key { .. } => "key",
+            Self::Value { .. } => "value",
+            Self::Topic => "topic",
+            Self::Partition => "partition",
+            Self::Offset => "offset",
+            Self::Timestamp => "timestamp",
+            Self::TimestampType => "timestampType",
+            Self::Headers => "headers",
+        }
+    }
+
+    pub fn data_type(self) -> DataType {
+        match self {
+            Self::Key { text } | Self::Value { text } => {
+                if text {
+                    DataType::Utf8
+                } else {
+                    DataType::Binary
+                }
+            }
+            Self::Topic => DataType::Utf8,
+            Self::Partition | Self::TimestampType => DataType::Int32,
+            Self::Offset => DataType::Int64,
+            Self::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+            Self::Headers => DataType::List(header_field()),
+        }
+    }
+
+    /// Bytes of a row in this column, apart from those that vary.
+    pub fn fixed_width(self) -> usize {
+        match self {
+            Self::Key { .. } | Self::Value { .. } | Self::Topic | Self::Headers => 4,
+            Self::Partition | Self::TimestampType => 4,
+            Self::Offset | Self::Timestamp => 8,
+        }
+    }
+}
+
+/// An element of `headers`. Spark compares schemas exactly: its name for a list's element, and nullable throughout.
+pub fn header_field() -> Arc<Field> {
+    Arc::new(Field::new("element", DataType::Struct(header_fields()), true))
+}
+
+pub fn header_fields() -> Fields {
+    Fields::from(vec![Field::new("key", DataType::Utf8, true), Field::new("value", DataType::Binary, true)])
+}
+
+pub fn schema(columns: &[Column]) -> Schema {
+    let fields: Vec<_> = columns.iter().map(|column| Field::new(column.name(), column.data_type(), true)).collect();
+    Schema::new(fields)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_types() {
+        assert_eq!(Column::parse("key", None).unwrap(), Column::Key { text: false });
+        assert_eq!(Column::parse("value", Some("string")).unwrap().data_type(), DataType::Utf8);
+        assert!(Column::parse("value", Some("int")).unwrap_err().contains("value"));
+        assert!(Column::parse("offset", Some("string")).unwrap_err().contains("offset"));
+        assert!(Column::parse("body", None).unwrap_err().contains("body"));
+    }
+}

@@ -1,0 +1,164 @@
+//! The header of a RecordBatch v2 (KIP-98; Kafka's `DefaultRecordBatch`).
+
+use crate::error::{Fault, Kind};
+
+/// Bytes before the records.
+pub const HEADER_LEN: usize = 61;
+/// `baseOffset` and `batchLength`: what comes before the part that `batchLength` counts.
+pub const LOG_OVERHEAD: usize = 12;
+/// Enough of a batch to know its format: up to `magic`.
+pub const MAGIC_END: usize = 17;
+/// The CRC covers the batch from here on.
+pub const CRC_START: usize = 21;
+/// The shortest message of magic 0 and 1 (`LegacyRecord.RECORD_OVERHEAD_V0`), which bounds `batchLength`.
+const LEGACY_OVERHEAD: usize = 14;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchHeader {
+    pub base_offset: i64,
+    /// Bytes of the whole batch, header included.
+    pub size: usize,
+    pub crc: u32,
+    pub attributes: i16,
+    pub last_offset_delta: i32,
+    pub base_timestamp: i64,
+    pub max_timestamp: i64,
+    pub producer_id: i64,
+    pub count: usize,
+}
+
+/// The first bytes of a batch of any format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Envelope {
+    pub base_offset: i64,
+    /// Bytes of the whole batch or message, as it claims.
+    pub size: usize,
+}
+
+impl Envelope {
+    pub fn parse(bytes: &[u8; LOG_OVERHEAD]) -> Result<Self, Fault> {
+        let base_offset = i64::from_be_bytes(at(bytes, 0));
+        let length = i32::from_be_bytes(at(bytes, 8));
+        match usize::try_from(length) {
+            Ok(length) if length >= LEGACY_OVERHEAD => Ok(Self { base_offset, size: length + LOG_OVERHEAD }),
+            _ => Err(Fault::corrupt(format!("a batch claims a length of {length} bytes"))),
+        }
+    }
+}
+
+/// Fails unless `magic` is 2.
+pub fn check_magic(magic: i8) -> Result<(), Fault> {
+    match magic {
+        2 => Ok(()),
+        0 | 1 => Err(Fault {
+            kind: Kind::OldFormat,
+            reason: format!("message format {magic} (before Kafka 0.11); read it with engine=librdkafka"),
+        }),
+        _ => Err(Fault::corrupt(format!("unknown message format {magic}"))),
+    }
+}
+
+impl BatchHeader {
+    /// Parses and checks what can be checked before the CRC.
+    pub fn parse(bytes: &[u8; HEADER_LEN]) -> Result<Self, Fault> {
+        let envelope = Envelope::parse(&at(bytes, 0))?;
+        let header = Self {
+            base_offset: envelope.base_offset,
+            size: envelope.size,
+            crc: u32::from_be_bytes(at(bytes, 17)),
+            attributes: i16::from_be_bytes(at(bytes, 21)),
+            last_offset_delta: i32::from_be_bytes(at(bytes, 23)),
+            base_timestamp: i64::from_be_bytes(at(bytes, 27)),
+            max_timestamp: i64::from_be_bytes(at(bytes, 35)),
+            producer_id: i64::from_be_bytes(at(bytes, 43)),
+            count: usize::try_from(i32::from_be_bytes(at(bytes, 57)))
+                .map_err(|_| Fault::corrupt("a batch claims a negative number of records"))?,
+        };
+        if header.base_offset < 0 || header.last_offset_delta < 0 || header.last_offset().is_none() {
+            return Err(Fault::corrupt(format!(
+                "a batch claims base offset {} and last offset delta {}",
+                header.base_offset, header.last_offset_delta
+            )));
+        }
+        Ok(header)
+    }
+
+    fn last_offset(&self) -> Option<i64> {
+        // One below the maximum, so that the next offset exists too.
+        self.base_offset.checked_add(i64::from(self.last_offset_delta)).filter(|&last| last < i64::MAX)
+    }
+
+    /// The offset after the batch, whether or not compaction left a record there.
+    pub fn next_offset(&self) -> i64 {
+        self.base_offset.saturating_add(i64::from(self.last_offset_delta)).saturating_add(1)
+    }
+
+    pub fn codec(&self) -> i16 {
+        self.attributes & 0x07
+    }
+
+    pub fn is_log_append_time(&self) -> bool {
+        self.attributes & 0x08 != 0
+    }
+
+    pub fn is_transactional(&self) -> bool {
+        self.attributes & 0x10 != 0
+    }
+
+    pub fn is_control(&self) -> bool {
+        self.attributes & 0x20 != 0
+    }
+}
+
+/// A field of a header whose length the type already guarantees.
+fn at<const N: usize, const M: usize>(bytes: &[u8; N], start: usize) -> [u8; M] {
+    bytes.get(start..).and_then(|tail| tail.first_chunk::<M>()).copied().unwrap_or([0; M])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(base: i64, length: i32, delta: i32, count: i32) -> [u8; HEADER_LEN] {
+        let mut bytes = [0u8; HEADER_LEN];
+        bytes[..8].copy_from_slice(&base.to_be_bytes());
+        bytes[8..12].copy_from_slice(&length.to_be_bytes());
+        bytes[23..27].copy_from_slice(&delta.to_be_bytes());
+        bytes[57..].copy_from_slice(&count.to_be_bytes());
+        bytes
+    }
+
+    #[test]
+    fn fields_are_where_the_protocol_puts_them() {
+        let mut bytes = header(7, 100, 4, 3);
+        bytes[21..23].copy_from_slice(&0x3cu16.to_be_bytes());
+        let parsed = BatchHeader::parse(&bytes).unwrap();
+        assert_eq!((parsed.base_offset, parsed.size, parsed.next_offset(), parsed.count), (7, 112, 12, 3));
+        assert_eq!(parsed.codec(), 4);
+        assert!(parsed.is_log_append_time() && parsed.is_transactional() && parsed.is_control());
+    }
+
+    #[test]
+    fn impossible_claims_are_refused() {
+        for bytes in [
+            header(0, -1, 0, 0),
+            header(0, 13, 0, 0),
+            header(-1, 100, 0, 0),
+            header(0, 100, -1, 0),
+            header(0, 100, 0, -1),
+            header(i64::MAX - 3, 100, 3, 0),
+        ] {
+            assert_eq!(BatchHeader::parse(&bytes).unwrap_err().kind, Kind::Corrupt);
+        }
+        assert!(BatchHeader::parse(&header(i64::MAX - 4, 100, 3, 0)).is_ok());
+    }
+
+    #[test]
+    fn old_and_unknown_formats_are_told_apart() {
+        assert!(check_magic(2).is_ok());
+        assert_eq!(check_magic(0).unwrap_err().kind, Kind::OldFormat);
+        assert_eq!(check_magic(1).unwrap_err().kind, Kind::OldFormat);
+        assert_eq!(check_magic(3).unwrap_err().kind, Kind::Corrupt);
+        assert_eq!(check_magic(-1).unwrap_err().kind, Kind::Corrupt);
+    }
+}

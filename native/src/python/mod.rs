@@ -1,0 +1,198 @@
+//! The boundary: bytes in, Arrow out, errors as Python exceptions. Documented for users in `kafkagroup_native.pyi`.
+
+mod buffer;
+mod errors;
+
+use std::sync::Arc;
+
+use arrow_data::ffi::FFI_ArrowArray;
+use arrow_schema::ffi::FFI_ArrowSchema;
+use arrow_schema::{ArrowError, Schema};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+
+use crate::aborted::AbortedTransactions;
+use crate::builder::{self, Limits};
+use crate::columns::Column;
+use crate::record_set::{self, Progress};
+use buffer::Buffer;
+
+#[pymodule]
+fn kafkagroup_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<RecordSet>()?;
+    module.add_class::<BatchBuilder>()?;
+    module.add_class::<Batch>()?;
+    errors::add_to(module)
+}
+
+#[derive(FromPyObject)]
+enum ColumnSpec {
+    Typed(String, String),
+    Name(String),
+}
+
+#[pyclass(module = "kafkagroup_native")]
+struct RecordSet {
+    inner: record_set::RecordSet<Buffer>,
+}
+
+#[pymethods]
+impl RecordSet {
+    #[new]
+    #[pyo3(signature = (buffer, topic, partition, *, start=0, end=None, from_offset=0, to_offset=i64::MAX, aborted_transactions=None))]
+    #[allow(clippy::too_many_arguments)]
+    fn new(
+        buffer: &Bound<'_, PyAny>,
+        topic: &str,
+        partition: i32,
+        start: usize,
+        end: Option<usize>,
+        from_offset: i64,
+        to_offset: i64,
+        aborted_transactions: Option<Vec<(i64, i64)>>,
+    ) -> PyResult<Self> {
+        let buffer = Buffer::new(buffer)?;
+        let len = crate::source::Source::len(&buffer);
+        let end = end.unwrap_or(len);
+        let source = buffer.slice(start, end).ok_or_else(|| {
+            PyValueError::new_err(format!("start={start}, end={end} is no part of a buffer of {len} bytes"))
+        })?;
+        let aborted = AbortedTransactions::new(aborted_transactions.unwrap_or_default());
+        Ok(Self { inner: record_set::RecordSet::new(source, topic.into(), partition, from_offset, to_offset, aborted) })
+    }
+
+    #[getter]
+    fn next_offset(&self) -> i64 {
+        self.inner.next_offset()
+    }
+
+    #[getter]
+    fn consumed(&self) -> usize {
+        self.inner.consumed()
+    }
+
+    #[getter]
+    fn done(&self) -> bool {
+        self.inner.is_done()
+    }
+
+    #[getter]
+    fn partial_batch_bytes(&self) -> Option<usize> {
+        self.inner.partial_batch_bytes()
+    }
+
+    fn __repr__(&self) -> String {
+        let inner = &self.inner;
+        format!(
+            "RecordSet({}-{}, next_offset={}, consumed={}, done={})",
+            inner.topic(),
+            inner.partition(),
+            inner.next_offset(),
+            inner.consumed(),
+            if inner.is_done() { "True" } else { "False" }
+        )
+    }
+}
+
+#[pyclass(module = "kafkagroup_native")]
+struct BatchBuilder {
+    inner: builder::BatchBuilder,
+}
+
+#[pymethods]
+impl BatchBuilder {
+    #[new]
+    #[pyo3(signature = (columns, *, batch_rows=1 << 16, batch_bytes=16 << 20, max_unpacked_bytes=256 << 20))]
+    fn new(
+        columns: Vec<ColumnSpec>,
+        batch_rows: usize,
+        batch_bytes: usize,
+        max_unpacked_bytes: usize,
+    ) -> PyResult<Self> {
+        let columns: Vec<_> = columns
+            .iter()
+            .map(|spec| match spec {
+                ColumnSpec::Name(name) => Column::parse(name, None),
+                ColumnSpec::Typed(name, kind) => Column::parse(name, Some(kind)),
+            })
+            .collect::<Result<_, _>>()
+            .map_err(PyValueError::new_err)?;
+        let limits = Limits { batch_rows, batch_bytes, max_unpacked_bytes };
+        let inner = builder::BatchBuilder::new(&columns, limits).map_err(PyValueError::new_err)?;
+        Ok(Self { inner })
+    }
+
+    #[getter]
+    fn num_rows(&self) -> usize {
+        self.inner.rows()
+    }
+
+    #[getter]
+    fn num_bytes(&self) -> usize {
+        self.inner.bytes()
+    }
+
+    fn append(&mut self, py: Python<'_>, record_set: &mut RecordSet) -> PyResult<bool> {
+        let (builder, records) = (&mut self.inner, &mut record_set.inner);
+        let progress = py.detach(|| records.append(builder)).map_err(|error| errors::raise(py, error))?;
+        if progress == Progress::Done {
+            records.source_mut().release();
+        }
+        Ok(progress == Progress::Full)
+    }
+
+    fn take(&mut self, py: Python<'_>) -> PyResult<Batch> {
+        let builder = &mut self.inner;
+        let batch = py.detach(|| builder.take()).map_err(arrow_error)?;
+        Ok(Batch { inner: batch })
+    }
+
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        schema_capsule(py, self.inner.schema())
+    }
+}
+
+#[pyclass(module = "kafkagroup_native", frozen)]
+struct Batch {
+    inner: builder::Batch,
+}
+
+#[pymethods]
+impl Batch {
+    #[getter]
+    fn num_rows(&self) -> usize {
+        self.inner.data.len()
+    }
+
+    #[getter]
+    fn num_bytes(&self) -> usize {
+        self.inner.bytes
+    }
+
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        schema_capsule(py, &self.inner.schema)
+    }
+
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_array__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
+        // The protocol leaves it to the producer whether to follow a request: the consumer casts what it gets.
+        drop(requested_schema);
+        let array = PyCapsule::new_with_value(py, FFI_ArrowArray::new(&self.inner.data), c"arrow_array")?;
+        Ok((schema_capsule(py, &self.inner.schema)?, array))
+    }
+}
+
+fn schema_capsule<'py>(py: Python<'py>, schema: &Arc<Schema>) -> PyResult<Bound<'py, PyCapsule>> {
+    let exported = FFI_ArrowSchema::try_from(schema.as_ref()).map_err(arrow_error)?;
+    PyCapsule::new_with_value(py, exported, c"arrow_schema")
+}
+
+fn arrow_error(error: ArrowError) -> PyErr {
+    PyRuntimeError::new_err(format!("kafkagroup_native built an invalid Arrow batch, which is a bug in it: {error}"))
+}

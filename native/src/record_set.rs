@@ -1,0 +1,347 @@
+//! A cursor over the record batches of one partition in a Fetch response.
+
+use std::sync::Arc;
+
+use crate::aborted::AbortedTransactions;
+use crate::builder::{BatchBuilder, Stamp};
+use crate::codec::Decompressor;
+use crate::error::{Error, Fault};
+use crate::header::{BatchHeader, CRC_START, Envelope, HEADER_LEN, LOG_OVERHEAD, MAGIC_END, check_magic};
+use crate::record::Record;
+use crate::source::Source;
+
+/// Why [`RecordSet::append`] came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// The builder has no room for the next row: take its batch and go on.
+    Full,
+    /// Nothing more will come from this record set.
+    Done,
+}
+
+/// Zero or more batches of one partition, and perhaps a part of one at the end.
+pub struct RecordSet<S> {
+    source: S,
+    topic: Arc<str>,
+    partition: i32,
+    /// Where the next batch starts.
+    at: usize,
+    next_offset: i64,
+    to_offset: i64,
+    aborted: AbortedTransactions,
+    open: Option<OpenBatch>,
+    partial_batch_bytes: Option<usize>,
+    done: bool,
+}
+
+/// A batch whose rows are on their way into a builder.
+struct OpenBatch {
+    bytes: Vec<u8>,
+    /// The records that are left, as a part of `bytes`.
+    at: usize,
+    end: usize,
+    left: usize,
+    base_offset: i64,
+    last_offset_delta: i32,
+    /// What the next record's offset delta must not be below.
+    next_delta: i64,
+    stamp: Stamp,
+    /// Bytes of the batch in the record set.
+    size: usize,
+}
+
+impl<S: Source> RecordSet<S> {
+    /// Rows of `from_offset` to `to_offset` (exclusive), without those of `aborted` transactions.
+    pub fn new(
+        source: S,
+        topic: Arc<str>,
+        partition: i32,
+        from_offset: i64,
+        to_offset: i64,
+        aborted: AbortedTransactions,
+    ) -> Self {
+        Self {
+            source,
+            topic,
+            partition,
+            at: 0,
+            next_offset: from_offset,
+            to_offset,
+            aborted,
+            open: None,
+            partial_batch_bytes: None,
+            done: from_offset >= to_offset,
+        }
+    }
+
+    pub fn topic(&self) -> &str {
+        &self.topic
+    }
+
+    pub fn partition(&self) -> i32 {
+        self.partition
+    }
+
+    /// The first offset that was neither given nor passed over; never beyond `to_offset`.
+    pub fn next_offset(&self) -> i64 {
+        self.next_offset
+    }
+
+    /// Bytes of the batches that are done with.
+    pub fn consumed(&self) -> usize {
+        self.at
+    }
+
+    /// Whether nothing more will come.
+    pub fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// The size of the batch that the end of the record set cut off; 0 if not even its size is there.
+    pub fn partial_batch_bytes(&self) -> Option<usize> {
+        self.partial_batch_bytes
+    }
+
+    /// The bytes' owner. After the record set is done they are not read again.
+    pub fn source_mut(&mut self) -> &mut S {
+        &mut self.source
+    }
+
+    /// Moves rows into `builder` until it is full or nothing is left. After an error, asking again gives it again.
+    pub fn append(&mut self, builder: &mut BatchBuilder) -> Result<Progress, Error> {
+        builder.at_partition(&self.topic, self.partition);
+        while !self.done {
+            let Some(mut batch) = self.open.take() else {
+                match self.open_next(builder) {
+                    Ok(()) => continue,
+                    Err(fault) => return Err(self.error(self.next_offset, fault)),
+                }
+            };
+            builder.at_batch(batch.stamp);
+            let outcome = self.drain(&mut batch, builder);
+            match outcome {
+                Ok(Progress::Done) => self.close(batch, builder),
+                Ok(Progress::Full) => {
+                    self.open = Some(batch);
+                    return Ok(Progress::Full);
+                }
+                Err(error) => {
+                    self.open = Some(batch);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(Progress::Done)
+    }
+
+    /// Reads the batch at `self.at`: opens it if it holds rows for us, passes it if not, is done if it is not whole.
+    fn open_next(&mut self, builder: &mut BatchBuilder) -> Result<(), Fault> {
+        let here = self.source.len().saturating_sub(self.at);
+        let mut start = [0; LOG_OVERHEAD];
+        if !self.source.read(self.at, &mut start) {
+            self.partial_batch_bytes = (here > 0).then_some(0);
+            self.done = true;
+            return Ok(());
+        }
+        let envelope = Envelope::parse(&start)?;
+        let mut before_magic = [0; MAGIC_END];
+        if self.source.read(self.at, &mut before_magic) {
+            let [.., magic] = before_magic;
+            check_magic(i8::from_be_bytes([magic]))?;
+            if envelope.size < HEADER_LEN {
+                return Err(Fault::corrupt(format!("a batch claims {} bytes, less than its header", envelope.size)));
+            }
+        }
+        if envelope.size > here {
+            self.partial_batch_bytes = Some(envelope.size);
+            self.done = true;
+            return Ok(());
+        }
+
+        let mut bytes = builder.buffer();
+        let outcome = self.load(envelope.size, &mut bytes, builder);
+        match outcome {
+            Ok(Some(batch)) => self.open = Some(OpenBatch { bytes, ..batch }),
+            Ok(None) => builder.recycle(bytes),
+            Err(fault) => {
+                builder.recycle(bytes);
+                return Err(fault);
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the whole batch and unpacks it into `bytes`; None (and moved on) if it holds no row for us.
+    fn load(
+        &mut self,
+        size: usize,
+        bytes: &mut Vec<u8>,
+        builder: &mut BatchBuilder,
+    ) -> Result<Option<OpenBatch>, Fault> {
+        if bytes.len() < size {
+            bytes.resize(size, 0);
+        }
+        let whole = bytes.get_mut(..size).unwrap_or_default();
+        if !self.source.read(self.at, whole) {
+            return Err(Fault::corrupt("a batch is not there"));
+        }
+        let Some((head, _)) = whole.split_first_chunk::<HEADER_LEN>() else {
+            return Err(Fault::corrupt("a batch is shorter than its header"));
+        };
+        let header = BatchHeader::parse(head)?;
+        // Looked at again, because it is this copy that counts.
+        check_magic(head.get(MAGIC_END - 1).map_or(-1, |&magic| i8::from_be_bytes([magic])))?;
+        if header.size != size {
+            return Err(Fault::corrupt("a batch changed while it was read"));
+        }
+        // Before anything else is believed, also for a batch that is passed over: its last offset moves the position.
+        let crc = crc32c::crc32c(whole.get(CRC_START..).unwrap_or_default());
+        if crc != header.crc {
+            return Err(Fault::corrupt(format!(
+                "the batch at base offset {} has CRC {crc:08x} instead of {:08x}",
+                header.base_offset, header.crc
+            )));
+        }
+        if header.base_offset >= self.to_offset {
+            self.next_offset = self.to_offset;
+            self.done = true;
+            return Ok(None);
+        }
+        let wanted = self.wants(&header, whole, &mut builder.decompressor)?;
+        if !wanted || header.count == 0 || header.next_offset() <= self.next_offset {
+            self.pass(header.next_offset(), size);
+            return Ok(None);
+        }
+        let mut batch = OpenBatch {
+            bytes: vec![],
+            at: HEADER_LEN,
+            end: size,
+            left: header.count,
+            base_offset: header.base_offset,
+            last_offset_delta: header.last_offset_delta,
+            next_delta: 0,
+            size,
+            stamp: Stamp {
+                base_timestamp: header.base_timestamp,
+                log_append_time: header.is_log_append_time().then_some(header.max_timestamp),
+            },
+        };
+        if header.codec() != 0 {
+            let mut unpacked = builder.buffer();
+            let packed = whole.get(HEADER_LEN..).unwrap_or_default();
+            let outcome = builder.decompressor.decompress(header.codec(), packed, &mut unpacked);
+            std::mem::swap(bytes, &mut unpacked);
+            builder.recycle(unpacked);
+            (batch.at, batch.end) = (0, outcome?);
+        }
+        Ok(Some(batch))
+    }
+
+    /// Whether the batch's records are data of a transaction that was not aborted; follows the markers.
+    fn wants(&mut self, header: &BatchHeader, whole: &[u8], decompressor: &mut Decompressor) -> Result<bool, Fault> {
+        if header.producer_id >= 0 && !self.aborted.is_empty() {
+            self.aborted.advance(header.next_offset() - 1);
+            if header.is_control() {
+                if is_abort_marker(header, whole, decompressor)? {
+                    self.aborted.end(header.producer_id);
+                }
+            } else if header.is_transactional() && self.aborted.contains(header.producer_id) {
+                return Ok(false);
+            }
+        }
+        Ok(!header.is_control())
+    }
+
+    /// Moves the rows of `batch` into `builder`; Done when the batch, or the range, has no more.
+    fn drain(&mut self, batch: &mut OpenBatch, builder: &mut BatchBuilder) -> Result<Progress, Error> {
+        let mut rest = batch.bytes.get(batch.at..batch.end).unwrap_or_default();
+        let (mut left, mut next_delta, mut next_offset) = (batch.left, batch.next_delta, self.next_offset);
+        let mut outcome = Ok(Progress::Done);
+        while left > 0 {
+            let mut tail = rest;
+            let record = match Record::parse(&mut tail) {
+                Ok(record) => record,
+                Err(reason) => {
+                    outcome = Err((next_offset, Fault::corrupt(reason)));
+                    break;
+                }
+            };
+            let delta = i64::from(record.offset_delta);
+            if delta < next_delta || record.offset_delta > batch.last_offset_delta {
+                let reason = format!(
+                    "a record claims offset delta {delta} where {next_delta} to {} can be",
+                    batch.last_offset_delta
+                );
+                outcome = Err((next_offset, Fault::corrupt(reason)));
+                break;
+            }
+            let offset = batch.base_offset + delta;
+            if offset >= self.to_offset {
+                self.done = true;
+                next_offset = self.to_offset;
+                break;
+            }
+            if offset >= next_offset {
+                match builder.push(&record, offset, batch.stamp) {
+                    Ok(true) => next_offset = offset + 1,
+                    Ok(false) => {
+                        outcome = Ok(Progress::Full);
+                        break;
+                    }
+                    Err(fault) => {
+                        outcome = Err((offset, fault));
+                        break;
+                    }
+                }
+            }
+            rest = tail;
+            left -= 1;
+            next_delta = delta + 1;
+        }
+        if left == 0 && !rest.is_empty() {
+            outcome = Err((next_offset, Fault::corrupt(format!("{} bytes follow the last record", rest.len()))));
+        }
+        batch.at = batch.end - rest.len();
+        batch.left = left;
+        batch.next_delta = next_delta;
+        self.next_offset = next_offset;
+        outcome.map_err(|(offset, fault)| {
+            let reason = format!("{} (in the batch at base offset {})", fault.reason, batch.base_offset);
+            self.error(offset, Fault { reason, ..fault })
+        })
+    }
+
+    /// Ends a batch whose rows are all out.
+    fn close(&mut self, batch: OpenBatch, builder: &mut BatchBuilder) {
+        self.pass(batch.base_offset + i64::from(batch.last_offset_delta) + 1, batch.size);
+        builder.recycle(batch.bytes);
+    }
+
+    fn pass(&mut self, next_offset: i64, size: usize) {
+        self.at += size;
+        self.next_offset = next_offset.max(self.next_offset).min(self.to_offset);
+        self.done |= self.next_offset >= self.to_offset;
+    }
+
+    fn error(&self, offset: i64, fault: Fault) -> Error {
+        Error { kind: fault.kind, topic: self.topic.clone(), partition: self.partition, offset, reason: fault.reason }
+    }
+}
+
+/// Whether a control batch aborts its producer's transaction: its first record's key is a version and a type, 0 to abort.
+fn is_abort_marker(header: &BatchHeader, whole: &[u8], decompressor: &mut Decompressor) -> Result<bool, Fault> {
+    if header.count == 0 {
+        return Ok(false); // Compaction took the marker and left the batch.
+    }
+    let mut unpacked = vec![];
+    let mut records = whole.get(HEADER_LEN..).unwrap_or_default();
+    if header.codec() != 0 {
+        let len = decompressor.decompress(header.codec(), records, &mut unpacked)?;
+        records = unpacked.get(..len).unwrap_or_default();
+    }
+    let record = Record::parse(&mut records).map_err(Fault::corrupt)?;
+    match record.key {
+        Some([_, _, high, low, ..]) => Ok(i16::from_be_bytes([*high, *low]) == 0),
+        _ => Err(Fault::corrupt("a control record's key is shorter than four bytes")),
+    }
+}

@@ -1,0 +1,124 @@
+//! Zigzag varints, as in Kafka's `ByteUtils.readVarint` and `readVarlong`.
+
+/// Why bytes could not be parsed; the caller knows where.
+pub type Parsed<T> = Result<T, &'static str>;
+
+const ENDS_EARLY: &str = "a record ends in the middle of a field";
+
+/// Reads a 32-bit varint of at most five bytes.
+#[inline(always)]
+pub fn varint(rest: &mut &[u8]) -> Parsed<i32> {
+    match **rest {
+        [a, ref tail @ ..] if a < 0x80 => {
+            *rest = tail;
+            Ok(zigzag32(u32::from(a)))
+        }
+        [a, b, ref tail @ ..] if b < 0x80 => {
+            *rest = tail;
+            Ok(zigzag32(u32::from(a & 0x7f) | u32::from(b) << 7))
+        }
+        _ => {
+            let raw = unsigned(rest, 5)?;
+            u32::try_from(raw).map(zigzag32).map_err(|_| "a varint is longer than 32 bits")
+        }
+    }
+}
+
+/// Reads a 64-bit varint of at most ten bytes.
+#[inline(always)]
+pub fn varlong(rest: &mut &[u8]) -> Parsed<i64> {
+    match **rest {
+        [a, ref tail @ ..] if a < 0x80 => {
+            *rest = tail;
+            Ok(zigzag64(u64::from(a)))
+        }
+        [a, b, ref tail @ ..] if b < 0x80 => {
+            *rest = tail;
+            Ok(zigzag64(u64::from(a & 0x7f) | u64::from(b) << 7))
+        }
+        _ => unsigned(rest, 10).map(zigzag64),
+    }
+}
+
+/// Takes `len` bytes.
+#[inline(always)]
+pub fn take<'a>(rest: &mut &'a [u8], len: usize) -> Parsed<&'a [u8]> {
+    let (head, tail) = rest.split_at_checked(len).ok_or(ENDS_EARLY)?;
+    *rest = tail;
+    Ok(head)
+}
+
+#[cold]
+fn unsigned(rest: &mut &[u8], most: usize) -> Parsed<u64> {
+    let mut value = 0u64;
+    for (i, &byte) in rest.iter().enumerate().take(most) {
+        if i == 9 && byte > 1 {
+            return Err("a varint is longer than 64 bits");
+        }
+        value |= u64::from(byte & 0x7f) << (7 * i);
+        if byte < 0x80 {
+            *rest = rest.get(i + 1..).unwrap_or_default();
+            return Ok(value);
+        }
+    }
+    Err(if rest.len() < most { ENDS_EARLY } else { "a varint does not end" })
+}
+
+fn zigzag32(raw: u32) -> i32 {
+    (raw >> 1) as i32 ^ -((raw & 1) as i32)
+}
+
+fn zigzag64(raw: u64) -> i64 {
+    (raw >> 1) as i64 ^ -((raw & 1) as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn encode(value: i64) -> Vec<u8> {
+        let mut raw = ((value << 1) ^ (value >> 63)) as u64;
+        let mut bytes = vec![];
+        while raw >= 0x80 {
+            bytes.push(raw as u8 | 0x80);
+            raw >>= 7;
+        }
+        bytes.push(raw as u8);
+        bytes
+    }
+
+    #[test]
+    fn every_width_round_trips() {
+        for shift in 0..63 {
+            for value in [1i64 << shift, (1 << shift) - 1, -(1 << shift), i64::MAX >> shift, i64::MIN >> shift] {
+                let bytes = encode(value);
+                let mut rest = &bytes[..];
+                assert_eq!(varlong(&mut rest), Ok(value));
+                assert!(rest.is_empty());
+                if let Ok(small) = i32::try_from(value) {
+                    let mut rest = &bytes[..];
+                    assert_eq!(varint(&mut rest), Ok(small));
+                } else {
+                    assert!(varint(&mut &bytes[..]).is_err());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_end_is_refused() {
+        for len in 0..12 {
+            assert!(varint(&mut &vec![0x80u8; len][..]).is_err());
+            assert!(varlong(&mut &vec![0xffu8; len][..]).is_err());
+        }
+        assert!(varlong(&mut &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02][..]).is_err());
+    }
+
+    #[test]
+    fn take_stops_at_the_end() {
+        let mut rest = &b"abc"[..];
+        assert_eq!(take(&mut rest, 2), Ok(&b"ab"[..]));
+        assert!(take(&mut rest, 2).is_err());
+        assert_eq!(rest, b"c");
+    }
+}
