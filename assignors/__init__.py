@@ -18,6 +18,7 @@ from assignors.model import (
     GroupSubscription,
     Subscription,
     TopicPartition,
+    TopicPartitions,
 )
 from assignors.wire import (
     StickyUserData,
@@ -44,6 +45,7 @@ __all__ = [
     "StickyUserData",
     "Subscription",
     "TopicPartition",
+    "TopicPartitions",
     "WireFormatError",
     "decode_assignment",
     "decode_cooperative_user_data",

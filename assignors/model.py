@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, overload
 
 NO_GENERATION = -1
 """The generation of a member that reports none (`ConsumerPartitionAssignor.Subscription` in Java: `Optional.empty`)."""
@@ -15,6 +16,59 @@ class TopicPartition(NamedTuple):
 
     topic: str
     partition: int
+
+
+# NamedTuple's own constructor is a Python function; a group of a million partitions feels it.
+_make: Callable[[tuple[str, int]], TopicPartition] = partial(tuple.__new__, TopicPartition)
+
+
+class TopicPartitions(Sequence[TopicPartition]):
+    """Many partitions as two columns, topics and numbers: reads like a tuple of TopicPartition, holds no object each.
+
+    Equal to any sequence of the same partitions in the same order. Do not change the columns.
+    """
+
+    __slots__ = ("numbers", "topics")
+
+    def __init__(self, topics: list[str], numbers: list[int]) -> None:
+        self.topics = topics
+        self.numbers = numbers
+
+    @classmethod
+    def of(cls, partitions: Iterable[TopicPartition]) -> TopicPartitions:
+        """The columns of any partitions; those of a TopicPartitions are shared, not copied."""
+        if isinstance(partitions, TopicPartitions):
+            return partitions
+        pairs = partitions if isinstance(partitions, Sequence) else list(partitions)
+        return cls([pair[0] for pair in pairs], [pair[1] for pair in pairs])
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return map(_make, zip(self.topics, self.numbers, strict=True))
+
+    @overload
+    def __getitem__(self, index: int) -> TopicPartition: ...
+    @overload
+    def __getitem__(self, index: slice) -> TopicPartitions: ...
+    def __getitem__(self, index: int | slice) -> TopicPartition | TopicPartitions:
+        if isinstance(index, slice):
+            return TopicPartitions(self.topics[index], self.numbers[index])
+        return TopicPartition(self.topics[index], self.numbers[index])
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, TopicPartitions):
+            return self.topics == other.topics and self.numbers == other.numbers
+        if isinstance(other, Sequence):
+            return len(self) == len(other) and all(map(tuple.__eq__, self, other))
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,29 +1,159 @@
-"""`range`: consecutive partitions of each topic to each member (`RangeAssignor` in Java)."""
+"""`range`: consecutive partitions of each topic to each member, racks first where they differ.
+
+As `RangeAssignor` of Apache Kafka does it, with KIP-881's racks. Topics with the same members and the same number of
+partitions stay co-partitioned: partition p of all of them is with one member.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
+from assignors.index import known_topics
 from assignors.interface import Assignor
-from assignors.model import Assignment, ClusterMetadata, GroupSubscription, TopicPartition
+from assignors.model import Assignment, ClusterMetadata, GroupSubscription, TopicPartitions
+from assignors.ordering import sorted_names, static_members_first
+from assignors.racks import partition_racks, racks_matter
 
 
 class RangeAssignor(Assignor):
-    """Per topic, consecutive partitions to the members in order."""
+    """Per topic, floor(partitions / members) consecutive ones to each member in order, the first members one more."""
 
     name: ClassVar[str] = "range"
 
     def assign(self, cluster: ClusterMetadata, group: GroupSubscription) -> Mapping[str, Assignment]:
         """See `Assignor.assign`."""
-        given: dict[str, list[TopicPartition]] = {member: [] for member in group}
-        order = sorted(group, key=lambda m: (group[m].instance_id is None, group[m].instance_id or "", m))
-        for topic in sorted({topic for subscription in group.values() for topic in subscription.topics}):
-            members = [member for member in order if topic in group[member].topics]
-            each, more = divmod(cluster.partitions.get(topic, 0), len(members))
-            start = 0
-            for index, member in enumerate(members):
-                end = start + each + (index < more)
-                given[member] += [TopicPartition(topic, number) for number in range(start, end)]
-                start = end
-        return {member: Assignment(tuple(partitions)) for member, partitions in given.items()}
+        counts = known_topics(cluster, group)
+        readers = readers_in_order(group, counts)
+        alike: dict[tuple[tuple[str, ...], int], list[str]] = {}
+        for topic, count in counts.items():
+            alike.setdefault((readers[topic], count), []).append(topic)
+        shares = [TopicShare(topics, count, members) for (members, count), topics in alike.items()]
+        return share_out(cluster, group, shares)
+
+
+def readers_in_order(group: GroupSubscription, topics: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """The subscribers of each topic, static members first."""
+    readers: dict[str, list[str]] = {topic: [] for topic in topics}
+    for member in static_members_first(group):
+        for topic in set(group[member].topics):
+            if topic in readers:
+                readers[topic].append(member)
+    return {topic: tuple(members) for topic, members in readers.items()}
+
+
+class TopicShare:
+    """Partitions `first` to `count` - 1 of some topics, and the members that share them: the same numbers together.
+
+    Attributes:
+        topics: The topics that are co-partitioned.
+        count: The number of partitions of each.
+        members: The members in order.
+        given: The numbers each member has so far.
+    """
+
+    __slots__ = ("_each", "_extra", "_free", "count", "given", "members", "topics")
+
+    def __init__(self, topics: Sequence[str], count: int, members: Sequence[str], first: int = 0) -> None:
+        self.topics = topics
+        self.count = count
+        self.members = members
+        self.given: dict[str, list[int]] = {member: [] for member in members}
+        self._each, self._extra = divmod(count - first, len(members))
+        self._free: Sequence[int] = range(first, count)
+
+    def room(self, member: str) -> int:
+        """How many more partitions the member may take: up to the floor, or one above while such places are left."""
+        return max(0, self._each + (self._extra > 0) - len(self.given[member]))
+
+    def take(self, member: str, numbers: Sequence[int]) -> None:
+        """Give the member partitions for which it has room."""
+        self.given[member] += numbers
+        if len(self.given[member]) > self._each:
+            self._extra -= 1
+
+    def match_racks(self, racks: Mapping[str, str | None], replicas: Mapping[str, Sequence[frozenset[str]]]) -> None:
+        """Phase 1: give partitions to members on whose rack all the topics have a replica; no rack matches all."""
+        free = self._free
+        on_racks = [frozenset.intersection(*(replicas[topic][number] for topic in self.topics)) for number in free]
+        if len(self.topics) > 1:
+            taken = self._match_by_partition(racks, free, on_racks)
+        else:
+            taken = self._match_by_member(racks, free, on_racks)
+        self._free = [number for number in free if number not in taken]
+
+    def fill(self) -> None:
+        """Phase 2: members in order take what is left, in partition order."""
+        at = 0
+        for member in self.members:
+            room = self.room(member)
+            if room and at < len(self._free):
+                self.take(member, self._free[at : at + room])
+                at += room
+
+    def _match_by_partition(
+        self, racks: Mapping[str, str | None], free: Sequence[int], on_racks: Sequence[frozenset[str]]
+    ) -> set[int]:
+        """Each partition in order goes to the first member with room on one of its racks."""
+        waiting: dict[str | None, list[tuple[int, str]]] = {}
+        for place, member in reversed(list(enumerate(self.members))):
+            waiting.setdefault(racks[member], []).append((place, member))
+        taken: set[int] = set()
+        for number, here in zip(free, on_racks, strict=True):
+            fitting: list[tuple[int, str]] = []
+            for rack in (None, *here):
+                queue = waiting.get(rack, [])
+                while queue and not self.room(queue[-1][1]):
+                    queue.pop()
+                fitting += queue[-1:]
+            if fitting:
+                self.take(min(fitting)[1], [number])
+                taken.add(number)
+        return taken
+
+    def _match_by_member(
+        self, racks: Mapping[str, str | None], free: Sequence[int], on_racks: Sequence[frozenset[str]]
+    ) -> set[int]:
+        """Each member in order takes the first partitions on its rack, up to its quota."""
+        taken: set[int] = set()
+        offers: dict[str | None, Iterator[int]] = {}
+        for member in self.members:
+            room, rack = self.room(member), racks[member]
+            if rack not in offers:
+                offers[rack] = iter([n for n, here in zip(free, on_racks, strict=True) if rack is None or rack in here])
+            found: list[int] = []
+            while len(found) < room and (number := next(offers[rack], None)) is not None:
+                if number not in taken:
+                    taken.add(number)
+                    found.append(number)
+            if found:
+                self.take(member, found)
+        return taken
+
+
+def share_out(
+    cluster: ClusterMetadata, group: GroupSubscription, shares: Sequence[TopicShare]
+) -> Mapping[str, Assignment]:
+    """Fill all shares, racks first if they matter for any topic, and collect what each member got, sorted."""
+    racks = {member: subscription.rack or None for member, subscription in group.items()}
+    if any(racks.values()):
+        replicas = {topic: partition_racks(cluster, topic, share.count) for share in shares for topic in share.topics}
+        needing = [
+            any(racks_matter([racks[member] for member in share.members], replicas[topic]) for topic in share.topics)
+            for share in shares
+        ]
+        for share, needs in zip(shares, needing, strict=True):
+            # Co-partitioned topics are matched as soon as any topic of the group needs it, single ones for themselves.
+            if needs or (any(needing) and len(share.topics) > 1):
+                share.match_racks(racks, replicas)
+    given = {member: TopicPartitions([], []) for member in group}
+    by_topic = {topic: share for share in shares for topic in share.topics}
+    for share in shares:
+        share.fill()
+        for numbers in share.given.values():
+            numbers.sort()
+    for topic in sorted_names(by_topic):
+        for member, numbers in by_topic[topic].given.items():
+            given[member].topics.extend([topic] * len(numbers))
+            given[member].numbers.extend(numbers)
+    return {member: Assignment(partitions) for member, partitions in given.items()}

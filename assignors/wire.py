@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from assignors.model import NO_GENERATION, Assignment, Subscription, TopicPartition
+from assignors.model import NO_GENERATION, Assignment, Subscription, TopicPartition, TopicPartitions
 
 NEWEST_VERSION = 3
 """The newest version we write; a newer one is read as this, since fields are only ever appended."""
@@ -23,7 +23,7 @@ class WireFormatError(ValueError):
 class StickyUserData(NamedTuple):
     """What a `sticky` member last got; generation -1: not said (V0)."""
 
-    partitions: tuple[TopicPartition, ...]
+    partitions: Sequence[TopicPartition]
     generation: int
 
 
@@ -52,7 +52,7 @@ def decode_subscription(data: bytes) -> Subscription:
     version = reader.version()
     topics = reader.strings()
     user_data = reader.nullable_bytes()
-    owned = reader.partitions() if version >= 1 else ()
+    owned: Sequence[TopicPartition] = reader.partitions() if version >= 1 else ()
     generation = reader.int32() if version >= 2 else NO_GENERATION
     rack = reader.nullable_string() if version >= 3 else None
     return Subscription(topics, user_data, owned, generation, rack or None)
@@ -134,9 +134,10 @@ def _nullable_bytes(data: bytes | None) -> bytes:
 
 
 def _append_partitions(out: list[bytes], partitions: Iterable[TopicPartition]) -> None:
-    by_topic: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        by_topic.setdefault(topic, []).append(partition)
+    columns = TopicPartitions.of(partitions)
+    by_topic: dict[str, list[int]] = {topic: [] for topic in columns.topics}
+    for topic, number in zip(columns.topics, columns.numbers, strict=True):
+        by_topic[topic].append(number)
     out.append(_I32.pack(len(by_topic)))
     for topic, numbers in by_topic.items():
         out += (_string(topic), struct.pack(f">i{len(numbers)}i", len(numbers), *numbers))
@@ -170,14 +171,14 @@ class _Reader:
         length = self._int32("bytes length")
         return None if length < 0 else bytes(self._take("bytes", length))
 
-    def partitions(self) -> tuple[TopicPartition, ...]:
-        found: list[TopicPartition] = []
+    def partitions(self) -> TopicPartitions:
+        found = TopicPartitions([], [])
         for _ in range(self._count("topics", 6)):
             topic = self._required_string()
             count = self._count("partitions", 4)
-            numbers: Sequence[int] = struct.unpack(f">{count}i", self._take("partitions", 4 * count))
-            found += [TopicPartition(topic, number) for number in numbers]
-        return tuple(found)
+            found.numbers += struct.unpack(f">{count}i", self._take("partitions", 4 * count))
+            found.topics += [topic] * count
+        return found
 
     def left(self) -> int:
         return len(self._data) - self._at

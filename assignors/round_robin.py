@@ -1,0 +1,43 @@
+"""`roundrobin`: all partitions dealt out one by one (`RoundRobinAssignor` in Java)."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from typing import ClassVar
+
+from assignors.index import known_topics
+from assignors.interface import Assignor
+from assignors.model import Assignment, ClusterMetadata, GroupSubscription, TopicPartitions
+from assignors.ordering import sorted_names, static_members_first
+
+
+class RoundRobinAssignor(Assignor):
+    """Topics sorted, partitions in order, a circle over the members; who does not subscribe to the topic is skipped.
+
+    Balanced if all members subscribe to the same topics, else possibly far from it. Racks have no part in it.
+    """
+
+    name: ClassVar[str] = "roundrobin"
+
+    def assign(self, cluster: ClusterMetadata, group: GroupSubscription) -> Mapping[str, Assignment]:
+        """See `Assignor.assign`."""
+        counts = known_topics(cluster, group)
+        circle = static_members_first(group)
+        readers: dict[str, list[int]] = {topic: [] for topic in counts}
+        for place, member in enumerate(circle):
+            for topic in set(group[member].topics):
+                if topic in readers:
+                    readers[topic].append(place)
+        given = [TopicPartitions([], []) for _ in circle]
+        at = 0
+        for topic in sorted_names(counts):
+            places, count = readers[topic], counts[topic]
+            first = bisect_left(places, at) % len(places)
+            for step in range(min(count, len(places))):
+                numbers = range(step, count, len(places))
+                partitions = given[places[(first + step) % len(places)]]
+                partitions.topics.extend([topic] * len(numbers))
+                partitions.numbers.extend(numbers)
+            at = (places[(first + count - 1) % len(places)] + 1) % len(circle)
+        return {member: Assignment(partitions) for member, partitions in zip(circle, given, strict=True)}
