@@ -136,3 +136,32 @@ RENAMED = {
     "send.buffer.bytes": "socket.send.buffer.bytes",
 }
 """Java's name to librdkafka's, where the value means the same and librdkafka has no alias of its own."""
+
+KNOWN = frozenset(
+    {
+        "acks",
+        "batch.size",
+        "bootstrap.servers",
+        "client.id",
+        "client.rack",
+        "compression.type",
+        "delivery.timeout.ms",
+        "enable.idempotence",
+        "fetch.max.bytes",
+        "fetch.min.bytes",
+        "isolation.level",
+        "linger.ms",
+        "max.in.flight.requests.per.connection",
+        "max.partition.fetch.bytes",
+        "metadata.max.age.ms",
+        "reconnect.backoff.max.ms",
+        "reconnect.backoff.ms",
+        "retries",
+        "retry.backoff.ms",
+        "transaction.timeout.ms",
+        *GROUP,
+        *SECURITY,
+        *RENAMED,
+    }
+)
+"""Names to suggest for one that nobody knows."""

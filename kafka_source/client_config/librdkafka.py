@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
 import re
 from functools import lru_cache
@@ -41,8 +42,9 @@ def librdkafka_config(settings: Settings) -> dict[str, Any]:
         if name in java_names.IGNORED:
             log.debug("kafka.%s has no meaning for librdkafka and is ignored", name)
             continue
-        config.update(_translated(name, value, settings))
-    _check(config)
+        translated = _translated(name, value, settings)
+        _check(name, translated)
+        config.update(translated)
     config.update(_security(settings))
     return config
 
@@ -59,12 +61,17 @@ def _translated(name: str, value: str, settings: Settings) -> dict[str, str]:
     return {java_names.RENAMED.get(name, name): value}
 
 
-def _check(config: dict[str, Any]) -> None:
-    for name, value in config.items():
+def _check(given: str, translated: dict[str, str]) -> None:
+    for name, value in translated.items():
         problem = _problem(name, value)
+        if problem is not None and "No such configuration property" in problem:
+            # A misspelt name may hold a secret: its value is not shown.
+            close = difflib.get_close_matches(given, sorted(java_names.KNOWN), n=1)
+            meant = f"; did you mean kafka.{close[0]}?" if close else ""
+            raise OptionError(f"kafka.{given}", HIDDEN, f"no value: no Kafka client knows it{meant}")
         if problem is not None:
             shown = HIDDEN if is_secret(name) else value
-            raise OptionError(f"kafka.{name}", shown, f"what the Kafka clients take: {problem}")
+            raise OptionError(f"kafka.{given}", shown, f"what librdkafka takes ({problem})")
 
 
 @lru_cache(maxsize=1024)
@@ -77,7 +84,7 @@ def _problem(name: str, value: str) -> str | None:
     try:
         Producer({name: value, _PROBE: ""})
     except KafkaException as error:
-        text = str(error.args[0].str())
+        text = str(error.args[0].str()).strip()
         return None if _PROBE in text else text
     except (TypeError, ValueError, AttributeError):
         return f"{name} is not a setting for texts"

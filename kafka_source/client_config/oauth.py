@@ -27,7 +27,7 @@ def token_provider(oauth: OAuth) -> AbstractTokenProvider:
     return _TokenProvider(oauth)
 
 
-class _TokenProvider(AbstractTokenProvider):
+class _TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
     def __init__(self, oauth: OAuth) -> None:
         self._oauth = oauth
         self._lock = threading.Lock()
