@@ -1,0 +1,128 @@
+"""Positions and ranges, and the stream's offset: our own versioned JSON.
+
+The offset of a micro-batch says where each partition starts and ends in that batch and which slot reads it, so that
+the plan of a batch depends on its end offset alone and a replay reads the same rows in the same input partitions.
+It never holds a secret: checkpoints are plain files.
+
+    {"version": 1, "cluster": "…", "generation": 7, "slots": 4, "split": [null, null],
+     "partitions": {"orders": {"0": [100, 250, 0], "1": [90, 180, 1]}}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from assignors.model import TopicPartition
+from kafka_source.errors import InvalidConfigurationError
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Range:
+    """Records of one partition, `[start, end)` in offsets."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The partition."""
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def size(self) -> int:
+        """The number of offsets, which gaps may make more than the number of records."""
+        return max(0, self.end - self.start)
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} [{self.start}, {self.end})"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Where one partition starts and ends in a micro-batch, and the slot that reads it."""
+
+    start: int
+    end: int
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOffset:
+    """A stream's offset: everything the plan of the micro-batch that ends here needs.
+
+    Attributes:
+        partitions: The partitions that are this query's at that time.
+        cluster: The cluster's id; None: not known.
+        generation: The group's generation when it was planned; -1 without a group.
+        slots: The number of slots; 0 without a group, where each range is an input partition.
+        min_partitions: The option's value at planning, part of the plan.
+        max_records: Likewise of maxRecordsPerPartition.
+    """
+
+    partitions: Mapping[TopicPartition, Span] = field(default_factory=dict)
+    cluster: str | None = None
+    generation: int = -1
+    slots: int = 0
+    min_partitions: int | None = None
+    max_records: int | None = None
+
+    @property
+    def ends(self) -> dict[TopicPartition, int]:
+        """Where each partition goes on after this batch."""
+        return {tp: span.end for tp, span in self.partitions.items()}
+
+    def to_json(self) -> dict[str, Any]:
+        """The dict that Spark writes to the checkpoint; equal offsets give equal text."""
+        partitions: dict[str, dict[str, list[int]]] = {}
+        for tp, span in sorted(self.partitions.items()):
+            partitions.setdefault(tp.topic, {})[str(tp.partition)] = [span.start, span.end, span.slot]
+        return {
+            "version": VERSION,
+            "cluster": self.cluster,
+            "generation": self.generation,
+            "slots": self.slots,
+            "split": [self.min_partitions, self.max_records],
+            "partitions": partitions,
+        }
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> StreamOffset:
+        """Read an offset that `to_json` wrote.
+
+        Raises:
+            InvalidConfigurationError: It is of a newer version, or not ours.
+        """
+        version = value.get("version")
+        if not isinstance(version, int):
+            raise InvalidConfigurationError(
+                f"the checkpoint's offset is not one of kafkagroup's: {str(value)[:200]}; "
+                "a checkpoint of another source cannot be continued, start with a new checkpointLocation"
+            )
+        if version > VERSION:
+            raise InvalidConfigurationError(
+                f"the checkpoint's offset has version {version}, this kafkagroup reads up to {VERSION}; upgrade it"
+            )
+        try:
+            minimum, maximum = value["split"]
+            return StreamOffset(
+                {
+                    TopicPartition(topic, int(partition)): Span(*map(int, span))
+                    for topic, spans in value["partitions"].items()
+                    for partition, span in spans.items()
+                },
+                value["cluster"],
+                value["generation"],
+                value["slots"],
+                minimum,
+                maximum,
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InvalidConfigurationError(
+                f"the checkpoint's offset is damaged ({error!r}): {str(value)[:200]}"
+            ) from None

@@ -1,0 +1,95 @@
+"""A Kafka record as a row: Spark's schema of the built-in source, and the Arrow schema that Spark expects for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from kafka_source.errors import OptionError
+
+HEADERS_TYPE = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+
+_SPARK: dict[str, DataType] = {
+    "key": BinaryType(),
+    "value": BinaryType(),
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "timestampType": IntegerType(),
+    "headers": HEADERS_TYPE,
+}
+
+_ARROW: dict[str, pa.DataType] = {
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestampType": pa.int32(),
+    "headers": pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))),
+}
+
+TEXT_COLUMNS = ("key", "value")
+"""Columns that a user may ask for as strings: the bytes are decoded as UTF-8."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column that was asked for.
+
+    Attributes:
+        name: One of the source's columns.
+        text: Whether its bytes are to be decoded as UTF-8.
+        nullable: As in the schema asked for; Spark compares it.
+    """
+
+    name: str
+    text: bool = False
+    nullable: bool = True
+
+    def arrow_field(self) -> pa.Field:
+        """The Arrow field that Spark expects for this column."""
+        if self.name in TEXT_COLUMNS:
+            return pa.field(self.name, pa.string() if self.text else pa.binary(), nullable=self.nullable)
+        return pa.field(self.name, _ARROW[self.name], nullable=self.nullable)
+
+
+def source_schema(*, headers: bool) -> StructType:
+    """The columns of the built-in Kafka source, all nullable as there; `headers` only if asked for."""
+    return StructType([StructField(name, kind) for name, kind in _SPARK.items() if headers or name != "headers"])
+
+
+def columns_of(schema: StructType) -> tuple[Column, ...]:
+    """The columns of a schema that a user asked for; any subset and order of the source's columns.
+
+    Raises:
+        OptionError: A column is none of the source's, or of another type.
+    """
+    columns = []
+    for field in schema.fields:
+        expected = _SPARK.get(field.name)
+        text = field.name in TEXT_COLUMNS and field.dataType == StringType()
+        if expected is None or not (text or field.dataType.simpleString() == expected.simpleString()):
+            takes = ", ".join(f"{name} {kind.simpleString()}" for name, kind in _SPARK.items())
+            got = f"{field.name} {field.dataType.simpleString()}"
+            raise OptionError("schema", got, f"columns of: {takes}; key and value may be string")
+        columns.append(Column(field.name, text, field.nullable))
+    return tuple(columns)
+
+
+def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
+    """The Arrow schema of these columns, as Spark expects it of a Python data source."""
+    return pa.schema([column.arrow_field() for column in columns])
