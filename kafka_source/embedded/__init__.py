@@ -12,6 +12,8 @@ Needs Java 17 and pyspark; Kafka's jars are downloaded once into a cache folder.
 from kafka_source.embedded.cluster import EmbeddedKafka
 from kafka_source.embedded.errors import BrokerError, EmbeddedKafkaError, JarsError, JavaError
 from kafka_source.embedded.jars import kafka_jars, resolve
+from kafka_source.embedded.security import Security
+from kafka_source.embedded.tools import class_path, java_command, run_java
 
 __all__ = [
     "BrokerError",
@@ -19,6 +21,10 @@ __all__ = [
     "EmbeddedKafkaError",
     "JarsError",
     "JavaError",
+    "Security",
+    "class_path",
+    "java_command",
     "kafka_jars",
     "resolve",
+    "run_java",
 ]

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-import contextlib
+import os
 import shutil
-import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from kafka_source.embedded import admin_calls
 from kafka_source.embedded.errors import BrokerError
 from kafka_source.embedded.jars import kafka_jars
 from kafka_source.embedded.java import find_java
 from kafka_source.embedded.node import Node, NodeFiles, wait_until_started
 from kafka_source.embedded.ports import LOOPBACK, free_ports
-from kafka_source.embedded.server_config import NodePorts, protocol_map, render_properties, server_config
+from kafka_source.embedded.security import Mechanism, Security, broker_settings, client_settings, java_client_settings
+from kafka_source.embedded.server_config import NodePorts, render_properties, server_config
 from kafka_source.embedded.storage import cluster_id_of, format_storage, is_formatted, new_uuid
+from kafka_source.embedded.tls import TlsFiles, make_tls_files
+from kafka_source.embedded.tools import QUICK_START, class_path, run_java
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient, ClusterMetadata  # type: ignore[attr-defined]
-
-#: Quick to start and small, rather than fast for hours: give `jvm_options=()` for benchmarks.
-QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+    from confluent_kafka.admin import AdminClient
 
 _START_ATTEMPTS = 3
 
@@ -38,13 +40,15 @@ class EmbeddedKafka:
     Args:
         nodes: how many, 1 or 3.
         config: broker settings (as in server.properties) that win over the defaults here.
+        security: of the listener for clients; plain and open if None.
+        advertised_ports: node to the port that clients are told in place of its own, for a `TcpProxy` in between.
         data_dir: where to keep the data over a stop; a temporary folder, removed at the end, if None.
         heap: of each node's JVM, as in `-Xmx`.
-        jvm_options: further options of each node's JVM.
+        jvm_options: further options of each node's JVM; by default quick to start, `()` is faster in the long run.
         start_timeout: seconds until a node must be up.
 
     Raises:
-        ValueError: another number of nodes.
+        ValueError: another number of nodes, or a port for a node that is none of them.
     """
 
     def __init__(
@@ -52,6 +56,8 @@ class EmbeddedKafka:
         nodes: int = 1,
         *,
         config: Mapping[str, object] | None = None,
+        security: Security | None = None,
+        advertised_ports: Mapping[int, int] | None = None,
         data_dir: Path | str | None = None,
         heap: str = "512m",
         jvm_options: Sequence[str] = QUICK_START,
@@ -61,14 +67,17 @@ class EmbeddedKafka:
             raise ValueError(f"nodes must be 1 or 3, got {nodes}")
         self._count = nodes
         self._config = dict(config or {})
+        self._security = security or Security()
+        self._tls: TlsFiles | None = None
+        self._advertised = dict(advertised_ports or {})
+        if unknown := set(self._advertised) - set(self.node_ids):
+            raise ValueError(f"advertised_ports names nodes {sorted(unknown)}; the nodes are {self.node_ids}")
         self._data_dir = None if data_dir is None else Path(data_dir).absolute()
         self._jvm = (f"-Xmx{heap}", *jvm_options)
         self._start_timeout = start_timeout
         self._folder: Path | None = None
         self._nodes: dict[int, Node] = {}
         self._ports: dict[int, NodePorts] = {}
-        self._java: Path | None = None
-        self._class_path = ""
 
     def __repr__(self) -> str:
         return f"EmbeddedKafka(nodes={self._count}, bootstrap_servers={self._addresses()!r})"
@@ -85,18 +94,26 @@ class EmbeddedKafka:
         """
         if self._nodes:
             raise BrokerError("This cluster is already started.")
-        self._java = find_java()
-        self._class_path = ":".join(map(str, kafka_jars()))
+        java = find_java()
+        kafka_jars()
         self._folder = self._make_folder()
         try:
+            self._tls = make_tls_files(java, self._folder) if self._security.tls else None
             self._start_nodes()
         except BaseException:
             self.stop()
             raise
         return self
 
-    def stop(self, timeout: float = 20.0) -> None:
-        """Stops every node cleanly (after `timeout` seconds by force) and removes temporary data."""
+    def stop(self, timeout: float | None = None) -> None:
+        """Stops every node cleanly, after a time by force, and removes temporary data.
+
+        Args:
+            timeout: seconds until force is used; 20 if the data is kept, else 3: brokers say goodbye to their clients
+                within one, but the last controller waits five for another to take over.
+        """
+        if timeout is None:
+            timeout = 3.0 if self._data_dir is None else 20.0
         for node in self._nodes.values():
             node.ask_to_stop()
         deadline = time.monotonic() + timeout
@@ -176,7 +193,8 @@ class EmbeddedKafka:
 
         Args:
             node_id: which node.
-            new_ports: move its listener for clients to another port, as after a fail-over to other machines.
+            new_ports: move its listener for clients to another port, as after a fail-over to other machines. A node
+                with an advertised port goes on advertising that one.
 
         Raises:
             BrokerError: it did not start; with the end of its log.
@@ -186,8 +204,7 @@ class EmbeddedKafka:
         if not node.join(20.0):
             node.kill()
         if new_ports:
-            old = self._ports[node_id]
-            self._ports[node_id] = NodePorts(free_ports(1)[0], old.internal, old.controller)
+            self._ports[node_id] = replace(self._ports[node_id], client=free_ports(1)[0])
             self._write_config(node_id)
         node.spawn()
         deadline = time.monotonic() + self._start_timeout
@@ -200,16 +217,14 @@ class EmbeddedKafka:
         Raises:
             BrokerError: the time is over.
         """
-        running = [i for i, node in self._nodes.items() if node.running]
+        running = self._running()
         self._wait_registered(running, set(running), time.monotonic() + timeout)
 
-    # ---- topics and tools
+    # ---- topics
 
     def admin(self) -> AdminClient:
-        """A new `confluent_kafka` admin client with full rights."""
-        from confluent_kafka.admin import AdminClient
-
-        return AdminClient({"bootstrap.servers": self.internal_bootstrap_servers, "log_level": 0})
+        """A new `confluent_kafka` admin client with full rights. Hold it while its calls are under way."""
+        return admin_calls.admin_client({"bootstrap.servers": self.internal_bootstrap_servers})
 
     def create_topic(
         self,
@@ -231,27 +246,14 @@ class EmbeddedKafka:
 
         Raises:
             confluent_kafka.KafkaException: the broker refused it.
-            BrokerError: it did not become ready within 30 s.
+            BrokerError: a node did not learn of it within 30 s.
         """
-        from confluent_kafka.cimpl import NewTopic
-
-        settings = {key: str(value) for key, value in (config or {}).items()}
-        topic = NewTopic(name, num_partitions=partitions, replication_factor=replication_factor, config=settings)
-        # A client that nobody holds is destroyed, and its calls with it.
-        admin = self.admin()
-        admin.create_topics([topic])[name].result(30)
-        deadline = time.monotonic() + 30
-        for node_id in [i for i, node in self._nodes.items() if node.running]:
-            for metadata in self._metadata_of(node_id, deadline):
-                found = metadata.topics.get(name)
-                if (
-                    found
-                    and len(found.partitions) == partitions
-                    and all(p.leader > 0 for p in found.partitions.values())
-                ):
-                    break
-            else:
-                raise BrokerError(f"Node {node_id} did not learn of the new topic {name} within 30 s.")
+        admin_calls.create_topic(self._internal(), name, partitions, replication_factor, config or {})
+        for node_id in self._running():
+            self._wait_for(
+                partial(admin_calls.sees_topic, self._internal(node_id), name, partitions),
+                f"Node {node_id} did not learn of the new topic {name}",
+            )
         return name
 
     def delete_topic(self, name: str) -> None:
@@ -260,36 +262,63 @@ class EmbeddedKafka:
         Raises:
             confluent_kafka.KafkaException: the broker refused it, for instance as there is none.
         """
-        admin = self.admin()
-        admin.delete_topics([name])[name].result(30)
+        admin_calls.delete_topic(self._internal(), name)
 
-    @property
-    def class_path(self) -> str:
-        """The broker's jars as a Java class path; Kafka's command-line tools are in them."""
-        return self._class_path
+    # ---- security
 
-    def run_java(
-        self, main_class: str, *args: str, stdin: str | None = None, timeout: float = 120.0
-    ) -> subprocess.CompletedProcess[str]:
-        """Runs one of Kafka's own tools, for instance `org.apache.kafka.tools.consumer.group.ConsumerGroupCommand`.
+    def client_config(self, user: str | None = None, mechanism: Mechanism = "PLAIN") -> dict[str, str]:
+        """What a confluent-kafka (librdkafka) client needs to connect, password included.
 
         Args:
-            main_class: the tool.
-            args: as on its command line; name the brokers by `bootstrap_servers` or `internal_bootstrap_servers`.
-            stdin: its input.
-            timeout: seconds until it is ended and `subprocess.TimeoutExpired` raised.
+            user: one of the users of `Security`, the first if None.
+            mechanism: of SASL.
 
-        Returns:
-            The finished process with its output; its exit code is not judged.
+        Raises:
+            ValueError: an unknown user or mechanism, or a user where there are none.
         """
-        return subprocess.run(
-            self.java_command(main_class, *args), input=stdin or "", capture_output=True, text=True, timeout=timeout
-        )
+        return {
+            "bootstrap.servers": self.bootstrap_servers,
+            **client_settings(self._security, self._tls, user, mechanism),
+        }
 
-    def java_command(self, main_class: str, *args: str) -> list[str]:
-        """The command of `run_java`, for a tool that is to run in the background."""
-        quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-        return [str(self._java), "-Xmx256m", *QUICK_START, quiet, "-cp", self._class_path, main_class, *args]
+    def java_client_config(self, user: str | None = None, mechanism: Mechanism = "PLAIN") -> dict[str, str]:
+        """The same in the names of Java's client, which Spark's options have behind `kafka.`."""
+        return {
+            "bootstrap.servers": self.bootstrap_servers,
+            **java_client_settings(self._security, self._tls, user, mechanism),
+        }
+
+    def java_client_file(self, user: str | None = None, mechanism: Mechanism = "PLAIN") -> Path:
+        """A file of `java_client_config`, readable by its owner alone, as Kafka's tools take it (`--command-config`).
+
+        It lives as long as the cluster runs.
+        """
+        config = self.java_client_config(user, mechanism)
+        handle, name = tempfile.mkstemp(prefix="client-", suffix=".properties", dir=self._folder)
+        with os.fdopen(handle, "w", encoding="ascii") as file:
+            file.write(render_properties(config))
+        return Path(name)
+
+    def allow(self, user: str, *operations: str, resource: str = "topic", name: str = "*") -> None:
+        """Allows a user something, where `Security(acls=True)` denies all the rest, and waits until it holds.
+
+        Args:
+            user: one of the users of `Security`.
+            operations: for instance "READ", "WRITE", "DESCRIBE", "ALL".
+            resource: "topic", "group", "transactional_id" or "broker" (the cluster).
+            name: of the resource, "*" for every one; "kafka-cluster" for the cluster.
+
+        Raises:
+            KeyError: an unknown operation or resource.
+            BrokerError: a node did not learn of it within 30 s.
+        """
+        admin_calls.allow(self._internal(), user, resource, name, operations)
+        for node_id in self._running():
+            for operation in operations:
+                self._wait_for(
+                    partial(admin_calls.sees_acl, self._internal(node_id), user, resource, name, operation),
+                    f"Node {node_id} did not learn that {user} may {operation} {resource} {name}",
+                )
 
     # ---- inside
 
@@ -321,6 +350,7 @@ class EmbeddedKafka:
             try:
                 wait_until_started(list(self._nodes.values()), deadline)
                 self._wait_registered(self.node_ids, set(self.node_ids), deadline)
+                self._set_users(deadline)
                 return
             except BrokerError as error:
                 # Between our choice and the broker's bind another process can take a port.
@@ -331,27 +361,27 @@ class EmbeddedKafka:
 
     def _choose_ports(self) -> dict[int, NodePorts]:
         ports = iter(free_ports(3 * self._count))
-        return {i: NodePorts(next(ports), next(ports), next(ports)) for i in self.node_ids}
+        return {i: NodePorts(next(ports), next(ports), next(ports), self._advertised.get(i)) for i in self.node_ids}
 
     def _make_node(self, node_id: int) -> Node:
         assert self._folder is not None
         files = NodeFiles(self._folder / f"node-{node_id}")
         files.folder.mkdir(mode=0o700, exist_ok=True)
         command = [
-            str(self._java),
+            str(find_java()),
             *self._jvm,
             "-Djava.awt.headless=true",
             "-Dorg.slf4j.simpleLogger.showDateTime=true",
             "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
             "-Dorg.slf4j.simpleLogger.showThreadName=false",
-            *("-cp", self._class_path, "kafka.Kafka", str(files.config)),
+            *("-cp", class_path(), "kafka.Kafka", str(files.config)),
         ]
         return Node(node_id, files, command, self._folder if self._data_dir is None else None)
 
     def _write_config(self, node_id: int) -> None:
         files = self._nodes[node_id].files
         controllers = {i: ports.controller for i, ports in self._ports.items()}
-        security = {"listener.security.protocol.map": protocol_map("PLAINTEXT")}
+        security = broker_settings(self._security, self._tls)
         config = server_config(node_id, self._ports[node_id], controllers, files.data, security, self._config)
         files.config.touch(mode=0o600)
         files.config.write_text(render_properties(config), encoding="ascii")
@@ -367,30 +397,43 @@ class EmbeddedKafka:
         )
 
     def _tool(self, main_class: str, *args: str) -> None:
-        result = self.run_java(main_class, *args)
+        result = run_java(main_class, *args)
         if result.returncode != 0:
             raise BrokerError(f"{main_class} {args[0]} failed:\n{(result.stdout + result.stderr).strip()}")
 
     def _wait_registered(self, asked: Sequence[int], expected: set[int], deadline: float) -> None:
         for node_id in asked:
-            for metadata in self._metadata_of(node_id, deadline):
-                if expected <= set(metadata.brokers):
-                    break
-            else:
-                raise BrokerError(
-                    f"Node {node_id} does not see brokers {sorted(expected)}. "
-                    f"The end of its log {self._nodes[node_id].files.log}:\n{self._nodes[node_id].log_tail()}"
-                )
+            self._wait_for(
+                partial(admin_calls.sees_brokers, self._internal(node_id), expected),
+                f"Node {node_id} does not see all of the brokers {sorted(expected)}",
+                deadline,
+            )
 
-    def _metadata_of(self, node_id: int, deadline: float) -> Iterator[ClusterMetadata]:
-        """This node's own view, again and again until the deadline."""
-        from confluent_kafka import KafkaException
-        from confluent_kafka.admin import AdminClient
+    def _set_users(self, deadline: float) -> None:
+        """Makes the users known, and proves it by a login at every node."""
+        if not self._security.sasl:
+            return
+        admin_calls.set_scram_passwords(self._internal(), self._security.users)
+        last = list(self._security.users)[-1]
+        login = client_settings(self._security, self._tls, last, "SCRAM-SHA-512")
+        for node_id in self.node_ids:
+            at = {**login, "bootstrap.servers": f"{LOOPBACK}:{self._ports[node_id].client}"}
+            self._wait_for(
+                partial(admin_calls.answers, at),
+                f"Node {node_id} lets {last} not log in",
+                deadline,
+            )
 
-        server = f"{LOOPBACK}:{self._ports[node_id].internal}"
-        while time.monotonic() < deadline:
-            # A new client each time: it knows no other broker yet, so that this one answers.
-            client = AdminClient({"bootstrap.servers": server, "log_level": 0})
-            with contextlib.suppress(KafkaException):
-                yield client.list_topics(timeout=2)
-            time.sleep(0.05)
+    def _wait_for(self, look: Callable[[], bool], complaint: str, deadline: float | None = None) -> None:
+        until = time.monotonic() + 30 if deadline is None else deadline
+        if not admin_calls.until(until, look):
+            logs = "".join(f"\nThe end of node {i}'s log:\n{node.log_tail(15)}" for i, node in self._nodes.items())
+            raise BrokerError(f"{complaint}.{logs}")
+
+    def _running(self) -> list[int]:
+        return [i for i, node in self._nodes.items() if node.running]
+
+    def _internal(self, node_id: int | None = None) -> dict[str, str]:
+        if node_id is None:
+            return {"bootstrap.servers": self.internal_bootstrap_servers}
+        return {"bootstrap.servers": f"{LOOPBACK}:{self._ports[node_id].internal}"}

@@ -13,6 +13,7 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
@@ -23,9 +24,6 @@ log = logging.getLogger(__name__)
 
 KAFKA_VERSION = "4.3.1"
 
-#: The broker and its tools. Kafka's own dependencies bring no backend for slf4j: without one there is no broker log.
-KAFKA_COORDINATES = (f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}", "org.slf4j:slf4j-simple:1.7.36")
-
 #: Names an Ivy settings file (a mirror, credentials) to be used in place of Ivy's default, Maven Central.
 IVY_SETTINGS_VARIABLE = "KAFKAGROUP_IVY_SETTINGS"
 
@@ -33,6 +31,30 @@ IVY_SETTINGS_VARIABLE = "KAFKAGROUP_IVY_SETTINGS"
 CACHE_VARIABLE = "KAFKAGROUP_CACHE"
 
 Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Dependency:
+    group: str
+    artifact: str
+    version: str
+    transitive: bool
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.artifact}-{self.version}.jar"
+
+    def __str__(self) -> str:
+        return f"{self.group}:{self.artifact}:{self.version}"
+
+
+_KAFKA = (
+    _Dependency("org.apache.kafka", "kafka_2.13", KAFKA_VERSION, True),
+    # The command-line tools; what else they name (Connect, a web server) is not needed for the common ones.
+    _Dependency("org.apache.kafka", "kafka-tools", KAFKA_VERSION, False),
+    # Kafka's own dependencies bring no backend for slf4j: without one there is no broker log.
+    _Dependency("org.slf4j", "slf4j-simple", "1.7.36", False),
+)
 
 
 def cache_dir() -> Path:
@@ -46,7 +68,7 @@ def cache_dir() -> Path:
 
 
 def kafka_jars(*, on_progress: Progress | None = None) -> list[Path]:
-    """The broker's jars (46 files, 44 MB), downloaded the first time.
+    """The jars of the broker and its tools (47 files, 45 MB), downloaded the first time.
 
     Args:
         on_progress: called with one line at a time while the caller waits; the lines are logged (INFO) in any case.
@@ -55,7 +77,7 @@ def kafka_jars(*, on_progress: Progress | None = None) -> list[Path]:
         JavaError: no usable Java.
         JarsError: not in the cache, and they could not be downloaded.
     """
-    return resolve(KAFKA_COORDINATES, transitive=True, on_progress=on_progress)
+    return _resolve(_KAFKA, on_progress)
 
 
 def resolve(coordinates: Sequence[str], transitive: bool = False, *, on_progress: Progress | None = None) -> list[Path]:
@@ -77,26 +99,30 @@ def resolve(coordinates: Sequence[str], transitive: bool = False, *, on_progress
         JavaError: no usable Java.
         JarsError: not in the cache, and they could not be downloaded.
     """
-    dependencies = [_parse(coordinate) for coordinate in coordinates]
+    return _resolve([_parse(coordinate, transitive) for coordinate in coordinates], on_progress)
+
+
+def _resolve(dependencies: Sequence[_Dependency], on_progress: Progress | None) -> list[Path]:
     if not dependencies:
         return []
-    folder = cache_dir() / "jars" / _folder_name(dependencies, transitive)
+    folder = cache_dir() / "jars" / _folder_name(dependencies)
     if not folder.is_dir():
-        _fill(folder, dependencies, transitive, _reporter(on_progress))
+        _fill(folder, dependencies, _reporter(on_progress))
     return sorted(folder.glob("*.jar"))
 
 
-def _parse(coordinate: str) -> tuple[str, str, str]:
+def _parse(coordinate: str, transitive: bool) -> _Dependency:
     parts = coordinate.split(":")
     if len(parts) != 3 or not all(parts):
         raise ValueError(f"Expected group:artifact:version, got {coordinate!r}")
-    return parts[0], parts[1], parts[2]
+    group, artifact, version = parts
+    return _Dependency(group, artifact, version, transitive)
 
 
-def _folder_name(dependencies: Sequence[tuple[str, str, str]], transitive: bool) -> str:
-    identity = "\n".join([*sorted(":".join(d) for d in dependencies), str(transitive)])
-    _, artifact, version = dependencies[0]
-    return f"{artifact}-{version}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
+def _folder_name(dependencies: Sequence[_Dependency]) -> str:
+    identity = "\n".join(sorted(f"{dependency} {dependency.transitive}" for dependency in dependencies))
+    first = dependencies[0].file_name.removesuffix(".jar")
+    return f"{first}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
 
 
 def _reporter(on_progress: Progress | None) -> Progress:
@@ -108,7 +134,7 @@ def _reporter(on_progress: Progress | None) -> Progress:
     return report
 
 
-def _fill(folder: Path, dependencies: Sequence[tuple[str, str, str]], transitive: bool, report: Progress) -> None:
+def _fill(folder: Path, dependencies: Sequence[_Dependency], report: Progress) -> None:
     java = find_java()
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -117,7 +143,7 @@ def _fill(folder: Path, dependencies: Sequence[tuple[str, str, str]], transitive
                 return
             # The working folder is on the cache's file system, so that the rename is atomic.
             with tempfile.TemporaryDirectory(prefix=".resolving-", dir=folder.parent) as working:
-                _retrieve(java, Path(working), dependencies, transitive, report)
+                _retrieve(java, Path(working), dependencies, report)
                 (Path(working) / "jars").rename(folder)
     except OSError as error:
         raise JarsError(
@@ -137,14 +163,12 @@ def _lock(path: Path, report: Progress) -> Iterator[None]:
         yield
 
 
-def _retrieve(
-    java: Path, working: Path, dependencies: Sequence[tuple[str, str, str]], transitive: bool, report: Progress
-) -> None:
+def _retrieve(java: Path, working: Path, dependencies: Sequence[_Dependency], report: Progress) -> None:
     jars = working / "jars"
     jars.mkdir()
     ivy_file = working / "ivy.xml"
-    ivy_file.write_text(_ivy_file(dependencies, transitive))
-    names = ", ".join(":".join(d) for d in dependencies)
+    ivy_file.write_text(_ivy_file(dependencies))
+    names = ", ".join(map(str, dependencies))
     report(f"Resolving {names} into {cache_dir()} (once; half a minute for Kafka's 44 MB)")
     command = [
         str(java),
@@ -166,21 +190,17 @@ def _retrieve(
             lines.append(line.rstrip())
             if match := re.match(r"downloading (\S+) \.\.\.", line.strip()):
                 report(f"Downloading {match[1].rsplit('/', 1)[-1]}")
-    missing = [f"{artifact}-{version}" for _, artifact, version in dependencies if not _has(jars, artifact, version)]
-    if process.returncode != 0 or missing:
+    complete = all((jars / dependency.file_name).is_file() for dependency in dependencies)
+    if process.returncode != 0 or not complete:
         raise JarsError(_failure(names, lines))
     report(f"Resolved {len(list(jars.glob('*.jar')))} jars")
 
 
-def _has(jars: Path, artifact: str, version: str) -> bool:
-    return (jars / f"{artifact}-{version}.jar").is_file()
-
-
-def _ivy_file(dependencies: Sequence[tuple[str, str, str]], transitive: bool) -> str:
+def _ivy_file(dependencies: Sequence[_Dependency]) -> str:
     rows = "\n".join(
-        f"<dependency org={quoteattr(group)} name={quoteattr(artifact)} rev={quoteattr(version)}"
-        f' conf="default->default" transitive="{str(transitive).lower()}"/>'
-        for group, artifact, version in dependencies
+        f"<dependency org={quoteattr(d.group)} name={quoteattr(d.artifact)} rev={quoteattr(d.version)}"
+        f' conf="default->default" transitive="{str(d.transitive).lower()}"/>'
+        for d in dependencies
     )
     return (
         '<ivy-module version="2.0"><info organisation="kafkagroup" module="embedded"/>\n'

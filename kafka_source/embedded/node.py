@@ -164,12 +164,10 @@ def wait_until_started(nodes: Sequence[Node], deadline: float) -> None:
             if not node.running:
                 raise BrokerError(
                     f"Node {node.id} stopped while it started (exit code {node.exit_code}). "
-                    f"The end of its log {node.files.log}:\n{node.log_tail()}"
+                    f"The end of its log:\n{node.log_tail()}"
                 )
         waiting = [node for node in waiting if not node.has_started()]
         if waiting and time.monotonic() > deadline:
             node = waiting[0]
-            raise BrokerError(
-                f"Node {node.id} did not come up in time. The end of its log {node.files.log}:\n{node.log_tail()}"
-            )
+            raise BrokerError(f"Node {node.id} did not come up in time. The end of its log:\n{node.log_tail()}")
         time.sleep(0.05 if waiting else 0)

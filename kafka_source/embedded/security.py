@@ -1,0 +1,135 @@
+"""Who may do what on the listener for clients: users, certificates, and the broker settings they lead to.
+
+The brokers among themselves, and our own admin calls, use a plain loopback listener as the super user ANONYMOUS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from kafka_source.embedded.server_config import CLIENT, protocol_map
+from kafka_source.embedded.tls import TlsFiles
+
+Protocol = Literal["PLAINTEXT", "SASL_PLAINTEXT", "SSL", "SASL_SSL"]
+Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+
+PROTOCOLS: tuple[Protocol, ...] = ("PLAINTEXT", "SASL_PLAINTEXT", "SSL", "SASL_SSL")
+MECHANISMS: tuple[Mechanism, ...] = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+_LOGIN_MODULES = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """How clients of an embedded Kafka prove who they are, and whether that limits them.
+
+    Args:
+        protocol: of the listener for clients.
+        users: name to password, for each of PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512; needs a SASL protocol.
+        acls: deny everything that `EmbeddedKafka.allow` did not allow; needs a SASL protocol.
+
+    Raises:
+        ValueError: these do not go together.
+    """
+
+    protocol: Protocol = "PLAINTEXT"
+    users: Mapping[str, str] = field(default_factory=dict, repr=False)
+    acls: bool = False
+
+    def __post_init__(self) -> None:
+        if self.protocol not in PROTOCOLS:
+            raise ValueError(f"protocol must be one of {', '.join(PROTOCOLS)}, got {self.protocol!r}")
+        if self.sasl != bool(self.users):
+            raise ValueError(f"{self.protocol} {'needs users' if self.sasl else 'takes no users'}")
+        if self.acls and not self.sasl:
+            raise ValueError(f"acls need a SASL protocol: on {self.protocol} every client is ANONYMOUS")
+
+    @property
+    def sasl(self) -> bool:
+        """Whether users log in."""
+        return self.protocol.startswith("SASL")
+
+    @property
+    def tls(self) -> bool:
+        """Whether connections are encrypted."""
+        return self.protocol.endswith("SSL")
+
+
+def broker_settings(security: Security, tls: TlsFiles | None) -> dict[str, str]:
+    """The broker's settings for it; secret values are of Kafka's type password, which its log hides."""
+    settings = {"listener.security.protocol.map": protocol_map(security.protocol)}
+    listener = f"listener.name.{CLIENT.lower()}"
+    if security.sasl:
+        settings[f"{listener}.sasl.enabled.mechanisms"] = ",".join(MECHANISMS)
+        for mechanism in MECHANISMS:
+            known = security.users.items() if mechanism == "PLAIN" else ()
+            options = "".join(f" user_{name}={_quoted(password)}" for name, password in known)
+            settings[f"{listener}.{mechanism.lower()}.sasl.jaas.config"] = (
+                f"{_LOGIN_MODULES[mechanism]} required{options};"
+            )
+    if tls is not None:
+        settings[f"{listener}.ssl.keystore.type"] = "PKCS12"
+        settings[f"{listener}.ssl.keystore.location"] = str(tls.keystore)
+        settings[f"{listener}.ssl.keystore.password"] = tls.keystore_password
+        settings[f"{listener}.ssl.key.password"] = tls.keystore_password
+    if security.acls:
+        settings["authorizer.class.name"] = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+        settings["super.users"] = "User:ANONYMOUS"
+    return settings
+
+
+def client_settings(security: Security, tls: TlsFiles | None, user: str | None, mechanism: Mechanism) -> dict[str, str]:
+    """A client's settings in librdkafka's names (all but `bootstrap.servers`).
+
+    Raises:
+        ValueError: an unknown user or mechanism, or a user where there are none.
+    """
+    settings: dict[str, str] = {"security.protocol": security.protocol}
+    if security.sasl:
+        name, password = _credentials(security, user, mechanism)
+        settings |= {"sasl.mechanism": mechanism, "sasl.username": name, "sasl.password": password}
+    elif user is not None:
+        raise ValueError(f"{security.protocol} takes no users, got {user!r}")
+    if tls is not None:
+        settings["ssl.ca.location"] = str(tls.certificate)
+    return settings
+
+
+def java_client_settings(
+    security: Security, tls: TlsFiles | None, user: str | None, mechanism: Mechanism
+) -> dict[str, str]:
+    """The same in the names of Java's client, as Spark takes them with `kafka.` in front.
+
+    Raises:
+        ValueError: an unknown user or mechanism, or a user where there are none.
+    """
+    settings = client_settings(security, tls, user, mechanism)
+    if security.sasl:
+        name, password = settings.pop("sasl.username"), settings.pop("sasl.password")
+        settings["sasl.jaas.config"] = (
+            f"{_LOGIN_MODULES[mechanism]} required username={_quoted(name)} password={_quoted(password)};"
+        )
+    if "ssl.ca.location" in settings:
+        settings["ssl.truststore.type"] = "PEM"
+        settings["ssl.truststore.location"] = settings.pop("ssl.ca.location")
+    return settings
+
+
+def _credentials(security: Security, user: str | None, mechanism: str) -> tuple[str, str]:
+    if mechanism not in MECHANISMS:
+        raise ValueError(f"mechanism must be one of {', '.join(MECHANISMS)}, got {mechanism!r}")
+    name = next(iter(security.users)) if user is None else user
+    if name not in security.users:
+        raise ValueError(f"There is no user {name!r}; the users are {', '.join(security.users)}")
+    return name, security.users[name]
+
+
+def _quoted(text: str) -> str:
+    """As JAAS reads it."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
