@@ -1,0 +1,191 @@
+"""Certificates and keys, in every form that a Java user may have them."""
+
+from __future__ import annotations
+
+import ssl
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from kafka_source.client_config import Settings, kafka_python_config, librdkafka_config
+from kafka_source.client_config.tls import ssl_context, tls_of
+from kafka_source.errors import OptionError
+
+TLS = {"security.protocol": "SSL", "bootstrap.servers": "127.0.0.1:1"}
+
+
+@dataclass(frozen=True)
+class Stores:
+    """Files of one self-signed certificate; every password is `changeit`."""
+
+    folder: Path
+
+    def path(self, name: str) -> str:
+        return str(self.folder / name)
+
+    def text(self, name: str) -> str:
+        return (self.folder / name).read_text(encoding="ascii")
+
+
+@pytest.fixture(scope="session")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Stores:
+    folder = tmp_path_factory.mktemp("stores")
+
+    def run(command: str) -> None:
+        subprocess.run(command.split(), cwd=folder, check=True, capture_output=True)
+
+    run("openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 2 -subj /CN=localhost")
+    run("openssl rsa -aes128 -in key.pem -passout pass:changeit -out locked.pem")
+    run("openssl pkcs12 -export -in cert.pem -inkey key.pem -name me -passout pass:changeit -out store.p12")
+    run(
+        "keytool -importkeystore -srckeystore store.p12 -srcstorepass changeit -destkeystore store.jks "
+        "-deststoretype JKS -deststorepass changeit -noprompt"
+    )
+    (folder / "both.pem").write_text(
+        (folder / "key.pem").read_text(encoding="ascii") + (folder / "cert.pem").read_text(encoding="ascii"),
+        encoding="ascii",
+    )
+    return Stores(folder)
+
+
+def both(**settings: str) -> tuple[dict[str, object], ssl.SSLContext]:
+    """What both libraries are given; librdkafka reads certificates and keys when a client is made."""
+    given = Settings({**TLS, **{name.replace("_", "."): value for name, value in settings.items()}})
+    config = librdkafka_config(given)
+    Producer({**config, "log_level": 0})
+    context = kafka_python_config(given)["ssl_context"]
+    assert isinstance(context, ssl.SSLContext)
+    return config, context
+
+
+def test_without_anything_the_machine_is_trusted() -> None:
+    config, context = both()
+    assert config["security.protocol"] == "ssl"
+    assert config["ssl.endpoint.identification.algorithm"] == "https"
+    assert context.check_hostname
+    assert context.verify_mode is ssl.CERT_REQUIRED
+
+
+def test_pem_files_by_java_names(stores: Stores) -> None:
+    config, context = both(
+        ssl_truststore_type="PEM",
+        ssl_truststore_location=stores.path("cert.pem"),
+        ssl_keystore_type="PEM",
+        ssl_keystore_location=stores.path("both.pem"),
+    )
+    assert config["ssl.ca.location"] == stores.path("cert.pem")
+    assert config["ssl.certificate.location"] == config["ssl.key.location"] == stores.path("both.pem")
+    assert [dict(rdn[0] for rdn in cert["subject"])["commonName"] for cert in context.get_ca_certs()] == ["localhost"]
+
+
+def test_inline_pem_with_an_encrypted_key(stores: Stores) -> None:
+    config, context = both(
+        ssl_truststore_certificates=stores.text("cert.pem"),
+        ssl_keystore_certificate_chain=stores.text("cert.pem"),
+        ssl_keystore_key=stores.text("locked.pem"),
+        ssl_key_password="changeit",
+    )
+    assert "BEGIN CERTIFICATE" in str(config["ssl.ca.pem"])
+    assert config["ssl.key.password"] == "changeit"
+    assert context.cert_store_stats()["x509_ca"] == 1
+
+
+def test_librdkafka_names(stores: Stores) -> None:
+    config, context = both(
+        ssl_ca_location=stores.path("cert.pem"),
+        ssl_certificate_location=stores.path("cert.pem"),
+        ssl_key_location=stores.path("key.pem"),
+    )
+    assert config["ssl.key.location"] == stores.path("key.pem")
+    assert len(context.get_ca_certs()) == 1
+
+
+def test_a_wrong_key_password_names_the_option(stores: Stores) -> None:
+    settings = Settings(
+        {
+            **TLS,
+            "ssl.keystore.certificate.chain": stores.text("cert.pem"),
+            "ssl.keystore.key": stores.text("locked.pem"),
+            "ssl.key.password": "not-this-one",
+        }
+    )
+    with pytest.raises(OptionError, match=r"kafka\.ssl\.key\.password") as caught:
+        kafka_python_config(settings)
+    assert "not-this-one" not in str(caught.value)
+
+
+def test_an_encrypted_key_without_a_password_does_not_ask_at_the_terminal(stores: Stores) -> None:
+    settings = Settings(
+        {**TLS, "ssl.certificate.location": stores.path("cert.pem"), "ssl.key.location": stores.path("locked.pem")}
+    )
+    with pytest.raises(OptionError, match=r"kafka\.ssl\.key\.password"):
+        kafka_python_config(settings)
+
+
+def test_a_pkcs12_key_store_is_for_librdkafka_alone(stores: Stores) -> None:
+    settings = Settings({**TLS, "ssl.keystore.location": stores.path("store.p12"), "ssl.keystore.password": "changeit"})
+    config = librdkafka_config(settings)
+    assert config["ssl.keystore.location"] == stores.path("store.p12")
+    Producer({**config, "log_level": 0})
+    with pytest.raises(OptionError, match="openssl pkcs12"):
+        ssl_context(tls_of(settings))
+
+
+@pytest.mark.parametrize("store", ["keystore", "truststore"])
+def test_jks_is_refused_with_the_commands_that_convert_it(stores: Stores, store: str) -> None:
+    settings = Settings({**TLS, f"ssl.{store}.location": stores.path("store.jks"), f"ssl.{store}.password": "changeit"})
+    for make in (librdkafka_config, kafka_python_config):
+        with pytest.raises(OptionError, match=rf"kafka\.ssl\.{store}\.location.*keytool -importkeystore") as caught:
+            make(settings)
+        assert "changeit" not in str(caught.value)
+
+
+def test_a_pkcs12_trust_store_is_refused_whatever_its_type_says(stores: Stores) -> None:
+    settings = Settings({**TLS, "ssl.truststore.location": stores.path("store.p12"), "ssl.truststore.type": "JKS"})
+    with pytest.raises(OptionError, match=r"openssl pkcs12 -in truststore\.p12 -nokeys"):
+        librdkafka_config(settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"ssl.truststore.location": "/no/such/file"}, "ssl.truststore.location"),
+        ({"ssl.keystore.location": "/no/such/file"}, "ssl.keystore.location"),
+        ({"ssl.keystore.key": "PEM"}, "ssl.keystore.certificate.chain"),
+        ({"ssl.certificate.pem": "PEM"}, "ssl.keystore.key"),
+        ({"ssl.endpoint.identification.algorithm": "ldaps"}, "ssl.endpoint.identification.algorithm"),
+    ],
+)
+def test_what_is_wrong_is_named(settings: dict[str, str], named: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        librdkafka_config(Settings({**TLS, **settings}))
+    assert caught.value.option == f"kafka.{named}"
+
+
+@pytest.mark.parametrize("settings", [{"ssl.truststore.certificates": "no PEM"}, {"ssl.cipher.suites": "no-cipher"}])
+def test_what_openssl_does_not_take_is_named(settings: dict[str, str]) -> None:
+    with pytest.raises(OptionError, match=r"kafka\.ssl\."):
+        kafka_python_config(Settings({**TLS, **settings}))
+
+
+@pytest.mark.parametrize("value", ["", "none"])
+def test_host_names_are_not_checked_where_the_user_says_so(value: str) -> None:
+    config, context = both(ssl_endpoint_identification_algorithm=value)
+    assert config["ssl.endpoint.identification.algorithm"] == "none"
+    assert not context.check_hostname
+    assert context.verify_mode is ssl.CERT_REQUIRED
+
+
+def test_no_verification_at_all() -> None:
+    config, context = both(enable_ssl_certificate_verification="false")
+    assert config["enable.ssl.certificate.verification"] == "false"
+    assert context.verify_mode is ssl.CERT_NONE
+
+
+def test_stores_are_not_read_where_there_is_no_tls() -> None:
+    settings = Settings({"security.protocol": "PLAINTEXT", "ssl.truststore.location": "/no/such/file"})
+    assert librdkafka_config(settings) == {"security.protocol": "plaintext"}
+    assert kafka_python_config(settings) == {"security_protocol": "PLAINTEXT"}
