@@ -1,0 +1,257 @@
+"""Sticky assignment where members subscribe to different topics (Java's general algorithm).
+
+Partitions go to the least loaded subscriber, then single moves level the rest. The outcome follows Java's orders; the
+work does not: subscribers of alike topics share one heap, runs of alike topics are filled level by level, and balance
+is judged once a topic and not once a partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from heapq import heapify, heappush, heapreplace
+from itertools import groupby
+
+from assignors.index import PartitionIndex
+from assignors.uniform import RackView
+
+
+def assign_mixed(
+    index: PartitionIndex,
+    readers: Sequence[Sequence[int]],
+    claims: Sequence[Sequence[int]],
+    outdated: Mapping[int, int],
+    racks: RackView | None,
+) -> tuple[list[list[int]], set[int]]:
+    """Share all partitions of `index` among `len(claims)` members.
+
+    Args:
+        index: The partitions, those with the fewest subscribers first.
+        readers: The subscribers of each topic in the index's order, ascending; equal ones should be one object.
+        claims: What each member may keep; no partition twice.
+        outdated: Partitions that a member of an older generation claims, and that member.
+        racks: None where racks do not matter.
+
+    Returns:
+        What each member gets, and the claimed partitions that were taken from their members.
+    """
+    group = _Group(index, readers, len(claims))
+    revocation = group.keep(claims, racks)
+    fresh = [partition for partition, owner in enumerate(group.owner) if owner < 0]
+    group.fill(group.fill_within_racks(fresh, racks) if racks is not None else fresh)
+    if not revocation:
+        group.level(fresh, outdated)
+    group.level(range(index.size), outdated)
+    given: list[list[int]] = [[] for _ in claims]
+    for partition, owner in enumerate(group.owner):
+        given[owner].append(partition)
+    owners = group.owner
+    revoked = {partition for place, claimed in enumerate(claims) for partition in claimed if owners[partition] != place}
+    return given, revoked
+
+
+class _Group:
+    """The assignment while it grows.
+
+    Attributes:
+        owner: The member that has each partition, -1: none yet.
+        sizes: How many partitions each member has.
+    """
+
+    def __init__(self, index: PartitionIndex, readers: Sequence[Sequence[int]], members: int) -> None:
+        self._index = index
+        self._topic_of: list[int] = []
+        for topic, count in enumerate(index.counts.values()):
+            self._topic_of += [topic] * count
+        self.owner = [-1] * index.size
+        self.sizes = [0] * members
+        self._shrunk: list[int] = []
+        alike: dict[int, _Pool] = {}
+        self._pools: list[_Pool] = []
+        for places in readers:
+            if id(places) not in alike:
+                alike[id(places)] = _Pool(places, self.sizes, self._shrunk)
+            self._pools.append(alike[id(places)])
+        self._movements = _Movements()
+
+    def keep(self, claims: Sequence[Sequence[int]], racks: RackView | None) -> bool:
+        """Keep claims of topics the member still subscribes to, on its racks; say whether others had to be revoked."""
+        owner, topic_of = self.owner, self._topic_of
+        subscribed: list[set[int]] = [set() for _ in claims]
+        for topic, pool in enumerate(self._pools):
+            for place in pool.places:
+                subscribed[place].add(topic)
+        revocation = False
+        for place, claimed in enumerate(claims):
+            mine = subscribed[place]
+            kept: Iterable[int] = claimed
+            if len(mine) < len(self._pools):
+                kept = [partition for partition in claimed if topic_of[partition] in mine]
+            if racks is not None and racks.members[place] is not None:
+                kept = [partition for partition in kept if not racks.mismatch(place, partition)]
+            size = 0
+            for partition in kept:
+                owner[partition] = place
+                size += 1
+            self.sizes[place] = size
+            revocation |= size < len(claimed)
+        return revocation
+
+    def fill_within_racks(self, partitions: Sequence[int], racks: RackView) -> list[int]:
+        """Each partition to its least loaded subscriber on one of its racks, or without a rack; give back the rest."""
+        pools: dict[tuple[_Pool, frozenset[str]], _Pool] = {}
+        rest: list[int] = []
+        for partition in partitions:
+            key = (self._pools[self._topic_of[partition]], racks.partitions[partition])
+            pool = pools.get(key)
+            if pool is None:
+                near = [
+                    place for place in key[0].places if racks.members[place] is None or racks.members[place] in key[1]
+                ]
+                pool = pools[key] = _Pool(near, self.sizes, self._shrunk)
+            if pool.places:
+                place = pool.least()
+                self.owner[partition] = place
+                self.sizes[place] += 1
+            else:
+                rest.append(partition)
+        return rest
+
+    def fill(self, partitions: Sequence[int]) -> None:
+        """Each partition to its least loaded subscriber, the first by id among equals."""
+        owner = self.owner
+        for pool, run in groupby(partitions, key=lambda partition: self._pools[self._topic_of[partition]]):
+            of_pool = list(run)
+            for partition, place in zip(of_pool, self._water(pool.places, len(of_pool)), strict=True):
+                owner[partition] = place
+
+    def _water(self, places: Sequence[int], count: int) -> list[int]:
+        """Who takes the next `count` partitions, if each goes to the least loaded of `places`: filled like water."""
+        sizes = self.sizes
+        rising = sorted(places, key=sizes.__getitem__)
+        level = sizes[rising[0]]
+        wet: list[int] = []
+        taken: list[int] = []
+        at = 0
+        while len(taken) < count:
+            start = at
+            while at < len(rising) and sizes[rising[at]] == level:
+                at += 1
+            if at > start:
+                wet = sorted(wet + rising[start:at])
+            rounds = -(-(count - len(taken)) // len(wet))
+            if at < len(rising):
+                rounds = min(rounds, sizes[rising[at]] - level)
+            taken += wet * rounds
+            level += rounds
+            for place in wet:
+                sizes[place] = level
+        for place in taken[count:]:
+            sizes[place] -= 1
+        del taken[count:]
+        return taken
+
+    def level(self, partitions: Sequence[int], outdated: Mapping[int, int]) -> None:
+        """Move single partitions to members with at least two fewer, in order, until there is no such move.
+
+        Every move makes the sum of squared sizes smaller, so this ends. Where a member of an older generation that
+        claims the partition has two or more fewer than its owner, it goes there, else to the least loaded subscriber.
+        """
+        runs: list[tuple[_Pool, Sequence[int]]] = []
+        if isinstance(partitions, range):
+            for topic, pool in zip(self._index.topics, self._pools, strict=True):
+                start = self._index.start[topic]
+                runs.append((pool, range(start, start + self._index.counts[topic])))
+        else:
+            for place, of_topic in groupby(partitions, key=self._topic_of.__getitem__):
+                runs.append((self._pools[place], list(of_topic)))
+        moved = True
+        while moved:
+            moved = False
+            for pool, run in runs:
+                if len(pool.places) > 1 and not pool.level():
+                    moved |= self._level_run(pool, run, outdated)
+
+    def _level_run(self, pool: _Pool, run: Sequence[int], outdated: Mapping[int, int]) -> bool:
+        owner, sizes = self.owner, self.sizes
+        least = pool.least()
+        movable = sizes[least] + 2
+        moved = False
+        for partition in run:
+            source = owner[partition]
+            if sizes[source] < movable:
+                continue
+            target = outdated.get(partition, -1)
+            if target < 0 or sizes[source] < sizes[target] + 2 or target not in pool.members:
+                target = least
+            actual = self._movements.instead(self._topic_of[partition], partition, source, target)
+            if sizes[owner[actual]] < sizes[target] + 2:
+                actual = partition
+            source = owner[actual]
+            self._movements.record(self._topic_of[actual], actual, source, target)
+            owner[actual] = target
+            sizes[source] -= 1
+            sizes[target] += 1
+            self._shrunk.append(source)
+            moved = True
+            least = pool.least()
+            movable = sizes[least] + 2
+        return moved
+
+
+class _Pool:
+    """Members of which the least loaded is wanted again and again: a heap that is put right where it is looked at."""
+
+    def __init__(self, places: Sequence[int], sizes: list[int], shrunk: list[int]) -> None:
+        self.places = places
+        self.members = frozenset(places)
+        self._sizes = sizes
+        self._shrunk = shrunk
+        self._seen = len(shrunk)
+        self._heap: list[tuple[int, int]] = []
+
+    def least(self) -> int:
+        """The member with the fewest partitions, the first by id among equals."""
+        heap, sizes = self._heap, self._sizes
+        if not heap:
+            heap += [(sizes[place], place) for place in self.places]
+            heapify(heap)
+        elif self._seen < len(self._shrunk):
+            for place in self.members.intersection(self._shrunk[self._seen :]):
+                heappush(heap, (sizes[place], place))
+        self._seen = len(self._shrunk)
+        while True:
+            size, place = heap[0]
+            if sizes[place] == size:
+                return place
+            heapreplace(heap, (sizes[place], place))
+
+    def level(self) -> bool:
+        """Whether no member of the pool has two more partitions than another."""
+        held = list(map(self._sizes.__getitem__, self.places))
+        return max(held) < min(held) + 2
+
+
+class _Movements:
+    """Who gave which partitions of a topic to whom, so that two members do not swap partitions of one topic."""
+
+    def __init__(self) -> None:
+        self._moves: dict[int, tuple[int, int]] = {}
+        self._between: dict[tuple[int, int, int], dict[int, None]] = {}
+
+    def instead(self, topic: int, partition: int, source: int, target: int) -> int:
+        """The partition to move: one that came the other way, if there is any."""
+        if partition in self._moves:
+            source = self._moves[partition][0]
+        back = self._between.get((topic, target, source))
+        return next(iter(back)) if back else partition
+
+    def record(self, topic: int, partition: int, source: int, target: int) -> None:
+        """Note a move; moves of one partition add up, and one that comes home is forgotten."""
+        before = self._moves.pop(partition, None)
+        if before is not None:
+            del self._between[topic, before[0], before[1]][partition]
+            source = before[0]
+            if source == target:
+                return
+        self._moves[partition] = (source, target)
+        self._between.setdefault((topic, source, target), {})[partition] = None

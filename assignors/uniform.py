@@ -1,0 +1,191 @@
+"""Sticky assignment where all members subscribe to the same topics (Java's constrained algorithm).
+
+Every member ends with floor or ceil of partitions / members, and no more changes hands than these sizes ask for.
+Without racks the work is a few passes over the partitions; whole circuits are dealt out as slices.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import compress
+
+from assignors.index import PartitionIndex
+
+
+@dataclass(frozen=True, slots=True)
+class RackView:
+    """The racks of members, by place, and of partitions, by integer."""
+
+    members: Sequence[str | None]
+    partitions: Sequence[frozenset[str]]
+
+    def mismatch(self, place: int, partition: int) -> bool:
+        """Whether the member has a rack on which the partition has no replica."""
+        rack = self.members[place]
+        return rack is not None and rack not in self.partitions[partition]
+
+
+def assign_uniform(
+    index: PartitionIndex, claims: Sequence[Sequence[int]], racks: RackView | None
+) -> tuple[list[list[int]], set[int]]:
+    """Share all partitions of `index` among `len(claims)` members.
+
+    Args:
+        index: The partitions, by topic and number.
+        claims: What each member may keep; no partition twice.
+        racks: None where racks do not matter.
+
+    Returns:
+        What each member gets, and the claimed partitions that were taken from their members.
+    """
+    least, extra = divmod(index.size, len(claims))
+    given: list[list[int]] = []
+    revoked: set[int] = set()
+    below: list[int] = []
+    level: list[int] = []
+    for place, claimed in enumerate(claims):
+        owned = list(claimed)
+        if racks is not None and racks.members[place] is not None:
+            owned = [partition for partition in claimed if not racks.mismatch(place, partition)]
+            revoked.update(claimed if len(owned) < len(claimed) else ())
+        keep = least
+        if len(owned) < least:
+            below.append(place)
+        elif len(owned) > least and extra > 0:
+            extra -= 1
+            keep += 1
+        else:
+            level.append(place)
+        if len(owned) > keep:
+            owned.sort(key=lambda partition: (index.number(partition), partition))
+            revoked.update(owned[keep:])
+            del owned[keep:]
+        given.append(owned)
+    for owned in given if revoked else ():
+        revoked.difference_update(owned)
+    left = _complement(index.size, given)
+    if racks is not None:
+        left, extra = _match_racks(left, racks, given, below, level, least, extra)
+    _deal(left, given, below, level, least, extra)
+    return given, revoked
+
+
+def _complement(size: int, given: Sequence[Sequence[int]]) -> Sequence[int]:
+    """The partitions that nobody has, in order."""
+    if not any(given):
+        return range(size)
+    free = bytearray(b"\x01") * size
+    for owned in given:
+        for partition in owned:
+            free[partition] = 0
+    return list(compress(range(size), free))
+
+
+def _deal(
+    left: Sequence[int], given: list[list[int]], below: Sequence[int], level: list[int], least: int, extra: int
+) -> None:
+    """Deal out the rest: in circuits to the members below `least`, then one each to `extra` of those that are at it.
+
+    As long as nobody drops out of the circle, a member's partitions of many circuits are one slice.
+    """
+    at = 0
+    waiting = list(below)
+    while waiting:
+        needs = [least - len(given[place]) for place in waiting]
+        circuits = min(needs)
+        stop = at + circuits * len(waiting)
+        for offset, place in enumerate(waiting):
+            given[place] += left[at + offset : stop : len(waiting)]
+        at = stop
+        level += [place for place, need in zip(waiting, needs, strict=True) if need == circuits]
+        waiting = [place for place, need in zip(waiting, needs, strict=True) if need > circuits]
+    for place, partition in zip(level[:extra], left[at:], strict=True):
+        given[place].append(partition)
+
+
+def _match_racks(
+    left: Sequence[int],
+    racks: RackView,
+    given: list[list[int]],
+    below: list[int],
+    level: list[int],
+    least: int,
+    extra: int,
+) -> tuple[list[int], int]:
+    """Give partitions to members on their racks, those with the fewest such members first.
+
+    `below` and `level` are brought up to date. A partition goes to the next member below `least` in a circle, or else
+    to the first one at `least`, as long as places above it are left (Java does not count these, and then fails).
+
+    Returns:
+        The partitions that found nobody, and the places above `least` that are left.
+    """
+    on_rack: dict[str, int] = {}
+    for rack in racks.members:
+        if rack is not None:
+            on_rack[rack] = on_rack.get(rack, 0) + 1
+    reach = {here: sum(on_rack.get(rack, 0) for rack in here) for here in set(racks.partitions)}
+    circle = _by_rack(racks, below, range(len(below)))
+    queue = _by_rack(racks, level, range(len(level)))
+    alive = dict.fromkeys(below)
+    at_least = dict.fromkeys(level)
+    entered, pointer = len(level), 0
+    order, line = list(below), list(level)
+    rest: list[int] = []
+    for partition in sorted(left, key=lambda partition: reach[racks.partitions[partition]]):
+        here = racks.partitions[partition]
+        spot = _next(circle, here, pointer, len(order))
+        if spot is not None:
+            place = order[spot]
+            given[place].append(partition)
+            pointer = spot + 1
+            if len(given[place]) >= least:
+                del alive[place]
+                _drop(circle, racks.members[place], spot)
+                if extra > 0:
+                    at_least[place] = None
+                    line.append(place)
+                    queue.setdefault(racks.members[place] or "", []).append(entered)
+                    entered += 1
+            continue
+        spot = _next(queue, here, 0, len(line)) if extra > 0 else None
+        if spot is None:
+            rest.append(partition)
+            continue
+        place = line[spot]
+        given[place].append(partition)
+        extra -= 1
+        del at_least[place]
+        _drop(queue, racks.members[place], spot)
+    below[:] = alive
+    level[:] = at_least
+    return rest, extra
+
+
+def _by_rack(racks: RackView, places: Sequence[int], spots: Sequence[int]) -> dict[str, list[int]]:
+    """The spots of members on each rack, ascending; members without a rack match nothing here."""
+    found: dict[str, list[int]] = {}
+    for place, spot in zip(places, spots, strict=True):
+        rack = racks.members[place]
+        if rack is not None:
+            found.setdefault(rack, []).append(spot)
+    return found
+
+
+def _next(spots: dict[str, list[int]], here: frozenset[str], pointer: int, size: int) -> int | None:
+    """The first spot at or after the pointer, in a circle, on one of the racks."""
+    best: int | None = None
+    for rack in here:
+        on_rack = spots.get(rack)
+        if on_rack:
+            spot = on_rack[bisect_left(on_rack, pointer) % len(on_rack)]
+            if best is None or (spot - pointer) % size < (best - pointer) % size:
+                best = spot
+    return best
+
+
+def _drop(spots: dict[str, list[int]], rack: str | None, spot: int) -> None:
+    on_rack = spots[rack or ""]
+    del on_rack[bisect_left(on_rack, spot)]
