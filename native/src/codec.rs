@@ -3,10 +3,10 @@
 use std::io::{self, Read};
 
 use flate2::read::MultiGzDecoder;
-use lz4_flex::frame::FrameDecoder;
 use zstd_safe::{DCtx, InBuffer, OutBuffer, ResetDirective};
 
 use crate::error::{Fault, Kind};
+use crate::lz4;
 
 /// What a buffer starts with and grows by, until doubling takes over.
 const STEP: usize = 64 << 10;
@@ -33,7 +33,7 @@ impl Decompressor {
         match codec {
             1 => sink.read_all(MultiGzDecoder::new(packed)).map_err(|error| fault("gzip", error))?,
             2 => snappy(packed, &mut sink)?,
-            3 => sink.read_all(FrameDecoder::new(packed)).map_err(|error| fault("lz4", error))?,
+            3 => lz4::decompress(packed, &mut sink)?,
             4 => self.zstd(packed, &mut sink)?,
             _ => return Err(Fault::corrupt(format!("unknown compression codec {codec}"))),
         }
@@ -71,7 +71,7 @@ impl Decompressor {
 }
 
 /// A growing buffer with a limit.
-struct Sink<'a> {
+pub struct Sink<'a> {
     out: &'a mut Vec<u8>,
     used: usize,
     limit: usize,
@@ -90,8 +90,34 @@ impl Sink<'_> {
         self.out.get_mut(self.used..end).ok_or_else(|| too_large(self.limit))
     }
 
+    pub fn used(&self) -> usize {
+        self.used
+    }
+
+    /// Bytes up to the limit.
+    pub fn left(&self) -> usize {
+        self.limit.saturating_sub(self.used)
+    }
+
+    /// `len` bytes of the free part were filled.
+    pub fn advance(&mut self, len: usize) {
+        self.used += len;
+    }
+
+    pub fn too_large(&self) -> Fault {
+        too_large(self.limit)
+    }
+
+    /// What was filled, and `len` free bytes after it.
+    pub fn split(&mut self, len: usize) -> Result<(&[u8], &mut [u8]), Fault> {
+        self.space_of(len)?;
+        let (before, space) = self.out.split_at_mut(self.used);
+        let space = space.get_mut(..len).ok_or_else(|| too_large(self.limit))?;
+        Ok((before, space))
+    }
+
     /// Exactly `len` free bytes.
-    fn space_of(&mut self, len: usize) -> Result<&mut [u8], Fault> {
+    pub fn space_of(&mut self, len: usize) -> Result<&mut [u8], Fault> {
         let end = self.used.saturating_add(len);
         if end > self.limit {
             return Err(too_large(self.limit));

@@ -11,6 +11,7 @@ pub mod codec;
 pub mod columns;
 pub mod error;
 pub mod header;
+mod lz4;
 pub mod record;
 pub mod record_set;
 pub mod source;
