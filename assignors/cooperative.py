@@ -62,4 +62,4 @@ def _hold_back(shared: Shared) -> None:
             if place not in holders[partition] or (shared.uniform and len(holders[partition]) > 1)
         }
         if held:
-            partitions[:] = [partition for partition in partitions if partition not in held]
+            shared.given[place] = [partition for partition in partitions if partition not in held]

@@ -24,7 +24,7 @@ class PartitionIndex:
         size: The number of partitions.
     """
 
-    __slots__ = ("_numbers", "_topics", "counts", "size", "start", "topics")
+    __slots__ = ("_last", "_numbers", "_topics", "counts", "size", "start", "topics")
 
     def __init__(self, topics: Sequence[str], counts: Mapping[str, int]) -> None:
         self.topics = topics
@@ -38,6 +38,8 @@ class PartitionIndex:
             self._topics += [topic] * count
             self._numbers += numbers if count == len(numbers) else numbers[:count]
         self.size = len(self._topics)
+        # Members tend to own partitions of the same topics: one's starts and counts serve the next.
+        self._last: tuple[list[str], list[int], list[int]] = ([], [], [])
 
     def integers(self, partitions: Sequence[TopicPartition]) -> list[int]:
         """The integers of those partitions that exist, each once."""
@@ -45,11 +47,14 @@ class PartitionIndex:
         topics, numbers = columns.topics, columns.numbers
         if not numbers:
             return []
-        try:
-            if min(numbers) >= 0 and all(map(gt, map(self.counts.__getitem__, topics), numbers)):
-                return list(map(add, map(self.start.__getitem__, topics), numbers))
-        except KeyError:
-            pass
+        if topics != self._last[0] and all(map(self.counts.__contains__, topics)):
+            self._last = (
+                topics,
+                list(map(self.start.__getitem__, topics)),
+                list(map(self.counts.__getitem__, topics)),
+            )
+        if topics == self._last[0] and min(numbers) >= 0 and all(map(gt, self._last[2], numbers)):
+            return list(map(add, self._last[1], numbers))
         start, counts = self.start, self.counts
         return [
             start[topic] + number

@@ -7,7 +7,8 @@ is judged once a topic and not once a partition.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from heapq import heapify, heappush, heapreplace
 from itertools import groupby
 
@@ -21,7 +22,7 @@ def assign_mixed(
     claims: Sequence[Sequence[int]],
     outdated: Mapping[int, int],
     racks: RackView | None,
-) -> tuple[list[list[int]], set[int]]:
+) -> tuple[list[Sequence[int]], set[int]]:
     """Share all partitions of `index` among `len(claims)` members.
 
     Args:
@@ -36,7 +37,9 @@ def assign_mixed(
     """
     group = _Group(index, readers, len(claims))
     revocation = group.keep(claims, racks)
-    fresh = [partition for partition, owner in enumerate(group.owner) if owner < 0]
+    fresh: Sequence[int] = range(index.size)
+    if any(claims):
+        fresh = [partition for partition, owner in enumerate(group.owner) if owner < 0]
     group.fill(group.fill_within_racks(fresh, racks) if racks is not None else fresh)
     if not revocation:
         group.level(fresh, outdated)
@@ -71,29 +74,24 @@ class _Group:
             if id(places) not in alike:
                 alike[id(places)] = _Pool(places, self.sizes, self._shrunk)
             self._pools.append(alike[id(places)])
+        self._distinct = list(alike.values())
         self._movements = _Movements()
 
     def keep(self, claims: Sequence[Sequence[int]], racks: RackView | None) -> bool:
         """Keep claims of topics the member still subscribes to, on its racks; say whether others had to be revoked."""
         owner, topic_of = self.owner, self._topic_of
-        subscribed: list[set[int]] = [set() for _ in claims]
-        for topic, pool in enumerate(self._pools):
-            for place in pool.places:
-                subscribed[place].add(topic)
         revocation = False
         for place, claimed in enumerate(claims):
-            mine = subscribed[place]
-            kept: Iterable[int] = claimed
-            if len(mine) < len(self._pools):
+            kept: Sequence[int] = claimed
+            if not all(place in pool.members for pool in self._distinct):
+                mine = {topic for topic, pool in enumerate(self._pools) if place in pool.members}
                 kept = [partition for partition in claimed if topic_of[partition] in mine]
             if racks is not None and racks.members[place] is not None:
                 kept = [partition for partition in kept if not racks.mismatch(place, partition)]
-            size = 0
             for partition in kept:
                 owner[partition] = place
-                size += 1
-            self.sizes[place] = size
-            revocation |= size < len(claimed)
+            self.sizes[place] = len(kept)
+            revocation |= len(kept) < len(claimed)
         return revocation
 
     def fill_within_racks(self, partitions: Sequence[int], racks: RackView) -> list[int]:
@@ -118,11 +116,25 @@ class _Group:
 
     def fill(self, partitions: Sequence[int]) -> None:
         """Each partition to its least loaded subscriber, the first by id among equals."""
-        owner = self.owner
-        for pool, run in groupby(partitions, key=lambda partition: self._pools[self._topic_of[partition]]):
-            of_pool = list(run)
-            for partition, place in zip(of_pool, self._water(pool.places, len(of_pool)), strict=True):
-                owner[partition] = place
+        runs = self._runs(partitions)
+        for pool, of_pool in groupby(runs, key=lambda run: run[0]):
+            together = list(of_pool)
+            takers = iter(self._water(pool.places, sum(len(run) for _, run in together)))
+            for _, run in together:
+                for partition, place in zip(run, takers, strict=False):
+                    self.owner[partition] = place
+
+    def _runs(self, partitions: Sequence[int]) -> list[tuple[_Pool, Sequence[int]]]:
+        """Ascending partitions, cut by topic."""
+        runs: list[tuple[_Pool, Sequence[int]]] = []
+        at = 0
+        for topic, pool in zip(self._index.topics, self._pools, strict=True):
+            end = self._index.start[topic] + self._index.counts[topic]
+            stop = bisect_left(partitions, end, at)
+            if stop > at:
+                runs.append((pool, partitions[at:stop]))
+            at = stop
+        return runs
 
     def _water(self, places: Sequence[int], count: int) -> list[int]:
         """Who takes the next `count` partitions, if each goes to the least loaded of `places`: filled like water."""
@@ -156,14 +168,7 @@ class _Group:
         Every move makes the sum of squared sizes smaller, so this ends. Where a member of an older generation that
         claims the partition has two or more fewer than its owner, it goes there, else to the least loaded subscriber.
         """
-        runs: list[tuple[_Pool, Sequence[int]]] = []
-        if isinstance(partitions, range):
-            for topic, pool in zip(self._index.topics, self._pools, strict=True):
-                start = self._index.start[topic]
-                runs.append((pool, range(start, start + self._index.counts[topic])))
-        else:
-            for place, of_topic in groupby(partitions, key=self._topic_of.__getitem__):
-                runs.append((self._pools[place], list(of_topic)))
+        runs = self._runs(partitions)
         moved = True
         while moved:
             moved = False
@@ -208,6 +213,7 @@ class _Pool:
         self._shrunk = shrunk
         self._seen = len(shrunk)
         self._heap: list[tuple[int, int]] = []
+        self._judged = (-1, False)
 
     def least(self) -> int:
         """The member with the fewest partitions, the first by id among equals."""
@@ -227,8 +233,10 @@ class _Pool:
 
     def level(self) -> bool:
         """Whether no member of the pool has two more partitions than another."""
-        held = list(map(self._sizes.__getitem__, self.places))
-        return max(held) < min(held) + 2
+        if self._judged[0] != len(self._shrunk):
+            held = list(map(self._sizes.__getitem__, self.places))
+            self._judged = (len(self._shrunk), max(held) < min(held) + 2)
+        return self._judged[1]
 
 
 class _Movements:

@@ -39,7 +39,7 @@ class TopicPartitions(Sequence[TopicPartition]):
         """The columns of any partitions; those of a TopicPartitions are shared, not copied."""
         if isinstance(partitions, TopicPartitions):
             return partitions
-        pairs = partitions if isinstance(partitions, Sequence) else list(partitions)
+        pairs = partitions if isinstance(partitions, (tuple, list)) else list(partitions)
         return cls([pair[0] for pair in pairs], [pair[1] for pair in pairs])
 
     def __len__(self) -> int:

@@ -60,7 +60,7 @@ class Shared:
     members: Sequence[str]
     index: PartitionIndex
     claims: Claims
-    given: list[list[int]]
+    given: list[Sequence[int]]
     revoked: set[int]
     uniform: bool
     racks: RackView | None

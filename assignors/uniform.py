@@ -29,7 +29,7 @@ class RackView:
 
 def assign_uniform(
     index: PartitionIndex, claims: Sequence[Sequence[int]], racks: RackView | None
-) -> tuple[list[list[int]], set[int]]:
+) -> tuple[list[Sequence[int]], set[int]]:
     """Share all partitions of `index` among `len(claims)` members.
 
     Args:
@@ -68,8 +68,7 @@ def assign_uniform(
     left = _complement(index.size, given)
     if racks is not None:
         left, extra = _match_racks(left, racks, given, below, level, least, extra)
-    _deal(left, given, below, level, least, extra)
-    return given, revoked
+    return _deal(left, given, below, level, least, extra), revoked
 
 
 def _complement(size: int, given: Sequence[Sequence[int]]) -> Sequence[int]:
@@ -84,12 +83,13 @@ def _complement(size: int, given: Sequence[Sequence[int]]) -> Sequence[int]:
 
 
 def _deal(
-    left: Sequence[int], given: list[list[int]], below: Sequence[int], level: list[int], least: int, extra: int
-) -> None:
+    left: Sequence[int], owned: list[list[int]], below: Sequence[int], level: list[int], least: int, extra: int
+) -> list[Sequence[int]]:
     """Deal out the rest: in circuits to the members below `least`, then one each to `extra` of those that are at it.
 
     As long as nobody drops out of the circle, a member's partitions of many circuits are one slice.
     """
+    given: list[Sequence[int]] = list(owned)
     at = 0
     waiting = list(below)
     while waiting:
@@ -97,12 +97,14 @@ def _deal(
         circuits = min(needs)
         stop = at + circuits * len(waiting)
         for offset, place in enumerate(waiting):
-            given[place] += left[at + offset : stop : len(waiting)]
+            piece = left[at + offset : stop : len(waiting)]
+            given[place] = [*given[place], *piece] if given[place] else piece
         at = stop
         level += [place for place, need in zip(waiting, needs, strict=True) if need == circuits]
         waiting = [place for place, need in zip(waiting, needs, strict=True) if need > circuits]
     for place, partition in zip(level[:extra], left[at:], strict=True):
-        given[place].append(partition)
+        given[place] = [*given[place], partition]
+    return given
 
 
 def _match_racks(
