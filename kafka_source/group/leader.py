@@ -1,0 +1,111 @@
+"""The leader's work: every member's subscription and the cluster's metadata in, every member's assignment out. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from assignors import (
+    Assignment,
+    AssignmentError,
+    Assignor,
+    ClusterMetadata,
+    Subscription,
+    TopicPartition,
+    WireFormatError,
+    decode_subscription,
+    encode_assignment,
+)
+from kafka_source.group.member import GroupMember
+
+_FAILED = b"kafkagroup:assignment-failed:"
+
+
+def subscriptions(members: Iterable[GroupMember]) -> dict[str, Subscription]:
+    """What each member wants, by member id.
+
+    Raises:
+        AssignmentError: A member's subscription cannot be read.
+    """
+    found = {}
+    for member in members:
+        try:
+            subscription = decode_subscription(member.metadata)
+        except WireFormatError as error:
+            raise AssignmentError(
+                f"the subscription of member {member.instance_id or member.member_id} is malformed: {error}"
+            ) from None
+        found[member.member_id] = replace(subscription, instance_id=member.instance_id)
+    return found
+
+
+def topics_of(group: Mapping[str, Subscription]) -> set[str]:
+    """All topics that any member wants."""
+    return {topic for subscription in group.values() for topic in subscription.topics}
+
+
+def assign(assignor: Assignor, cluster: ClusterMetadata, group: Mapping[str, Subscription]) -> dict[str, Assignment]:
+    """What the assignor says, once it is checked.
+
+    Raises:
+        AssignmentError: It refuses, fails, or says what cannot be.
+    """
+    try:
+        plan = assignor.assign(cluster, group)
+    except AssignmentError:
+        raise
+    except Exception as error:
+        raise AssignmentError(f"the assignor {assignor.name} failed: {type(error).__name__}: {error}") from error
+    check(assignor, cluster, group, plan)
+    return dict(plan)
+
+
+def check(
+    assignor: Assignor, cluster: ClusterMetadata, group: Mapping[str, Subscription], plan: Mapping[str, Assignment]
+) -> None:
+    """Refuses what no assignor may say.
+
+    Raises:
+        AssignmentError: A member is missing or unknown; a partition does not exist, is not subscribed to, or is given
+            twice by an assignor that makes no copies.
+    """
+    said = f"the assignor {assignor.name}"
+    if unknown := sorted(set(plan) - set(group)):
+        raise AssignmentError(f"{said} assigned to {unknown[0]}, which is no member of the group")
+    if missing := sorted(set(group) - set(plan)):
+        raise AssignmentError(f"{said} said nothing about member {missing[0]}")
+    copies = bool(getattr(assignor, "redundant", False))
+    owners: dict[TopicPartition, str] = {}
+    for member_id, assignment in plan.items():
+        topics = frozenset(group[member_id].topics)
+        for tp in assignment.partitions:
+            if not 0 <= tp.partition < cluster.partitions.get(tp.topic, 0):
+                raise AssignmentError(f"{said} assigned {tp.topic}-{tp.partition}, which does not exist")
+            if tp.topic not in topics:
+                raise AssignmentError(f"{said} assigned {tp.topic}-{tp.partition} to {member_id}, which did not ask")
+            owner = owners.setdefault(tp, member_id)
+            if owner is not member_id and not copies:
+                raise AssignmentError(f"{said} assigned {tp.topic}-{tp.partition} to {owner} and to {member_id}")
+        if len(set(assignment.partitions)) != len(assignment.partitions):
+            raise AssignmentError(f"{said} assigned a partition twice to {member_id}")
+
+
+def encode(plan: Mapping[str, Assignment]) -> dict[str, bytes]:
+    """Each member's state for SyncGroup."""
+    return {member_id: encode_assignment(assignment) for member_id, assignment in plan.items()}
+
+
+def failure(reason: str, members: Iterable[GroupMember]) -> dict[str, bytes]:
+    """States that tell every member why nothing is assigned.
+
+    SyncGroup carries no error of the leader's, so the reason travels as the user data of an empty assignment: members
+    of other clients read nothing, and stay valid; ours stop with the reason.
+    """
+    state = encode_assignment(Assignment((), _FAILED + reason.encode()))
+    return {member.member_id: state for member in members}
+
+
+def failure_reason(assignment: Assignment) -> str | None:
+    """The leader's reason if the assignment is a failed one."""
+    data = assignment.user_data
+    return data[len(_FAILED) :].decode(errors="replace") if data is not None and data.startswith(_FAILED) else None

@@ -1,0 +1,297 @@
+"""One member of a group on one connection: join, sync, heartbeat, leave. Any protocol type; metadata are bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kafka_source.errors import FencedError, RetriableError
+from kafka_source.group import protocol
+from kafka_source.group.model import CONSUMER
+from kafka_source.group.protocol import Action, Membership, State, Step, step
+from kafka_source.group.refusals import refusal
+from kafka_source.kafka_client import Connection, ConnectionLost, Deadline, KafkaClient, delay
+from kafka_source.kafka_client.messages import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+)
+
+log = logging.getLogger(__name__)
+
+_PARKED_MARGIN = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSettings:
+    """How one member joins; times in milliseconds."""
+
+    group: str
+    instance_id: str | None = None
+    protocol_type: str = CONSUMER
+    session_timeout_ms: int = 45_000
+    rebalance_timeout_ms: int = 300_000
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """A member as the leader sees it; `metadata` is what it said for the chosen protocol."""
+
+    member_id: str
+    instance_id: str | None
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """The answer to JoinGroup.
+
+    Attributes:
+        member_id: Ours.
+        generation: The group's.
+        protocol: The one that the group chose.
+        leader: The leader's member id.
+        members: All members, for the leader; else empty.
+        skip_assignment: The leader came back and the assignment holds: none is to be made (KIP-814).
+    """
+
+    member_id: str
+    generation: int
+    protocol: str
+    leader: str
+    members: tuple[GroupMember, ...]
+    skip_assignment: bool
+
+    @property
+    def leading(self) -> bool:
+        """Whether we lead."""
+        return self.leader == self.member_id
+
+
+Lead = Callable[[Joined], Awaitable[Mapping[str, bytes]]]
+"""The leader's work: each member's state, by member id."""
+
+
+class Member:
+    """Not thread-safe: all of it runs on the client's event loop.
+
+    Args:
+        client: Of the cluster.
+        settings: How it joins.
+        membership: To go on as a member that exists; else it is to be joined.
+    """
+
+    def __init__(self, client: KafkaClient, settings: MemberSettings, membership: Membership | None = None) -> None:
+        self.settings = settings
+        self.membership = membership or Membership()
+        self.joined: Joined | None = None
+        self.state_bytes = b""
+        self._client = client
+        self._own: Connection | None = None
+        self._offered: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        m = self.membership
+        return f"Member({self.settings.group!r}, {self.settings.instance_id!r}, {m.state.value}, {m.generation})"
+
+    async def join(
+        self, protocols: Sequence[tuple[str, bytes]], lead: Lead, deadline: Deadline, reason: str = ""
+    ) -> bytes:
+        """Joins, or joins again, and syncs; returns the state that the leader gave this member.
+
+        Args:
+            protocols: Names and metadata, best first.
+            lead: Called if this member leads and an assignment is to be made.
+            deadline: For all of it.
+            reason: Why, for the brokers' log (KIP-800).
+
+        Raises:
+            FencedError: Another process took the instance id.
+            InvalidConfigurationError: The group refuses us; the error names the setting.
+            RetriableError: The deadline is over; the last problem.
+        """
+        self._offered = tuple(name for name, _ in protocols)
+        next_step = step(self.membership, protocol.Rejoin())
+        states: Mapping[str, bytes] | None = None
+        while True:
+            self.membership = next_step.membership
+            problem: RetriableError | None = None
+            if next_step.action is Action.WORK:
+                return self.state_bytes
+            if next_step.action is Action.STOP:
+                raise self._stopped(next_step)
+            if next_step.find_coordinator:
+                self._client.forget_coordinator(self.settings.group)
+            if next_step.back_off:
+                await self._back_off(deadline, next_step)
+            try:
+                if next_step.action is Action.JOIN:
+                    states = None
+                    next_step = await self._send_join(protocols, deadline, reason)
+                else:
+                    assert self.joined is not None
+                    if states is None:
+                        states = {}
+                        if self.joined.leading and not self.joined.skip_assignment:
+                            states = await lead(self.joined)
+                    next_step = await self._send_sync(states, deadline)
+            except ConnectionLost as error:
+                problem = error
+                next_step = step(self.membership, protocol.Disconnected())
+            if problem is not None and deadline.over:
+                raise problem
+
+    async def heartbeat(self, deadline: Deadline) -> Step:
+        """One heartbeat over the coordinator's shared connection.
+
+        Returns:
+            What it said; `membership` has changed accordingly.
+
+        Raises:
+            ConnectionLost: The coordinator cannot be reached.
+        """
+        request = HeartbeatRequest(
+            group_id=self.settings.group,
+            generation_id=self.membership.generation,
+            member_id=self.membership.member_id,
+            group_instance_id=self.settings.instance_id,
+        )
+        asked = self.membership
+        coordinator = await self._client.coordinator(self.settings.group, deadline)
+        try:
+            connection = await self._client.connection(coordinator, deadline)
+            answer = await connection.send(request, max(0.001, deadline.left))
+        except ConnectionLost:
+            self._client.forget_coordinator(self.settings.group)
+            raise
+        # The member may have joined again while the answer was under way: then it speaks of the past.
+        if (asked.member_id, asked.generation) == (self.membership.member_id, self.membership.generation):
+            return self.hear(answer.error_code)
+        return Step(self.membership, Action.WORK)
+
+    def hear(self, code: int) -> Step:
+        """Takes in what a heartbeat, or a commit, was answered."""
+        result = step(self.membership, protocol.HeartbeatAnswered(code))
+        self.membership = result.membership
+        if result.find_coordinator:
+            self._client.forget_coordinator(self.settings.group)
+        return result
+
+    async def leave(self, deadline: Deadline, reason: str = "") -> None:
+        """Leaves the group, as far as it can be told; no error if it was put out before."""
+        if self.membership.member_id and self.membership.state is not State.FENCED:
+            identity = LeaveGroupRequest.MemberIdentity(
+                member_id=self.membership.member_id, group_instance_id=self.settings.instance_id, reason=reason or None
+            )
+            request = LeaveGroupRequest(group_id=self.settings.group, members=[identity])
+            try:
+                coordinator = await self._client.coordinator(self.settings.group, deadline)
+                connection = await self._client.connection(coordinator, deadline)
+                await connection.send(request, max(0.001, deadline.left))
+                log.info("leave group=%s member=%s reason=%r", self.settings.group, self._name, reason)
+            except RetriableError as error:
+                log.warning("leave group=%s member=%s failed: %s", self.settings.group, self._name, error)
+        self.left()
+
+    def left(self) -> None:
+        """Notes that the group was left, by whatever request."""
+        self.membership = step(self.membership, protocol.Left()).membership
+        self.close()
+
+    def close(self) -> None:
+        """Closes the member's own connection; the membership goes on until its session ends."""
+        if self._own is not None:
+            self._own.close()
+            self._own = None
+
+    @property
+    def _name(self) -> str:
+        return self.settings.instance_id or self.membership.member_id or "new"
+
+    async def _send_join(self, protocols: Sequence[tuple[str, bytes]], deadline: Deadline, reason: str) -> Step:
+        settings = self.settings
+        request = JoinGroupRequest(
+            group_id=settings.group,
+            session_timeout_ms=settings.session_timeout_ms,
+            rebalance_timeout_ms=settings.rebalance_timeout_ms,
+            member_id=self.membership.member_id,
+            group_instance_id=settings.instance_id,
+            protocol_type=settings.protocol_type,
+            protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name=n, metadata=m) for n, m in protocols],
+            reason=reason or None,
+        )
+        connection = await self._connection(deadline)
+        # The coordinator parks the request until all members have joined, or the rebalance timeout is over.
+        parked = settings.rebalance_timeout_ms / 1000 + _PARKED_MARGIN
+        answer = await connection.send(request, max(0.001, min(parked, deadline.left)))
+        if answer.error_code == protocol.NONE:
+            self.joined = Joined(
+                answer.member_id,
+                answer.generation_id,
+                answer.protocol_name or "",
+                answer.leader,
+                tuple(GroupMember(m.member_id, m.group_instance_id, bytes(m.metadata)) for m in answer.members),
+                bool(getattr(answer, "skip_assignment", False)),
+            )
+        else:
+            log.debug("join group=%s member=%s code=%d", settings.group, self._name, answer.error_code)
+        return step(
+            self.membership, protocol.JoinAnswered(answer.error_code, answer.member_id or "", answer.generation_id)
+        )
+
+    async def _send_sync(self, states: Mapping[str, bytes], deadline: Deadline) -> Step:
+        assert self.joined is not None
+        request = SyncGroupRequest(
+            group_id=self.settings.group,
+            generation_id=self.membership.generation,
+            member_id=self.membership.member_id,
+            group_instance_id=self.settings.instance_id,
+            protocol_type=self.settings.protocol_type,
+            protocol_name=self.joined.protocol,
+            assignments=[
+                SyncGroupRequest.SyncGroupRequestAssignment(member_id=member_id, assignment=state)
+                for member_id, state in states.items()
+            ],
+        )
+        connection = await self._connection(deadline)
+        parked = self.settings.rebalance_timeout_ms / 1000 + _PARKED_MARGIN
+        answer = await connection.send(request, max(0.001, min(parked, deadline.left)))
+        if answer.error_code == protocol.NONE:
+            self.state_bytes = bytes(answer.assignment)
+        return step(self.membership, protocol.SyncAnswered(answer.error_code))
+
+    async def _connection(self, deadline: Deadline) -> Connection:
+        """The member's own connection to the coordinator: what is behind a parked request waits with it."""
+        coordinator = await self._client.coordinator(self.settings.group, deadline)
+        if self._own is None or not self._own.usable or self._own.endpoint != coordinator.endpoint:
+            self.close()
+            self._own = await self._client.dedicated(coordinator, deadline)
+        return self._own
+
+    async def _back_off(self, deadline: Deadline, failed: Step) -> None:
+        pause = delay(failed.membership.failures - 1, *self._client.settings.retry)
+        if deadline.left <= pause:
+            raise ConnectionLost(
+                f"Joining group {self.settings.group} did not succeed within {deadline.seconds:.0f} s; its coordinator "
+                "is not available."
+            )
+        await asyncio.sleep(pause)
+
+    def _stopped(self, stopped: Step) -> Exception:
+        if stopped.code == protocol.FENCED_INSTANCE_ID:
+            return FencedError(
+                f"Another process has joined group {self.settings.group} as {self.settings.instance_id}. Each query "
+                "needs a kafka.group.instance.id of its own; this one has stopped.",
+                code=stopped.code,
+            )
+        return refusal(
+            stopped.code,
+            "Joining",
+            group=self.settings.group,
+            instance_id=self.settings.instance_id,
+            protocols=self._offered,
+            session_timeout_ms=self.settings.session_timeout_ms,
+        )

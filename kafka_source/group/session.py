@@ -1,0 +1,229 @@
+"""An executor acting as its slot: attach (streaming) or take over (batch), check, commit, leave."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from types import TracebackType
+
+from assignors.model import TopicPartition
+from kafka_source.client_config import Settings
+from kafka_source.errors import FencedError, RetriableError
+from kafka_source.group import protocol
+from kafka_source.group.member import Joined, Member, MemberSettings
+from kafka_source.group.model import CommitOffset, GroupSettings, SlotCredentials
+from kafka_source.group.offsets import commit_offsets
+from kafka_source.group.protocol import Membership, State
+from kafka_source.kafka_client import ConnectionLost, Deadline, EventLoop, KafkaClient
+
+log = logging.getLogger(__name__)
+
+_SECONDS = 30.0
+_LEAVE_SECONDS = 5.0
+
+
+class SlotSession:
+    """A context manager; made by `attach` or `take_over`. On leaving the block heartbeats stop; it does not leave."""
+
+    def __init__(self, client: KafkaClient, credentials: SlotCredentials, member: Member, *, taken_over: bool) -> None:
+        self.taken_over = taken_over
+        self._client = client
+        self._credentials = credentials
+        self._member = member
+        self._heartbeats: asyncio.Task[None] | None = None
+
+    @classmethod
+    def attach(cls, config: Settings, credentials: SlotCredentials, timeout_s: float = _SECONDS) -> SlotSession:
+        """Act as a slot that the driver keeps alive: one heartbeat shows that the credentials are the group's.
+
+        Raises:
+            FencedError: They are not: the group has moved on.
+            RetriableError: The coordinator cannot be reached.
+        """
+        client = client_for(config)
+        member = _member(client, credentials, GroupSettings(credentials.group))
+        session = cls(client, credentials, member, taken_over=False)
+        client.run(session._verify(Deadline(timeout_s)), timeout_s + 1)
+        return session
+
+    @classmethod
+    def take_over(
+        cls, config: Settings, settings: GroupSettings, credentials: SlotCredentials, timeout_s: float = _SECONDS
+    ) -> SlotSession:
+        """Become a slot that nobody keeps alive any more, and keep it alive.
+
+        The static take-over gives the slot a new member id in the same generation and fences every earlier holder.
+        Where the group is rebalancing already (another slot has left) a join would be parked until all have joined:
+        there the credentials are kept as they are, for they serve until the new generation begins.
+
+        Raises:
+            FencedError: The group has moved on since the plan was made.
+            RetriableError: The coordinator cannot be reached.
+        """
+        client = client_for(config)
+        member = _member(client, credentials, settings)
+        session = cls(client, credentials, member, taken_over=True)
+        client.run(session._take(settings, Deadline(timeout_s)), timeout_s + 1)
+        return session
+
+    @property
+    def credentials(self) -> SlotCredentials:
+        """The slot's, as they are now."""
+        membership = self._member.membership
+        return replace(self._credentials, generation=membership.generation, member_id=membership.member_id)
+
+    def check(self) -> None:
+        """Raises FencedError if the slot is known to be no longer ours; asks nobody."""
+        self._raise_if_gone()
+
+    def commit(self, offsets: Mapping[TopicPartition, int | CommitOffset], timeout_s: float = _SECONDS) -> None:
+        """Commits the offsets to read next, without a transaction.
+
+        Raises:
+            FencedError: The slot is no longer ours; nothing is committed.
+            UnknownOutcomeError: No answer in time.
+        """
+        self._raise_if_gone()
+        work = commit_offsets(self._client, self.credentials, offsets, Deadline(timeout_s))
+        self._client.run(work, timeout_s + 1)
+
+    def leave(self) -> None:
+        """Leaves the group with this slot."""
+        self._client.run(self._leave(), _LEAVE_SECONDS + 1)
+
+    def close(self) -> None:
+        """Stops the heartbeats; the slot stays a member until its session ends."""
+        if self._heartbeats is not None:
+            self._client.loop.call_soon(self._heartbeats.cancel)
+            self._heartbeats = None
+        self._client.loop.call_soon(self._member.close)
+
+    def __enter__(self) -> SlotSession:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # ---- on the loop
+
+    async def _verify(self, deadline: Deadline) -> None:
+        await self._heartbeat(deadline)
+        self._raise_if_gone()
+
+    async def _heartbeat(self, deadline: Deadline) -> None:
+        async def ask() -> None:
+            result = await self._member.heartbeat(deadline)
+            if result.back_off:
+                raise ConnectionLost(f"The coordinator of group {self._credentials.group} is not ready.")
+
+        await self._client.retrying(ask, deadline)
+
+    async def _take(self, settings: GroupSettings, deadline: Deadline) -> None:
+        await self._heartbeat(deadline)
+        state = self._member.membership.state
+        if state in (State.STABLE, State.FENCED):
+            await self._join(deadline)
+        self._raise_if_gone()
+        self._heartbeats = asyncio.ensure_future(self._beat(settings.heartbeat_interval_ms / 1000))
+
+    async def _join(self, deadline: Deadline) -> None:
+        # As a stranger with the instance id: that is what makes the coordinator give the slot a new member id.
+        self._member.membership = Membership()
+
+        async def lead(joined: Joined) -> Mapping[str, bytes]:
+            raise self._moved_on()
+
+        await self._member.join(self._credentials.protocols, lead, deadline, "a task takes its slot over")
+        if self._member.membership.generation != self._credentials.generation:
+            raise self._moved_on()
+
+    async def _beat(self, interval: float) -> None:
+        while True:
+            await asyncio.sleep(interval)
+            try:
+                result = await self._member.heartbeat(Deadline(interval))
+            except RetriableError as error:
+                log.info(
+                    "heartbeat group=%s slot=%d failed: %s", self._credentials.group, self._credentials.slot, error
+                )
+                continue
+            if not result.membership.is_member:
+                log.warning(
+                    "heartbeat group=%s slot=%d now=%r",
+                    self._credentials.group,
+                    self._credentials.slot,
+                    result.membership.state.value,
+                )
+                return
+
+    async def _leave(self) -> None:
+        if self._heartbeats is not None:
+            self._heartbeats.cancel()
+            self._heartbeats = None
+        await self._member.leave(Deadline(_LEAVE_SECONDS), "the task is done")
+
+    def _raise_if_gone(self) -> None:
+        state = self._member.membership.state
+        if state in (State.LOST, State.FENCED, State.FAILED):
+            raise self._moved_on(state)
+
+    def _moved_on(self, state: State = State.LOST) -> FencedError:
+        c = self._credentials
+        who = f"Slot {c.slot} of group {c.group} ({c.instance_id or c.member_id})"
+        if state is State.FENCED:
+            return FencedError(
+                f"{who} is held by another process now: a newer attempt of this task, a restarted query, or another "
+                "query with the same kafka.group.instance.id.",
+                code=protocol.FENCED_INSTANCE_ID,
+            )
+        return FencedError(
+            f"{who} is no longer a member of generation {c.generation}: the group has rebalanced, or the slot was "
+            "silent for longer than kafka.session.timeout.ms. Its partitions may be another member's by now.",
+            code=protocol.ILLEGAL_GENERATION,
+        )
+
+
+_clients: dict[Settings, KafkaClient] = {}
+_clients_lock = threading.Lock()
+
+
+def client_for(config: Settings) -> KafkaClient:
+    """This process's client for these settings: tasks of one worker share its connections."""
+    with _clients_lock:
+        client = _clients.get(config)
+        if client is None or not client.loop.alive:
+            client = _clients[config] = KafkaClient(config, EventLoop.shared(), client_id="kafkagroup-task")
+        return client
+
+
+def _forget_clients() -> None:
+    # A forked child has neither the loop's thread nor a right to the parent's sockets.
+    global _clients_lock
+    _clients_lock = threading.Lock()
+    _abandoned.append(dict(_clients))
+    _clients.clear()
+
+
+_abandoned: list[dict[Settings, KafkaClient]] = []
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_clients)
+
+
+def _member(client: KafkaClient, credentials: SlotCredentials, settings: GroupSettings) -> Member:
+    return Member(
+        client,
+        MemberSettings(
+            group=credentials.group,
+            instance_id=credentials.instance_id,
+            session_timeout_ms=settings.session_timeout_ms,
+            rebalance_timeout_ms=settings.rebalance_timeout_ms,
+        ),
+        Membership(State.STABLE, credentials.member_id, credentials.generation),
+    )

@@ -1,0 +1,123 @@
+"""One slot of a query: a member, and what it says to and hears from the group's assignor."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+
+from assignors import (
+    Assignment,
+    Assignor,
+    RebalanceProtocol,
+    Subscription,
+    TopicPartition,
+    decode_assignment,
+    encode_subscription,
+)
+from kafka_source.group.member import Member, MemberSettings
+from kafka_source.group.model import GroupSettings, SlotAssignment, SlotCredentials
+from kafka_source.kafka_client import KafkaClient
+
+
+class Slot:
+    """Its assignors are copies: an assignor object serves one member.
+
+    Args:
+        number: Of the slot, from 0.
+        client: Of the cluster.
+        settings: Of the group.
+        assignors: The strategies it offers, best first.
+    """
+
+    def __init__(
+        self, number: int, client: KafkaClient, settings: GroupSettings, assignors: Sequence[Assignor]
+    ) -> None:
+        self.number = number
+        self.member = Member(
+            client,
+            MemberSettings(
+                group=settings.group,
+                instance_id=settings.instance_id(number),
+                session_timeout_ms=settings.session_timeout_ms,
+                rebalance_timeout_ms=settings.rebalance_timeout_ms,
+            ),
+        )
+        self.assignment = Assignment(())
+        self.protocols: tuple[tuple[str, bytes], ...] = ()
+        self._rack = settings.rack
+        self._assignors = {assignor.name: copy.deepcopy(assignor) for assignor in assignors}
+        self._cooperative = is_cooperative(assignors)
+
+    @property
+    def leading(self) -> bool:
+        """Whether it led the group when it last joined."""
+        return self.member.joined is not None and self.member.joined.leading
+
+    @property
+    def generation(self) -> int:
+        """The generation it is in."""
+        return self.member.membership.generation
+
+    def assignor(self, name: str) -> Assignor:
+        """The strategy that the group chose."""
+        return self._assignors[name]
+
+    def subscribe(self, topics: Sequence[str]) -> Sequence[tuple[str, bytes]]:
+        """Names and metadata for JoinGroup."""
+        # Only a member that still is one keeps what it has; others may have it by now.
+        owned = tuple(self.assignment.partitions) if self._cooperative and self.member.membership.is_member else ()
+        wanted = frozenset(topics)
+        self.protocols = tuple(
+            (
+                name,
+                encode_subscription(
+                    Subscription(
+                        topics=tuple(topics),
+                        user_data=assignor.subscription_user_data(topics),
+                        owned=tuple(tp for tp in owned if tp.topic in wanted),
+                        generation=self.generation if owned else -1,
+                        rack=self._rack,
+                    )
+                ),
+            )
+            for name, assignor in self._assignors.items()
+        )
+        return self.protocols
+
+    def take(self, state: bytes) -> bool:
+        """Takes in the member's new state; returns whether partitions were taken away that another can get only now.
+
+        Raises:
+            WireFormatError: The leader sent what is no assignment.
+        """
+        before = frozenset(self.assignment.partitions)
+        self.assignment = decode_assignment(state)
+        joined = self.member.joined
+        if joined is not None and joined.protocol in self._assignors:
+            self._assignors[joined.protocol].on_assignment(self.assignment, joined.generation)
+        return self._cooperative and bool(before - frozenset(self.assignment.partitions))
+
+    def credentials(self) -> SlotCredentials:
+        """With what others act as this slot."""
+        membership, settings = self.member.membership, self.member.settings
+        return SlotCredentials(
+            settings.group,
+            membership.generation,
+            membership.member_id,
+            settings.instance_id,
+            self.number,
+            self.protocols,
+        )
+
+    def assigned(self) -> SlotAssignment:
+        """Its part of the group's assignment."""
+        return SlotAssignment(self.credentials(), _sorted(self.assignment.partitions), self.assignment.user_data)
+
+
+def is_cooperative(assignors: Sequence[Assignor]) -> bool:
+    """Whether members keep what they have over a rebalance: if all strategies can (KIP-429)."""
+    return all(RebalanceProtocol.COOPERATIVE in assignor.protocols for assignor in assignors)
+
+
+def _sorted(partitions: Sequence[TopicPartition]) -> tuple[TopicPartition, ...]:
+    return tuple(sorted(TopicPartition(*tp) for tp in partitions))

@@ -1,0 +1,333 @@
+"""A client of one cluster: bootstrap, metadata, coordinators, shared connections, and starting over."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from typing import Any, TypeVar
+
+from kafka_source.client_config import Settings
+from kafka_source.errors import (
+    AuthenticationError,
+    BootstrapError,
+    InvalidConfigurationError,
+    KafkaGroupError,
+    RetriableError,
+    error_for_code,
+)
+from kafka_source.kafka_client.backoff import Deadline, delay
+from kafka_source.kafka_client.connection import Connection, ConnectionLost
+from kafka_source.kafka_client.loop import EventLoop
+from kafka_source.kafka_client.messages import FindCoordinatorRequest, MetadataRequest
+from kafka_source.kafka_client.metadata import Broker, Snapshot, read_snapshot
+from kafka_source.kafka_client.raw import RawConnection
+from kafka_source.kafka_client.rebootstrap import Recovery
+from kafka_source.kafka_client.settings import ConnectionSettings, Endpoint
+
+log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+GROUP, TRANSACTION = 0, 1
+"""Kinds of coordinators, FindCoordinator's key types."""
+
+_REBOOTSTRAP_REQUIRED = 129
+_COORDINATOR_NOT_AVAILABLE = 15
+_STAGGER = 0.5
+_BOOTSTRAP_SECONDS = 10.0
+
+
+class KafkaClient:
+    """Coroutines run on its event loop; `run` calls them from ordinary code.
+
+    Args:
+        settings: Of the Kafka clients, under their Java names.
+        loop: To share one; else the client has its own, which `close` ends.
+        client_id: In place of `client.id`.
+    """
+
+    def __init__(self, settings: Settings, loop: EventLoop | None = None, client_id: str | None = None) -> None:
+        self.settings = ConnectionSettings.of(settings, client_id)
+        self._own_loop = loop is None
+        self.loop = loop or EventLoop(f"kafkagroup-{self.settings.client_id}")
+        self._connections: dict[int, Connection] = {}
+        self._opening: dict[int, asyncio.Task[Connection]] = {}
+        self._any: Connection | None = None
+        self._brokers: dict[int, Broker] = {}
+        self._coordinators: dict[tuple[int, str], Broker] = {}
+        self._recovery = Recovery(self.settings.rebootstrap_after)
+        self.cluster_id: str | None = None
+
+    def __repr__(self) -> str:
+        return f"KafkaClient({self.settings.bootstrap_names!r})"
+
+    # ---- from ordinary code
+
+    def run(self, work: Coroutine[Any, Any, _T], timeout: float | None = None) -> _T:
+        """Runs one of the coroutines below and waits for its result."""
+        return self.loop.run(work, timeout)
+
+    def open_socket(self, endpoint: Endpoint) -> RawConnection:
+        """A blocking, authenticated socket to a broker (`Broker.endpoint` of the metadata)."""
+        return RawConnection.open(endpoint, self.settings)
+
+    def close(self) -> None:
+        """Closes all shared connections, and the loop if it is the client's own."""
+        if self.loop.alive:
+            self.loop.run(self._close_all())
+            if self._own_loop:
+                self.loop.close()
+
+    # ---- metadata
+
+    async def metadata(self, topics: Iterable[str] | None = (), deadline: Deadline | None = None) -> Snapshot:
+        """The cluster now; with `topics` None all topics that this user may see.
+
+        Raises:
+            BootstrapError: No broker answers until the deadline.
+            AuthenticationError: The brokers refuse us.
+        """
+        deadline = deadline or Deadline(self.settings.request_timeout)
+        names = None if topics is None else sorted(set(topics))
+        attempt = 0
+        while True:
+            self._recovery = self._recovery.asked(time.monotonic())
+            try:
+                return await self._ask_metadata(names, deadline)
+            except AuthenticationError:
+                raise
+            except RetriableError as error:
+                log.debug("metadata attempt=%d failed: %s", attempt, error)
+                pause = delay(attempt, *self.settings.retry)
+                if deadline.left <= pause:
+                    raise
+                await asyncio.sleep(pause)
+            attempt += 1
+
+    async def _ask_metadata(self, names: Sequence[str] | None, deadline: Deadline) -> Snapshot:
+        told_to = False
+        try:
+            connection = await self.any_connection(deadline)
+            wanted = None if names is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+            request = MetadataRequest(
+                topics=wanted,
+                allow_auto_topic_creation=False,
+                include_cluster_authorized_operations=False,
+                include_topic_authorized_operations=False,
+            )
+            response = await connection.send(request, self._patience(deadline))
+            code = getattr(response, "error_code", 0) or 0
+            told_to = code == _REBOOTSTRAP_REQUIRED
+            if code:
+                raise error_for_code(code, "Asking for metadata failed")
+            snapshot = read_snapshot(response)
+            if not snapshot.brokers:
+                connection.close()
+                raise ConnectionLost(f"{connection.endpoint} knows no brokers.")
+        except RetriableError:
+            reason = self._recovery.reason(time.monotonic(), told_to=told_to)
+            if reason is not None:
+                await self._start_over(reason)
+            raise
+        self._learn(snapshot)
+        return snapshot
+
+    def _learn(self, snapshot: Snapshot) -> None:
+        if self.cluster_id is not None and snapshot.cluster_id != self.cluster_id:
+            raise InvalidConfigurationError(
+                f"kafka.bootstrap.servers={self.settings.bootstrap_names} now leads to the cluster "
+                f"{snapshot.cluster_id}; it led to {self.cluster_id} before. Offsets of one cluster mean nothing in "
+                "another: start the query anew against the new one."
+            )
+        self.cluster_id = snapshot.cluster_id or self.cluster_id
+        self._recovery = self._recovery.answered()
+        for node_id, broker in snapshot.brokers.items():
+            known = self._brokers.get(node_id)
+            if known is not None and known.endpoint != broker.endpoint and node_id in self._connections:
+                self._connections.pop(node_id).close()
+        self._brokers = dict(snapshot.brokers)
+
+    async def _start_over(self, reason: str) -> None:
+        log.warning("rebootstrap servers=%s reason=%r", self.settings.bootstrap_names, reason)
+        await self._close_all()
+        self._brokers.clear()
+        self._recovery = self._recovery.answered()
+
+    # ---- connections
+
+    async def any_connection(self, deadline: Deadline) -> Connection:
+        """A shared connection to some broker.
+
+        Raises:
+            BootstrapError: None can be reached until the deadline.
+            AuthenticationError: A broker refuses us.
+        """
+        for connection in (self._any, *self._connections.values()):
+            if connection is not None and connection.usable:
+                return connection
+        if self._brokers:
+            known = [broker.endpoint for broker in self._brokers.values()]
+            random.shuffle(known)
+            try:
+                self._any = await self._first_of(known, deadline)
+                return self._any
+            except ConnectionLost:
+                reason = self._recovery.reason(time.monotonic(), nobody_left=True)
+                if reason is None:
+                    raise
+                await self._start_over(reason)
+        self._any = await self._bootstrap(deadline)
+        return self._any
+
+    async def connection(self, broker: Broker, deadline: Deadline) -> Connection:
+        """The shared connection to a broker.
+
+        Raises:
+            ConnectionLost: It cannot be reached.
+        """
+        node_id = broker.node_id
+        connection = self._connections.get(node_id)
+        if connection is not None and connection.usable and connection.endpoint == broker.endpoint:
+            return connection
+        task = self._opening.get(node_id)
+        if task is None:
+            task = asyncio.ensure_future(self.dedicated(broker, deadline))
+            self._opening[node_id] = task
+            task.add_done_callback(lambda _: self._opening.pop(node_id, None))
+        # Several may wait for the same connection: one that gives up must not take it from the others.
+        self._connections[node_id] = await asyncio.shield(task)
+        return self._connections[node_id]
+
+    async def dedicated(self, broker: Broker, deadline: Deadline) -> Connection:
+        """A new connection to a broker that nobody shares; the caller closes it."""
+        return await Connection.open(broker.endpoint, self.settings, max(0.001, deadline.left))
+
+    async def broker(self, node_id: int, deadline: Deadline) -> Broker:
+        """A broker by its id, after a metadata request if need be.
+
+        Raises:
+            ConnectionLost: The metadata do not name it: it is down.
+        """
+        if node_id not in self._brokers:
+            await self.metadata((), deadline)
+        try:
+            return self._brokers[node_id]
+        except KeyError:
+            raise ConnectionLost(f"Broker {node_id} is not in the cluster's metadata: it is down.") from None
+
+    async def send(self, node_id: int, request: Any, deadline: Deadline, max_version: int | None = None) -> Any:
+        """Sends a request to a broker over the shared connection; no retries."""
+        connection = await self.connection(await self.broker(node_id, deadline), deadline)
+        return await connection.send(request, self._patience(deadline), max_version)
+
+    async def _bootstrap(self, deadline: Deadline) -> Connection:
+        within = Deadline(min(deadline.left, _BOOTSTRAP_SECONDS))
+        attempt = 0
+        while True:
+            try:
+                return await self._first_of(self.settings.bootstrap, within)
+            except ConnectionLost as error:
+                pause = delay(attempt, *self.settings.retry)
+                if within.left <= pause:
+                    raise BootstrapError(
+                        f"No broker of kafka.bootstrap.servers={self.settings.bootstrap_names} could be reached "
+                        f"within {within.seconds:.0f} s: {error}"
+                    ) from None
+                await asyncio.sleep(pause)
+            attempt += 1
+
+    async def _first_of(self, endpoints: Sequence[Endpoint], deadline: Deadline) -> Connection:
+        """The connection that is made first; the next one is tried when one fails or is slow."""
+        waiting = list(endpoints)
+        running: set[asyncio.Task[Connection]] = set()
+        problem: Exception = ConnectionLost("no time is left")
+        try:
+            while (waiting or running) and not deadline.over:
+                if waiting:
+                    opening = Connection.open(waiting.pop(0), self.settings, max(0.001, deadline.left))
+                    running.add(asyncio.ensure_future(opening))
+                done, running = await asyncio.wait(
+                    running,
+                    timeout=_STAGGER if waiting else max(0.001, deadline.left),
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                for task in done:
+                    if task.exception() is None:
+                        return task.result()
+                    failure = task.exception()
+                    if isinstance(failure, KafkaGroupError) and not isinstance(failure, ConnectionLost):
+                        raise failure
+                    problem = failure if isinstance(failure, Exception) else problem
+            raise problem
+        finally:
+            for task in running:
+                task.cancel()
+                task.add_done_callback(_close_unwanted)
+
+    async def _close_all(self) -> None:
+        for connection in (self._any, *self._connections.values()):
+            if connection is not None:
+                connection.close()
+        self._any = None
+        self._connections.clear()
+        self._coordinators.clear()
+
+    # ---- coordinators
+
+    async def coordinator(self, key: str, deadline: Deadline, kind: int = GROUP) -> Broker:
+        """The broker that coordinates a group or a transactional id; remembered until `forget_coordinator`.
+
+        Raises:
+            AuthenticationError: This user has no right to the group or transactional id.
+            KafkaGroupError: None is found until the deadline.
+        """
+        found = self._coordinators.get((kind, key))
+        if found is not None:
+            return found
+        what = f"Finding the coordinator of {'group' if kind == GROUP else 'transactional id'} {key} failed"
+
+        async def ask() -> Broker:
+            connection = await self.any_connection(deadline)
+            # Version 4 asks for many keys at once in another layout; 3 has all that one key needs.
+            request = FindCoordinatorRequest(key=key, key_type=kind)
+            answer = await connection.send(request, self._patience(deadline), max_version=3)
+            if answer.error_code:
+                raise error_for_code(answer.error_code, what, reason=answer.error_message or "")
+            return Broker(answer.node_id, Endpoint(answer.host, answer.port))
+
+        broker = await self.retrying(ask, deadline)
+        self._coordinators[(kind, key)] = broker
+        return broker
+
+    def forget_coordinator(self, key: str, kind: int = GROUP) -> None:
+        """The coordinator has moved: ask again next time."""
+        self._coordinators.pop((kind, key), None)
+
+    # ---- trying again
+
+    async def retrying(self, work: Callable[[], Awaitable[_T]], deadline: Deadline) -> _T:
+        """Does `work`, again with a back-off after each error that passes, until the deadline; then raises the last."""
+        attempt = 0
+        while True:
+            try:
+                return await work()
+            except BootstrapError:
+                raise  # it has tried for long enough itself
+            except RetriableError as error:
+                pause = delay(attempt, *self.settings.retry)
+                if deadline.left <= pause:
+                    raise
+                log.debug("try again in %.2f s: %s", pause, error)
+                await asyncio.sleep(pause)
+            attempt += 1
+
+    def _patience(self, deadline: Deadline) -> float:
+        return max(0.001, min(self.settings.request_timeout, deadline.left))
+
+
+def _close_unwanted(task: asyncio.Task[Connection]) -> None:
+    if not task.cancelled() and task.exception() is None:
+        task.result().close()

@@ -1,0 +1,230 @@
+"""A connection to one broker on the event loop: TCP, TLS, SASL, then requests and their responses in order."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import socket
+import ssl
+import struct
+import time
+from typing import Any
+
+from kafka_source.errors import AuthenticationError, KafkaGroupError, RefreshRetriableError
+from kafka_source.kafka_client.handshake import Session, handshake
+from kafka_source.kafka_client.messages import ApiVersions, decode_response, encode_request
+from kafka_source.kafka_client.settings import ConnectionSettings, Endpoint
+
+_LENGTH = struct.Struct(">i")
+_LONGEST_RESPONSE = 256 * 1024 * 1024
+_REAUTHENTICATE_AT = 0.85
+
+
+class ConnectionLost(RefreshRetriableError):  # noqa: N818 - what happened, not a kind of error
+    """A connection could not be made, was lost, or did not answer in time."""
+
+
+class Connection:
+    """Made by `open`; belongs to the event loop it was opened on."""
+
+    def __init__(self, endpoint: Endpoint, client_id: str, wire: _Wire) -> None:
+        self.endpoint = endpoint
+        self._client_id = client_id
+        self._wire = wire
+        self._session = Session(ApiVersions({}))
+        self._opened_at = self._used_at = time.monotonic()
+        self._correlation_id = 0
+
+    @classmethod
+    async def open(cls, endpoint: Endpoint, settings: ConnectionSettings, timeout: float | None = None) -> Connection:
+        """Connects to the first address of the host that answers, and authenticates.
+
+        Raises:
+            ConnectionLost: Nobody answers there, with the reason.
+            AuthenticationError: TLS or SASL fails.
+        """
+        seconds = settings.connect_timeout if timeout is None else min(timeout, settings.connect_timeout)
+        try:
+            return await asyncio.wait_for(cls._open(endpoint, settings), seconds)
+        except asyncio.TimeoutError:
+            raise ConnectionLost(f"The broker {endpoint} did not answer within {seconds:g} s.") from None
+        except (OSError, ConnectionLost) as problem:
+            raise explain_failure(endpoint, problem, tls=settings.tls is not None) from None
+
+    @classmethod
+    async def _open(cls, endpoint: Endpoint, settings: ConnectionSettings) -> Connection:
+        connection = cls(endpoint, settings.client_id, await _connect(endpoint, settings))
+        try:
+            connection._session = await connection._shake_hands(settings)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    @property
+    def versions(self) -> ApiVersions:
+        """What the broker speaks."""
+        return self._session.versions
+
+    @property
+    def usable(self) -> bool:
+        """Whether requests can be sent: it is open, and its authenticated session is not near its end (KIP-368)."""
+        expires = self._session.expires_at
+        if expires is not None:
+            soon = self._opened_at + _REAUTHENTICATE_AT * (expires - self._opened_at)
+            if time.monotonic() >= soon:
+                return False
+        return not self._wire.closed
+
+    @property
+    def idle_seconds(self) -> float:
+        """Seconds since the last request was sent or answered; 0 while one is under way."""
+        return 0.0 if self._wire.waiting else time.monotonic() - self._used_at
+
+    async def send(self, request: Any, timeout: float, max_version: int | None = None) -> Any:
+        """Sends a request and waits for its response; error codes in it are the caller's.
+
+        Raises:
+            ConnectionLost: The connection ended, or no answer came within `timeout` seconds, after which the
+                connection is closed, because a broker answers in order.
+        """
+        return await self._send(request, self.versions.version_for(request, max_version), timeout)
+
+    def close(self) -> None:
+        """Ends the connection; requests under way fail."""
+        self._wire.close("it was closed here")
+
+    async def _send(self, request: Any, version: int, timeout: float) -> Any:
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        data = encode_request(request, self._correlation_id, self._client_id, version)
+        self._used_at = time.monotonic()
+        answer = self._wire.exchange(data)
+        try:
+            payload = await asyncio.wait_for(answer, timeout)
+            return decode_response(request, payload)
+        except asyncio.TimeoutError:
+            self._wire.close("a request was not answered")
+            raise ConnectionLost(f"{request.name} got no answer from {self.endpoint} within {timeout:g} s.") from None
+        except _WireError as closed:
+            raise ConnectionLost(f"The connection to {self.endpoint} was lost: {closed}.") from None
+        except (ValueError, IndexError, struct.error) as error:
+            self._wire.close("a response was malformed")
+            raise ConnectionLost(f"{self.endpoint} sent a malformed answer to {request.name}: {error}.") from error
+        finally:
+            self._used_at = time.monotonic()
+
+    async def _shake_hands(self, settings: ConnectionSettings) -> Session:
+        talk = handshake(self.endpoint, settings.sasl)
+        call = next(talk)
+        while True:
+            # The whole handshake has a deadline of its own, in `open`.
+            response = await self._send(call.request, call.version, settings.connect_timeout)
+            try:
+                call = talk.send(response)
+            except StopIteration as done:
+                session: Session = done.value
+                return session
+
+
+def explain_failure(endpoint: Endpoint, problem: Exception, *, tls: bool) -> KafkaGroupError:
+    """The error to raise when connecting to `endpoint` failed with `problem`."""
+    if isinstance(problem, ssl.SSLCertVerificationError):
+        return AuthenticationError(
+            f"The TLS certificate of {endpoint} is not trusted: {problem.verify_message}. "
+            "Check kafka.ssl.truststore.location and kafka.ssl.endpoint.identification.algorithm."
+        )
+    if isinstance(problem, ssl.SSLError):
+        return AuthenticationError(
+            f"The TLS handshake with {endpoint} failed: {problem.reason or problem}. "
+            "Check kafka.security.protocol and the kafka.ssl.* options."
+        )
+    if isinstance(problem, socket.gaierror):
+        return ConnectionLost(f"The host name {endpoint.host} cannot be resolved: {problem.strerror}.")
+    if isinstance(problem, ConnectionLost):
+        hint = "" if tls else " A listener that wants TLS or SASL ends connections so: check kafka.security.protocol."
+        return ConnectionLost(f"The broker {endpoint} ended the connection during the handshake.{hint}")
+    reason = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
+    return ConnectionLost(f"The broker {endpoint} cannot be reached: {reason}.")
+
+
+class _WireError(Exception):
+    pass
+
+
+class _Wire(asyncio.Protocol):
+    """Frames in and out; responses come in the order of the requests."""
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
+        self._buffer = bytearray()
+        self._answers: collections.deque[asyncio.Future[bytes]] = collections.deque()
+        self._reason = "it is not open"
+        self.closed = True
+
+    @property
+    def waiting(self) -> bool:
+        return bool(self._answers)
+
+    def exchange(self, data: bytes) -> asyncio.Future[bytes]:
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        if self.closed or self._transport is None:
+            answer.set_exception(_WireError(self._reason))
+            return answer
+        self._answers.append(answer)
+        self._transport.write(data)
+        return answer
+
+    def close(self, reason: str) -> None:
+        if self.closed:
+            return
+        self.closed, self._reason = True, reason
+        if self._transport is not None:
+            # Not close(): that would wait for a frozen peer to take what is still buffered.
+            self._transport.abort()
+        while self._answers:
+            answer = self._answers.popleft()
+            if not answer.done():
+                answer.set_exception(_WireError(reason))
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport, self.closed = transport, False
+        raw = transport.get_extra_info("socket")
+        if raw is not None:
+            with contextlib.suppress(OSError):
+                raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.close(str(exc) if exc is not None else "the broker closed it")
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        start = 0
+        while len(self._buffer) - start >= _LENGTH.size:
+            (size,) = _LENGTH.unpack_from(self._buffer, start)
+            if not 0 <= size <= _LONGEST_RESPONSE:
+                return self.close(f"a response of {size} bytes was announced")
+            end = start + _LENGTH.size + size
+            if len(self._buffer) < end:
+                break
+            if not self._answers:
+                return self.close("the broker sent what nobody asked for")
+            answer = self._answers.popleft()
+            if not answer.done():
+                answer.set_result(bytes(self._buffer[start + _LENGTH.size : end]))
+            start = end
+        del self._buffer[:start]
+        return None
+
+
+async def _connect(endpoint: Endpoint, settings: ConnectionSettings) -> _Wire:
+    loop = asyncio.get_running_loop()
+    _, wire = await loop.create_connection(
+        _Wire,
+        endpoint.host,
+        endpoint.port,
+        ssl=settings.tls,
+        server_hostname=endpoint.host if settings.tls is not None else None,
+    )
+    return wire

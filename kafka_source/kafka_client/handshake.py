@@ -1,0 +1,146 @@
+"""What is said on a new connection before the first request: ApiVersions, then SASL (KIP-511, KIP-152, KIP-368).
+
+Written as a generator that yields requests and takes their responses, so that the event loop's connections and the
+fetchers' blocking sockets share it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from kafka.net.sasl import get_sasl_mechanism
+
+from kafka_source.error_codes import CODES
+from kafka_source.errors import AuthenticationError, error_for_code
+from kafka_source.kafka_client.messages import (
+    ApiVersions,
+    ApiVersionsRequest,
+    SaslAuthenticateRequest,
+    SaslHandshakeRequest,
+)
+from kafka_source.kafka_client.settings import Endpoint
+
+_UNSUPPORTED_VERSION = 35
+_UNSUPPORTED_SASL_MECHANISM = 33
+_SASL_AUTHENTICATION_FAILED = 58
+_SOFTWARE_NAME = "kafkagroup"
+
+
+class Call(NamedTuple):
+    """A request and the version to send it in."""
+
+    request: Any
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A connection's rights.
+
+    Attributes:
+        versions: What the broker speaks.
+        expires_at: When the broker ends the authenticated session, in `time.monotonic()` seconds; None: never.
+    """
+
+    versions: ApiVersions
+    expires_at: float | None = None
+
+
+def handshake(endpoint: Endpoint, sasl: Mapping[str, Any] | None) -> Generator[Call, Any, Session]:
+    """Yields the calls to make, in order; returns the session.
+
+    Raises:
+        AuthenticationError: The broker refuses the credentials or the mechanism.
+    """
+    versions = yield from _api_versions(endpoint)
+    if sasl is None:
+        return Session(versions)
+    lifetime_ms = yield from _authenticate(endpoint, versions, sasl)
+    return Session(versions, time.monotonic() + lifetime_ms / 1000 if lifetime_ms > 0 else None)
+
+
+def _api_versions(endpoint: Endpoint) -> Generator[Call, Any, ApiVersions]:
+    version = ApiVersionsRequest.max_version
+    while True:
+        request = ApiVersionsRequest(client_software_name=_SOFTWARE_NAME, client_software_version="0")
+        response = yield Call(request, version)
+        ranges = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+        if response.error_code == _UNSUPPORTED_VERSION and version > 0:
+            # The broker answers in version 0 and says what it knows (KIP-511).
+            version = min(version - 1, ranges.get(request.API_KEY, (0, 0))[1])
+            continue
+        if response.error_code:
+            raise error_for_code(response.error_code, f"Greeting the broker {endpoint} failed")
+        features = {f.name: f.max_version_level for f in getattr(response, "finalized_features", None) or ()}
+        return ApiVersions(ranges, features)
+
+
+def _authenticate(endpoint: Endpoint, versions: ApiVersions, sasl: Mapping[str, Any]) -> Generator[Call, Any, int]:
+    name = sasl["sasl_mechanism"]
+    response = yield Call(SaslHandshakeRequest(mechanism=name), 1)
+    if response.error_code == _UNSUPPORTED_SASL_MECHANISM:
+        raise AuthenticationError(
+            f"The broker {endpoint} does not take kafka.sasl.mechanism={name}; it takes "
+            f"{', '.join(response.mechanisms) or 'none'}.",
+            code=response.error_code,
+        )
+    if response.error_code:
+        raise AuthenticationError(
+            f"The broker {endpoint} refuses SASL: {_name(response.error_code)}. Check kafka.security.protocol.",
+            code=response.error_code,
+        )
+    mechanism = _mechanism(name, endpoint, sasl)
+    version = versions.version_for(SaslAuthenticateRequest)
+    while True:
+        answer = yield Call(SaslAuthenticateRequest(auth_bytes=_token(mechanism, endpoint)), version)
+        if answer.error_code:
+            raise AuthenticationError(
+                f"The broker {endpoint} refuses the credentials ({name}): "
+                f"{answer.error_message or _name(answer.error_code)}. Check kafka.sasl.jaas.config.",
+                code=answer.error_code,
+            )
+        _hear(mechanism, answer.auth_bytes, endpoint)
+        if mechanism.is_done():
+            return int(getattr(answer, "session_lifetime_ms", 0) or 0)
+
+
+def _mechanism(name: str, endpoint: Endpoint, sasl: Mapping[str, Any]) -> Any:
+    try:
+        return get_sasl_mechanism(name)(host=endpoint.host, **sasl)
+    except Exception as error:
+        # Its words may hold settings, which may be secret: the kind of error has to do.
+        raise AuthenticationError(
+            f"kafka.sasl.mechanism={name} cannot be used: {type(error).__name__}. Check kafka.sasl.jaas.config."
+        ) from None
+
+
+def _token(mechanism: Any, endpoint: Endpoint) -> bytes:
+    try:
+        token: bytes = mechanism.auth_bytes()
+    except Exception as error:
+        raise _failed(endpoint, error) from None
+    return token
+
+
+def _hear(mechanism: Any, answer: bytes, endpoint: Endpoint) -> None:
+    try:
+        mechanism.receive(answer)
+        if mechanism.is_done() and not mechanism.is_authenticated():
+            raise ValueError("the broker's proof is wrong")
+    except Exception as error:
+        raise _failed(endpoint, error) from None
+
+
+def _failed(endpoint: Endpoint, error: Exception) -> AuthenticationError:
+    return AuthenticationError(
+        f"Authentication with the broker {endpoint} failed: {type(error).__name__}. "
+        "Check kafka.sasl.mechanism and kafka.sasl.jaas.config.",
+        code=_SASL_AUTHENTICATION_FAILED,
+    )
+
+
+def _name(code: int) -> str:
+    return CODES[code][0] if code in CODES else str(code)

@@ -1,0 +1,131 @@
+"""Requests and responses of the Kafka protocol by name, and their bytes (kafka-python's schemas)."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka.protocol.admin import (
+    AlterClientQuotasRequest,
+    DescribeClientQuotasRequest,
+    DescribeGroupsRequest,
+    DescribeTransactionsRequest,
+    ListGroupsRequest,
+    ListTransactionsRequest,
+)
+from kafka.protocol.consumer import (
+    FetchRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    ListOffsetsRequest,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+    OffsetForLeaderEpochRequest,
+    SyncGroupRequest,
+)
+from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
+from kafka.protocol.producer import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+    ProduceRequest,
+    TxnOffsetCommitRequest,
+    WriteTxnMarkersRequest,
+)
+from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+
+from kafka_source.errors import InvalidConfigurationError
+
+__all__ = [
+    "AddOffsetsToTxnRequest",
+    "AddPartitionsToTxnRequest",
+    "AlterClientQuotasRequest",
+    "ApiVersions",
+    "ApiVersionsRequest",
+    "DescribeClientQuotasRequest",
+    "DescribeGroupsRequest",
+    "DescribeTransactionsRequest",
+    "EndTxnRequest",
+    "FetchRequest",
+    "FindCoordinatorRequest",
+    "HeartbeatRequest",
+    "InitProducerIdRequest",
+    "JoinGroupRequest",
+    "LeaveGroupRequest",
+    "ListGroupsRequest",
+    "ListOffsetsRequest",
+    "ListTransactionsRequest",
+    "MetadataRequest",
+    "OffsetCommitRequest",
+    "OffsetFetchRequest",
+    "OffsetForLeaderEpochRequest",
+    "ProduceRequest",
+    "SaslAuthenticateRequest",
+    "SaslHandshakeRequest",
+    "SyncGroupRequest",
+    "TxnOffsetCommitRequest",
+    "WriteTxnMarkersRequest",
+    "decode_response",
+    "encode_request",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ApiVersions:
+    """What a broker speaks.
+
+    Attributes:
+        ranges: By API key, the lowest and highest version.
+        features: Finalized cluster features, e.g. {"transaction.version": 2} (KIP-584).
+    """
+
+    ranges: Mapping[int, tuple[int, int]]
+    features: Mapping[str, int] = field(default_factory=dict)
+
+    def version_for(self, request: Any, max_version: int | None = None) -> int:
+        """The newest version of a request (or its class) that both sides know, `max_version` at most.
+
+        Raises:
+            InvalidConfigurationError: There is none: the broker is too old, or too new.
+        """
+        newest = request.max_version if max_version is None else min(max_version, request.max_version)
+        lowest, highest = self.ranges.get(request.API_KEY, (0, -1))
+        version: int = min(newest, highest)
+        if version < lowest:
+            there = f"versions {lowest} to {highest}" if highest >= 0 else "none"
+            raise InvalidConfigurationError(
+                f"The broker does not speak the {request.name} that is needed: it offers {there}, "
+                f"{newest} and older are known here. Brokers from 2.5 to 4.x are supported."
+            )
+        return version
+
+
+def encode_request(request: Any, correlation_id: int, client_id: str, version: int) -> bytes:
+    """A request as bytes for the wire, its length in front."""
+    request.API_VERSION = version
+    request.with_header(correlation_id=correlation_id, client_id=client_id)
+    encoded: bytes = request.encode(framed=True, header=True)
+    return encoded
+
+
+def decode_response(request: Any, payload: bytes | memoryview) -> Any:
+    """The response to a request that `encode_request` encoded.
+
+    Args:
+        request: The request; it knows version and correlation id.
+        payload: The response without its length.
+
+    Raises:
+        ValueError: It answers another request, or is not what the schema says.
+    """
+    cls = request.header.get_response_class()
+    # Real headers have a few bytes; 256 leave room for tagged fields of brokers to come.
+    head = io.BytesIO(bytes(payload[:256]))
+    header = cls.parse_header(head)
+    if header.correlation_id != request.header.correlation_id:
+        raise ValueError(f"response {header.correlation_id} came in place of {request.header.correlation_id}")
+    return cls.decode(memoryview(payload)[head.tell() :])

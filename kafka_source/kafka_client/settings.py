@@ -1,0 +1,102 @@
+"""What a connection needs to know, from the client's settings."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka_source.client_config import Settings, kafka_python_config
+from kafka_source.errors import OptionError
+
+_DEFAULT_PORT = 9092
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A host and a port to connect to."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionSettings:
+    """How to connect.
+
+    Attributes:
+        bootstrap: The servers of `bootstrap.servers`.
+        client_id: The name under which the brokers know us.
+        tls: The context for TLS, or None.
+        sasl: kafka-python's arguments for its SASL mechanism, or None. Holds secrets, so it is in no repr.
+        connect_timeout: Seconds for TCP, TLS and SASL together.
+        request_timeout: Seconds for a request's answer.
+        retry: Seconds of the first and of the longest back-off.
+        rebootstrap_after: Seconds without metadata until the client starts over (KIP-1102); None: never.
+    """
+
+    bootstrap: tuple[Endpoint, ...]
+    client_id: str
+    tls: ssl.SSLContext | None
+    sasl: Mapping[str, Any] | None = field(repr=False)
+    connect_timeout: float
+    request_timeout: float
+    retry: tuple[float, float]
+    rebootstrap_after: float | None
+
+    @property
+    def bootstrap_names(self) -> str:
+        """`bootstrap.servers` as the user wrote them."""
+        return ",".join(map(str, self.bootstrap))
+
+    @classmethod
+    def of(cls, settings: Settings, client_id: str | None = None) -> ConnectionSettings:
+        """From the Kafka clients' settings under their Java names.
+
+        Raises:
+            OptionError: A value is not taken, or a file of TLS cannot be read.
+        """
+        python = kafka_python_config(settings)
+        protocol = python["security_protocol"]
+        recovers = settings.get("metadata.recovery.strategy", "rebootstrap").lower() != "none"
+        return cls(
+            bootstrap=parse_servers(settings.get("bootstrap.servers", "")),
+            client_id=client_id or settings.get("client.id") or "kafkagroup",
+            tls=python.get("ssl_context"),
+            # kafka-python's mechanisms warn at each connection if they are told that TLS is off.
+            sasl={**python, "security_protocol": "SASL_SSL"} if protocol.startswith("SASL") else None,
+            connect_timeout=_seconds(settings, "socket.connection.setup.timeout.ms", 10_000),
+            request_timeout=_seconds(settings, "request.timeout.ms", 30_000),
+            retry=(_seconds(settings, "retry.backoff.ms", 100), _seconds(settings, "retry.backoff.max.ms", 1_000)),
+            rebootstrap_after=(
+                _seconds(settings, "metadata.recovery.rebootstrap.trigger.ms", 300_000) if recovers else None
+            ),
+        )
+
+
+def parse_servers(servers: str) -> tuple[Endpoint, ...]:
+    """`host:port,[v6::address]:port` as endpoints.
+
+    Raises:
+        OptionError: There is none, or one is malformed.
+    """
+    found = []
+    for server in filter(None, (part.strip() for part in servers.split(","))):
+        host, colon, port = server.rpartition(":")
+        if not colon or server.endswith("]"):
+            host, port = server, str(_DEFAULT_PORT)
+        if not port.isdecimal() or not host.strip("[]"):
+            raise OptionError("kafka.bootstrap.servers", servers, "host:port, several separated by commas")
+        found.append(Endpoint(host.strip("[]"), int(port)))
+    if not found:
+        raise OptionError("kafka.bootstrap.servers", servers or None, "host:port, several separated by commas")
+    return tuple(found)
+
+
+def _seconds(settings: Settings, name: str, default_ms: int) -> float:
+    given = settings.integer(name)
+    return (default_ms if given is None else given) / 1000
