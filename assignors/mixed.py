@@ -44,10 +44,12 @@ def assign_mixed(
     if not revocation:
         group.level(fresh, outdated)
     group.level(range(index.size), outdated)
-    given: list[list[int]] = [[] for _ in claims]
-    for partition, owner in enumerate(group.owner):
-        given[owner].append(partition)
     owners = group.owner
+    lists: list[list[int]] = [[] for _ in claims]
+    add = [partitions.append for partitions in lists]
+    for partition, owner in enumerate(owners):
+        add[owner](partition)
+    given: list[Sequence[int]] = [*lists]
     revoked = {partition for place, claimed in enumerate(claims) for partition in claimed if owners[partition] != place}
     return given, revoked
 
