@@ -221,9 +221,11 @@ def _ivy_jar() -> Path:
 
 
 def _failure(names: str, lines: Sequence[str]) -> str:
-    telling = re.compile(r"UnknownHost|Server access|ERRORS|not found|FAILED|Exception|timed out|refused|status code")
-    said = [line.strip() for line in lines if telling.search(line)] or [line.strip() for line in lines if line.strip()]
-    shown = "\n  ".join(dict.fromkeys(said[:8]))
+    # The network's reason first: it comes after a line for each file that was not found because of it.
+    network = re.compile(r"Host .* not found|UnknownHost|Server access|timed out|refused|status code|SSL")
+    other = re.compile(r"not found|FAILED|Exception|rror")
+    said = [line.strip() for kind in (network, other) for line in lines if kind.search(line)]
+    shown = "\n  ".join(list(dict.fromkeys(said or [line.strip() for line in lines]))[:4])
     return (
         f"{names} is not in the cache {cache_dir()} and could not be downloaded. Check the network (Java's proxy "
         f"settings can be given in JAVA_TOOL_OPTIONS), name an Ivy settings file of your mirror in "
