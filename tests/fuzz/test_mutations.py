@@ -1,0 +1,41 @@
+"""Ten million mutated record sets through the native decoder, with the checks of a debug build."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+CRATE = Path(__file__).parents[2] / "native"
+MUTATIONS = 10_000_000
+SECONDS = 1500
+
+
+@pytest.mark.long
+@pytest.mark.timeout(SECONDS + 600)
+@pytest.mark.skipif(shutil.which("cargo") is None, reason="the native engine and its fuzzer are built with cargo")
+def test_millions_of_mutated_batches_neither_crash_nor_hang_nor_give_a_wrong_row() -> None:
+    """The mutations are those of a fixed seed; `native/tests/mutations.rs` checks each outcome."""
+    done = subprocess.run(
+        # `fuzz` is a release build with overflow checks and debug assertions.
+        "cargo test --locked --profile fuzz --no-default-features --test mutations -- --ignored --nocapture".split(),
+        cwd=CRATE,
+        env={**os.environ, "MUTATIONS": str(MUTATIONS), "MUTATION_SECONDS": str(SECONDS)},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS + 500,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    tally = r"(\d+) mutations in .*: whole (\d+), partial (\d+), corrupt (\d+), old format (\d+)"
+    counts = re.search(tally, done.stdout)
+        r"(\d+) mutations in .*: whole (\d+), partial (\d+), corrupt (\d+), old format (\d+)", done.stdout
+    )
+    assert counts is not None, done.stdout[-4000:]
+    total, *kinds = (int(count) for count in counts.groups())
+    # Every way out was taken, many times: the mutations reach what they are meant to reach.
+    assert total >= MUTATIONS and min(kinds) > 1000
