@@ -36,6 +36,8 @@ _REQUEST_SECONDS = 30.0
 _CLOSE_SECONDS = 5.0
 _LEADERS_HEAD_START = 0.02
 _FIRST_LOOK = 0.05
+_LONGEST_LOOK = 0.25
+_LOOK_PER_SLOT = 0.004
 
 
 class GroupMembership:
@@ -226,6 +228,8 @@ class GroupMembership:
     async def _round(self, reason: str, deadline: Deadline) -> bool:
         """Brings all slots into one generation; returns whether another round must follow."""
         topics = await self._subscribed_topics(deadline)
+        # Once for all: slots that look for it one by one would drop in one by one, a rebalance each.
+        await self._client.coordinator(self._settings.group, deadline)
         self._topics_changed = self._rebalancing_since = None
         settled = asyncio.Event()
         lead_first = [slot for slot in self._slots if slot.leading] + [slot for slot in self._slots if not slot.leading]
@@ -263,7 +267,7 @@ class GroupMembership:
                     await slot.member.heartbeat(deadline)
                 if slot.member.membership.state is not State.STABLE:
                     break
-                pause = min(pause * 2, self._settings.heartbeat_interval_ms / 1000)
+                pause = min(pause * 2, _LONGEST_LOOK + _LOOK_PER_SLOT * len(self._slots))
             if settled.is_set():
                 return moved
 
@@ -382,7 +386,7 @@ class GroupMembership:
             log.info("heartbeat group=%s member=%s failed: %s", self._settings.group, member, error)
             return False
         after = result.membership.state
-        if after is not before:
+        if after is not before and after in (State.REBALANCING, State.LOST, State.FENCED, State.FAILED):
             level = logging.INFO if after is State.REBALANCING else logging.WARNING
             log.log(level, "heartbeat group=%s member=%s now=%r", self._settings.group, member, after.value)
         return not result.back_off
