@@ -1,0 +1,302 @@
+"""Offsets and records committed in transactions, on a real broker."""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from kafka.admin import KafkaAdminClient
+
+from kafka_source.client_config import Settings
+from kafka_source.commit import TransactionalCommitter, group_metadata
+from kafka_source.deadline import Deadline
+from kafka_source.embedded import EmbeddedKafka
+from kafka_source.errors import (
+    AbortableError,
+    ApplicationRecoverableError,
+    FencedError,
+    InvalidConfigurationError,
+    KafkaGroupError,
+    RetriableError,
+    error_for_code,
+)
+from kafka_source.producers import TransactionalProducers
+from kafka_source.transaction import Transaction, run_transaction
+
+
+@dataclass(frozen=True)
+class Member:
+    """Credentials of a group member, as any process may hold them."""
+
+    group: str
+    generation: int
+    member_id: str
+    instance_id: str | None
+
+
+@contextmanager
+def member(
+    kafka: EmbeddedKafka, topic: str, group: str, instance: str | None = None
+) -> Iterator[tuple[Consumer, Member]]:
+    """A real member of the group, by librdkafka, and its credentials."""
+    config = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": group, "auto.offset.reset": "earliest"}
+    config |= {"enable.auto.commit": False, "isolation.level": "read_committed"}
+    consumer = Consumer(config if instance is None else {**config, "group.instance.id": instance})
+    consumer.subscribe([topic])
+    deadline = Deadline(30)
+    while not consumer.assignment():
+        assert not deadline.over
+        consumer.poll(0.1)
+    metadata: bytes = consumer.consumer_group_metadata()
+    generation = struct.unpack("<i", metadata[7:11])[0]
+    yield consumer, Member(group, generation, consumer.memberid(), instance)
+    consumer.close()
+
+
+def committed(consumer: Consumer, topic: str, partitions: int = 4) -> list[int]:
+    """The group's offsets; waits until no transaction over them is open."""
+    found = consumer.committed([TopicPartition(topic, p) for p in range(partitions)], timeout=20)
+    return [p.offset for p in found]
+
+
+def settings(kafka: EmbeddedKafka, **more: str) -> Settings:
+    return Settings({"bootstrap.servers": kafka.bootstrap_servers, **more})
+
+
+def visible(kafka: EmbeddedKafka, topic: str) -> list[bytes]:
+    """What a `read_committed` reader sees of a topic with one partition."""
+    config = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "reader", "isolation.level": "read_committed"}
+    reader = Consumer({**config, "enable.partition.eof": True, "auto.offset.reset": "earliest"})
+    reader.assign([TopicPartition(topic, 0, 0)])
+    values: list[bytes] = []
+    deadline = Deadline(30)
+    while not deadline.over:
+        message = reader.poll(1)
+        if message is not None and message.error() is not None:
+            break
+        if message is not None:
+            values.append(message.value() or b"")
+    reader.close()
+    return values
+
+
+@pytest.mark.parametrize("instance", [None, "instance-0"])
+def test_group_metadata_is_what_librdkafka_makes_of_it(
+    kafka: EmbeddedKafka, topic: Callable[..., str], instance: str | None
+) -> None:
+    with member(kafka, topic("metadata"), f"metadata-{instance}", instance) as (consumer, credentials):
+        assert group_metadata(credentials) == consumer.consumer_group_metadata()
+
+
+@pytest.mark.parametrize("wrong", [{"generation": -1}, {"member_id": ""}])
+def test_a_commit_that_no_broker_would_fence_is_never_sent(wrong: dict[str, object]) -> None:
+    credentials = replace(Member("g", 3, "m", None), **wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="has not joined"):
+        group_metadata(credentials)
+
+
+def test_a_commit_becomes_the_groups_offsets(kafka: EmbeddedKafka, topic: Callable[..., str]) -> None:
+    name = topic("commits", partitions=4)
+    with member(kafka, name, "commits", "commits-0") as (consumer, credentials):
+        committer = TransactionalCommitter(settings(kafka, **{"request.timeout.ms": "30000", "acks": "1"}), "commits")
+        for offset in range(5):
+            committer.commit(credentials, {(name, p): offset * 10 + p for p in range(4)})
+            assert committed(consumer, name) == [offset * 10 + p for p in range(4)]
+        committer.commit(credentials, {})
+        committer.close()
+        assert committed(consumer, name) == [40, 41, 42, 43]
+
+
+def test_every_transaction_has_an_epoch_of_its_own(kafka: EmbeddedKafka, topic: Callable[..., str]) -> None:
+    name = topic("epochs", partitions=1)
+    admin = KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)
+    producers = TransactionalProducers({"bootstrap.servers": kafka.bootstrap_servers}, "epochs", keep_warm=False)
+    epochs = []
+
+    def work(transaction: Transaction) -> None:
+        transaction.produce(name, b"x")
+        epochs.append(admin.describe_transactions(["epochs"])["epochs"].producer_epoch)
+
+    for _ in range(3):
+        run_transaction(producers, work, timeout=30)
+    producers.close()
+    admin.close()
+    assert len(set(epochs)) == 3
+    assert epochs == sorted(epochs)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code_name"),
+    [
+        ({"generation": 99}, "ILLEGAL_GENERATION"),
+        ({"member_id": "another"}, "FENCED_INSTANCE_ID"),
+        ({"member_id": "another", "instance_id": None}, "UNKNOWN_MEMBER_ID"),
+    ],
+)
+def test_a_member_that_was_replaced_commits_nothing(
+    kafka: EmbeddedKafka, topic: Callable[..., str], wrong: dict[str, object], code_name: str
+) -> None:
+    name = topic("fenced", partitions=4)
+    group = f"fenced-{code_name}"
+    with member(kafka, name, group, f"{group}-0") as (consumer, credentials):
+        committer = TransactionalCommitter(settings(kafka), group)
+        committer.commit(credentials, {(name, p): 5 for p in range(4)})
+        with pytest.raises(FencedError) as caught:
+            committer.commit(replace(credentials, **wrong), {(name, p): 9 for p in range(4)})  # type: ignore[arg-type]
+        assert caught.value.code_name == code_name
+        assert committed(consumer, name) == [5] * 4
+        committer.commit(credentials, {(name, 0): 6})
+        assert committed(consumer, name) == [6, 5, 5, 5]
+        committer.close()
+
+
+def test_a_second_owner_of_the_transactional_id_fences_the_first(
+    kafka: EmbeddedKafka, topic: Callable[..., str]
+) -> None:
+    name = topic("owners", partitions=1)
+    with member(kafka, name, "owners") as (consumer, credentials):
+        first = TransactionalCommitter(settings(kafka), "owners")
+        first.commit(credentials, {(name, 0): 1})
+        wait_until_warm = Deadline(10)
+        second = TransactionalCommitter(settings(kafka), "owners", keep_warm=False)
+        while not wait_until_warm.over:
+            second.commit(credentials, {(name, 0): 2})
+            try:
+                first.commit(credentials, {(name, 0): 3})
+            except FencedError as error:
+                assert error.code_name in ("PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "_FENCED")
+                break
+        else:
+            pytest.fail("the first owner was never fenced")
+        assert committed(consumer, name, 1) == [2]
+        second.close()
+        first.close()
+
+
+def test_no_broker_is_told_within_the_deadline() -> None:
+    committer = TransactionalCommitter(Settings({"bootstrap.servers": "127.0.0.1:1"}), "nobody", timeout=2)
+    with pytest.raises(RetriableError, match=r"127\.0\.0\.1:1"):
+        committer.commit(Member("g", 1, "m", None), {("t", 0): 1})
+    committer.close()
+
+
+def test_a_broker_that_does_not_answer_holds_nobody_for_long(topic: Callable[..., str]) -> None:
+    with EmbeddedKafka() as own:
+        name = own.create_topic("frozen", partitions=1)
+        with member(own, name, "frozen") as (consumer, credentials):
+            committer = TransactionalCommitter(settings(own), "frozen", timeout=4)
+            committer.commit(credentials, {(name, 0): 1})
+            own.pause()
+            began = time.monotonic()
+            with pytest.raises(KafkaGroupError) as caught:
+                committer.commit(credentials, {(name, 0): 2})
+            assert time.monotonic() - began < 30
+            assert isinstance(caught.value, (AbortableError, RetriableError, ApplicationRecoverableError))
+            own.resume()
+            again = Deadline(60)
+            while True:
+                try:
+                    committer.commit(credentials, {(name, 0): 3})
+                    break
+                except KafkaGroupError as error:
+                    if again.over or isinstance(error, FencedError):
+                        raise
+            assert committed(consumer, name, 1) == [3]
+            committer.close()
+
+
+class Demo:
+    """KIP-1050's demo loop in small: consume, transform, produce, send offsets, with one error on the way."""
+
+    def __init__(self, kafka: EmbeddedKafka, source: str, sink: str, injected: Exception | None) -> None:
+        self.sink, self.source, self.injected = sink, source, injected
+        self.tries = 0
+        self.rewinds = 0
+        self.producers = TransactionalProducers(
+            {"bootstrap.servers": kafka.bootstrap_servers, "transaction.timeout.ms": 20_000}, sink
+        )
+
+    def run(self, credentials: Member) -> int:
+        return run_transaction(self.producers, lambda t: self.work(t, credentials), timeout=30, rewind=self.rewind)
+
+    def work(self, transaction: Transaction, credentials: Member) -> int:
+        self.tries += 1
+        for word in ("a", "b"):
+            transaction.produce(self.sink, f"{word}{self.tries}", word, headers=[("try", b"1")])
+        transaction.send_offsets({(self.source, 0): 2}, group_metadata(credentials))
+        if self.injected is not None and self.tries == 1:
+            raise self.injected
+        return self.tries
+
+    def rewind(self) -> None:
+        self.rewinds += 1
+
+
+@pytest.mark.parametrize(
+    ("injected", "seen", "offset"),
+    [
+        (None, [b"a1", b"b1"], 2),
+        (error_for_code(120, "Injected"), [b"a2", b"b2"], 2),
+        (error_for_code(7, "Injected"), [b"a2", b"b2"], 2),
+        (error_for_code(6, "Injected"), [b"a2", b"b2"], 2),
+        (error_for_code(90, "Injected"), [], -1001),
+        (error_for_code(-1, "Injected"), [], -1001),
+        (error_for_code(29, "Injected"), [], -1001),
+        (ZeroDivisionError("of the work itself"), [], -1001),
+    ],
+    ids=lambda value: getattr(value, "code_name", None) or type(value).__name__,
+)
+def test_each_category_of_error_in_the_demo_loop(
+    kafka: EmbeddedKafka, topic: Callable[..., str], injected: Exception | None, seen: list[bytes], offset: int
+) -> None:
+    source, sink = topic("demo-in", partitions=1), topic("demo-out", partitions=1)
+    with member(kafka, source, sink) as (consumer, credentials):
+        demo = Demo(kafka, source, sink, injected)
+        if seen:
+            assert demo.run(credentials) == demo.tries
+        else:
+            with pytest.raises(type(injected)):  # type: ignore[arg-type]
+                demo.run(credentials)
+        assert (demo.tries, demo.rewinds) == ((2, 1) if seen == [b"a2", b"b2"] else (1, 0))
+        assert visible(kafka, sink) == seen
+        assert committed(consumer, source, 1) == [offset]
+        demo.producers.close()
+
+
+def test_a_record_that_cannot_be_delivered_fails_the_transaction_with_its_name(
+    kafka: EmbeddedKafka, topic: Callable[..., str]
+) -> None:
+    name = topic("small", partitions=1, config={"max.message.bytes": 1000})
+    producers = TransactionalProducers({"bootstrap.servers": kafka.bootstrap_servers}, name)
+
+    def work(transaction: Transaction) -> None:
+        transaction.produce(name, b"fits")
+        transaction.produce(name, b"x" * 2000)
+
+    with pytest.raises(
+        InvalidConfigurationError, match=rf"Producing to {name}.*MESSAGE_TOO_LARGE.*max\.message\.bytes"
+    ):
+        run_transaction(producers, work, timeout=30)
+    assert visible(kafka, name) == []
+    producers.close()
+
+
+def test_the_time_is_over_for_all_tries_together(kafka: EmbeddedKafka) -> None:
+    producers = TransactionalProducers({"bootstrap.servers": kafka.bootstrap_servers}, "endless")
+    tries: list[int] = []
+
+    def work(transaction: Transaction) -> None:
+        tries.append(1)
+        raise error_for_code(120, "Injected")
+
+    with pytest.raises(AbortableError):
+        run_transaction(producers, work, timeout=2)
+    assert len(tries) > 1
+    producers.close()
+    with pytest.raises(KafkaGroupError, match="closed"):
+        run_transaction(producers, work, timeout=2)
