@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from assignors import AssignmentError, Assignor, TopicPartition
+from assignors import AssignmentError, Assignor, TopicPartition, WireFormatError, decode_assignment
 from kafka_source.client_config import Settings
 from kafka_source.errors import (
     ApplicationRecoverableError,
@@ -19,6 +19,7 @@ from kafka_source.errors import (
     RetriableError,
 )
 from kafka_source.group import leader, watch
+from kafka_source.group.description import STABLE, describe
 from kafka_source.group.member import Joined, Member
 from kafka_source.group.model import CommitOffset, GroupAssignment, GroupSettings, TopicSubscription
 from kafka_source.group.offsets import commit_offsets, fetch_committed
@@ -70,6 +71,7 @@ class GroupMembership:
         self._assignment: GroupAssignment | None = None
         self._watched: dict[str, watch.TopicState] = {}
         self._led_topics: frozenset[str] = frozenset()
+        self._led_generation = -1
         self._topics_changed: str | None = None
         self._heard_at = time.monotonic()
         self._rebalancing_since: float | None = None
@@ -194,20 +196,30 @@ class GroupMembership:
 
     async def _enter(self, reason: str, deadline: Deadline) -> GroupAssignment:
         started = time.monotonic()
+        cause, fresh = reason, self._assignment is None
         for _ in range(_MOST_FOLLOW_UPS):
-            moved = await self._round(reason, deadline)
+            topics = await self._subscribed_topics(deadline)
+            moved = await self._round(topics, reason, deadline)
             self._raise_failed_assignment()
-            if not moved:
+            if moved:
+                # Cooperative: what was taken from us can be given to others only now (KIP-429).
+                reason = "partitions were revoked"
+                continue
+            stale = await self._stale(topics, deadline) if fresh else None
+            if stale is None:
                 break
-            # Cooperative: what was taken from us can be given to others only now (KIP-429).
-            reason = "partitions were revoked"
+            fresh = False
+            reason = cause = stale
+            if not any(slot.leading for slot in self._slots):
+                # A follower that joins again with what the coordinator knows already changes nothing.
+                await self._leave(stale, deadline)
         self._start_tasks()
         self._assignment = self._collect()
         log.info(
             "rebalance group=%s generation=%d cause=%r took_ms=%d leading=%s assignor=%s partitions=%d slots=%d",
             self._settings.group,
             self._assignment.generation,
-            reason,
+            cause,
             (time.monotonic() - started) * 1000,
             self._assignment.leading,
             self._assignment.assignor,
@@ -225,9 +237,8 @@ class GroupMembership:
             )
         return self._assignment
 
-    async def _round(self, reason: str, deadline: Deadline) -> bool:
+    async def _round(self, topics: Sequence[str], reason: str, deadline: Deadline) -> bool:
         """Brings all slots into one generation; returns whether another round must follow."""
-        topics = await self._subscribed_topics(deadline)
         # Once for all: slots that look for it one by one would drop in one by one, a rebalance each.
         await self._client.coordinator(self._settings.group, deadline)
         self._topics_changed = self._rebalancing_since = None
@@ -275,31 +286,37 @@ class GroupMembership:
         return len({slot.generation for slot in self._slots}) == 1
 
     async def _lead(self, slot: Slot, joined: Joined, deadline: Deadline) -> Mapping[str, bytes]:
-        assignor = slot.assignor(joined.protocol)
-        started = time.monotonic()
+        led = await leader.lead(self._client, self._settings.group, slot.assignor(joined.protocol), joined, deadline)
+        self._led_topics = led.topics
+        self._watched = watch.states_of(led.snapshot, led.topics)
+        self._led_generation = joined.generation
+        return led.states
+
+    async def _stale(self, topics: Sequence[str], deadline: Deadline) -> str | None:
+        """Why the assignment that the slots came back to does not fit them, or None."""
+        described = await describe(self._client, self._settings.group, deadline)
+        if described.state != STABLE or self._led_generation == self._slots[0].generation:
+            return None
         try:
-            group = leader.subscriptions(joined.members)
-            wanted = leader.topics_of(group)
-            snapshot = await self._client.metadata(wanted, deadline)
-            cluster = snapshot.for_assignor(wanted)
-            # In a thread: a large group takes a while, and heartbeats must go on.
-            plan = await asyncio.get_running_loop().run_in_executor(None, leader.assign, assignor, cluster, group)
-            self._led_topics = frozenset(wanted)
+            group = leader.subscriptions(d.member for d in described.members)
+            held = {d.member.member_id: decode_assignment(d.state) for d in described.members}
+        except (AssignmentError, WireFormatError):
+            return None  # Not ours to judge: the leader made it.
+        leading = any(slot.leading for slot in self._slots)
+        wanted = frozenset(leader.topics_of(group))
+        snapshot = await self._client.metadata(wanted, deadline)
+        if leading:
+            self._led_topics = wanted
             self._watched = watch.states_of(snapshot, wanted)
-        except AssignmentError as error:
-            log.error("lead group=%s generation=%d failed: %s", self._settings.group, joined.generation, error.reason)
-            return leader.failure(error.reason, joined.members)
-        log.info(
-            "lead group=%s generation=%d assignor=%s members=%d topics=%d partitions=%d took_ms=%d",
-            self._settings.group,
-            joined.generation,
-            joined.protocol,
-            len(group),
-            len(wanted),
-            sum(cluster.partitions.values()),
-            (time.monotonic() - started) * 1000,
-        )
-        return leader.encode(plan)
+            return leader.stale(snapshot.for_assignor(wanted), group, held)
+        # Another application leads, and watches what it leads; but only we know what we want now.
+        ours = frozenset(topics)
+        given = {tp.topic for slot in self._slots for tp in slot.assignment.partitions}
+        anybody = {tp.topic for assignment in held.values() for tp in assignment.partitions}
+        if given - ours:
+            return f"topic {min(given - ours)} is no longer subscribed to"
+        unknown = {name for name in ours - anybody if name in snapshot.topics}
+        return f"topic {min(unknown)} is assigned to nobody" if unknown else None
 
     async def _subscribed_topics(self, deadline: Deadline) -> tuple[str, ...]:
         if self._subscription.pattern is None:

@@ -1,9 +1,15 @@
-"""The leader's work: every member's subscription and the cluster's metadata in, every member's assignment out. Pure."""
+"""The leader's work: every member's subscription and the cluster's metadata in, every member's assignment out.
+
+All but `lead` is pure.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import time
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from assignors import (
     Assignment,
@@ -16,7 +22,10 @@ from assignors import (
     decode_subscription,
     encode_assignment,
 )
-from kafka_source.group.member import GroupMember
+from kafka_source.group.member import GroupMember, Joined
+from kafka_source.kafka_client import Deadline, KafkaClient, Snapshot
+
+log = logging.getLogger(__name__)
 
 _FAILED = b"kafkagroup:assignment-failed:"
 
@@ -90,6 +99,27 @@ def check(
             raise AssignmentError(f"{said} assigned a partition twice to {member_id}")
 
 
+def stale(cluster: ClusterMetadata, group: Mapping[str, Subscription], held: Mapping[str, Assignment]) -> str | None:
+    """Why an assignment that a group holds no longer fits, or None.
+
+    Static members that come back keep it without a rebalance, also if they have come back with another subscription,
+    or if topics have changed while they were away: then nobody else would notice.
+    """
+    for member_id, assignment in held.items():
+        topics = frozenset(group[member_id].topics) if member_id in group else frozenset()
+        for tp in assignment.partitions:
+            if tp.topic not in topics:
+                return f"topic {tp.topic} is no longer subscribed to"
+            if tp.partition >= cluster.partitions.get(tp.topic, 0):
+                return f"{tp.topic}-{tp.partition} no longer exists"
+    given = {tp for assignment in held.values() for tp in assignment.partitions}
+    for topic in sorted(topics_of(group)):
+        for number in range(cluster.partitions.get(topic, 0)):
+            if TopicPartition(topic, number) not in given:
+                return f"{topic}-{number} is assigned to nobody"
+    return None
+
+
 def encode(plan: Mapping[str, Assignment]) -> dict[str, bytes]:
     """Each member's state for SyncGroup."""
     return {member_id: encode_assignment(assignment) for member_id, assignment in plan.items()}
@@ -109,3 +139,50 @@ def failure_reason(assignment: Assignment) -> str | None:
     """The leader's reason if the assignment is a failed one."""
     data = assignment.user_data
     return data[len(_FAILED) :].decode(errors="replace") if data is not None and data.startswith(_FAILED) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Led:
+    """What the leader has to send, and what it was made from.
+
+    Attributes:
+        states: Each member's, by member id.
+        topics: All that any member subscribes to.
+        snapshot: Those topics, as they were.
+        failed: Why there is no assignment, or None.
+    """
+
+    states: Mapping[str, bytes]
+    topics: frozenset[str]
+    snapshot: Snapshot
+    failed: str | None = None
+
+
+async def lead(client: KafkaClient, group_id: str, assignor: Assignor, joined: Joined, deadline: Deadline) -> Led:
+    """Leads one generation: a failure of the assignor becomes a state that tells every member."""
+    started = time.monotonic()
+    topics: frozenset[str] = frozenset()
+    snapshot = Snapshot(None, {})
+    try:
+        group = subscriptions(joined.members)
+        topics = frozenset(topics_of(group))
+        snapshot = await client.metadata(topics, deadline)
+        cluster = snapshot.for_assignor(topics)
+        # In a thread: a large group takes a while, and heartbeats must go on.
+        plan = await asyncio.get_running_loop().run_in_executor(None, assign, assignor, cluster, group)
+    except AssignmentError as error:
+        log.error("lead group=%s generation=%d failed: %s", group_id, joined.generation, error.reason)
+        return Led(failure(error.reason, joined.members), topics, snapshot, error.reason)
+    log.info(
+        "lead group=%s generation=%d assignor=%s members=%d topics=%d partitions=%d took_ms=%d",
+        group_id,
+        joined.generation,
+        joined.protocol,
+        len(group),
+        len(topics),
+        sum(cluster.partitions.values()),
+        (time.monotonic() - started) * 1000,
+    )
+    for member_id, assignment in plan.items():
+        log.debug("lead group=%s member=%s partitions=%d", group_id, member_id, len(assignment.partitions))
+    return Led(encode(plan), topics, snapshot)

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import TracebackType
 
-from assignors.model import TopicPartition
+from assignors import TopicPartition, load
 from kafka_source.client_config import Settings
-from kafka_source.errors import FencedError, RetriableError
-from kafka_source.group import protocol
+from kafka_source.errors import FencedError, KafkaGroupError, RetriableError
+from kafka_source.group import leader, protocol
+from kafka_source.group.description import describe
 from kafka_source.group.member import Joined, Member, MemberSettings
 from kafka_source.group.model import CommitOffset, GroupSettings, SlotCredentials
 from kafka_source.group.offsets import commit_offsets
@@ -24,6 +25,7 @@ log = logging.getLogger(__name__)
 
 _SECONDS = 30.0
 _LEAVE_SECONDS = 5.0
+_PARKED_AFTER = 2.0
 
 
 class SlotSession:
@@ -34,7 +36,7 @@ class SlotSession:
         self._client = client
         self._credentials = credentials
         self._member = member
-        self._heartbeats: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     @classmethod
     def attach(cls, config: Settings, credentials: SlotCredentials, timeout_s: float = _SECONDS) -> SlotSession:
@@ -88,8 +90,15 @@ class SlotSession:
             UnknownOutcomeError: No answer in time.
         """
         self._raise_if_gone()
-        work = commit_offsets(self._client, self.credentials, offsets, Deadline(timeout_s))
-        self._client.run(work, timeout_s + 1)
+        deadline = Deadline(timeout_s)
+        used = self.credentials
+        try:
+            self._client.run(commit_offsets(self._client, used, offsets, deadline), timeout_s + 1)
+        except FencedError:
+            if self.credentials == used:
+                raise
+            # A parked take-over was answered meanwhile: the slot is in the new generation.
+            self._client.run(commit_offsets(self._client, self.credentials, offsets, deadline), timeout_s + 1)
 
     def leave(self) -> None:
         """Leaves the group with this slot."""
@@ -97,10 +106,7 @@ class SlotSession:
 
     def close(self) -> None:
         """Stops the heartbeats; the slot stays a member until its session ends."""
-        if self._heartbeats is not None:
-            self._client.loop.call_soon(self._heartbeats.cancel)
-            self._heartbeats = None
-        self._client.loop.call_soon(self._member.close)
+        self._client.loop.call_soon(self._stop)
 
     def __enter__(self) -> SlotSession:
         return self
@@ -111,6 +117,11 @@ class SlotSession:
         self.close()
 
     # ---- on the loop
+
+    def _stop(self) -> None:
+        while self._tasks:
+            self._tasks.pop().cancel()
+        self._member.close()
 
     async def _verify(self, deadline: Deadline) -> None:
         await self._heartbeat(deadline)
@@ -127,21 +138,57 @@ class SlotSession:
     async def _take(self, settings: GroupSettings, deadline: Deadline) -> None:
         await self._heartbeat(deadline)
         state = self._member.membership.state
-        if state in (State.STABLE, State.FENCED):
+        if state is State.FENCED:
+            # By an earlier attempt of this task, as a rule: go on from where that stands.
+            await self._adopt(deadline)
+            state = self._member.membership.state
+        if state is State.STABLE:
             await self._join(deadline)
         self._raise_if_gone()
-        self._heartbeats = asyncio.ensure_future(self._beat(settings.heartbeat_interval_ms / 1000))
+        self._tasks.append(asyncio.ensure_future(self._beat(settings.heartbeat_interval_ms / 1000)))
+
+    async def _adopt(self, deadline: Deadline) -> None:
+        """Takes the member id that the group knows for this slot, if it still is of the planned generation."""
+        described = await describe(self._client, self._credentials.group, deadline)
+        member_id = described.member_id_of(self._credentials.instance_id)
+        if member_id is None:
+            raise self._moved_on()
+        self._member.membership = Membership(State.STABLE, member_id, self._credentials.generation)
+        await self._heartbeat(deadline)
 
     async def _join(self, deadline: Deadline) -> None:
         # As a stranger with the instance id: that is what makes the coordinator give the slot a new member id.
-        self._member.membership = Membership()
+        joining = Member(self._client, self._member.settings)
+        # A parked join is answered at the latest when the rebalance timeout is over.
+        answered = Deadline(self._member.settings.rebalance_timeout_ms / 1000 + _SECONDS)
+        task = asyncio.ensure_future(self._join_as(joining, answered))
+        done, _ = await asyncio.wait([task], timeout=_PARKED_AFTER)
+        if done:
+            task.result()
+            self._member = joining
+            if joining.membership.generation != self._credentials.generation:
+                raise self._moved_on()
+            return
+        # Another slot left between our heartbeat and our join, which is parked now. The group has noted our new member
+        # id; it serves until the next generation begins, and then the join is answered.
+        log.info("take over group=%s slot=%d: the join is parked", self._credentials.group, self._credentials.slot)
+        await self._adopt(deadline)
+        self._tasks.append(asyncio.ensure_future(self._go_on_as(joining, task)))
 
+    async def _join_as(self, joining: Member, deadline: Deadline) -> None:
         async def lead(joined: Joined) -> Mapping[str, bytes]:
-            raise self._moved_on()
+            # What is taken over holds (KIP-814); this is for a new generation, once all others have left or joined.
+            led = await leader.lead(self._client, self._credentials.group, load(joined.protocol), joined, deadline)
+            return led.states
 
-        await self._member.join(self._credentials.protocols, lead, deadline, "a task takes its slot over")
-        if self._member.membership.generation != self._credentials.generation:
-            raise self._moved_on()
+        await joining.join(self._credentials.protocols, lead, deadline, "a task takes its slot over")
+
+    async def _go_on_as(self, joining: Member, task: asyncio.Task[None]) -> None:
+        try:
+            await task
+            self._member = joining
+        except KafkaGroupError as error:
+            log.warning("take over group=%s slot=%d: %s", self._credentials.group, self._credentials.slot, error)
 
     async def _beat(self, interval: float) -> None:
         while True:
@@ -163,9 +210,7 @@ class SlotSession:
                 return
 
     async def _leave(self) -> None:
-        if self._heartbeats is not None:
-            self._heartbeats.cancel()
-            self._heartbeats = None
+        self._stop()
         await self._member.leave(Deadline(_LEAVE_SECONDS), "the task is done")
 
     def _raise_if_gone(self) -> None:
