@@ -14,8 +14,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from kafka_source.embedded import admin_calls
+from kafka_source.embedded.class_archive import prepare_archive
 from kafka_source.embedded.errors import BrokerError
-from kafka_source.embedded.jars import kafka_jars
+from kafka_source.embedded.jars import Progress, kafka_jars, reporter
 from kafka_source.embedded.java import find_java
 from kafka_source.embedded.node import Node, NodeFiles, wait_until_started
 from kafka_source.embedded.ports import LOOPBACK, free_ports
@@ -23,7 +24,7 @@ from kafka_source.embedded.security import Mechanism, Security, broker_settings,
 from kafka_source.embedded.server_config import NodePorts, render_properties, server_config
 from kafka_source.embedded.storage import cluster_id_of, format_storage, is_formatted, new_uuid
 from kafka_source.embedded.tls import TlsFiles, make_tls_files
-from kafka_source.embedded.tools import QUICK_START, class_path, run_java
+from kafka_source.embedded.tools import QUICK_START, class_path, jvm_command, run_java
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -46,6 +47,8 @@ class EmbeddedKafka:
         heap: of each node's JVM, as in `-Xmx`.
         jvm_options: further options of each node's JVM; by default quick to start, `()` is faster in the long run.
         start_timeout: seconds until a node must be up.
+        on_progress: called with a line at a time while something is done that is done once: the download of the jars,
+            the preparation of their classes. The lines are logged (INFO) in any case.
 
     Raises:
         ValueError: another number of nodes, or a port for a node that is none of them.
@@ -62,6 +65,7 @@ class EmbeddedKafka:
         heap: str = "512m",
         jvm_options: Sequence[str] = QUICK_START,
         start_timeout: float = 60.0,
+        on_progress: Progress | None = None,
     ) -> None:
         if nodes not in (1, 3):
             raise ValueError(f"nodes must be 1 or 3, got {nodes}")
@@ -75,6 +79,7 @@ class EmbeddedKafka:
         self._data_dir = None if data_dir is None else Path(data_dir).absolute()
         self._jvm = (f"-Xmx{heap}", *jvm_options)
         self._start_timeout = start_timeout
+        self._on_progress = on_progress
         self._folder: Path | None = None
         self._nodes: dict[int, Node] = {}
         self._ports: dict[int, NodePorts] = {}
@@ -95,10 +100,14 @@ class EmbeddedKafka:
         if self._nodes:
             raise BrokerError("This cluster is already started.")
         java = find_java()
-        kafka_jars()
+        kafka_jars(on_progress=self._on_progress)
+        prepare_archive(java, class_path(), _train, reporter(self._on_progress))
+        return self._start()
+
+    def _start(self) -> EmbeddedKafka:
         self._folder = self._make_folder()
         try:
-            self._tls = make_tls_files(java, self._folder) if self._security.tls else None
+            self._tls = make_tls_files(find_java(), self._folder) if self._security.tls else None
             self._start_nodes()
         except BaseException:
             self.stop()
@@ -175,6 +184,10 @@ class EmbeddedKafka:
     def log(self, node_id: int = 1) -> str:
         """What the broker logged since its last start."""
         return self._node(node_id).log_of_this_start()
+
+    def data_folder(self, node_id: int = 1) -> Path:
+        """Where the broker keeps its topics (`log.dirs`), a folder for each partition."""
+        return self._node(node_id).files.data
 
     def kill(self, node_id: int = 1) -> None:
         """SIGKILL: the node is gone without a word to anybody."""
@@ -367,15 +380,15 @@ class EmbeddedKafka:
         assert self._folder is not None
         files = NodeFiles(self._folder / f"node-{node_id}")
         files.folder.mkdir(mode=0o700, exist_ok=True)
-        command = [
-            str(find_java()),
+        command = jvm_command(
             *self._jvm,
             "-Djava.awt.headless=true",
             "-Dorg.slf4j.simpleLogger.showDateTime=true",
             "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
             "-Dorg.slf4j.simpleLogger.showThreadName=false",
-            *("-cp", class_path(), "kafka.Kafka", str(files.config)),
-        ]
+            main_class="kafka.Kafka",
+            args=[str(files.config)],
+        )
         return Node(node_id, files, command, self._folder if self._data_dir is None else None)
 
     def _write_config(self, node_id: int) -> None:
@@ -437,3 +450,12 @@ class EmbeddedKafka:
         if node_id is None:
             return {"bootstrap.servers": self.internal_bootstrap_servers}
         return {"bootstrap.servers": f"{LOOPBACK}:{self._ports[node_id].internal}"}
+
+
+def _train(archive: Path) -> None:
+    """Runs a broker that keeps the classes it loaded in `archive`, which takes it some seconds at its end."""
+    kafka = EmbeddedKafka(jvm_options=(*QUICK_START, f"-XX:ArchiveClassesAtExit={archive}"), start_timeout=120)
+    try:
+        kafka._start().create_topic("training")
+    finally:
+        kafka.stop(timeout=120)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
 import importlib.util
 import logging
@@ -12,12 +10,14 @@ import pwd
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from kafka_source.embedded.errors import JarsError
+from kafka_source.embedded.file_lock import file_lock
 from kafka_source.embedded.java import find_java
 
 log = logging.getLogger(__name__)
@@ -107,7 +107,7 @@ def _resolve(dependencies: Sequence[_Dependency], on_progress: Progress | None) 
         return []
     folder = cache_dir() / "jars" / _folder_name(dependencies)
     if not folder.is_dir():
-        _fill(folder, dependencies, _reporter(on_progress))
+        _fill(folder, dependencies, reporter(on_progress))
     return sorted(folder.glob("*.jar"))
 
 
@@ -125,7 +125,9 @@ def _folder_name(dependencies: Sequence[_Dependency]) -> str:
     return f"{first}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
 
 
-def _reporter(on_progress: Progress | None) -> Progress:
+def reporter(on_progress: Progress | None) -> Progress:
+    """A function that logs a line (INFO) and hands it to `on_progress`, if there is one."""
+
     def report(line: str) -> None:
         log.info("%s", line)
         if on_progress is not None:
@@ -138,7 +140,8 @@ def _fill(folder: Path, dependencies: Sequence[_Dependency], report: Progress) -
     java = find_java()
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with _lock(folder.with_name(folder.name + ".lock"), report):
+        waiting = partial(report, "Waiting for another process that downloads the same jars")
+        with file_lock(folder.with_name(folder.name + ".lock"), waiting):
             if folder.is_dir():
                 return
             # The working folder is on the cache's file system, so that the rename is atomic.
@@ -149,18 +152,6 @@ def _fill(folder: Path, dependencies: Sequence[_Dependency], report: Progress) -
         raise JarsError(
             f"The cache folder {folder.parent} cannot be written ({error}). Set {CACHE_VARIABLE} to a folder of yours."
         ) from error
-
-
-@contextlib.contextmanager
-def _lock(path: Path, report: Progress) -> Iterator[None]:
-    """An advisory lock that ends with its holder, however it ends."""
-    with path.open("w") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            report("Waiting for another process that downloads the same jars")
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
 
 
 def _retrieve(java: Path, working: Path, dependencies: Sequence[_Dependency], report: Progress) -> None:

@@ -14,6 +14,8 @@ from kafka_source.embedded.errors import JavaError
 #: Kafka 4's broker needs Java 17 (KIP-1013), and so does Spark 4.
 MINIMUM_JAVA = 17
 
+_VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
+
 _HOW_TO_POINT = "point JAVA_HOME to its folder (the one that holds bin/java)"
 
 
@@ -39,7 +41,10 @@ def java_version(executable: Path) -> int:
     Raises:
         JavaError: it does not run, or prints no version.
     """
-    return _version(executable)
+    match = _VERSION.search(java_version_text(executable))
+    assert match is not None
+    major, minor = int(match[1]), int(match[2] or 0)
+    return minor if major == 1 else major
 
 
 def _locate() -> Path:
@@ -59,16 +64,19 @@ def _locate() -> Path:
 
 
 @functools.cache
-def _version(executable: Path) -> int:
+def java_version_text(executable: Path) -> str:
+    """What `java -version` prints: the release, the vendor and the build.
+
+    Raises:
+        JavaError: it does not run, or prints no version.
+    """
     try:
         result = subprocess.run([str(executable), "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise JavaError(f"{executable} does not run ({error}); {_HOW_TO_POINT}.") from error
     output = result.stderr + result.stdout
-    match = re.search(r'version "(\d+)(?:\.(\d+))?', output)
-    if result.returncode != 0 or match is None:
+    if result.returncode != 0 or not _VERSION.search(output):
         # macOS has a /usr/bin/java that only says that there is no Java.
         first_line = next(iter(output.strip().splitlines()), "it printed nothing")
         raise JavaError(f"{executable} is no working Java ({first_line}); {_HOW_TO_POINT}.")
-    major, minor = int(match[1]), int(match[2] or 0)
-    return minor if major == 1 else major
+    return output

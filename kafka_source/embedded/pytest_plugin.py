@@ -5,8 +5,10 @@ Nothing is started, and nothing heavy imported, before a test asks for one of th
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
+import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -19,20 +21,20 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
-def kafkagroup_broker() -> Iterator[EmbeddedKafka]:
+def kafkagroup_broker(request: pytest.FixtureRequest) -> Iterator[EmbeddedKafka]:
     """A Kafka of one node for the whole session. Do not kill it: others use it."""
     from kafka_source.embedded.cluster import EmbeddedKafka
 
-    with EmbeddedKafka() as kafka:
+    with EmbeddedKafka(on_progress=_sayer(request.config)) as kafka:
         yield kafka
 
 
 @pytest.fixture(scope="module")
-def kafkagroup_cluster() -> Iterator[EmbeddedKafka]:
+def kafkagroup_cluster(request: pytest.FixtureRequest) -> Iterator[EmbeddedKafka]:
     """A Kafka of three nodes for one module."""
     from kafka_source.embedded.cluster import EmbeddedKafka
 
-    with EmbeddedKafka(nodes=3) as kafka:
+    with EmbeddedKafka(nodes=3, on_progress=_sayer(request.config)) as kafka:
         yield kafka
 
 
@@ -48,3 +50,15 @@ def kafkagroup_topic(kafkagroup_broker: EmbeddedKafka) -> Callable[..., str]:
         return kafkagroup_broker.create_topic(name, **settings)  # type: ignore[arg-type]
 
     return make
+
+
+def _sayer(config: pytest.Config) -> Callable[[str], None]:
+    """Says a line past pytest's capture: the first run waits for a download, and should not seem to hang."""
+    capture = config.pluginmanager.getplugin("capturemanager")
+
+    def say(line: str) -> None:
+        with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
+            sys.stderr.write(f"\nkafkagroup: {line}")
+            sys.stderr.flush()
+
+    return say

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Sequence
 
+from kafka_source.embedded.class_archive import archive_options
 from kafka_source.embedded.jars import kafka_jars
 from kafka_source.embedded.java import find_java
 
@@ -31,7 +33,13 @@ def java_command(main_class: str, *args: str) -> list[str]:
             (`--command-config`).
     """
     quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-    return [str(find_java()), "-Xmx256m", *QUICK_START, quiet, "-cp", class_path(), main_class, *args]
+    return jvm_command("-Xmx256m", *QUICK_START, quiet, main_class=main_class, args=args)
+
+
+def jvm_command(*options: str, main_class: str, args: Sequence[str]) -> list[str]:
+    """The command that runs a class of Kafka's jars with these JVM options."""
+    java, jars = find_java(), class_path()
+    return [str(java), *archive_options(java, jars), *options, "-cp", jars, main_class, *args]
 
 
 def run_java(main_class: str, *args: str, stdin: str = "", timeout: float = 120.0) -> subprocess.CompletedProcess[str]:

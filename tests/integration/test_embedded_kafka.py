@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from kafka_source.embedded import BrokerError, EmbeddedKafka, Security, run_java
@@ -56,10 +56,7 @@ def produce(config: Mapping[str, str], topic: str, *values: bytes) -> None:
     assert not failed
 
 
-def consume(config: Mapping[str, str], topic: str, count: int) -> list[bytes]:
-    settings = {"group.id": f"reads-{topic}", "auto.offset.reset": "earliest", "log_level": 0}
-    consumer = Consumer({**config, **settings})
-    consumer.subscribe([topic])
+def take(consumer: Consumer, count: int) -> list[bytes]:
     try:
         deadline, values = time.monotonic() + 30, []
         while len(values) < count and time.monotonic() < deadline:
@@ -69,6 +66,20 @@ def consume(config: Mapping[str, str], topic: str, count: int) -> list[bytes]:
         return values
     finally:
         consumer.close()
+
+
+def read(config: Mapping[str, str], topic: str, count: int) -> list[bytes]:
+    """What partition 0 holds, without a group."""
+    consumer = Consumer({**config, "group.id": "unused", "enable.auto.commit": "false", "log_level": 0})
+    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    return take(consumer, count)
+
+
+def read_as_group(config: Mapping[str, str], topic: str, count: int) -> list[bytes]:
+    settings = {"group.id": f"reads-{topic}", "auto.offset.reset": "earliest", "log_level": 0}
+    consumer = Consumer({**config, **settings})
+    consumer.subscribe([topic])
+    return take(consumer, count)
 
 
 def answers(config: Mapping[str, str], timeout: float = 1.0) -> bool:
@@ -112,7 +123,7 @@ def test_kafkas_own_tools_read_the_topic_and_describe_the_group(
     name = topic()
     server = ("--bootstrap-server", kafka.bootstrap_servers)
     produce(kafka.client_config(), name, b"one", b"two")
-    assert consume(kafka.client_config(), name, 2) == [b"one", b"two"]
+    assert read_as_group(kafka.client_config(), name, 2) == [b"one", b"two"]
     console = ("org.apache.kafka.tools.consumer.ConsoleConsumer", *server, "--topic", name, "--from-beginning")
     read = run_java(*console, "--max-messages", "2", "--timeout-ms", "20000")
     assert read.stdout.split() == ["one", "two"], read.stderr
@@ -138,7 +149,7 @@ def test_a_killed_node_is_gone_and_comes_back_with_its_data(own: EmbeddedKafka) 
     before = own.bootstrap_servers
     own.restart()
     assert own.bootstrap_servers == before
-    assert consume(own.client_config(), "killed", 1) == [b"kept"]
+    assert read(own.client_config(), "killed", 1) == [b"kept"]
 
 
 def test_a_paused_node_answers_nothing_until_it_is_resumed(own: EmbeddedKafka) -> None:
@@ -161,7 +172,7 @@ def test_a_node_moves_to_another_port_with_its_data(own: EmbeddedKafka) -> None:
     assert own.port() != before
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", before), timeout=5)
-    assert consume(own.client_config(), "moved", 1) == [b"kept"]
+    assert read(own.client_config(), "moved", 1) == [b"kept"]
 
 
 def test_data_and_identity_outlive_a_stop_where_they_are_to_be_kept(own: EmbeddedKafka) -> None:
@@ -173,7 +184,7 @@ def test_data_and_identity_outlive_a_stop_where_they_are_to_be_kept(own: Embedde
         own.is_running()
     own.start()
     assert own.admin().list_topics(timeout=10).cluster_id == identity
-    assert consume(own.client_config(), "kept", 1) == [b"value"]
+    assert read(own.client_config(), "kept", 1) == [b"value"]
 
 
 # ---- beginnings and ends
@@ -185,7 +196,7 @@ kafka = EmbeddedKafka().start()
 # A fork holds everything that its parent had open, and lives on.
 fork = os.fork()
 if fork:
-    print(kafka.pid(), kafka._folder, fork, flush=True)
+    print(kafka.pid(), kafka.data_folder(), fork, flush=True)
 time.sleep(300)
 """
 
@@ -250,7 +261,7 @@ def test_what_is_not_allowed_is_denied(guarded: EmbeddedKafka) -> None:
     guarded.allow("alice", "READ", "WRITE", name="payroll")
     guarded.allow("alice", "READ", resource="group", name="reads-payroll")
     produce(alice, "payroll", b"100")
-    assert consume(alice, "payroll", 1) == [b"100"]
+    assert read_as_group(alice, "payroll", 1) == [b"100"]
     assert "payroll" not in AdminClient(bob).list_topics(timeout=10).topics
     with pytest.raises(KafkaException) as denied:
         consumer = Consumer({**alice, "group.id": "another", "log_level": 0})
@@ -279,7 +290,7 @@ def test_tls_with_a_login_for_librdkafka_and_for_java() -> None:
         kafka.create_topic("encrypted")
         config = kafka.client_config("alice", "SCRAM-SHA-512")
         produce(config, "encrypted", b"value")
-        assert consume(config, "encrypted", 1) == [b"value"]
+        assert read(config, "encrypted", 1) == [b"value"]
         listed = run_java(
             "org.apache.kafka.tools.TopicCommand",
             *("--bootstrap-server", kafka.bootstrap_servers, "--list"),
@@ -339,7 +350,7 @@ def test_a_cluster_survives_the_loss_and_the_move_of_a_node(cluster: EmbeddedKaf
     cluster.restart(lost, new_ports=True)
     assert f"127.0.0.1:{cluster.port(lost)}" in cluster.bootstrap_servers.split(",")
     moved = {"bootstrap.servers": f"127.0.0.1:{cluster.port(lost)}"}
-    assert consume(moved, "replicated", 2) == [b"before", b"after"]
+    assert read(moved, "replicated", 2) == [b"before", b"after"]
 
 
 def test_a_cluster_goes_on_while_a_node_is_paused(cluster: EmbeddedKafka) -> None:
@@ -358,4 +369,4 @@ def test_a_cluster_goes_on_while_a_node_is_paused(cluster: EmbeddedKafka) -> Non
     finally:
         cluster.resume(paused)
     cluster.wait_ready()
-    assert consume(cluster.client_config(), "patient", 1) == [b"value"]
+    assert read(cluster.client_config(), "patient", 1) == [b"value"]
