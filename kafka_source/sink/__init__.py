@@ -1,0 +1,67 @@
+"""The sink: rows of a DataFrame as Kafka records, in batches and streams, at least once as in Spark's own sink.
+
+The way of the data: Spark's Arrow batches -> `records` (columns as records) -> `delivery` (librdkafka) -> brokers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
+from pyspark.sql.types import StructType
+
+from kafka_source.client_config import Settings
+from kafka_source.errors import InvalidConfigurationError
+from kafka_source.options import Where, parse
+from kafka_source.sink.delivery import producer_config
+from kafka_source.sink.schema import sink_columns
+from kafka_source.sink.writer import BatchWriter, StreamWriter, Target
+
+__all__ = ["batch_writer", "stream_writer"]
+
+log = logging.getLogger(__name__)
+
+
+def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceWriter:
+    """The writer of a batch.
+
+    Args:
+        options: As the user gave them.
+        schema: Of the DataFrame.
+        overwrite: Whether the mode is `overwrite`, which Kafka cannot do.
+
+    Raises:
+        OptionError: An option is wrong.
+        InvalidConfigurationError: The mode, or a column of the DataFrame, is not for Kafka.
+    """
+    if overwrite:
+        raise InvalidConfigurationError(
+            "Save mode overwrite not allowed for Kafka: records are only ever added to a topic. Use mode append."
+        )
+    return BatchWriter(_target(options, schema))
+
+
+def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+    """The writer of a stream, in every output mode: `complete` writes its whole result anew in each batch.
+
+    Args:
+        options: As the user gave them.
+        schema: Of the stream.
+        overwrite: Whether the output mode is `complete`; nothing hangs on it here.
+
+    Raises:
+        OptionError: An option is wrong.
+        InvalidConfigurationError: A column of the stream is not for Kafka.
+    """
+    return StreamWriter(_target(options, schema))
+
+
+def _target(given: Mapping[str, str], schema: StructType) -> Target:
+    options = parse(given, Where.SINK)
+    for warning in options.warnings:
+        log.warning(warning)
+    settings = Settings(options.kafka)
+    producer_config(settings)
+    topic = options["topic"]
+    return Target(settings, sink_columns(schema, topic), topic)

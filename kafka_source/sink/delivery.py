@@ -1,0 +1,221 @@
+"""Records to brokers: a producer that fails loudly, and waits until every record is acknowledged."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable
+from itertools import repeat
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from kafka_source.client_config import Settings, librdkafka_config
+from kafka_source.errors import AuthenticationError, DeliveryError, KafkaGroupError, from_confluent
+from kafka_source.sink.partitioner import JAVA_COMPATIBLE
+from kafka_source.sink.records import Records
+
+log = logging.getLogger(__name__)
+
+_POLL_SECONDS = 0.1
+_KEPT = 4
+
+_ADVICE = {
+    10: "Raise the topic's max.message.bytes and the option kafka.max.request.size, or write smaller records",
+    3: "Create the topic, or give this user the right to create or describe it",
+    -188: "Create the topic, or give this user the right to create or describe it",
+    -190: "The topic has fewer partitions than the column partition says",
+    -192: "The brokers did not take it within kafka.delivery.timeout.ms",
+    17: "The topic's name is not allowed",
+    29: "Give this user WRITE on the topic",
+}
+
+# Java's defaults, where librdkafka has others.
+_DEFAULTS = {
+    "partitioner": JAVA_COMPATIBLE,
+    "message.timeout.ms": "120000",
+    # Of records that wait to be sent: a worker's memory is not the executor's to grow.
+    "queue.buffering.max.kbytes": "65536",
+}
+
+_ALIASES = {"delivery.timeout.ms": "message.timeout.ms"}
+
+
+def producer_config(settings: Settings) -> dict[str, Any]:
+    """librdkafka's configuration for the sink: the user's settings over Java's defaults.
+
+    Raises:
+        OptionError: A setting is refused or unknown, or its value is not taken.
+    """
+    given = librdkafka_config(settings)
+    given = {_ALIASES.get(name, name): value for name, value in given.items()}
+    config = {**_DEFAULTS, **given}
+    if "enable.idempotence" not in config:
+        config["enable.idempotence"] = _allows_idempotence(config)
+    return config
+
+
+def _allows_idempotence(config: dict[str, Any]) -> bool:
+    """Java's rule: idempotent by default, unless another setting speaks against it."""
+    acks = str(config.get("acks", config.get("request.required.acks", "all"))).lower()
+    in_flight = config.get("max.in.flight.requests.per.connection", config.get("max.in.flight", "5"))
+    retries = config.get("retries", config.get("message.send.max.retries", "1"))
+    return acks in ("all", "-1") and int(in_flight) <= 5 and int(retries) > 0
+
+
+class Delivery:
+    """A producer for one writer at a time.
+
+    Args:
+        settings: Of the Kafka clients.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._failed: KafkaGroupError | None = None
+        self._problem: KafkaError | None = None
+        self._settings = settings
+        config = {
+            **producer_config(settings),
+            # Reports of success would cost more than the records themselves.
+            "delivery.report.only.error": True,
+            "on_delivery": self._reported,
+            "error_cb": self._on_problem,
+        }
+        try:
+            self._producer = Producer(config, logger=log)
+        except KafkaException as error:
+            raise from_confluent(error, "Making a producer failed") from error
+
+    def send(self, records: Records) -> None:
+        """Hand records to the producer; waits while its queue is full.
+
+        Raises:
+            DeliveryError: This or an earlier record was not delivered.
+            AuthenticationError: The brokers refuse the credentials.
+        """
+        produce, count = self._producer.produce, len(records.values)
+        topics: Iterable[str] = repeat(records.topics, count) if isinstance(records.topics, str) else records.topics
+        keys: Iterable[Any] = repeat(None, count) if records.keys is None else records.keys
+        if records.partitions is None and records.headers is None:
+            for topic, value, key in zip(topics, records.values, keys, strict=True):
+                try:
+                    produce(topic, value, key)
+                except (BufferError, KafkaException) as error:
+                    self._again(error, topic, value, key, -1)
+        else:
+            partitions: Iterable[int] = repeat(-1, count) if records.partitions is None else records.partitions
+            headers: Iterable[Any] = repeat(None, count) if records.headers is None else records.headers
+            for topic, value, key, partition, of_one in zip(
+                topics, records.values, keys, partitions, headers, strict=True
+            ):
+                arguments = {} if of_one is None else {"headers": of_one}
+                try:
+                    produce(topic, value, key, partition, **arguments)
+                except (BufferError, KafkaException) as error:
+                    self._again(error, topic, value, key, partition, **arguments)
+        self._serve(0)
+
+    def flush(self) -> None:
+        """Wait until every record is acknowledged.
+
+        Raises:
+            DeliveryError: One was not.
+            AuthenticationError: The brokers refuse the credentials.
+        """
+        while self._producer.flush(_POLL_SECONDS) > 0:
+            self._raise_failure()
+        self._raise_failure()
+
+    def drop(self) -> None:
+        """Give up what is not sent yet: the task fails, and its next try writes all of it again."""
+        self._producer.purge()
+        self._producer.flush(_POLL_SECONDS)
+
+    def _again(self, error: Exception, topic: str, value: Any, key: Any, partition: int, **headers: Any) -> None:
+        while isinstance(error, BufferError):
+            self._serve(_POLL_SECONDS)
+            try:
+                self._producer.produce(topic, value, key, partition, **headers)
+                return
+            except (BufferError, KafkaException) as next_error:
+                error = next_error
+        if isinstance(error, KafkaException) and isinstance(error.args[0], KafkaError):
+            raise self._error(error.args[0], topic, partition) from error
+        raise error
+
+    def _serve(self, seconds: float) -> None:
+        self._producer.poll(seconds)
+        self._raise_failure()
+
+    def _raise_failure(self) -> None:
+        if self._failed is not None:
+            raise self._failed
+        if self._problem is not None:
+            problem = from_confluent(self._problem, "Writing failed")
+            if isinstance(problem, AuthenticationError):
+                raise problem
+
+    def _reported(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None and self._failed is None:
+            self._failed = self._error(error, message.topic() or "", message.partition())
+
+    def _error(self, error: KafkaError, topic: str, partition: int | None) -> DeliveryError:
+        reason = error.str()
+        if self._problem is not None and error.code() == KafkaError._MSG_TIMED_OUT:
+            reason += f" ({self._problem.str()})"
+        return DeliveryError(
+            topic=topic, partition=partition, reason=reason, advice=_ADVICE.get(error.code(), ""), code=error.code()
+        )
+
+    def _on_problem(self, error: KafkaError) -> None:
+        # Passing trouble with a connection is told as well; what counts is whether records get through.
+        self._problem = error
+
+
+class _Kept:
+    """Producers that wait for this worker's next task: a new one would cost it connections and metadata."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: list[tuple[Settings, Delivery]] = []
+
+    def take(self, settings: Settings) -> Delivery:
+        with self._lock:
+            for i, (of, delivery) in enumerate(self._idle):
+                if of == settings:
+                    del self._idle[i]
+                    return delivery
+        return Delivery(settings)
+
+    def give_back(self, settings: Settings, delivery: Delivery) -> None:
+        with self._lock:
+            self._idle.append((settings, delivery))
+            del self._idle[:-_KEPT]
+
+
+_kept = _Kept()
+
+
+def deliver(settings: Settings, batches: Iterable[Records]) -> int:
+    """Write records and wait until all of them are acknowledged.
+
+    Returns:
+        How many.
+
+    Raises:
+        DeliveryError: One was not delivered; nothing is known of those after it.
+        AuthenticationError: The brokers refuse the credentials.
+    """
+    delivery = _kept.take(settings)
+    count = 0
+    try:
+        for records in batches:
+            delivery.send(records)
+            count += len(records.values)
+        delivery.flush()
+    except BaseException:
+        # Its queue may hold records of this task: the next one gets a producer of its own.
+        delivery.drop()
+        raise
+    _kept.give_back(settings, delivery)
+    return count
