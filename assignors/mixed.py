@@ -77,7 +77,8 @@ class _Group:
                 alike[id(places)] = _Pool(places, self.sizes, self._shrunk)
             self._pools.append(alike[id(places)])
         self._distinct = list(alike.values())
-        self._movements = _Movements()
+        self._came_home: set[int] = set()
+        self._movements = _Movements(index)
 
     def keep(self, claims: Sequence[Sequence[int]], racks: RackView | None) -> bool:
         """Keep claims of topics the member still subscribes to, on its racks; say whether others had to be revoked."""
@@ -167,7 +168,8 @@ class _Group:
     def level(self, partitions: Sequence[int], outdated: Mapping[int, int]) -> None:
         """Move single partitions to members with at least two fewer, in order, until there is no such move.
 
-        Every move makes the sum of squared sizes smaller, so this ends. Where a member of an older generation that
+        Every move makes the sum of squared sizes smaller, but for those that bring a partition home, each once: so this
+        ends, and balanced. Where a member of an older generation that
         claims the partition has two or more fewer than its owner, it goes there, else to the least loaded subscriber.
         """
         runs = self._runs(partitions)
@@ -192,7 +194,9 @@ class _Group:
                 target = least
             actual = self._movements.instead(self._topic_of[partition], partition, source, target)
             if sizes[owner[actual]] < sizes[target] + 2:
-                actual = partition
+                # It comes home at the cost of balance, which later moves repair: once, or this might never end.
+                actual = partition if actual in self._came_home else actual
+                self._came_home.add(actual)
             source = owner[actual]
             self._movements.record(self._topic_of[actual], actual, source, target)
             owner[actual] = target
@@ -244,7 +248,10 @@ class _Pool:
 class _Movements:
     """Who gave which partitions of a topic to whom, so that two members do not swap partitions of one topic."""
 
-    def __init__(self) -> None:
+    def __init__(self, index: PartitionIndex) -> None:
+        self._index = index
+        self._hashes: dict[str, int] = {}
+        self._capacity: dict[tuple[int, int, int], int] = {}
         self._moves: dict[int, tuple[int, int]] = {}
         self._between: dict[tuple[int, int, int], dict[int, None]] = {}
 
@@ -253,15 +260,38 @@ class _Movements:
         if partition in self._moves:
             source = self._moves[partition][0]
         back = self._between.get((topic, target, source))
-        return next(iter(back)) if back else partition
+        if not back:
+            return partition
+        # Any of them would do; Java's hash set hands out the one in the first bucket.
+        buckets = self._capacity[topic, target, source] - 1
+        return min(back, key=lambda other: self._hash(other) & buckets)
+
+    def _hash(self, partition: int) -> int:
+        """`TopicPartition.hashCode`, spread as `HashMap` spreads it."""
+        topic = self._index.topic(partition)
+        if topic not in self._hashes:
+            hashed = 0
+            units = topic.encode("utf-16-be", "surrogatepass")
+            for high, low in zip(units[::2], units[1::2], strict=True):
+                hashed = (31 * hashed + (high << 8 | low)) & 0xFFFFFFFF
+            self._hashes[topic] = hashed
+        code = (31 * (31 + self._index.number(partition)) + self._hashes[topic]) & 0xFFFFFFFF
+        return code ^ code >> 16
 
     def record(self, topic: int, partition: int, source: int, target: int) -> None:
         """Note a move; moves of one partition add up, and one that comes home is forgotten."""
         before = self._moves.pop(partition, None)
         if before is not None:
-            del self._between[topic, before[0], before[1]][partition]
+            pair = (topic, before[0], before[1])
+            del self._between[pair][partition]
+            if not self._between[pair]:
+                del self._between[pair], self._capacity[pair]
             source = before[0]
             if source == target:
                 return
         self._moves[partition] = (source, target)
-        self._between.setdefault((topic, source, target), {})[partition] = None
+        pair = (topic, source, target)
+        moved = self._between.setdefault(pair, {})
+        moved[partition] = None
+        while len(moved) * 4 > self._capacity.setdefault(pair, 16) * 3:
+            self._capacity[pair] *= 2
