@@ -160,7 +160,7 @@ def _retrieve(java: Path, working: Path, dependencies: Sequence[_Dependency], re
     ivy_file = working / "ivy.xml"
     ivy_file.write_text(_ivy_file(dependencies))
     names = ", ".join(map(str, dependencies))
-    report(f"Resolving {names} into {cache_dir()} (once; half a minute for Kafka's 44 MB)")
+    report(f"Resolving {names} into {cache_dir()} (once)")
     command = [
         str(java),
         "-Dsun.net.client.defaultConnectTimeout=15000",

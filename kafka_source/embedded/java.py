@@ -74,7 +74,9 @@ def java_version_text(executable: Path) -> str:
         result = subprocess.run([str(executable), "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise JavaError(f"{executable} does not run ({error}); {_HOW_TO_POINT}.") from error
-    output = result.stderr + result.stdout
+    # What JAVA_TOOL_OPTIONS holds is announced first, and is no part of what Java is.
+    lines = (result.stderr + result.stdout).splitlines()
+    output = "\n".join(line for line in lines if not line.startswith("Picked up "))
     if result.returncode != 0 or not _VERSION.search(output):
         # macOS has a /usr/bin/java that only says that there is no Java.
         first_line = next(iter(output.strip().splitlines()), "it printed nothing")

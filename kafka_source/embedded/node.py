@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import subprocess
 import sys
 import time
@@ -99,8 +100,11 @@ class Node:
             return handle.read().decode(errors="replace")
 
     def log_tail(self, lines: int = 30) -> str:
-        """The last lines of this start's log."""
-        return "\n".join(self.log_of_this_start().splitlines()[-lines:])
+        """The last lines of this start's log, after the first errors where those are further up."""
+        log = self.log_of_this_start().splitlines()
+        # A broker that fails goes on to say in hundreds of lines how it shuts down.
+        errors = [line for line in log[:-lines] if re.search(r"\b(ERROR|FATAL)\b|^Caused by|Exception: ", line)]
+        return "\n".join([*errors[:10], *(["..."] if errors else []), *log[-lines:]])
 
     def pause(self) -> None:
         """SIGSTOP: connections stay open and nothing is answered."""

@@ -17,6 +17,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from confluent_kafka.admin import AdminClient
 
 from kafka_source.embedded import BrokerError, EmbeddedKafka, Security, run_java
+from kafka_source.embedded import cluster as cluster_module
+from kafka_source.embedded.ports import free_ports
 from kafka_source.embedded.tcp_proxy import Frame, TcpProxy
 
 PRODUCE = 0
@@ -220,6 +222,17 @@ def test_a_start_that_fails_shows_what_the_broker_said() -> None:
         kafka.start()
     with pytest.raises(BrokerError, match="not started"):
         _ = kafka.bootstrap_servers
+
+
+def test_a_port_that_another_process_took_meanwhile_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = other.getsockname()[1]
+        choices = iter([[taken, *free_ports(2)]])
+        monkeypatch.setattr(cluster_module, "free_ports", lambda count: next(choices, None) or free_ports(count))
+        with EmbeddedKafka() as kafka:
+            assert next(choices, None) is None
+            assert kafka.port() != taken
+            assert answers(kafka.client_config(), timeout=10)
 
 
 def test_settings_that_the_format_refuses_are_shown() -> None:
