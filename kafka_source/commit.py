@@ -10,6 +10,7 @@ import struct
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from assignors.model import TopicPartition
 from kafka_source.client_config import Settings, librdkafka_config
 from kafka_source.producers import TransactionalProducers
 from kafka_source.transaction import run_transaction
@@ -97,7 +98,7 @@ class TransactionalCommitter:
         )
         self._producers.prepare()
 
-    def commit(self, credentials: Credentials, offsets: Mapping[tuple[str, int], int]) -> None:
+    def commit(self, credentials: Credentials, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit offsets of any number of partitions in one transaction.
 
         Args:

@@ -11,8 +11,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import TopicPartition as Position
 
+from assignors.model import TopicPartition
 from kafka_source.deadline import Deadline, call_within
 from kafka_source.errors import (
     AbortableError,
@@ -83,7 +85,7 @@ class Transaction:
                     error, f"Producing to {topic} in a {self._name} failed", in_transaction=True, produce=True
                 ) from error
 
-    def send_offsets(self, offsets: Mapping[tuple[str, int], int], group_metadata: object) -> None:
+    def send_offsets(self, offsets: Mapping[TopicPartition, int], group_metadata: object) -> None:
         """Commit a group's offsets with the transaction.
 
         Args:
@@ -94,7 +96,7 @@ class Transaction:
             FencedError: The member is not, or no longer, in this generation of the group.
             KafkaGroupError: Any other category.
         """
-        positions = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
+        positions = [Position(topic, partition, offset) for (topic, partition), offset in offsets.items()]
         self._call(
             "Committing offsets in",
             lambda seconds: self._producer.send_offsets_to_transaction(positions, group_metadata, seconds),

@@ -1,0 +1,194 @@
+"""What the driver asks of the cluster: topics, and the offsets that its partitions have."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TypeVar
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import TopicPartition as Position
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+
+from assignors.model import TopicPartition
+from kafka_source.client_config import Settings, librdkafka_config
+from kafka_source.errors import BootstrapError, KafkaGroupError, RetriableError, UnknownTopicError, from_confluent
+from kafka_source.options import Options
+
+log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What a query reads: exactly one of the three is set.
+
+    Attributes:
+        topics: These topics.
+        pattern: All topics whose whole name matches.
+        partitions: Exactly these partitions.
+    """
+
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    partitions: tuple[TopicPartition, ...] = ()
+
+    def __str__(self) -> str:
+        if self.pattern is not None:
+            return f"pattern {self.pattern}"
+        return ", ".join(self.topics or [f"{tp.topic}-{tp.partition}" for tp in self.partitions])
+
+
+class Cluster:
+    """Topics and offsets of a cluster, asked for with a deadline and tried again as the options say.
+
+    Args:
+        settings: Of the Kafka clients.
+        timeout_ms: For each question.
+        retries: How often a question is put again that failed for a passing reason.
+        retry_ms: The time between these tries.
+    """
+
+    def __init__(self, settings: Settings, *, timeout_ms: int = 10_000, retries: int = 3, retry_ms: int = 10) -> None:
+        self._timeout = timeout_ms / 1000
+        self._retries = retries
+        self._retry_seconds = retry_ms / 1000
+        self._servers = settings.get("bootstrap.servers") or ""
+        self._problem: KafkaError | None = None
+        config = {**librdkafka_config(settings), "error_cb": self._on_problem}
+        self._admin = AdminClient(config, logger=log)
+
+    @staticmethod
+    def of(options: Options, settings: Settings) -> Cluster:
+        """The cluster that a query's options name."""
+        return Cluster(
+            settings, retries=options["fetchOffset.numRetries"], retry_ms=options["fetchOffset.retryIntervalMs"]
+        )
+
+    def cluster_id(self) -> str | None:
+        """The cluster's id, which tells one cluster from another behind the same name."""
+
+        def ask() -> str | None:
+            described = _wait(self._admin.describe_cluster(request_timeout=self._timeout), self._timeout)
+            return described.cluster_id  # type: ignore[no-any-return]
+
+        return self._ask("Asking for the cluster's id", ask)
+
+    def partitions(self, subscription: Subscription) -> list[TopicPartition]:
+        """The partitions of a subscription that exist now, sorted.
+
+        Raises:
+            UnknownTopicError: A topic or partition that is named does not exist.
+            BootstrapError: No broker answers.
+        """
+        if subscription.pattern is not None:
+            pattern = re.compile(subscription.pattern)
+            found = self._ask("Listing the topics", lambda: self._admin.list_topics(timeout=self._timeout).topics)
+            return sorted(
+                TopicPartition(name, number)
+                for name, topic in found.items()
+                if pattern.fullmatch(name)
+                for number in topic.partitions
+            )
+        names = subscription.topics or tuple(dict.fromkeys(tp.topic for tp in subscription.partitions))
+        existing = {tp for name in names for tp in self._partitions_of(name)}
+        missing = sorted(set(subscription.partitions) - existing)
+        if missing:
+            raise UnknownTopicError(
+                f"The partitions {', '.join(f'{tp.topic}-{tp.partition}' for tp in missing)} do not exist; "
+                "correct the option assign."
+            )
+        return sorted(subscription.partitions or existing)
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The first offset of each partition."""
+        spec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+        return self._offsets(dict.fromkeys(partitions, spec), read_committed=False)
+
+    def latest(self, partitions: Iterable[TopicPartition], *, read_committed: bool) -> dict[TopicPartition, int]:
+        """The offset after the last record of each partition; with `read_committed` the last stable offset."""
+        spec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        return self._offsets(dict.fromkeys(partitions, spec), read_committed=read_committed)
+
+    def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """The offset of the first record at or after a time (ms since 1970); None where there is none."""
+        found = self._offsets({tp: OffsetSpec.for_timestamp(ms) for tp, ms in times.items()}, read_committed=False)
+        return {tp: offset if offset >= 0 else None for tp, offset in found.items()}
+
+    def _partitions_of(self, name: str) -> list[TopicPartition]:
+        def ask() -> list[TopicPartition]:
+            # DescribeTopics never creates the topic that it asks for; a plain metadata request may.
+            asked = self._admin.describe_topics(TopicCollection([name]), request_timeout=self._timeout)
+            described = _wait(asked[name], self._timeout)
+            return [TopicPartition(name, p.id) for p in described.partitions]
+
+        try:
+            return self._ask(f"Asking for topic {name}", ask)
+        except UnknownTopicError as error:
+            raise UnknownTopicError(
+                f"Topic {name} does not exist, or this user may not see it; create it or correct the option subscribe.",
+                code=error.code,
+            ) from None
+
+    def _offsets(
+        self, specs: Mapping[TopicPartition, OffsetSpec], *, read_committed: bool
+    ) -> dict[TopicPartition, int]:
+        if not specs:
+            return {}
+        isolation = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
+
+        def ask() -> dict[TopicPartition, int]:
+            asked = self._admin.list_offsets(
+                {Position(tp.topic, tp.partition): spec for tp, spec in specs.items()},
+                isolation_level=isolation,
+                request_timeout=self._timeout,
+            )
+            return {
+                TopicPartition(position.topic, position.partition): _wait(future, self._timeout).offset
+                for position, future in asked.items()
+            }
+
+        return self._ask("Asking for offsets", ask)
+
+    def _ask(self, what: str, question: Callable[[], _T]) -> _T:
+        failure: KafkaGroupError | None = None
+        for attempt in range(self._retries + 1):
+            if attempt:
+                time.sleep(self._retry_seconds)
+            try:
+                return question()
+            except (KafkaException, TimeoutError) as error:
+                failure = self._meaning(what, error)
+                if not isinstance(failure, RetriableError) or isinstance(failure, BootstrapError | UnknownTopicError):
+                    raise failure from None
+        assert failure is not None
+        raise failure from None
+
+    def _meaning(self, what: str, error: KafkaException | TimeoutError) -> KafkaGroupError:
+        self._admin.poll(0)
+        problem = self._problem
+        code = error.args[0].code() if isinstance(error, KafkaException) else KafkaError._TIMED_OUT
+        if problem is not None and problem.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+            return from_confluent(problem, f"{what} of {self._servers} failed")
+        if code in (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE):
+            reason = f" ({problem.str()})" if problem is not None else ""
+            return BootstrapError(
+                f"{what} failed: no broker of kafka.bootstrap.servers={self._servers} answered within "
+                f"{self._timeout:g} s{reason}.",
+                code=code,
+            )
+        assert isinstance(error, KafkaException)
+        return from_confluent(error, f"{what} failed")
+
+    def _on_problem(self, error: KafkaError) -> None:
+        self._problem = error
+
+
+def _wait(future: Future[_T], seconds: float) -> _T:
+    # The request has its own timeout; the margin lets its reason arrive instead of ours.
+    return future.result(timeout=seconds + 2)

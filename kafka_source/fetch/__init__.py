@@ -1,0 +1,1 @@
+"""Engines: what fetches ranges of offsets into Arrow record batches."""

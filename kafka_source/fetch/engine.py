@@ -1,0 +1,77 @@
+"""What an engine is, and which one reads."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from kafka_source.client_config import Settings
+from kafka_source.errors import InvalidConfigurationError
+from kafka_source.offsets import Range
+from kafka_source.schema import Column
+
+log = logging.getLogger(__name__)
+
+NATIVE_MODULE = "kafkagroup_native"
+
+
+@dataclass(frozen=True, slots=True)
+class FetchRequest:
+    """What a task is to read, and in what form.
+
+    Attributes:
+        ranges: One for each partition at most.
+        columns: In the order of the rows.
+        batch_rows: Rows of a record batch, at most.
+        batch_bytes: Bytes of keys and values of a record batch, about.
+        timeout_ms: How long to wait for records that should be there.
+        read_committed: Leave out records of aborted transactions.
+        fail_on_data_loss: Whether records that are gone are an error or a warning.
+    """
+
+    ranges: tuple[Range, ...]
+    columns: tuple[Column, ...]
+    batch_rows: int
+    batch_bytes: int
+    timeout_ms: int
+    read_committed: bool
+    fail_on_data_loss: bool
+
+
+class Engine(Protocol):
+    """Fetches ranges from the brokers; one object may read many requests, one at a time."""
+
+    def read(self, request: FetchRequest) -> Iterator[pa.RecordBatch]:
+        """The records of all ranges, each once, every range to its end, in offset order within a partition.
+
+        Raises:
+            DataLossError: Records of a range are gone and `fail_on_data_loss` is set.
+            CorruptRecordsError: Bytes cannot be read.
+            KafkaGroupError: The brokers refuse, or do not answer in time.
+        """
+        ...
+
+
+def engine_for(name: str, settings: Settings) -> Engine:
+    """The engine of this worker process for these settings; kept and used again by later tasks.
+
+    Args:
+        name: The `engine` option: native, librdkafka or auto.
+        settings: Of the Kafka clients.
+
+    Raises:
+        InvalidConfigurationError: `native` is asked for and not installed.
+    """
+    if name == "native" and importlib.util.find_spec(NATIVE_MODULE) is None:
+        raise InvalidConfigurationError(
+            "engine=native, but the package kafkagroup-native is not installed where the tasks run; "
+            "install it there, or use engine=auto or librdkafka"
+        )
+    from kafka_source.fetch import librdkafka
+
+    return librdkafka.engine(settings)

@@ -1,0 +1,262 @@
+"""The librdkafka engine: `Consumer.consume` into Arrow. Slower than `native`, knows all that librdkafka knows."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import TopicPartition as Position
+
+from assignors.model import TopicPartition
+from kafka_source.client_config import Settings, librdkafka_config
+from kafka_source.errors import CorruptRecordsError, DataLossError, RetriableError, from_confluent
+from kafka_source.fetch.engine import FetchRequest
+from kafka_source.offsets import Range
+from kafka_source.schema import Column, arrow_schema
+
+log = logging.getLogger(__name__)
+
+_CHUNK = 2000
+_POLL_SECONDS = 0.05
+
+_engines: dict[Settings, LibrdkafkaEngine] = {}
+
+
+def engine(settings: Settings) -> LibrdkafkaEngine:
+    """The engine of this process for these settings."""
+    return _engines.setdefault(settings, LibrdkafkaEngine(settings))
+
+
+class LibrdkafkaEngine:
+    """Reads ranges with consumers that join no group; a consumer is kept for the worker's next task."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._idle: dict[bool, Consumer] = {}
+        self._last_problem = ""
+
+    def read(self, request: FetchRequest) -> Iterator[pa.RecordBatch]:
+        """See `Engine.read`."""
+        consumer = self._idle.pop(request.read_committed, None) or self._consumer(request.read_committed)
+        try:
+            yield from _Reading(consumer, request, self).batches()
+            consumer.unassign()
+        except BaseException:
+            # An interrupted consumer may hold records of the old assignment: the next task gets a new one.
+            consumer.close()
+            raise
+        self._idle[request.read_committed] = consumer
+
+    @property
+    def last_problem(self) -> str:
+        """What the client said last of its connections; for the message of a timeout."""
+        return self._last_problem
+
+    def _consumer(self, read_committed: bool) -> Consumer:
+        config: dict[str, Any] = {
+            "fetch.wait.max.ms": 100,
+            "queued.max.messages.kbytes": 32 * 1024,
+            "check.crcs": True,
+            **librdkafka_config(self._settings),
+            "group.id": self._settings.get("group.id") or "kafkagroup",
+            "isolation.level": "read_committed" if read_committed else "read_uncommitted",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "error_cb": self._on_problem,
+        }
+        for name in ("group.instance.id", "session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms"):
+            config.pop(name, None)
+        config.pop("partition.assignment.strategy", None)
+        return Consumer(config, logger=log)
+
+    def _on_problem(self, error: KafkaError) -> None:
+        self._last_problem = error.str()
+
+
+class _Reading:
+    """One request being read: which ranges are still open, and the rows of the next batch."""
+
+    def __init__(self, consumer: Consumer, request: FetchRequest, engine: LibrdkafkaEngine) -> None:
+        self._consumer = consumer
+        self._request = request
+        self._engine = engine
+        self._open = {r.topic_partition: r for r in request.ranges if r.size > 0}
+        self._next = {tp: r.start for tp, r in self._open.items()}
+        self._rows = _Rows(request.columns)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        if not self._open:
+            return
+        self._consumer.assign([Position(tp.topic, tp.partition, r.start) for tp, r in self._open.items()])
+        deadline = self._deadline()
+        while self._open:
+            # `consume` waits for all it is asked for, so ask for no more than there can be.
+            left = sum(r.end - self._next[tp] for tp, r in self._open.items())
+            messages = self._consumer.consume(min(_CHUNK, left), _POLL_SECONDS)
+            if messages:
+                deadline = self._deadline()
+            elif time.monotonic() > deadline:
+                raise self._timed_out()
+            for message in messages:
+                self._take(message)
+                if len(self._rows) >= self._request.batch_rows or self._rows.bytes >= self._request.batch_bytes:
+                    yield self._rows.drain()
+        if len(self._rows):
+            yield self._rows.drain()
+
+    def _deadline(self) -> float:
+        return time.monotonic() + self._request.timeout_ms / 1000
+
+    def _take(self, message: Message) -> None:
+        error = message.error()
+        number = message.partition()
+        tp = TopicPartition(message.topic() or "", -1 if number is None else number)
+        whole = self._open.get(tp)
+        if error is None:
+            if whole is None:
+                return
+            offset = message.offset()
+            assert offset is not None
+            if offset < whole.end:
+                self._rows.add(message)
+                self._next[tp] = offset + 1
+            if offset + 1 >= whole.end:
+                self._finish(tp)
+        elif error.code() == KafkaError._PARTITION_EOF:
+            # The position is past transaction markers and compacted records, which no message tells of.
+            end = message.offset()
+            if whole is not None and end is not None:
+                if end >= whole.end:
+                    self._finish(tp)
+                else:
+                    self._check_still_there(whole)
+        elif whole is None:
+            if error.fatal():
+                raise from_confluent(error, "Reading failed")
+        elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+            self._out_of_range(whole)
+        elif error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION):
+            self._lost(whole, None)
+        elif error.code() in (KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION, KafkaError.INVALID_MSG):
+            raise CorruptRecordsError(topic=tp.topic, partition=tp.partition, offset=self._next[tp], reason=error.str())
+        elif not error.retriable():
+            raise from_confluent(error, f"Reading {tp.topic}-{tp.partition} at offset {self._next[tp]} failed")
+
+    def _finish(self, tp: TopicPartition) -> None:
+        del self._open[tp]
+        if self._open:
+            self._consumer.incremental_unassign([Position(tp.topic, tp.partition)])
+
+    def _watermarks(self, whole: Range) -> tuple[int, int]:
+        position = Position(whole.topic, whole.partition)
+        try:
+            low, high = self._consumer.get_watermark_offsets(position, timeout=self._request.timeout_ms / 1000)
+        except KafkaException as error:
+            raise from_confluent(error, f"Asking for the offsets of {whole.topic}-{whole.partition} failed") from error
+        return low, high
+
+    def _check_still_there(self, whole: Range) -> None:
+        low, high = self._watermarks(whole)
+        if high < whole.end and not self._request.read_committed:
+            self._lost(whole, (low, high))
+
+    def _out_of_range(self, whole: Range) -> None:
+        low, high = self._watermarks(whole)
+        self._lost(whole, (low, high))
+        tp = whole.topic_partition
+        if low < whole.end and low > self._next[tp]:
+            self._next[tp] = low
+            self._consumer.incremental_unassign([Position(tp.topic, tp.partition)])
+            self._consumer.incremental_assign([Position(tp.topic, tp.partition, low)])
+            self._open[tp] = whole
+
+    def _lost(self, whole: Range, available: tuple[int, int] | None) -> None:
+        tp = whole.topic_partition
+        error = DataLossError(topic=tp.topic, partition=tp.partition, planned=self._next[tp], available=available)
+        if self._request.fail_on_data_loss:
+            raise error
+        log.warning("%s (failOnDataLoss is false: reading goes on)", error)
+        self._finish(tp)
+
+    def _timed_out(self) -> RetriableError:
+        where = ", ".join(f"{tp.topic}-{tp.partition} at offset {self._next[tp]}" for tp in list(self._open)[:5])
+        problem = f"; the last problem was: {self._engine.last_problem}" if self._engine.last_problem else ""
+        return RetriableError(
+            f"No records came within {self._request.timeout_ms} ms (kafkaConsumer.pollTimeoutMs) for {where}{problem}"
+        )
+
+
+class _Rows:
+    """The rows of the next record batch, by column."""
+
+    def __init__(self, columns: tuple[Column, ...]) -> None:
+        self._columns = columns
+        self._schema = arrow_schema(columns)
+        self.bytes = 0
+        self._messages: list[Message] = []
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def add(self, message: Message) -> None:
+        self._messages.append(message)
+        self.bytes += len(message)
+
+    def drain(self) -> pa.RecordBatch:
+        messages, self._messages, self.bytes = self._messages, [], 0
+        arrays = [_array(column, field, messages) for column, field in zip(self._columns, self._schema, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def _array(column: Column, field: pa.Field, messages: list[Message]) -> pa.Array:
+    match column.name:
+        case "key":
+            return _bytes(column, messages, [m.key() for m in messages])
+        case "value":
+            return _bytes(column, messages, [m.value() for m in messages])
+        case "topic":
+            return pa.array([m.topic() for m in messages], field.type)
+        case "partition":
+            return pa.array([m.partition() for m in messages], field.type)
+        case "offset":
+            return pa.array([m.offset() for m in messages], field.type)
+        case "timestamp":
+            return pa.array([m.timestamp()[1] * 1000 for m in messages], pa.int64()).cast(field.type)
+        case "timestampType":
+            # librdkafka says 0 for none, 1 for create time, 2 for log-append time; Spark says -1, 0 and 1.
+            return pa.array([m.timestamp()[0] - 1 for m in messages], field.type)
+        case "headers":
+            return pa.array([_headers(m) for m in messages], field.type)
+    raise AssertionError(column.name)
+
+
+def _headers(message: Message) -> list[dict[str, Any]] | None:
+    headers = message.headers()
+    return None if headers is None else [{"key": key, "value": value} for key, value in list(headers)]
+
+
+def _bytes(column: Column, messages: list[Message], values: list[Any]) -> pa.Array:
+    array = pa.array(values, pa.binary())
+    if not column.text:
+        return array
+    try:
+        return array.cast(pa.string())
+    except pa.ArrowInvalid:
+        pass
+    for message, value in zip(messages, values, strict=True):
+        try:
+            value is None or value.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise CorruptRecordsError(
+                topic=message.topic() or "",
+                partition=message.partition() or 0,
+                offset=message.offset() or 0,
+                reason=f"the {column.name} is no UTF-8 text ({error.reason}); ask for `{column.name} binary`",
+            ) from None
+    raise AssertionError("Arrow refused text that Python takes")
