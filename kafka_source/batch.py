@@ -1,0 +1,79 @@
+"""The batch reader: positions, group, plan; then each task reads and commits its slot."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from assignors.model import TopicPartition
+from kafka_source import positions, tasks
+from kafka_source.client_config import Settings
+from kafka_source.cluster import Cluster
+from kafka_source.offsets import StreamOffset
+from kafka_source.options import Where, parse
+from kafka_source.ownership import Alone, InGroup, Ownership, group_settings, in_group, subscription_of
+from kafka_source.plan import plan, spans
+from kafka_source.schema import columns_of
+from kafka_source.tasks import Reading, ReadTask
+
+log = logging.getLogger(__name__)
+
+
+class BatchReader(DataSourceReader):
+    """Reads what is there now, once; Spark calls `partitions` in a short-lived process of the driver.
+
+    Args:
+        given: The options as the user wrote them.
+        schema: The columns asked for.
+
+    Raises:
+        OptionError: An option is wrong.
+    """
+
+    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
+        options = parse(given, Where.BATCH)
+        for warning in options.warnings:
+            log.warning("%s", warning)
+        self._reading = Reading(options, Settings(options.kafka), columns_of(schema))
+
+    def partitions(self) -> list[InputPartition]:
+        """The plan: an input partition for each slot with something to read, or for each range without a group."""
+        options, settings = self._reading.options, self._reading.settings
+        cluster = Cluster.of(options, settings)
+        subscription = subscription_of(options)
+        subscribed = cluster.partitions(subscription)
+        if not in_group(options):
+            return list(self._plan(cluster, Alone(cluster, subscription), subscribed))
+        group = group_settings(options, partitions=len(subscribed), stream=False)
+        with closing(InGroup(options, settings, subscription, group, commits=False)) as members:
+            planned = self._plan(cluster, members, subscribed)
+            members.detach()
+        return [ReadTask(task.ranges, task.credentials, group) for task in planned]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The records of one input partition."""
+        if not isinstance(partition, ReadTask):
+            # Spark makes up one input partition where the plan has none.
+            return iter(())
+        return tasks.read(partition, self._reading)
+
+    def _plan(self, cluster: Cluster, ownership: Ownership, subscribed: list[TopicPartition]) -> list[ReadTask]:
+        options = self._reading.options
+        owned = ownership.settle({})
+        mine = sorted(owned.slots)
+        committed = ownership.committed(mine) if options["group.start"] == "committed" else {}
+        starts = positions.starting(cluster, options, mine, committed, subscribed=subscribed, default="earliest")
+        ends = positions.ending(cluster, options, mine, subscribed=subscribed)
+        offset = StreamOffset(
+            spans(starts, ends, owned.slots),
+            generation=owned.generation,
+            slots=owned.count,
+            min_partitions=options["minPartitions"],
+            max_records=options["maxRecordsPerPartition"],
+        )
+        return [ReadTask(ranges, ownership.credentials(slot)) for slot, ranges in plan(offset)]

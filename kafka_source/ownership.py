@@ -1,0 +1,291 @@
+"""Whose the partitions are: of the whole query without a group, or of its slots as the group's leader assigned them.
+
+Readers see one interface, so that their path is the same with and without a group.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import uuid
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from assignors import load
+from assignors.model import TopicPartition
+from kafka_source.client_config import Settings
+from kafka_source.cluster import Cluster, Subscription
+from kafka_source.commit import TransactionalCommitter
+from kafka_source.errors import FencedError, InvalidConfigurationError, KafkaGroupError
+from kafka_source.group import GroupMembership, GroupSettings, SlotCredentials
+from kafka_source.options import Options
+
+log = logging.getLogger(__name__)
+
+MOST_DEFAULT_SLOTS = 8
+_JOIN_MARGIN_MS = 30_000
+_FENCED_INSTANCE_ID = 82
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """The partitions that a query may read now.
+
+    Attributes:
+        slots: Each partition's slot; -1 without a group.
+        count: The number of slots; 0 without a group.
+        generation: The group's; -1 without one.
+    """
+
+    slots: Mapping[TopicPartition, int]
+    count: int = 0
+    generation: int = -1
+
+
+class Ownership(Protocol):
+    """Who owns which partition, and where positions are kept."""
+
+    def settle(self, finished: Mapping[TopicPartition, int]) -> Owned:
+        """Note that everything before `finished` is done, then say what is owned from here on.
+
+        In a group this commits, and then rejoins if a rebalance is due: a member rejoins between batches only.
+        """
+        ...
+
+    def finish(self, finished: Mapping[TopicPartition, int]) -> None:
+        """Note that everything before `finished` is done."""
+        ...
+
+    @property
+    def keeps_positions(self) -> bool:
+        """Whether `remember` makes positions outlive the query."""
+        ...
+
+    def remember(self, starts: Mapping[TopicPartition, int]) -> None:
+        """Note where partitions start that have no committed offset yet."""
+        ...
+
+    def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """The group's committed offsets; empty without a group."""
+        ...
+
+    def credentials(self, slot: int) -> SlotCredentials | None:
+        """With what a task acts as this slot; None without a group."""
+        ...
+
+    def close(self) -> None:
+        """Give the partitions up."""
+        ...
+
+
+class Alone:
+    """Without a group: all partitions of the subscription are the query's, and nothing is committed."""
+
+    def __init__(self, cluster: Cluster, subscription: Subscription) -> None:
+        self._cluster = cluster
+        self._subscription = subscription
+
+    def settle(self, finished: Mapping[TopicPartition, int]) -> Owned:
+        """All partitions that exist."""
+        return Owned(dict.fromkeys(self._cluster.partitions(self._subscription), -1))
+
+    def finish(self, finished: Mapping[TopicPartition, int]) -> None:
+        """Nothing to note."""
+
+    keeps_positions = False
+
+    def remember(self, starts: Mapping[TopicPartition, int]) -> None:
+        """Nothing to note them in."""
+
+    def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """Nothing."""
+        return {}
+
+    def credentials(self, slot: int) -> None:
+        """None."""
+        return
+
+    def close(self) -> None:
+        """Nothing to give up."""
+
+
+class InGroup:
+    """In a group: the slots are its members, and the leader's assignment says whose a partition is.
+
+    Args:
+        options: Of the query.
+        settings: Of the Kafka clients.
+        subscription: What the members subscribe to.
+        partitions: How many partitions the subscription has, for the default number of slots.
+        group: The group's settings, see `group_settings`.
+        commits: Whether positions that are done are committed here, by the driver.
+    """
+
+    def __init__(
+        self, options: Options, settings: Settings, subscription: Subscription, group: GroupSettings, *, commits: bool
+    ) -> None:
+        self._group = group
+        self._commits = commits
+        self._join_seconds = (group.rebalance_timeout_ms + _JOIN_MARGIN_MS) / 1000
+        strategies = [load(name) for name in options["kafka.partition.assignment.strategy"]]
+        self._membership = GroupMembership(settings, group, subscription, strategies)
+        self._committer = (
+            TransactionalCommitter(settings, f"{group.group}-{group.instance_id_prefix}")
+            if commits and options["commit.transactional"]
+            else None
+        )
+        self._done: dict[TopicPartition, int] = {}
+        self._joined = False
+
+    def settle(self, finished: Mapping[TopicPartition, int]) -> Owned:
+        """Commit `finished`, rejoin if a rebalance is due, and say what the slots own."""
+        if not self._joined:
+            self._membership.join(self._join_seconds)
+            self._joined = True
+        self.finish(finished)
+        reason = self._membership.rebalance_needed()
+        if reason is not None:
+            log.info("group %s: rejoining between batches: %s", self._group.group, reason)
+            self._membership.rejoin(self._join_seconds)
+        return self.owned()
+
+    def owned(self) -> Owned:
+        """What the slots own in the present generation."""
+        assignment = self._membership.assignment
+        slots = {tp: slot.credentials.slot for slot in assignment.slots for tp in slot.partitions}
+        return Owned(slots, len(assignment.slots), assignment.generation)
+
+    def finish(self, finished: Mapping[TopicPartition, int]) -> None:
+        """Commit what is not committed yet, all partitions in one transaction.
+
+        A member that the group has put out commits nothing: its partitions are another's by now, and what it read
+        since its last commit is read again there (at least once).
+        """
+        if not self._commits or not self._joined:
+            return
+        mine = self.owned().slots
+        news = {tp: end for tp, end in finished.items() if tp in mine and self._done.get(tp) != end}
+        if not news:
+            return
+        try:
+            self.commit(news)
+        except FencedError as error:
+            if error.code == _FENCED_INSTANCE_ID:
+                raise
+            log.warning("group %s: %d offsets were not committed: %s", self._group.group, len(news), error)
+            self._membership.rejoin(self._join_seconds)
+        except InvalidConfigurationError:
+            raise
+        except KafkaGroupError as error:
+            log.warning("group %s: committing is tried again at the next batch: %s", self._group.group, error)
+        else:
+            self._done.update(news)
+
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit these offsets as the group's.
+
+        Raises:
+            FencedError: The members are no longer the group's.
+        """
+        slots = self._membership.assignment.slots
+        if self._committer is not None:
+            # The broker checks that a member of this generation commits, not that it owns each partition.
+            self._committer.commit(slots[0].credentials, offsets)
+            return
+        by_slot: dict[int, dict[TopicPartition, int]] = {}
+        mine = self.owned().slots
+        for tp, offset in offsets.items():
+            by_slot.setdefault(mine[tp], {})[tp] = offset
+        self._membership.commit(by_slot)
+
+    @property
+    def keeps_positions(self) -> bool:
+        """Whether this driver commits."""
+        return self._commits
+
+    def remember(self, starts: Mapping[TopicPartition, int]) -> None:
+        """Commit the starts, so that a query with `latest` that ends before its first batch goes on from there."""
+        if self._commits and starts:
+            self.commit(starts)
+
+    def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """The group's committed offsets, none of them still in an open transaction."""
+        found: dict[TopicPartition, int | None] = self._membership.committed(partitions)
+        return found
+
+    def credentials(self, slot: int) -> SlotCredentials:
+        """Of this slot; a replayed batch may have had more slots than there are now."""
+        if not self._joined:
+            self._membership.join(self._join_seconds)
+            self._joined = True
+        slots = self._membership.assignment.slots
+        return slots[slot % len(slots)].credentials
+
+    def detach(self) -> None:
+        """Stop acting for the slots without leaving the group: tasks take them over."""
+        self._membership.detach()
+
+    def close(self) -> None:
+        """Leave the group, or, with an instance id of the user's, let the slots wait for a restart."""
+        if self._committer is not None:
+            self._committer.close()
+        self._membership.close()
+
+
+def subscription_of(options: Options) -> Subscription:
+    """What the options subscribe to."""
+    if options.given("assign"):
+        named = options["assign"].items()
+        return Subscription(partitions=tuple(TopicPartition(topic, p) for topic, parts in named for p in parts))
+    return Subscription(topics=options["subscribe"] or (), pattern=options["subscribePattern"])
+
+
+def in_group(options: Options) -> bool:
+    """Whether the query is a member of a group."""
+    return bool(options.given("kafka.group.id") and options["group.membership"])
+
+
+def group_settings(options: Options, *, partitions: int, stream: bool) -> GroupSettings:
+    """The group's settings of a query.
+
+    Args:
+        options: Of the query.
+        partitions: How many partitions the subscription has.
+        stream: Whether the driver keeps the slots; in a batch they wait for their task.
+    """
+    given = options["kafka.group.instance.id"]
+    return GroupSettings(
+        group=options["kafka.group.id"],
+        instance_id_prefix=given or (_stream_instance() if stream else _batch_instance(options)),
+        slots=options["group.members"] or max(1, min(partitions, MOST_DEFAULT_SLOTS)),
+        session_timeout_ms=options["kafka.session.timeout.ms"] or (45_000 if stream else 300_000),
+        rebalance_timeout_ms=options["kafka.max.poll.interval.ms"] or (300_000 if stream else 1_800_000),
+        heartbeat_interval_ms=options["kafka.heartbeat.interval.ms"],
+        rebalance_batch_ms=options["rebalance.batch.ms"],
+        leave_on_close=given is None,
+    )
+
+
+def _stream_instance() -> str:
+    return f"kafkagroup-{uuid.uuid4().hex[:12]}"
+
+
+def _batch_instance(options: Options) -> str:
+    # The slots of an action that read only a part of them (show, limit) stay in the group until their session ends.
+    # The next action of the same read must be the same members, or it would share the partitions with them.
+    identity = (socket.gethostname(), _driver_process(), repr(sorted(map(repr, options.values.items()))))
+    return f"kafkagroup-{zlib.crc32(repr(identity).encode()):08x}"
+
+
+def _driver_process() -> int:
+    """The process that all planners of a Spark driver descend from: two generations up where that can be seen."""
+    parent = os.getppid()
+    try:
+        # The second field may hold spaces but ends with the last parenthesis; the parent comes two after it.
+        return int(Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return parent

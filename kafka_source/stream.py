@@ -1,0 +1,313 @@
+"""The stream reader: micro-batches of the group's partitions, each planned from its end offset alone.
+
+Spark keeps one reader in a long-lived process of the driver. Its path at every trigger, in `latestOffset`: what is
+before `start` is durable, so commit it; rejoin the group if a rebalance is due; then see what is new.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import datasource as spark_api
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from assignors.model import TopicPartition
+from kafka_source import positions, tasks
+from kafka_source.client_config import Settings
+from kafka_source.cluster import Cluster
+from kafka_source.errors import InvalidConfigurationError
+from kafka_source.offsets import StreamOffset
+from kafka_source.options import Where, parse
+from kafka_source.ownership import Alone, InGroup, Owned, Ownership, group_settings, in_group, subscription_of
+from kafka_source.plan import limit, plan, spans
+from kafka_source.schema import columns_of
+from kafka_source.tasks import Reading, ReadTask
+
+log = logging.getLogger(__name__)
+
+
+class MicroBatches:
+    """Plans micro-batches; the reader classes below give it the signatures of the Spark versions.
+
+    Args:
+        reading: What the tasks know.
+    """
+
+    def __init__(self, reading: Reading) -> None:
+        self._options = reading.options
+        self._cluster = Cluster.of(reading.options, reading.settings)
+        self._subscription = subscription_of(reading.options)
+        self._cluster_id = self._cluster.cluster_id()
+        self._subscribed = self._cluster.partitions(self._subscription)
+        self._ownership = self._owner(reading)
+        # Where each owned partition goes on, in the generation for which this was resolved.
+        self._positions: dict[TopicPartition, int] = {}
+        self._generation: int | None = None
+        self._before: StreamOffset | None = None
+        self._latest: dict[TopicPartition, int] = {}
+        self._target: dict[TopicPartition, int] | None = None
+        self._last_batch = float("-inf")
+
+    def next(self, before: StreamOffset, *, limited: bool) -> StreamOffset:
+        """The end offset of the micro-batch after `before`; `before` itself if there is nothing new.
+
+        Args:
+            before: Where the last batch ended; without partitions at a query's first start.
+            limited: Whether the options' bounds on a micro-batch hold.
+        """
+        self._check_cluster(before)
+        owned = self._ownership.settle(before.ends)
+        starts = self._resolve(before, owned)
+        self._latest = self._cluster.latest(starts, read_committed=self._read_committed)
+        starts = self._check_data_loss(starts)
+        available = {tp: (start, max(start, self._end(tp))) for tp, start in starts.items()}
+        if limited and self._hold_back(available):
+            return before
+        ends = limit(available, self._options["maxOffsetsPerTrigger"] if limited else None)
+        if ends == starts and (before.partitions or self._remembered(starts)):
+            return before
+        self._last_batch = time.monotonic()
+        return StreamOffset(
+            spans(starts, ends, owned.slots),
+            cluster=self._cluster_id,
+            generation=owned.generation,
+            slots=owned.count,
+            min_partitions=self._options["minPartitions"],
+            max_records=self._options["maxRecordsPerPartition"],
+        )
+
+    def tasks(self, start: StreamOffset, end: StreamOffset) -> list[ReadTask]:
+        """The input partitions of the batch that ends at `end`, each with its slot's credentials of now."""
+        self._check_cluster(end)
+        return [ReadTask(ranges, self._ownership.credentials(slot)) for slot, ranges in plan(end, start)]
+
+    def finished(self, end: StreamOffset) -> None:
+        """Everything before `end` is durable in Spark's sink."""
+        self._ownership.finish(end.ends)
+
+    def stop_at_latest(self) -> None:
+        """Fix the end of an AvailableNow run at what is there now, in every partition of the subscription."""
+        partitions = self._cluster.partitions(self._subscription)
+        self._target = self._cluster.latest(partitions, read_committed=self._read_committed)
+
+    def latest(self) -> dict[str, dict[str, int]]:
+        """The ends of the partitions as last seen, for the query's progress."""
+        report: dict[str, dict[str, int]] = {}
+        for tp, offset in sorted(self._latest.items()):
+            report.setdefault(tp.topic, {})[str(tp.partition)] = offset
+        return report
+
+    def close(self) -> None:
+        """Give the partitions up."""
+        self._ownership.close()
+
+    @property
+    def _read_committed(self) -> bool:
+        return bool(self._options["kafka.isolation.level"] == "read_committed")
+
+    def _owner(self, reading: Reading) -> Ownership:
+        options = reading.options
+        if not in_group(options):
+            return Alone(self._cluster, self._subscription)
+        group = group_settings(options, partitions=len(self._subscribed), stream=True)
+        commits = options["commit"] in (None, "batch")
+        return InGroup(options, reading.settings, self._subscription, group, commits=commits)
+
+    def _check_cluster(self, offset: StreamOffset) -> None:
+        if offset.cluster is not None and self._cluster_id is not None and offset.cluster != self._cluster_id:
+            raise InvalidConfigurationError(
+                f"The checkpoint is of cluster {offset.cluster}, but kafka.bootstrap.servers="
+                f"{self._options['kafka.bootstrap.servers']} leads to cluster {self._cluster_id}; its offsets mean "
+                "nothing there. Correct the servers, or start with a new checkpointLocation."
+            )
+
+    def _resolve(self, before: StreamOffset, owned: Owned) -> dict[TopicPartition, int]:
+        """Where each owned partition goes on."""
+        mine = sorted(owned.slots)
+        if before != self._before:
+            self._positions.update(before.ends)
+            self._before = before
+        if owned.generation != self._generation or any(tp not in self._positions for tp in mine):
+            committed = self._ownership.committed(mine) if self._uses_committed(before) else {}
+            # Another application of the group may have read on meanwhile: the furthest position is the right one.
+            known = {
+                tp: max(c for c in (self._positions.get(tp), committed.get(tp)) if c is not None)
+                for tp in mine
+                if tp in self._positions or committed.get(tp) is not None
+            }
+            self._positions = known | self._first(before, [tp for tp in mine if tp not in known])
+            self._generation = owned.generation
+        return {tp: self._positions[tp] for tp in mine}
+
+    def _first(self, before: StreamOffset, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where partitions start that this query and its group have not read yet."""
+        if before.partitions:
+            # Partitions that were added while the query runs: from the start, so that nothing is missed.
+            return self._cluster.earliest(partitions)
+        starts = positions.starting(
+            self._cluster, self._options, partitions, {}, subscribed=self._subscribed, default="latest"
+        )
+        self._ownership.remember(starts)
+        return starts
+
+    def _uses_committed(self, before: StreamOffset) -> bool:
+        return bool(before.partitions or self._options["group.start"] == "committed")
+
+    def _remembered(self, starts: Mapping[TopicPartition, int]) -> bool:
+        """Whether a query that dies before its first batch would start at the same positions again."""
+        if not starts or self._ownership.keeps_positions:
+            return True
+        by_time = self._options.given("startingTimestamp") or self._options.given("startingOffsetsByTimestamp")
+        return self._options["startingOffsets"] == "earliest" and not by_time
+
+    def _end(self, tp: TopicPartition) -> int:
+        if self._target is None:
+            return self._latest[tp]
+        # A partition that is younger than an AvailableNow run is left to the next one.
+        return min(self._latest[tp], self._target.get(tp, 0))
+
+    def _check_data_loss(self, starts: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        ahead = [tp for tp, start in starts.items() if start > self._latest[tp]]
+        if not ahead:
+            return starts
+        moved = positions.check_data_loss(
+            {tp: starts[tp] for tp in ahead},
+            self._cluster.earliest(ahead),
+            self._latest,
+            fail=self._options["failOnDataLoss"],
+        )
+        self._positions.update(moved)
+        return starts | moved
+
+    def _hold_back(self, available: Mapping[TopicPartition, tuple[int, int]]) -> bool:
+        least = self._options["minOffsetsPerTrigger"]
+        if least is None or self._target is not None:
+            return False
+        waited_ms = (time.monotonic() - self._last_batch) * 1000
+        new = sum(end - start for start, end in available.values())
+        return bool(new < least and waited_ms < self._options["maxTriggerDelay"])
+
+
+class _StreamReader(DataSourceStreamReader):
+    """What the stream reader does in every Spark version.
+
+    Args:
+        given: The options as the user wrote them.
+        schema: The columns asked for.
+
+    Raises:
+        OptionError: An option is wrong.
+    """
+
+    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
+        options = parse(given, Where.STREAM)
+        for warning in options.warnings:
+            log.warning("%s", warning)
+        self._reading = Reading(options, Settings(options.kafka), columns_of(schema))
+        self._planner: MicroBatches | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Nothing planned yet; the first batch resolves its positions, and its offset keeps them."""
+        return StreamOffset().to_json()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """The input partitions of the batch that ends at `end`."""
+        return list(self._batches().tasks(StreamOffset.from_json(start), StreamOffset.from_json(end)))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The records of one input partition."""
+        assert isinstance(partition, ReadTask)
+        return tasks.read(partition, self._reading)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Spark has made everything before `end` durable."""
+        self._batches().finished(StreamOffset.from_json(end))
+
+    def stop(self) -> None:
+        """Leave the group."""
+        planner, self._planner = self._planner, None
+        if planner is not None:
+            planner.close()
+
+    def _batches(self) -> MicroBatches:
+        if self._planner is None:
+            self._planner = MicroBatches(self._reading)
+            _leave_when_ended(self)
+        return self._planner
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Tasks get a pickled reader; connections stay in the driver.
+        return {**self.__dict__, "_planner": None}
+
+
+def _end(*_: object) -> None:
+    # Spark sends the signal twice: the second must not cut the leaving short.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(0)
+
+
+def _leave_when_ended(reader: _StreamReader) -> None:
+    """Call `stop` when Spark ends the reader's process: when a query is stopped it sends SIGTERM (seen in 4.2.0)."""
+    atexit.register(reader.stop)
+    in_main = threading.current_thread() is threading.main_thread()
+    if in_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _end)
+
+
+if hasattr(spark_api.DataSourceStreamReader, "getDefaultReadLimit"):  # Spark >= 4.2
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+    class StreamReader(_StreamReader, SupportsTriggerAvailableNow):
+        """The stream reader for Spark 4.2 and later, which tells where it stands and whether bounds hold."""
+
+        def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+            """The bound of the options, so that Spark can lift it for Trigger.Once."""
+            most = self._reading.options["maxOffsetsPerTrigger"]
+            least = self._reading.options["minOffsetsPerTrigger"]
+            bound = most or least
+            return ReadAllAvailable() if bound is None else ReadMaxRows(bound)
+
+        def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+            """The end of the next micro-batch; `start` if there is nothing new."""
+            before = StreamOffset.from_json(start)
+            limited = not isinstance(limit, ReadAllAvailable)
+            end = self._batches().next(before, limited=limited)
+            return start if end is before else end.to_json()
+
+        def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+            """Fix the end of this run."""
+            self._batches().stop_at_latest()
+
+        def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
+            """The ends of the partitions as last seen."""
+            return self._batches().latest() or None
+
+else:
+
+    class StreamReader(_StreamReader):  # type: ignore[no-redef]
+        """The stream reader for Spark 4.0 and 4.1, which say neither where they stand nor whether bounds hold."""
+
+        _known: dict[str, Any] | None = None
+
+        def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802
+            """The end of the next micro-batch; the last one if there is nothing new."""
+            # After a restart Spark has not said where the query stands; `plan` leaves out what is done.
+            start = self._known or self.initialOffset()
+            before = StreamOffset.from_json(start)
+            end = self._batches().next(before, limited=self._known is not None)
+            self._known = start if end is before else end.to_json()
+            return self._known
+
+        def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+            """The input partitions of the batch that ends at `end`."""
+            self._known = end
+            return super().partitions(start, end)

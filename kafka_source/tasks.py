@@ -1,0 +1,110 @@
+"""What a task does in an executor: act as its slot, read its ranges to their end, and commit them where it is to."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from kafka_source.client_config import Settings
+from kafka_source.commit import TransactionalCommitter
+from kafka_source.errors import FencedError
+from kafka_source.fetch.engine import FetchRequest, engine_for
+from kafka_source.group import GroupSettings, SlotCredentials, SlotSession
+from kafka_source.offsets import Range
+from kafka_source.options import Options
+from kafka_source.schema import Column
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ReadTask(InputPartition):
+    """One Spark input partition: ranges, and the slot as which they are read.
+
+    Attributes:
+        ranges: One for each partition at most.
+        credentials: The slot's, as the driver or planner holds it; None without a group.
+        takes_over: Set in a batch, where the task joins as the slot itself.
+    """
+
+    ranges: tuple[Range, ...]
+    credentials: SlotCredentials | None = None
+    takes_over: GroupSettings | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What every task of a query knows."""
+
+    options: Options
+    settings: Settings
+    columns: tuple[Column, ...]
+
+
+def read(task: ReadTask, reading: Reading) -> Iterator[pa.RecordBatch]:
+    """The records of a task, as record batches.
+
+    Raises:
+        FencedError: Another member has taken the slot's place; the task reads nothing more and commits nothing.
+        KafkaGroupError: See `Engine.read`.
+    """
+    options = reading.options
+    commits = options["commit"] == "task"
+    with ExitStack() as stack:
+        session = None
+        if task.credentials is not None:
+            session = stack.enter_context(_session(task, task.credentials, reading))
+        request = FetchRequest(
+            ranges=task.ranges,
+            columns=reading.columns,
+            batch_rows=options["batchRows"],
+            batch_bytes=options["batchBytes"],
+            timeout_ms=options["kafkaConsumer.pollTimeoutMs"],
+            read_committed=options["kafka.isolation.level"] == "read_committed",
+            fail_on_data_loss=options["failOnDataLoss"],
+        )
+        for batch in engine_for(options["engine"], reading.settings).read(request):
+            if session is not None:
+                _check(session, commits)
+            yield batch
+        if session is not None:
+            if commits:
+                _commit(session, task, reading)
+            if task.takes_over is not None:
+                session.leave()
+
+
+def _session(task: ReadTask, credentials: SlotCredentials, reading: Reading) -> SlotSession:
+    if task.takes_over is None:
+        return SlotSession.attach(reading.settings, credentials)
+    return SlotSession.take_over(reading.settings, task.takes_over, credentials)
+
+
+def _check(session: SlotSession, commits: bool) -> None:
+    try:
+        session.check()
+    except FencedError:
+        # Another action on the same DataFrame may read as the same slot; nothing is at stake if nothing is committed.
+        if commits or not session.taken_over:
+            raise
+        log.debug("slot taken over by another reader; nothing is to be committed, so reading goes on")
+
+
+def _commit(session: SlotSession, task: ReadTask, reading: Reading) -> None:
+    ends = {r.topic_partition: r.end for r in task.ranges}
+    if not reading.options["commit.transactional"]:
+        session.commit(ends)
+        return
+    credentials = session.credentials
+    committer = TransactionalCommitter(
+        reading.settings, f"{credentials.group}-{credentials.instance_id}", keep_warm=False
+    )
+    try:
+        committer.commit(credentials, ends)
+    finally:
+        committer.close()
