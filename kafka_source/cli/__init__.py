@@ -1,0 +1,5 @@
+"""The command line, `kafkagroup`."""
+
+from kafka_source.cli.main import app
+
+__all__ = ["app"]

@@ -1,0 +1,109 @@
+"""`kafkagroup options | group | rewind`: what people ask about groups and options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from assignors.model import TopicPartition
+from kafka_source import options as declared
+from kafka_source.admin import Groups
+from kafka_source.cli import show
+from kafka_source.client_config import Settings
+from kafka_source.cluster import Cluster, Subscription
+from kafka_source.errors import KafkaGroupError
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Look at consumer groups, and at the options.")
+console = Console()
+
+Servers = Annotated[str, typer.Option("--bootstrap-servers", "-b", help="Brokers to begin with, host:port.")]
+Config = Annotated[
+    list[str] | None,
+    typer.Option("--config", "-c", help="A setting of the Kafka clients in Java's name, name=value; again for more."),
+]
+Topics = Annotated[list[str] | None, typer.Option("--topic", "-t", help="Only these topics.")]
+
+
+@app.command("options")
+def list_options(name: Annotated[str, typer.Argument(help="Only options whose name has this text.")] = "") -> None:
+    """Every option of the format: what it takes, its default, what it does."""
+    table = Table("option", "takes", "default", "what it does", show_lines=True)
+    for option in declared.OPTIONS:
+        if name.lower() in option.name.lower():
+            takes = option.kind.takes + (f" ({option.units})" if option.units else "")
+            table.add_row(option.name, takes, declared.default_words(option), option.doc)
+    console.print(table)
+
+
+@app.command()
+def group(name: str, servers: Servers, config: Config = None, topic: Topics = None) -> None:
+    """A group's members with their partitions, and how far it is behind."""
+    with _told():
+        settings = _settings(servers, config)
+        groups = Groups(settings)
+        wanted = tuple(Cluster(settings).partitions(Subscription(topics=tuple(topic)))) if topic else ()
+        console.print(show.members(groups.describe(name)))
+        console.print(show.lag(groups.lag(name, wanted)))
+
+
+@app.command()
+def rewind(
+    name: str,
+    servers: Servers,
+    to: Annotated[str, typer.Option(help="earliest, latest, or a time in ms since 1970.")],
+    topic: Annotated[list[str], typer.Option("--topic", "-t", help="These topics.")],
+    config: Config = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it; without this it only shows what it would do.")] = False,
+) -> None:
+    """Set a group's committed offsets. The group must have no members."""
+    with _told():
+        settings = _settings(servers, config)
+        cluster, groups = Cluster(settings), Groups(settings)
+        partitions = cluster.partitions(Subscription(topics=tuple(topic)))
+        offsets = _target(cluster, partitions, to)
+        before = groups.committed(name)
+        table = Table("topic", "partition", "committed", "new", title=f"group {name}")
+        for tp, offset in sorted(offsets.items()):
+            table.add_row(tp.topic, str(tp.partition), str(before.get(tp, "none")), str(offset))
+        console.print(table)
+        if not yes:
+            console.print("Nothing was changed; add --yes to do it.")
+            return
+        groups.rewind(name, offsets)
+        console.print("Done.")
+
+
+def _target(cluster: Cluster, partitions: list[TopicPartition], to: str) -> dict[TopicPartition, int]:
+    if to == "earliest":
+        return cluster.earliest(partitions)
+    latest = cluster.latest(partitions, read_committed=False)
+    if to == "latest":
+        return latest
+    if not to.isdigit():
+        raise typer.BadParameter("it takes earliest, latest, or a time in ms since 1970", param_hint="--to")
+    found = cluster.at_times(dict.fromkeys(partitions, int(to)))
+    return {tp: latest[tp] if offset is None else offset for tp, offset in found.items()}
+
+
+def _settings(servers: str, config: list[str] | None) -> Settings:
+    values = {"bootstrap.servers": servers}
+    for setting in config or []:
+        name, separator, value = setting.partition("=")
+        if not separator:
+            raise typer.BadParameter("it takes name=value", param_hint="--config")
+        values[name.strip().removeprefix(declared.KAFKA_PREFIX)] = value
+    return Settings(values)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except KafkaGroupError as error:
+        Console(stderr=True).print(f"[red]{error}[/red]")
+        raise typer.Exit(1) from None
