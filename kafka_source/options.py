@@ -383,6 +383,9 @@ REFUSED: Mapping[str, str] = {
 }
 """Options of Kafka that would break what the connector promises, and what to use instead."""
 
+SPARKS_OWN = frozenset({"checkpointlocation", "path"})
+"""What Spark uses itself and hands over all the same."""
+
 _BY_NAME = {option.name.lower(): option for option in OPTIONS}
 
 
@@ -437,6 +440,8 @@ def parse(given: Mapping[str, str], where: Where) -> Options:
         option = _BY_NAME.get(key)
         if option is None:
             if key.startswith(KAFKA_PREFIX):
+                continue
+            if key in SPARKS_OWN:
                 continue
             raise OptionError(name, text, f"nothing: there is no such option{_closest(key)}")
         if not option.where & where:
