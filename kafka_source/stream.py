@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import atexit
 import logging
+import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -249,18 +249,20 @@ class _StreamReader(DataSourceStreamReader):
         return {**self.__dict__, "_planner": None}
 
 
-def _end(*_: object) -> None:
-    # Spark sends the signal twice: the second must not cut the leaving short.
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    sys.exit(0)
-
-
 def _leave_when_ended(reader: _StreamReader) -> None:
     """Call `stop` when Spark ends the reader's process: when a query is stopped it sends SIGTERM (seen in 4.2.0)."""
+
+    def end(*_: object) -> None:
+        # Spark sends the signal twice: the second must not cut the leaving short.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        reader.stop()
+        # An exception would be reported to a Spark that does not want to hear of it any more.
+        os._exit(0)
+
     atexit.register(reader.stop)
     in_main = threading.current_thread() is threading.main_thread()
     if in_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, _end)
+        signal.signal(signal.SIGTERM, end)
 
 
 if hasattr(spark_api.DataSourceStreamReader, "getDefaultReadLimit"):  # Spark >= 4.2
