@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from kafka_source import errors
@@ -70,12 +71,14 @@ def test_invalid_txn_state_of_a_produce_request_is_abortable() -> None:
     assert errors.category(48, in_transaction=True) is ApplicationRecoverableError
 
 
+@hypothesis_settings(deadline=None)
 @given(st.sampled_from(sorted(CODES)))
 def test_only_retriables_change_inside_a_transaction(code: int) -> None:
     outside, inside = errors.category(code), errors.category(code, in_transaction=True)
     assert inside is (AbortableError if issubclass(outside, RetriableError) else outside)
 
 
+@hypothesis_settings(deadline=None)
 @given(st.integers().filter(lambda code: code != 0 and code not in CODES), st.booleans())
 def test_unknown_codes_are_application_recoverable(code: int, in_transaction: bool) -> None:
     assert errors.category(code, in_transaction=in_transaction) is ApplicationRecoverableError
@@ -108,6 +111,7 @@ def test_every_code_of_kafka_python_is_mapped() -> None:
     assert theirs - set(CODES) == set()
 
 
+@hypothesis_settings(deadline=None)
 @given(st.sampled_from(sorted(CODES)), st.booleans(), st.booleans())
 def test_an_error_for_a_code_belongs_to_its_category(code: int, in_transaction: bool, produce: bool) -> None:
     error = errors.error_for_code(code, "Trying", in_transaction=in_transaction, produce=produce)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from kafka_source.client_config.jaas import parse_jaas
@@ -28,6 +29,7 @@ def test_one_login_module(text: str, options: dict[str, str] | None) -> None:
     assert module.options == ({"username": "alice", "password": 'a=b " c'} if options is None else options)
 
 
+@hypothesis_settings(deadline=None)
 @given(st.dictionaries(st.from_regex(r"[A-Za-z_]\w{0,8}", fullmatch=True), st.text(st.characters(codec="utf-8"))))
 def test_quoted_values_come_back(options: dict[str, str]) -> None:
     def quoted(value: str) -> str:

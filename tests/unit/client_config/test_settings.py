@@ -8,6 +8,7 @@ import pickle
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from kafka_source.client_config import HIDDEN, RedactingFilter, Settings, hidden, is_secret, librdkafka_config
@@ -78,6 +79,7 @@ def test_client_configurations_are_shown_without_secrets() -> None:
     }
 
 
+@hypothesis_settings(deadline=None)
 @given(st.sampled_from(sorted(SECRETS)), st.text(max_size=20), st.text(max_size=20))
 def test_redacted_texts_hold_no_secret(name: str, before: str, after: str) -> None:
     settings = Settings(SECRETS)

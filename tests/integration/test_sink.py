@@ -1,0 +1,307 @@
+"""Writing DataFrames and streams to Kafka with `format("kafkagroup")`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Message, TopicPartition
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from kafka_source.datasource import register
+from kafka_source.deadline import Deadline
+from kafka_source.embedded import EmbeddedKafka
+from kafka_source.sink.partitioner import partition_of
+
+Topic = Callable[..., str]
+
+HEADERS = "array<struct<key:string,value:binary>>"
+
+
+@pytest.fixture(autouse=True)
+def registered(spark: SparkSession) -> None:
+    register(spark)
+
+
+def write(df: DataFrame, kafka: EmbeddedKafka, topic: str | None = None, mode: str = "append", **options: str) -> None:
+    writer = df.write.format("kafkagroup").mode(mode).option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+    for name, value in options.items():
+        writer = writer.option(name.replace("__", "."), value)
+    (writer if topic is None else writer.option("topic", topic)).save()
+
+
+def records(kafka: EmbeddedKafka, topic: str, partitions: int = 1) -> list[Message]:
+    """All records of a topic, partition by partition."""
+    config: dict[str, Any] = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "reader"}
+    reader = Consumer({**config, "enable.partition.eof": True, "auto.offset.reset": "earliest"})
+    reader.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
+    found: list[Message] = []
+    ends, deadline = 0, Deadline(60)
+    while ends < partitions:
+        assert not deadline.over
+        message = reader.poll(1)
+        if message is None:
+            continue
+        if message.error() is None:
+            found.append(message)
+        else:
+            ends += 1
+    reader.close()
+    return sorted(found, key=lambda m: (m.partition(), m.offset()))
+
+
+def parts(message: Message) -> tuple[object, object, object]:
+    return message.key(), message.value(), message.headers()
+
+
+@pytest.mark.parametrize("kind", ["string", "binary"])
+def test_keys_and_values_of_both_types(spark: SparkSession, kafka: EmbeddedKafka, topic: Topic, kind: str) -> None:
+    name = topic("types")
+    df = spark.createDataFrame([("k1", "grüße"), (None, "v2"), ("k3", None), ("", "")], "key string, value string")
+    write(df.select(F.col("key").cast(kind), F.col("value").cast(kind)).coalesce(1), kafka, name)
+    assert [parts(m) for m in records(kafka, name)] == [
+        (b"k1", "grüße".encode(), None),
+        (None, b"v2", None),
+        (b"k3", None, None),
+        (b"", b"", None),
+    ]
+
+
+def test_a_value_is_enough_and_other_columns_are_left_out(
+    spark: SparkSession, kafka: EmbeddedKafka, topic: Topic
+) -> None:
+    name = topic("value")
+    write(spark.range(3).selectExpr("id as offset", "cast(id as string) as value").coalesce(1), kafka, name)
+    assert [parts(m) for m in records(kafka, name)] == [(None, str(i).encode(), None) for i in range(3)]
+
+
+def test_headers(spark: SparkSession, kafka: EmbeddedKafka, topic: Topic) -> None:
+    name = topic("headers")
+    rows = [("a", [("h1", bytearray(b"x")), ("h1", bytearray(b"y")), ("h2", None)]), ("b", None), ("c", [])]
+    write(spark.createDataFrame(rows, f"value string, headers {HEADERS}").coalesce(1), kafka, name)
+    assert [m.headers() for m in records(kafka, name)] == [[("h1", b"x"), ("h1", b"y"), ("h2", None)], None, None]
+
+
+def test_the_partition_column_decides_where_it_is_set(spark: SparkSession, kafka: EmbeddedKafka, topic: Topic) -> None:
+    name = topic("partition", partitions=8)
+    rows = [(p, "key", f"to {p}") for p in range(8)] + [(None, "key", "by key")]
+    write(spark.createDataFrame(rows, "partition int, key string, value string"), kafka, name)
+    found = {m.value().decode(): m.partition() for m in records(kafka, name, 8)}
+    assert found == {**{f"to {p}": p for p in range(8)}, "by key": partition_of(b"key", 8)}
+
+
+def test_the_topic_column_and_the_option_that_goes_before_it(
+    spark: SparkSession, kafka: EmbeddedKafka, topic: Topic
+) -> None:
+    one, two, three = topic("one"), topic("two"), topic("three")
+    df = spark.createDataFrame([(one, "1"), (two, "2"), (one, "3")], "topic string, value string").coalesce(1)
+    write(df, kafka)
+    assert [m.value() for m in records(kafka, one)] == [b"1", b"3"]
+    assert [m.value() for m in records(kafka, two)] == [b"2"]
+    write(df, kafka, three)
+    assert [m.value() for m in records(kafka, three)] == [b"1", b"2", b"3"]
+
+
+def test_keyed_records_go_where_javas_producer_puts_them(
+    spark: SparkSession, kafka: EmbeddedKafka, topic: Topic
+) -> None:
+    name = topic("murmur2", partitions=7)
+    write(spark.range(2000).selectExpr("cast(id as string) as key", "cast(id as string) as value"), kafka, name)
+    found = records(kafka, name, 7)
+    assert len(found) == 2000
+    assert [m.key() for m in found if m.partition() != partition_of(m.key(), 7)] == []
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_compression(spark: SparkSession, kafka: EmbeddedKafka, topic: Topic, codec: str) -> None:
+    name = topic(codec)
+    write(spark.range(100).selectExpr("repeat('x', 100) as value"), kafka, name, kafka__compression__type=codec)
+    assert [m.value() for m in records(kafka, name)] == [b"x" * 100] * 100
+
+
+def test_every_record_of_many_tasks_arrives(spark: SparkSession, kafka: EmbeddedKafka, topic: Topic) -> None:
+    name = topic("many", partitions=4)
+    df = spark.range(0, 50_000, numPartitions=5).selectExpr("cast(id as string) as value")
+    write(df, kafka, name, kafka__queue__buffering__max__messages="1000", kafka__linger__ms="1")
+    assert sorted(int(m.value()) for m in records(kafka, name, 4)) == list(range(50_000))
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ("id as v", "Required attribute 'value' not found"),
+        ("id as value", "value attribute unsupported type bigint. value must be a(n) string or binary"),
+        ("'v' as value, id as key", "key attribute unsupported type bigint. key must be a(n) string or binary"),
+        ("'v' as value, id as partition", "partition attribute unsupported type bigint. partition must be a(n) int"),
+        (
+            "'v' as value, map('a', 'b') as headers",
+            f"headers attribute unsupported type map<string,string>. headers must be a(n) {HEADERS}",
+        ),
+    ],
+)
+def test_wrong_columns_are_named_before_anything_is_written(
+    spark: SparkSession, kafka: EmbeddedKafka, topic: Topic, columns: str, expected: str
+) -> None:
+    name = topic("columns")
+    with pytest.raises(Exception, match="InvalidConfigurationError") as caught:
+        write(
+            spark.range(3).selectExpr(*columns.split(", ", 1)) if "map" not in columns else mapped(spark), kafka, name
+        )
+    assert expected in str(caught.value)
+    assert records(kafka, name) == []
+
+
+def mapped(spark: SparkSession) -> DataFrame:
+    return spark.sql("select 'v' as value, map('a', 'b') as headers")
+
+
+def test_a_topic_is_needed(spark: SparkSession, kafka: EmbeddedKafka) -> None:
+    with pytest.raises(Exception, match="topic option required when no 'topic' attribute is present"):
+        write(spark.createDataFrame([("v",)], "value string"), kafka)
+    with pytest.raises(Exception, match=r"topic attribute unsupported type int\. topic must be a"):
+        write(spark.createDataFrame([(1, "v")], "topic int, value string"), kafka)
+
+
+def test_a_row_without_a_topic_fails_the_task(spark: SparkSession, kafka: EmbeddedKafka, topic: Topic) -> None:
+    with pytest.raises(Exception, match="null topic present in the data"):
+        write(spark.createDataFrame([(None, "v")], "topic string, value string"), kafka)
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ((-3, "v", None), "Column partition holds -3"),
+        ((0, "v", [(None, None)]), "Column headers holds a header without a key"),
+        ((99, "v", None), "The topic has fewer partitions than the column partition says"),
+    ],
+)
+def test_rows_that_kafka_cannot_take(
+    spark: SparkSession, kafka: EmbeddedKafka, topic: Topic, row: tuple[Any, ...], expected: str
+) -> None:
+    name = topic("rows")
+    with pytest.raises(Exception, match="Error") as caught:
+        write(spark.createDataFrame([row], f"partition int, value string, headers {HEADERS}"), kafka, name)
+    assert expected in str(caught.value)
+    assert records(kafka, name) == []
+
+
+def test_overwrite_is_refused(spark: SparkSession, kafka: EmbeddedKafka, topic: Topic) -> None:
+    name = topic("overwrite")
+    df = spark.createDataFrame([("v",)], "value string")
+    with pytest.raises(Exception, match="Save mode overwrite not allowed for Kafka"):
+        write(df, kafka, name, mode="overwrite")
+    with pytest.raises(Exception, match=r"(?i)ignore"):
+        write(df, kafka, name, mode="ignore")
+    assert records(kafka, name) == []
+
+
+@pytest.mark.parametrize("name", ["kafka.key.serializer", "kafka.partitioner.class", "kafka.linger.mz", "tpoic"])
+def test_wrong_options_are_named_before_anything_is_written(
+    spark: SparkSession, kafka: EmbeddedKafka, topic: Topic, name: str
+) -> None:
+    into = topic("options")
+    with pytest.raises(Exception, match="OptionError") as caught:
+        write(spark.createDataFrame([("v",)], "value string"), kafka, into, **{name: "org.example.Some"})
+    assert name in str(caught.value)
+    assert records(kafka, into) == []
+
+
+def test_a_record_that_is_too_large_fails_the_task_with_topic_and_reason(
+    spark: SparkSession, kafka: EmbeddedKafka, topic: Topic
+) -> None:
+    name = topic("large", config={"max.message.bytes": 2000})
+    df = spark.createDataFrame([("small",), ("x" * 5000,)], "value string").coalesce(1)
+    with pytest.raises(Exception, match="DeliveryError") as caught:
+        write(df, kafka, name)
+    assert f"A record for {name}" in str(caught.value)
+    assert "max.message.bytes" in str(caught.value)
+    with pytest.raises(Exception, match=r"kafka\.max\.request\.size"):
+        write(spark.createDataFrame([("x" * 5000,)], "value string"), kafka, name, kafka__max__request__size="1000")
+
+
+def test_a_topic_that_does_not_exist_and_is_not_made(spark: SparkSession) -> None:
+    with EmbeddedKafka(config={"auto.create.topics.enable": "false"}) as own:
+        with pytest.raises(Exception, match="DeliveryError") as caught:
+            write(
+                spark.createDataFrame([("v",)], "value string"),
+                own,
+                "nowhere",
+                kafka__topic__metadata__propagation__max__ms="1000",
+            )
+    assert "nowhere" in str(caught.value)
+    assert "Create the topic" in str(caught.value)
+
+
+def test_brokers_that_are_not_there_fail_the_task_in_time(spark: SparkSession) -> None:
+    df = spark.createDataFrame([("v",)], "value string")
+    writer = df.write.format("kafkagroup").mode("append").option("kafka.bootstrap.servers", "127.0.0.1:1")
+    with pytest.raises(Exception, match="DeliveryError") as caught:
+        writer.option("topic", "t").option("kafka.delivery.timeout.ms", "2000").save()
+    assert "127.0.0.1:1" in str(caught.value)
+
+
+@pytest.mark.parametrize("mode", ["append", "complete"])
+def test_streams_append_and_complete(
+    spark: SparkSession, kafka: EmbeddedKafka, topic: Topic, tmp_path: Path, mode: str
+) -> None:
+    name = topic(mode, partitions=2)
+    (tmp_path / "in").mkdir()
+    stream = spark.readStream.schema("value string").option("maxFilesPerTrigger", "1").text(str(tmp_path / "in"))
+    df = stream.selectExpr("value as key", "value")
+    if mode != "append":
+        df = stream.groupBy("value").count().selectExpr("value as key", "cast(count as string) as value")
+
+    def run(words: str, number: int) -> None:
+        (tmp_path / "in" / f"{number}.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
+        query = (
+            df.writeStream.format("kafkagroup")
+            .outputMode(mode)
+            .option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+            .option("topic", name)
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(120)
+
+    run("aab", 1)
+    run("c", 2)
+    found = sorted((m.key().decode(), m.value().decode()) for m in records(kafka, name, 2))
+    expected = {
+        "append": [("a", "a"), ("a", "a"), ("b", "b"), ("c", "c")],
+        "complete": [("a", "2"), ("a", "2"), ("b", "1"), ("b", "1"), ("c", "1")],
+    }
+    assert found == expected[mode]
+
+
+def test_update_mode_is_not_sparks_to_give_to_python_sinks(
+    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    counts = spark.readStream.format("rate").load().groupBy("value").count().selectExpr("string(count) as value")
+    writer = counts.writeStream.format("kafkagroup").outputMode("update").option("topic", "t")
+    writer = writer.option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+    query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+    with pytest.raises(Exception, match="does not support Update mode"):
+        query.awaitTermination(120)
+
+
+def test_a_stream_that_fails_in_a_task_says_why(
+    spark: SparkSession, kafka: EmbeddedKafka, topic: Topic, tmp_path: Path
+) -> None:
+    name = topic("stream-large", config={"max.message.bytes": 2000})
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.txt").write_text("x" * 5000, encoding="utf-8")
+    query = (
+        spark.readStream.text(str(tmp_path / "in"))
+        .writeStream.format("kafkagroup")
+        .option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+        .option("topic", name)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    with pytest.raises(Exception, match=f"A record for {name}"):
+        query.awaitTermination(120)

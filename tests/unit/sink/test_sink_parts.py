@@ -1,0 +1,167 @@
+"""Columns, records and partitions of the sink."""
+
+from __future__ import annotations
+
+import pickle
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from pyspark.sql import Row
+from pyspark.sql.types import StructType
+
+from kafka_source.client_config import Settings
+from kafka_source.errors import InvalidConfigurationError, OptionError
+from kafka_source.sink import batch_writer, stream_writer
+from kafka_source.sink.delivery import producer_config
+from kafka_source.sink.partitioner import murmur2, partition_of
+from kafka_source.sink.records import from_arrow, from_rows
+from kafka_source.sink.schema import SinkColumns, sink_columns
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+def spark_schema(ddl: str) -> StructType:
+    """A schema of simple types, without a JVM."""
+    simple = {"int": "integer", "bigint": "long"}
+    schema = StructType()
+    for part in ddl.split(", "):
+        name, kind = part.split()
+        schema = schema.add(name, simple.get(kind, kind))
+    return schema
+
+
+@pytest.mark.parametrize(
+    ("ddl", "topic", "expected"),
+    [
+        ("value binary", "t", SinkColumns(0)),
+        ("key string, value string, partition int", "t", SinkColumns(1, 0, None, 2)),
+        ("topic string, value binary, other double", None, SinkColumns(1, None, 0)),
+        ("topic double, value binary", "t", SinkColumns(1)),
+    ],
+)
+def test_columns_are_found_by_name(ddl: str, topic: str | None, expected: SinkColumns) -> None:
+    assert sink_columns(spark_schema(ddl), topic) == expected
+
+
+@pytest.mark.parametrize(
+    "ddl", ["VALUE string", "value int", "value string, key int", "value string, partition bigint"]
+)
+def test_wrong_columns_are_refused(ddl: str) -> None:
+    with pytest.raises(InvalidConfigurationError, match="attribute"):
+        sink_columns(spark_schema(ddl), "t")
+
+
+# Of Kafka's UtilsTest.testMurmur2, made unsigned.
+JAVA_MURMUR2 = {
+    b"21": -973932308,
+    b"foobar": -790332482,
+    b"a-little-bit-long-string": -985981536,
+    b"a-little-bit-longer-string": -1486304829,
+    b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+    b"abc": 479470107,
+}
+
+
+@pytest.mark.parametrize("key", JAVA_MURMUR2)
+def test_murmur2_is_javas(key: bytes) -> None:
+    assert murmur2(key) == JAVA_MURMUR2[key] & 0xFFFFFFFF
+
+
+@hypothesis_settings(deadline=None)
+@given(st.binary(max_size=40), st.integers(1, 1000))
+def test_partitions_are_in_range_and_stable(key: bytes, partitions: int) -> None:
+    assert 0 <= partition_of(key, partitions) < partitions
+    assert partition_of(key, partitions) == partition_of(bytes(key), partitions)
+
+
+ROWS = st.lists(
+    st.tuples(
+        st.one_of(st.none(), st.binary(max_size=5)),
+        st.one_of(st.none(), st.text(max_size=5)),
+        st.sampled_from(["t1", "t2"]),
+        st.one_of(st.none(), st.integers(0, 2**31 - 1)),
+        st.one_of(st.none(), st.lists(st.tuples(st.text(max_size=3), st.one_of(st.none(), st.binary(max_size=3))))),
+    ),
+    min_size=1,
+    max_size=20,
+)
+
+
+@hypothesis_settings(deadline=None)
+@given(ROWS, st.sampled_from([None, "fixed"]))
+def test_arrow_batches_and_rows_make_the_same_records(rows: list[tuple[object, ...]], topic: str | None) -> None:
+    columns = SinkColumns(value=0, key=1, topic=2 if topic is None else None, partition=3, headers=4)
+    types = [pa.binary(), pa.string(), pa.string(), pa.int32(), HEADERS]
+    structs = [
+        (*row[:4], None if row[4] is None else [{"key": k, "value": v} for k, v in row[4]])  # type: ignore[attr-defined]
+        for row in rows
+    ]
+    batch = pa.record_batch(
+        [pa.array(column, kind) for column, kind in zip(zip(*structs, strict=True), types, strict=True)],
+        names=list("vktph"),
+    )
+    named = [
+        Row(*row[:4], None if row[4] is None else [Row(key=k, value=v) for k, v in row[4]])  # type: ignore[attr-defined]
+        for row in rows
+    ]
+    from_batch = from_arrow(batch, columns, topic)
+    assert list(from_rows(iter(named), columns, topic)) == [from_batch]
+    assert list(from_batch.values) == [row[0] for row in rows]
+    assert from_batch.topics == (topic or [row[2] for row in rows])
+    assert list(from_batch.partitions or [-1] * len(rows)) == [-1 if row[3] is None else row[3] for row in rows]
+    assert list(from_batch.headers or [None] * len(rows)) == [row[4] for row in rows]
+
+
+def test_many_rows_are_taken_some_at_a_time() -> None:
+    chunks = list(from_rows(iter([(b"v",)] * 2500), SinkColumns(0), "t"))
+    assert [len(chunk.values) for chunk in chunks] == [1000, 1000, 500]
+
+
+def test_java_defaults_where_librdkafka_has_others() -> None:
+    config = producer_config(Settings({}))
+    assert config["partitioner"] == "murmur2_random"
+    assert config["message.timeout.ms"] == "120000"
+    assert config["enable.idempotence"] is True
+    assert producer_config(Settings({"delivery.timeout.ms": "5000"}))["message.timeout.ms"] == "5000"
+
+
+@pytest.mark.parametrize(
+    ("given", "idempotent"),
+    [
+        ({"acks": "all"}, True),
+        ({"acks": "1"}, False),
+        ({"acks": "0"}, False),
+        ({"retries": "0"}, False),
+        ({"max.in.flight.requests.per.connection": "6"}, False),
+        ({"max.in.flight.requests.per.connection": "1"}, True),
+        ({"enable.idempotence": "false"}, "false"),
+    ],
+)
+def test_idempotence_gives_way_to_settings_that_speak_against_it(given: dict[str, str], idempotent: bool | str) -> None:
+    assert producer_config(Settings(given))["enable.idempotence"] == idempotent
+
+
+def test_writers_are_sent_to_tasks_and_show_no_secret() -> None:
+    options = {
+        "kafka.bootstrap.servers": "a:1",
+        "kafka.sasl.password": "topsecret",
+        "topic": "t",
+        "checkpointLocation": "/c",
+    }
+    for make in (batch_writer, stream_writer):
+        writer = make(options, spark_schema("value string"), False)
+        copy = pickle.loads(pickle.dumps(writer))
+        assert vars(copy) == vars(writer)
+        assert "topsecret" not in repr(vars(writer))
+
+
+def test_a_stream_may_be_complete_but_a_batch_may_not_overwrite() -> None:
+    options = {"kafka.bootstrap.servers": "a:1", "topic": "t"}
+    stream_writer(options, spark_schema("value string"), True)
+    with pytest.raises(InvalidConfigurationError, match="overwrite"):
+        batch_writer(options, spark_schema("value string"), True)
+    with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers is missing"):
+        batch_writer({"topic": "t"}, spark_schema("value string"), False)
