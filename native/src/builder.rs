@@ -409,8 +409,8 @@ fn fixed<T: arrow_buffer::ArrowNativeType>(
     ArrayData::builder(kind).len(rows).add_buffer(Buffer::from_vec(values)).build()
 }
 
-/// Takes the values and leaves room for as many: the next batch is likely of the same size.
+/// Takes the values and leaves room for as many: the next batch is likely of the same size, unless one row made it big.
 fn renew<T>(values: &mut Vec<T>) -> Vec<T> {
     let room = values.len() + values.len() / 8 + 1;
-    std::mem::replace(values, Vec::with_capacity(room))
+    std::mem::replace(values, Vec::with_capacity(room.min(KEEP_AT_MOST / size_of::<T>())))
 }

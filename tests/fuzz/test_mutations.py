@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 
 CRATE = Path(__file__).parents[2] / "native"
+# `fuzz` is a release build with overflow checks and debug assertions.
+COMMAND = ["cargo", "test", "--locked", "--profile", "fuzz", "--no-default-features", "--test", "mutations"]
+COMMAND += ["--", "--ignored", "--nocapture"]
 MUTATIONS = 10_000_000
 SECONDS = 1500
 
@@ -21,8 +24,7 @@ SECONDS = 1500
 def test_millions_of_mutated_batches_neither_crash_nor_hang_nor_give_a_wrong_row() -> None:
     """The mutations are those of a fixed seed; `native/tests/mutations.rs` checks each outcome."""
     done = subprocess.run(
-        # `fuzz` is a release build with overflow checks and debug assertions.
-        "cargo test --locked --profile fuzz --no-default-features --test mutations -- --ignored --nocapture".split(),
+        COMMAND,
         cwd=CRATE,
         env={**os.environ, "MUTATIONS": str(MUTATIONS), "MUTATION_SECONDS": str(SECONDS)},
         capture_output=True,

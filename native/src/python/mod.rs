@@ -41,7 +41,7 @@ struct RecordSet {
 #[pymethods]
 impl RecordSet {
     #[new]
-    #[pyo3(signature = (buffer, topic, partition, *, start=0, end=None, from_offset=0, to_offset=i64::MAX, aborted_transactions=None))]
+    #[pyo3(signature = (buffer, topic, partition, *, start=0, end=None, from_offset=0, to_offset=9_223_372_036_854_775_807, aborted_transactions=None))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         buffer: &Bound<'_, PyAny>,
@@ -104,7 +104,7 @@ struct BatchBuilder {
 #[pymethods]
 impl BatchBuilder {
     #[new]
-    #[pyo3(signature = (columns, *, batch_rows=1 << 16, batch_bytes=16 << 20, max_unpacked_bytes=256 << 20))]
+    #[pyo3(signature = (columns, *, batch_rows=65_536, batch_bytes=16_777_216, max_unpacked_bytes=268_435_456))]
     fn new(
         columns: Vec<ColumnSpec>,
         batch_rows: usize,
