@@ -128,7 +128,8 @@ class TransactionalCommitter:
 
 def _producer_config(settings: Settings) -> dict[str, Any]:
     config = {name: value for name, value in librdkafka_config(settings).items() if name not in _NOT_FOR_COMMITS}
-    return {**config, "transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS}
+    # The client's warnings tell of what it tries again by itself; what it gives up comes as an error.
+    return {"log_level": 3, **config, "transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS}
 
 
 def _text(text: str) -> bytes:
