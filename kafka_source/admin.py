@@ -74,7 +74,7 @@ class Groups:
 
     def __init__(self, settings: Settings) -> None:
         self._cluster = Cluster(settings)
-        self._admin = AdminClient(librdkafka_config(settings), logger=log)
+        self._admin = AdminClient({"log_level": 2, **librdkafka_config(settings)}, logger=log)
 
     def describe(self, group: str) -> Group:
         """The group's members and their partitions.

@@ -60,7 +60,8 @@ class Cluster:
         self._retry_seconds = retry_ms / 1000
         self._servers = settings.get("bootstrap.servers") or ""
         self._problem: KafkaError | None = None
-        config = {**librdkafka_config(settings), "error_cb": self._on_problem}
+        # What the client complains of comes with the error; it need not be logged as well.
+        config = {"log_level": 2, **librdkafka_config(settings), "error_cb": self._on_problem}
         self._admin = AdminClient(config, logger=log)
 
     @staticmethod

@@ -6,6 +6,7 @@ import importlib.util
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Protocol
 
 import pyarrow as pa
@@ -67,11 +68,23 @@ def engine_for(name: str, settings: Settings) -> Engine:
     Raises:
         InvalidConfigurationError: `native` is asked for and not installed.
     """
-    if name == "native" and importlib.util.find_spec(NATIVE_MODULE) is None:
+    from kafka_source.fetch import librdkafka
+
+    if name == "librdkafka":
+        return librdkafka.engine(settings)
+    if importlib.util.find_spec(NATIVE_MODULE) is not None:
+        from kafka_source.fetch import native
+
+        return native.engine(settings)
+    if name == "native":
         raise InvalidConfigurationError(
             "engine=native, but the package kafkagroup-native is not installed where the tasks run; "
             "install it there, or use engine=auto or librdkafka"
         )
-    from kafka_source.fetch import librdkafka
-
+    _warn_once()
     return librdkafka.engine(settings)
+
+
+@cache
+def _warn_once() -> None:
+    log.warning("the package kafkagroup-native is not installed: the slower librdkafka engine reads (engine=auto)")
