@@ -1,6 +1,8 @@
 """Membership in a consumer group: slots that join together, sessions that act as a slot elsewhere."""
 
 from kafka_source.group.coordinator import GroupMembership
+from kafka_source.group.general import GeneralMember, MemberState
+from kafka_source.group.member import MemberSettings
 from kafka_source.group.model import (
     CommitOffset,
     GroupAssignment,
@@ -14,9 +16,12 @@ from kafka_source.group.session import SlotSession
 
 __all__ = [
     "CommitOffset",
+    "GeneralMember",
     "GroupAssignment",
     "GroupMembership",
     "GroupSettings",
+    "MemberSettings",
+    "MemberState",
     "SlotAssignment",
     "SlotCredentials",
     "SlotSession",

@@ -465,7 +465,7 @@ class GroupMembership:
 
     async def _leave(self, reason: str, deadline: Deadline) -> None:
         await self._stop_tasks()
-        members = [s.member for s in self._slots if s.member.membership.member_id and s.member.membership.is_member]
+        members = [slot.member for slot in self._slots if slot.member.may_be_known]
         if members:
             request = LeaveGroupRequest(
                 group_id=self._settings.group,

@@ -89,6 +89,7 @@ class Member:
         self.membership = membership or Membership()
         self.joined: Joined | None = None
         self.state_bytes = b""
+        self.asked = False
         self._client = client
         self._own: Connection | None = None
         self._offered: tuple[str, ...] = ()
@@ -182,7 +183,7 @@ class Member:
 
     async def leave(self, deadline: Deadline, reason: str = "") -> None:
         """Leaves the group, as far as it can be told; no error if it was put out before."""
-        if self.membership.member_id and self.membership.state is not State.FENCED:
+        if self.may_be_known:
             identity = LeaveGroupRequest.MemberIdentity(
                 member_id=self.membership.member_id, group_instance_id=self.settings.instance_id, reason=reason or None
             )
@@ -199,6 +200,7 @@ class Member:
     def left(self) -> None:
         """Notes that the group was left, by whatever request."""
         self.membership = step(self.membership, protocol.Left()).membership
+        self.asked = False
         self.close()
 
     def close(self) -> None:
@@ -206,6 +208,14 @@ class Member:
         if self._own is not None:
             self._own.close()
             self._own = None
+
+    @property
+    def may_be_known(self) -> bool:
+        """Whether the group may hold a place for this member, so that leaving makes sense."""
+        if self.membership.state in (State.UNJOINED, State.LOST, State.FENCED, State.FAILED, State.LEFT):
+            return False
+        # A parked join of a static member is in the group under an id that we have not been told.
+        return bool(self.membership.member_id or (self.asked and self.settings.instance_id))
 
     @property
     def _name(self) -> str:
@@ -224,6 +234,7 @@ class Member:
             reason=reason or None,
         )
         connection = await self._connection(deadline)
+        self.asked = True
         # The coordinator parks the request until all members have joined, or the rebalance timeout is over.
         parked = settings.rebalance_timeout_ms / 1000 + _PARKED_MARGIN
         answer = await connection.send(request, max(0.001, min(parked, deadline.left)))

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 from kafka_source.client_config import Settings
 from kafka_source.errors import (
-    AuthenticationError,
     BootstrapError,
     InvalidConfigurationError,
     KafkaGroupError,
@@ -19,7 +18,7 @@ from kafka_source.errors import (
     error_for_code,
 )
 from kafka_source.kafka_client.backoff import Deadline, delay
-from kafka_source.kafka_client.connection import Connection, ConnectionLost
+from kafka_source.kafka_client.connection import Connection, ConnectionLost, explain_failure
 from kafka_source.kafka_client.loop import EventLoop
 from kafka_source.kafka_client.messages import FindCoordinatorRequest, MetadataRequest
 from kafka_source.kafka_client.metadata import Broker, Snapshot, read_snapshot
@@ -97,9 +96,9 @@ class KafkaClient:
             self._recovery = self._recovery.asked(time.monotonic())
             try:
                 return await self._ask_metadata(names, deadline)
-            except AuthenticationError:
-                raise
             except RetriableError as error:
+                if isinstance(error, BootstrapError) and self.cluster_id is None:
+                    raise  # It was never there, and has been tried for long enough.
                 log.debug("metadata attempt=%d failed: %s", attempt, error)
                 pause = delay(attempt, *self.settings.retry)
                 if deadline.left <= pause:
@@ -111,14 +110,7 @@ class KafkaClient:
         told_to = False
         try:
             connection = await self.any_connection(deadline)
-            wanted = None if names is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
-            request = MetadataRequest(
-                topics=wanted,
-                allow_auto_topic_creation=False,
-                include_cluster_authorized_operations=False,
-                include_topic_authorized_operations=False,
-            )
-            response = await connection.send(request, self._patience(deadline))
+            response = await connection.send(_metadata_request(names), self._patience(deadline))
             code = getattr(response, "error_code", 0) or 0
             told_to = code == _REBOOTSTRAP_REQUIRED
             if code:
@@ -203,7 +195,7 @@ class KafkaClient:
 
     async def dedicated(self, broker: Broker, deadline: Deadline) -> Connection:
         """A new connection to a broker that nobody shares; the caller closes it."""
-        return await Connection.open(broker.endpoint, self.settings, max(0.001, deadline.left))
+        return await self._open(broker.endpoint, deadline)
 
     async def broker(self, node_id: int, deadline: Deadline) -> Broker:
         """A broker by its id, after a metadata request if need be.
@@ -228,7 +220,7 @@ class KafkaClient:
         attempt = 0
         while True:
             try:
-                return await self._first_of(self.settings.bootstrap, within)
+                return await self._first_of(self.settings.bootstrap, within, greet=True)
             except ConnectionLost as error:
                 pause = delay(attempt, *self.settings.retry)
                 if within.left <= pause:
@@ -239,7 +231,25 @@ class KafkaClient:
                 await asyncio.sleep(pause)
             attempt += 1
 
-    async def _first_of(self, endpoints: Sequence[Endpoint], deadline: Deadline) -> Connection:
+    async def _open(self, endpoint: Endpoint, deadline: Deadline) -> Connection:
+        return await Connection.open(endpoint, self.settings, max(0.001, deadline.left))
+
+    async def _greeted(self, endpoint: Endpoint, deadline: Deadline) -> Connection:
+        """A connection on which one request was answered: a listener that wants a login ends it only there."""
+        connection = await self._open(endpoint, deadline)
+        try:
+            answer = await connection.send(_metadata_request([]), self._patience(deadline))
+        except ConnectionLost as problem:
+            raise explain_failure(endpoint, problem, tls=self.settings.tls is not None) from None
+        except BaseException:
+            connection.close()
+            raise
+        if not answer.brokers:
+            connection.close()
+            raise ConnectionLost(f"The broker {endpoint} knows no brokers.")
+        return connection
+
+    async def _first_of(self, endpoints: Sequence[Endpoint], deadline: Deadline, *, greet: bool = False) -> Connection:
         """The connection that is made first; the next one is tried when one fails or is slow."""
         waiting = list(endpoints)
         running: set[asyncio.Task[Connection]] = set()
@@ -247,8 +257,9 @@ class KafkaClient:
         try:
             while (waiting or running) and not deadline.over:
                 if waiting:
-                    opening = Connection.open(waiting.pop(0), self.settings, max(0.001, deadline.left))
-                    running.add(asyncio.ensure_future(opening))
+                    endpoint = waiting.pop(0)
+                    opening = self._greeted if greet else self._open
+                    running.add(asyncio.ensure_future(opening(endpoint, deadline)))
                 done, running = await asyncio.wait(
                     running,
                     timeout=_STAGGER if waiting else max(0.001, deadline.left),
@@ -326,6 +337,15 @@ class KafkaClient:
 
     def _patience(self, deadline: Deadline) -> float:
         return max(0.001, min(self.settings.request_timeout, deadline.left))
+
+
+def _metadata_request(names: Sequence[str] | None) -> MetadataRequest:
+    return MetadataRequest(
+        topics=None if names is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in names],
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=False,
+    )
 
 
 def _close_unwanted(task: asyncio.Task[Connection]) -> None:

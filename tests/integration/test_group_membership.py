@@ -2,74 +2,23 @@
 
 from __future__ import annotations
 
-import itertools
-import os
 import pickle
-import time
-from collections.abc import Callable, Iterator
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
-from assignors import TopicPartition, load
-from confluent_kafka import Producer
-from kafka_source.client_config import Settings
-from kafka_source.embedded import EmbeddedKafka
+
 from kafka_source.errors import FencedError
-from kafka_source.group import GroupMembership, GroupSettings, SlotSession, Topics
-
-_numbers = itertools.count()
-Join = Callable[..., GroupMembership]
+from kafka_source.group import SlotSession
+from tests.groups import everything, held, members_of, wait_for
 
 
-@pytest.fixture
-def config(kafka: EmbeddedKafka) -> Settings:
-    return Settings({"bootstrap.servers": kafka.bootstrap_servers})
-
-
-@pytest.fixture
-def group() -> str:
-    return f"group-{os.getpid()}-{next(_numbers)}"
-
-
-@pytest.fixture
-def members(config: Settings) -> Iterator[Join]:
-    made: list[GroupMembership] = []
-
-    def make(group: str, *topics: str, slots: int = 3, strategies: tuple[str, ...] = ("range",), **more: object):
-        pattern = more.pop("pattern", None)
-        more = {"instance_id_prefix": f"{group}-app", "heartbeat_interval_ms": 200, **more}
-        settings = GroupSettings(group, slots=slots, **more)
-        made.append(GroupMembership(config, settings, Topics(topics, pattern), [load(s) for s in strategies]))
-        return made[-1]
-
-    yield make
-    for membership in made:
-        membership.close()
-
-
-def partitions_of(membership: GroupMembership) -> list[TopicPartition]:
-    return sorted(tp for slot in membership.assignment.slots for tp in slot.partitions)
-
-
-def everything(topic: str, partitions: int) -> list[TopicPartition]:
-    return [TopicPartition(topic, n) for n in range(partitions)]
-
-
-def wait_for(condition: Callable[[], object], what: str, seconds: float = 30) -> object:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        found = condition()
-        if found:
-            return found
-        time.sleep(0.05)
-    raise AssertionError(f"{what} did not come within {seconds:g} s")
-
-
-def test_all_slots_join_and_share_all_partitions(members: Join, topic: Callable[..., str], group: str) -> None:
+def test_all_slots_join_and_share_all_partitions(members, topic, group):
     orders = topic("orders", partitions=8)
-    membership = members(group, orders)
+    membership = members.make(orders)
     joined = membership.join(30)
-    assert partitions_of(membership) == everything(orders, 8)
+    assert held(membership) == everything(orders, 8)
     assert [len(slot.partitions) for slot in joined.slots] == [3, 3, 2]
     assert joined.leading
     assert joined.assignor == "range"
@@ -78,123 +27,259 @@ def test_all_slots_join_and_share_all_partitions(members: Join, topic: Callable[
     assert membership.rebalance_needed() is None
 
 
-def test_offsets_are_committed_and_read_back(members: Join, topic: Callable[..., str], group: str) -> None:
+def test_slots_without_partitions_are_members_too(members, topic):
+    orders = topic("orders", partitions=2)
+    membership = members.make(orders, slots=5)
+    assert sorted(len(slot.partitions) for slot in membership.join(30).slots) == [0, 0, 0, 1, 1]
+
+
+def test_dynamic_members_join_and_leave(kafka, members, topic, group):
     orders = topic("orders", partitions=4)
-    membership = members(group, orders, slots=2)
+    membership = members.make(orders, slots=2, app=None)
+    membership.join(30)
+    assert held(membership) == everything(orders, 4)
+    assert members_of(kafka, group) == [None, None]
+    membership.close()
+    assert members_of(kafka, group) == []
+
+
+def test_heartbeats_outlast_the_session(kafka, members, topic, group):
+    membership = members.make(topic("orders", partitions=4), session_timeout_ms=6_000)
+    joined = membership.join(30)
+    # The broker expires silent members: one that is watched for longer than its session must still be there.
+    silent = members.make(topic("other"), app="silent", slots=1, session_timeout_ms=6_000)
+    with ThreadPoolExecutor(1) as pool:
+        joining = pool.submit(silent.join, 60)
+        wait_for(membership.rebalance_needed, "the second application")
+        membership.rejoin(30)
+        joining.result()
+    silent.detach()
+    wait_for(membership.rebalance_needed, "the end of the silent member's session")
+    again = membership.rejoin(30)
+    assert again.generation > joined.generation
+    assert members_of(kafka, group) == [f"{group}-app-{k}" for k in range(3)]
+
+
+def test_offsets_are_committed_and_read_back(members, topic):
+    orders = topic("orders", partitions=4)
+    membership = members.make(orders, slots=2)
     joined = membership.join(30)
     assert membership.committed(everything(orders, 4)) == dict.fromkeys(everything(orders, 4))
     membership.commit({s.credentials.slot: dict.fromkeys(s.partitions, 7) for s in joined.slots})
     assert membership.committed(everything(orders, 4)) == dict.fromkeys(everything(orders, 4), 7)
 
 
-def test_a_restart_within_the_session_changes_nothing(members: Join, topic: Callable[..., str], group: str) -> None:
+def test_a_restart_within_the_session_changes_nothing(members, topic):
     orders = topic("orders", partitions=6)
-    first = members(group, orders, leave_on_close=False)
+    first = members.make(orders, leave_on_close=False)
     before = first.join(30)
     first.close()
-    second = members(group, orders, leave_on_close=False)
-    after = second.join(30)
+    after = members.make(orders, leave_on_close=False).join(30)
     assert after.generation == before.generation
+    assert after.leading
     assert [s.partitions for s in after.slots] == [s.partitions for s in before.slots]
 
 
-def test_a_second_application_with_the_same_instance_id_fences_the_first(
-    members: Join, topic: Callable[..., str], group: str
-) -> None:
+def test_a_second_application_with_the_same_instance_id_fences_the_first(members, topic):
     orders = topic("orders", partitions=4)
-    first = members(group, orders)
+    first = members.make(orders)
     joined = first.join(30)
-    members(group, orders).join(30)
+    members.make(orders).join(30)
 
-    def fenced() -> bool:
+    def fenced():
         try:
             first.rebalance_needed()
         except FencedError as error:
-            return "group.instance.id" in str(error)
-        return False
+            return str(error)
+        return None
 
-    wait_for(fenced, "the fence")
+    assert "group.instance.id" in wait_for(fenced, "the fence")
     with pytest.raises(FencedError):
         first.commit({0: dict.fromkeys(joined.slots[0].partitions, 5)})
+    with pytest.raises(FencedError):
+        first.rejoin(30)
     assert set(first.committed(everything(orders, 4)).values()) == {None}
 
 
-def test_leaving_empties_the_group(kafka: EmbeddedKafka, members: Join, topic: Callable[..., str], group: str) -> None:
-    membership = members(group, topic("orders", partitions=4))
-    membership.join(30)
-    membership.close()
-    assert members_of(kafka, group) == []
-
-
-def members_of(kafka: EmbeddedKafka, group: str) -> list[str | None]:
-    admin = kafka.admin()
-    described = admin.describe_consumer_groups([group])[group].result(timeout=10)
-    return sorted(member.group_instance_id for member in described.members)
-
-
-def test_a_second_application_joins_between_batches(members: Join, topic: Callable[..., str], group: str) -> None:
+def test_a_second_application_joins_between_batches(members, topic):
     orders = topic("orders", partitions=6)
-    first = members(group, orders, slots=2, instance_id_prefix=f"{group}-a")
+    first = members.make(orders, slots=2, app="a")
     first.join(30)
-    second = members(group, orders, slots=1, instance_id_prefix=f"{group}-b")
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor() as pool:
+    second = members.make(orders, slots=1, app="b")
+    with ThreadPoolExecutor(1) as pool:
         joining = pool.submit(second.join, 60)
-        reason = wait_for(first.rebalance_needed, "the rebalance")
-        assert "joined" in str(reason)
+        assert "joined" in str(wait_for(first.rebalance_needed, "the rebalance"))
         # The finished micro-batch is committed in the old generation, while the rebalance waits.
         first.commit({s.credentials.slot: dict.fromkeys(s.partitions, 3) for s in first.assignment.slots})
         first.rejoin(30)
         joining.result()
-    assert sorted(partitions_of(first) + partitions_of(second)) == everything(orders, 6)
+    assert held(first, second) == everything(orders, 6)
     assert first.assignment.generation == second.assignment.generation
     assert second.committed(everything(orders, 6)) == dict.fromkeys(everything(orders, 6), 3)
+    second.close()
+    wait_for(first.rebalance_needed, "the rebalance")
+    first.rejoin(30)
+    assert held(first) == everything(orders, 6)
 
 
-def test_a_task_attaches_with_the_slots_credentials(
-    config: Settings, members: Join, topic: Callable[..., str], group: str
-) -> None:
+def test_cooperative_members_keep_what_stays(members, topic):
+    orders = topic("orders", partitions=6)
+    first = members.make(orders, slots=2, app="a", strategies=["cooperative-sticky"])
+    before = {tp: s.credentials.slot for s in first.join(30).slots for tp in s.partitions}
+    second = members.make(orders, slots=1, app="b", strategies=["cooperative-sticky"])
+
+    def run(membership):
+        # The second one's share is free only after a follow-up round, in which both take part.
+        while len(held(membership)) != {first: 4, second: 2}[membership]:
+            wait_for(membership.rebalance_needed, "a rebalance")
+            membership.rejoin(30)
+
+    with ThreadPoolExecutor(2) as pool:
+        running = pool.submit(run, first)
+        second.join(60)
+        run(second)
+        running.result()
+    assert held(first, second) == everything(orders, 6)
+    after = {tp: s.credentials.slot for s in first.assignment.slots for tp in s.partitions}
+    assert len(after) == 4
+    assert all(before[tp] == slot for tp, slot in after.items())
+
+
+def test_strategies_change_in_a_rolling_upgrade(members, topic):
+    orders = topic("orders", partitions=6)
+    old = members.make(orders, slots=1, app="a", strategies=["range"])
+    assert old.join(30).assignor == "range"
+    upgraded = members.make(orders, slots=1, app="b", strategies=["roundrobin", "range"])
+    with ThreadPoolExecutor(1) as pool:
+        joining = pool.submit(upgraded.join, 60)
+        wait_for(old.rebalance_needed, "the rebalance")
+        assert old.rejoin(30).assignor == "range"
+        joining.result()
+    old.close()
+    wait_for(upgraded.rebalance_needed, "the rebalance")
+    assert upgraded.rejoin(30).assignor == "roundrobin"
+
+
+def test_leaving_is_one_rebalance_for_the_others(members, topic):
+    orders = topic("orders", partitions=6)
+    first = members.make(orders, slots=1, app="a")
+    first.join(30)
+    second = members.make(orders, slots=4, app="b")
+    with ThreadPoolExecutor(1) as pool:
+        joining = pool.submit(second.join, 60)
+        wait_for(first.rebalance_needed, "the rebalance")
+        first.rejoin(30)
+        joining.result()
+    before = first.assignment.generation
+    second.close()
+    wait_for(first.rebalance_needed, "the rebalance")
+    assert first.rejoin(30).generation == before + 1
+
+
+def test_no_thread_is_left_behind(members, topic):
+    before = set(threading.enumerate())
+    membership = members.make(topic("orders"))
+    membership.join(30)
+    membership.close()
+    wait_for(lambda: not [t for t in set(threading.enumerate()) - before if "kafkagroup" in t.name], "their end")
+
+
+# ---- tasks
+
+
+def test_a_task_attaches_with_the_slots_credentials(members, topic):
     orders = topic("orders", partitions=4)
-    joined = members(group, orders, slots=2).join(30)
+    joined = members.make(orders, slots=2).join(30)
     slot = pickle.loads(pickle.dumps(joined.slots[1]))
-    with SlotSession.attach(config, slot.credentials) as session:
+    with SlotSession.attach(members.config, slot.credentials) as session:
         session.check()
         session.commit(dict.fromkeys(slot.partitions, 9))
-    with pytest.raises(FencedError, match="generation"):
-        SlotSession.attach(config, replace(slot.credentials, generation=joined.generation - 1))
+    with pytest.raises(FencedError, match=f"generation {joined.generation - 1}"):
+        SlotSession.attach(members.config, replace(slot.credentials, generation=joined.generation - 1))
 
 
-def test_a_batch_is_planned_once_and_read_by_slots_that_are_taken_over(
-    config: Settings, members: Join, topic: Callable[..., str], group: str
-) -> None:
+def test_a_task_of_a_rebalancing_group_still_reads_and_commits(members, topic):
     orders = topic("orders", partitions=4)
-    planner = members(group, orders, slots=2)
+    first = members.make(orders, slots=2, app="a")
+    slot = first.join(30).slots[0]
+    second = members.make(orders, slots=1, app="b")
+    with ThreadPoolExecutor(1) as pool:
+        joining = pool.submit(second.join, 60)
+        wait_for(first.rebalance_needed, "the rebalance")
+        with SlotSession.attach(members.config, slot.credentials) as session:
+            session.commit(dict.fromkeys(slot.partitions, 4))
+        first.rejoin(30)
+        joining.result()
+    with pytest.raises(FencedError):
+        SlotSession.attach(members.config, slot.credentials)
+
+
+@pytest.fixture
+def planned(members, topic):
+    """A batch's plan of two slots, as the planner leaves it behind."""
+    planner = members.make(topic("orders", partitions=4), slots=2)
     joined = planner.join(30)
     planner.detach()
     planner.close()
-    settings = GroupSettings(group, f"{group}-app", 2, heartbeat_interval_ms=200)
-    first, second = joined.slots
-    with SlotSession.take_over(config, settings, first.credentials) as session:
+    return joined
+
+
+def test_a_batch_is_read_by_slots_that_are_taken_over_and_leave(members, planned):
+    first, second = planned.slots
+    with SlotSession.take_over(members.config, members.settings(slots=2), first.credentials) as session:
         assert session.taken_over
-        assert session.credentials.generation == joined.generation
+        assert session.credentials.generation == planned.generation
         assert session.credentials.member_id != first.credentials.member_id
         with pytest.raises(FencedError):
-            SlotSession.attach(config, first.credentials)
+            SlotSession.attach(members.config, first.credentials)
         session.commit(dict.fromkeys(first.partitions, 1))
         session.leave()
     # The group waits for the other slot to join again, which it never does: its credentials serve as they are.
-    with SlotSession.take_over(config, settings, second.credentials) as session:
+    with SlotSession.take_over(members.config, members.settings(slots=2), second.credentials) as session:
         assert session.credentials.member_id == second.credentials.member_id
         session.commit(dict.fromkeys(second.partitions, 2))
         session.check()
         session.leave()
-    fresh = members(group, orders, slots=1)
-    assert set(fresh.committed(everything(orders, 4)).values()) == {1, 2}
+    committed = members.make("any").committed(first.partitions + second.partitions)
+    assert committed == dict.fromkeys(first.partitions, 1) | dict.fromkeys(second.partitions, 2)
 
 
-def produce(kafka: EmbeddedKafka, topic: str, count: int, partitions: int) -> None:
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
-    for n in range(count):
-        producer.produce(topic, str(n).encode(), partition=n % partitions)
-    assert producer.flush(30) == 0
+def test_the_next_attempt_of_a_task_fences_the_one_before(members, planned):
+    slot = planned.slots[0]
+    with SlotSession.take_over(members.config, members.settings(slots=2), slot.credentials) as zombie:
+        with SlotSession.take_over(members.config, members.settings(slots=2), slot.credentials) as again:
+            assert again.credentials.generation == planned.generation
+            with pytest.raises(FencedError):
+                zombie.commit(dict.fromkeys(slot.partitions, 1))
+
+            def fenced():
+                try:
+                    zombie.check()
+                except FencedError:
+                    return True
+                return False
+
+            wait_for(fenced, "the zombie's heartbeat to see it")
+            again.commit(dict.fromkeys(slot.partitions, 2))
+            again.check()
+
+
+def test_the_next_attempt_goes_on_while_the_group_waits_for_slots_that_left(members, planned):
+    first, second = planned.slots
+    SlotSession.take_over(members.config, members.settings(slots=2), first.credentials).close()
+    with SlotSession.take_over(members.config, members.settings(slots=2), second.credentials) as session:
+        session.leave()
+    with SlotSession.take_over(members.config, members.settings(slots=2), first.credentials) as again:
+        assert again.credentials.generation == planned.generation
+        assert again.credentials.member_id != first.credentials.member_id
+        again.commit(dict.fromkeys(first.partitions, 3))
+
+
+def test_a_plan_that_the_group_has_left_behind_is_refused(members, planned):
+    other = members.make("any-topic", app="other", slots=1, rebalance_timeout_ms=1_000)
+    slot = planned.slots[0]
+    for s in planned.slots:
+        SlotSession.take_over(members.config, members.settings(slots=2), s.credentials).leave()
+    other.join(60)
+    with pytest.raises(FencedError, match="no longer a member of generation"):
+        SlotSession.take_over(members.config, members.settings(slots=2), slot.credentials)

@@ -1,0 +1,79 @@
+"""What tests of groups need: memberships to make, and what they hold."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+from assignors import Assignor, TopicPartition, load
+from kafka_source.client_config import Settings
+from kafka_source.embedded import EmbeddedKafka
+from kafka_source.group import GroupMembership, GroupSettings, Topics
+
+
+class Memberships:
+    """Makes memberships of one group, and closes them at the end."""
+
+    def __init__(self, config: Settings, group: str) -> None:
+        self.config = config
+        self.group = group
+        self._made: list[GroupMembership] = []
+
+    def settings(self, **more: object) -> GroupSettings:
+        """Quick ones; `app` names the static members."""
+        app = more.pop("app", "app")
+        prefix = None if app is None else f"{self.group}-{app}"
+        quick = {"instance_id_prefix": prefix, "slots": 3, "heartbeat_interval_ms": 200, "metadata_max_age_ms": 300}
+        return GroupSettings(self.group, **{**quick, "rebalance_batch_ms": 300, **more})
+
+    def make(
+        self,
+        *topics: str,
+        pattern: str | None = None,
+        strategies: Iterable[str | Assignor] = ("range",),
+        config: Settings | None = None,
+        **more: object,
+    ) -> GroupMembership:
+        """A membership that has not joined yet."""
+        assignors = [load(s) if isinstance(s, str) else s for s in strategies]
+        made = GroupMembership(config or self.config, self.settings(**more), Topics(topics, pattern), assignors)
+        self._made.append(made)
+        return made
+
+    def close(self) -> None:
+        """Closes all."""
+        for membership in self._made:
+            membership.close()
+
+
+def held(*memberships: GroupMembership) -> list[TopicPartition]:
+    """All partitions that these hold, sorted, copies too."""
+    return sorted(tp for m in memberships for slot in m.assignment.slots for tp in slot.partitions)
+
+
+def everything(topic: str, partitions: int) -> list[TopicPartition]:
+    """All partitions of a topic."""
+    return [TopicPartition(topic, n) for n in range(partitions)]
+
+
+def wait_for(condition: Callable[[], object], what: str, seconds: float = 60) -> object:
+    """What `condition` gives once it gives something."""
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"waited {seconds} s in vain for {what}"
+        time.sleep(0.05)
+    return found
+
+
+def together(*work: Callable[[], object], seconds: float = 60) -> list[object]:
+    """Results of calls made at the same time."""
+    with ThreadPoolExecutor(len(work)) as pool:
+        return [future.result(seconds) for future in [pool.submit(call) for call in work]]
+
+
+def members_of(kafka: EmbeddedKafka, group: str) -> list[str | None]:
+    """The instance ids of a group's members as the broker knows them."""
+    admin = kafka.admin()
+    described = admin.describe_consumer_groups([group])[group].result(timeout=10)
+    return sorted((member.group_instance_id for member in described.members), key=str)

@@ -1,0 +1,141 @@
+"""What goes wrong in a group, told in one line that names what to change."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from assignors import AssignmentError, Assignor
+from kafka_source.client_config import Settings
+from kafka_source.embedded import EmbeddedKafka, Security
+from kafka_source.errors import AssignmentFailed, AuthenticationError, BootstrapError, InvalidConfigurationError
+from tests.groups import Memberships, everything, held, members_of, wait_for
+
+
+class Refuses(Assignor):
+    """Assigns nothing, with a reason."""
+
+    name = "refuses"
+
+    def assign(self, cluster, group):
+        raise AssignmentError("orders and clicks have different numbers of partitions")
+
+
+class Ghosts(Assignor):
+    """Assigns to nobody we know."""
+
+    name = "ghosts"
+
+    def assign(self, cluster, group):
+        return dict.fromkeys(["ghost"])
+
+
+def test_a_failed_assignment_reaches_every_member_with_its_reason(members, topic):
+    orders = topic("orders", partitions=4)
+    applications = [members.make(orders, slots=2, app=app, strategies=[Refuses()]) for app in "ab"]
+    with ThreadPoolExecutor(2) as pool:
+        failures = [pool.submit(application.join, 60).exception() for application in applications]
+    for failure in failures:
+        assert isinstance(failure, AssignmentFailed)
+        assert "orders and clicks have different numbers of partitions" in str(failure)
+
+
+def test_a_follower_hears_why_the_leader_could_not_assign(kafka, members, topic, group):
+    orders = topic("orders", partitions=4)
+
+    class RefusesTwo(Refuses):
+        def assign(self, cluster, members):
+            if len(members) > 1:
+                raise AssignmentError("two are too many")
+            from assignors import load
+
+            return load("range").assign(cluster, members)
+
+    leader = members.make(orders, slots=1, app="a", strategies=[RefusesTwo()])
+    assert leader.join(30).leading
+    follower = members.make(orders, slots=1, app="b", strategies=[RefusesTwo()])
+    with ThreadPoolExecutor(1) as pool:
+        joining = pool.submit(follower.join, 60)
+        wait_for(leader.rebalance_needed, "the rebalance")
+        with pytest.raises(AssignmentFailed, match="two are too many"):
+            leader.rejoin(30)
+        with pytest.raises(AssignmentFailed, match="two are too many"):
+            joining.result()
+    # The one that could not join has left, and the group goes on.
+    wait_for(leader.rebalance_needed, "the rebalance")
+    leader.rejoin(30)
+    assert held(leader) == everything(orders, 4)
+    assert members_of(kafka, group) == [f"{group}-a-0"]
+
+
+def test_a_bad_plan_is_never_sent(members, topic):
+    with pytest.raises(AssignmentFailed, match="the assignor ghosts assigned to ghost, which is no member"):
+        members.make(topic("orders"), strategies=[Ghosts()]).join(30)
+
+
+def test_no_strategy_in_common(members, topic):
+    orders = topic("orders", partitions=2)
+    members.make(orders, app="a", slots=1).join(30)
+    with pytest.raises(InvalidConfigurationError, match=r"kafka\.partition\.assignment\.strategy"):
+        members.make(orders, app="b", slots=1, strategies=["sticky"]).join(30)
+
+
+def test_a_session_timeout_that_the_brokers_do_not_allow(members, topic):
+    with pytest.raises(InvalidConfigurationError, match=r"kafka\.session\.timeout\.ms=86400000 .*group\.max\.session"):
+        members.make(topic("orders"), session_timeout_ms=86_400_000).join(30)
+
+
+def test_a_group_at_its_maximum_size():
+    with EmbeddedKafka(config={"group.max.size": 2}) as kafka:
+        kafka.create_topic("orders", 4)
+        members = Memberships(Settings({"bootstrap.servers": kafka.bootstrap_servers}), "small")
+        with pytest.raises(InvalidConfigurationError, match=r"group\.members.*group\.max\.size"):
+            members.make("orders", slots=3).join(30)
+        two = members.make("orders", slots=2)
+        two.join(30)
+        assert held(two) == everything("orders", 4)
+        members.close()
+
+
+def test_a_dead_bootstrap_server(members):
+    config = Settings({"bootstrap.servers": "127.0.0.1:9,127.0.0.1:19"})
+    started = time.monotonic()
+    with pytest.raises(
+        BootstrapError, match=r"kafka\.bootstrap\.servers=127\.0\.0\.1:9,127\.0\.0\.1:19.*Connect"
+    ) as caught:
+        members.make("orders", config=config).join(60)
+    assert time.monotonic() - started < 30
+    assert "\n" not in str(caught.value)
+
+
+def test_a_bootstrap_name_that_does_not_resolve(members):
+    config = Settings({"bootstrap.servers": "nowhere.invalid:9092"})
+    with pytest.raises(BootstrapError, match=r"The host name nowhere\.invalid cannot be resolved"):
+        members.make("orders", config=config).join(60)
+
+
+def test_one_living_server_among_dead_ones_is_enough(kafka, members, topic):
+    config = Settings({"bootstrap.servers": f"127.0.0.1:9,{kafka.bootstrap_servers},nowhere.invalid:1"})
+    orders = topic("orders", partitions=2)
+    membership = members.make(orders, config=config)
+    membership.join(30)
+    assert held(membership) == everything(orders, 2)
+
+
+def test_a_group_that_the_user_may_not_join():
+    security = Security("SASL_PLAINTEXT", {"alice": "alice-secret"}, acls=True)
+    with EmbeddedKafka(security=security) as kafka:
+        kafka.create_topic("orders", 2)
+        kafka.allow("alice", "READ", "DESCRIBE", resource="topic", name="orders")
+        members = Memberships(Settings(kafka.java_client_config("alice")), "theirs")
+        started = time.monotonic()
+        with pytest.raises(AuthenticationError, match=r"group theirs .*GROUP_AUTHORIZATION_FAILED"):
+            members.make("orders").join(60)
+        assert time.monotonic() - started < 30
+        kafka.allow("alice", "READ", resource="group", name="theirs")
+        allowed = members.make("orders")
+        allowed.join(30)
+        assert held(allowed) == everything("orders", 2)
+        members.close()

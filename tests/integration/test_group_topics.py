@@ -1,0 +1,103 @@
+"""Topics that come, go, grow or are created anew while a group reads them."""
+
+from __future__ import annotations
+
+import time
+
+from confluent_kafka.admin import NewPartitions
+
+from assignors import TopicPartition
+from tests.groups import everything, held, wait_for
+
+
+def grow(kafka, topic, partitions):
+    admin = kafka.admin()
+    admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(timeout=30)
+
+
+def test_new_partitions_cause_one_rebalance(kafka, members, topic):
+    orders = topic("orders", partitions=4)
+    membership = members.make(orders)
+    first = membership.join(30)
+    grow(kafka, orders, 7)
+    reason = wait_for(membership.rebalance_needed, "the change")
+    assert reason == f"topic {orders} has 7 partitions, 4 before"
+    second = membership.rejoin(30)
+    assert held(membership) == everything(orders, 7)
+    assert second.generation == first.generation + 1
+    assert membership.rebalance_needed() is None
+
+
+def test_a_burst_of_topics_that_match_causes_at_most_two_rebalances(kafka, members, topic):
+    prefix = topic("burst")
+    membership = members.make(pattern=f"{prefix}-.*", rebalance_batch_ms=2_000)
+    first = membership.join(30)
+    assert held(membership) == []
+    names = [f"{prefix}-{n:02}" for n in range(50)]
+    admin = kafka.admin()
+    from confluent_kafka.admin import NewTopic
+
+    for name in names:
+        admin.create_topics([NewTopic(name, 1, 1)])[name].result(timeout=30)
+    rejoined = 0
+
+    def complete():
+        nonlocal rejoined
+        if membership.rebalance_needed():
+            membership.rejoin(30)
+            rejoined += 1
+        return len(held(membership)) == 50
+
+    wait_for(complete, "all topics")
+    assert rejoined <= 2
+    assert membership.assignment.generation <= first.generation + 2
+    assert held(membership) == [TopicPartition(name, 0) for name in names]
+
+
+def test_a_topic_that_is_gone_is_given_up(kafka, members, topic):
+    kept, dropped = topic("kept", partitions=2), topic("dropped", partitions=2)
+    membership = members.make(kept, dropped)
+    membership.join(30)
+    kafka.delete_topic(dropped)
+    assert wait_for(membership.rebalance_needed, "the change") == f"topic {dropped} is gone"
+    membership.rejoin(30)
+    assert held(membership) == everything(kept, 2)
+
+
+def test_a_topic_created_anew_is_noticed_even_with_as_many_partitions(kafka, members, topic):
+    orders = topic("orders", partitions=2)
+    membership = members.make(orders, metadata_max_age_ms=2_000)
+    membership.join(30)
+    kafka.delete_topic(orders)
+    while True:
+        try:
+            kafka.create_topic(orders, 2)
+            break
+        except Exception:
+            time.sleep(0.1)
+    wait_for(lambda: "anew" in str(membership.rebalance_needed()), "the change")
+
+
+def test_a_restart_with_another_subscription_is_not_given_the_old_assignment(members, topic):
+    orders, clicks = topic("orders", partitions=4), topic("clicks", partitions=2)
+    before = members.make(orders, leave_on_close=False)
+    before.join(30)
+    before.close()
+    after = members.make(orders, clicks, leave_on_close=False)
+    after.join(30)
+    assert held(after) == sorted(everything(orders, 4) + everything(clicks, 2))
+    after.close()
+    last = members.make(clicks)
+    last.join(30)
+    assert held(last) == everything(clicks, 2)
+
+
+def test_partitions_that_came_while_the_application_was_away_are_assigned(kafka, members, topic):
+    orders = topic("orders", partitions=2)
+    before = members.make(orders, leave_on_close=False)
+    before.join(30)
+    before.close()
+    grow(kafka, orders, 5)
+    after = members.make(orders)
+    after.join(30)
+    assert held(after) == everything(orders, 5)

@@ -1,0 +1,140 @@
+"""Java and librdkafka consumers in the same group as our slots, whoever leads."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from confluent_kafka import Consumer
+
+from tests.apps.process import java_consumer
+from tests.groups import everything, held, wait_for
+
+PARTITIONS = 6
+
+
+class RdKafkaConsumer:
+    """A consumer of librdkafka that polls in a thread."""
+
+    def __init__(self, servers, group, topic, strategy="range"):
+        self.assigned = None
+        self._closing = threading.Event()
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": servers,
+                "group.id": group,
+                "partition.assignment.strategy": strategy,
+                "session.timeout.ms": 10_000,
+                "heartbeat.interval.ms": 300,
+                "enable.auto.commit": False,
+            }
+        )
+        self._consumer.subscribe([topic], on_assign=self._assign, on_revoke=self._revoke)
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def partitions(self):
+        return self.assigned
+
+    def _assign(self, _, partitions):
+        self.assigned = sorted(p.partition for p in partitions)
+
+    def _revoke(self, *_):
+        self.assigned = None
+
+    def _run(self):
+        while not self._closing.is_set():
+            self._consumer.poll(0.05)
+        self._consumer.close()
+
+    def close(self):
+        self._closing.set()
+        self._thread.join(30)
+
+
+class JavaConsumer:
+    """A consumer of the Java client."""
+
+    def __init__(self, servers, group, topic, folder, strategy="range"):
+        self._app = java_consumer(folder, servers, group, topic, strategy=strategy)
+
+    def partitions(self):
+        lines = [line for line in self._app.lines() if line.startswith(("assigned", "revoked"))]
+        if not lines or lines[-1].startswith("revoked"):
+            return None
+        return sorted(int(name.rpartition("-")[2]) for name in lines[-1].partition(" ")[2].split(",") if name)
+
+    def close(self):
+        self._app.stop()
+
+
+@pytest.fixture(params=["java", "librdkafka"])
+def other(request, kafka, group, tmp_path):
+    """Starts another client's consumer of a topic in the group."""
+    started = []
+
+    def start(topic, strategy="range"):
+        if request.param == "java":
+            started.append(JavaConsumer(kafka.bootstrap_servers, group, topic, tmp_path, strategy))
+        else:
+            started.append(RdKafkaConsumer(kafka.bootstrap_servers, group, topic, strategy))
+        return started[-1]
+
+    yield start
+    for consumer in started:
+        consumer.close()
+
+
+def shared(membership, consumer, topic):
+    """Rejoins when it is time, until both hold parts that make the whole; then what each holds."""
+
+    def both():
+        if membership.rebalance_needed():
+            membership.rejoin(60)
+        theirs = consumer.partitions()
+        ours = [tp.partition for tp in held(membership)]
+        return theirs and ours and sorted(theirs + ours) == list(range(PARTITIONS)) and (ours, theirs)
+
+    return wait_for(both, f"{topic} to be shared")
+
+
+@pytest.mark.parametrize("strategy", ["range", "roundrobin"])
+def test_we_lead_and_the_other_client_reads_what_we_assign(members, topic, other, strategy):
+    orders = topic("orders", partitions=PARTITIONS)
+    membership = members.make(orders, slots=2, strategies=[strategy])
+    assert membership.join(60).leading
+    ours, theirs = shared(membership, other(orders, strategy), orders)
+    assert (len(ours), len(theirs)) == (4, 2)
+    assert membership.assignment.leading
+
+
+@pytest.mark.parametrize("strategy", ["range", "roundrobin"])
+def test_the_other_client_leads_and_we_read_what_it_assigns(members, topic, other, strategy):
+    orders = topic("orders", partitions=PARTITIONS)
+    consumer = other(orders, strategy)
+    wait_for(lambda: consumer.partitions() == list(range(PARTITIONS)), "the other client to have all")
+    membership = members.make(orders, slots=2, strategies=[strategy])
+    assert not membership.join(60).leading
+    ours, theirs = shared(membership, consumer, orders)
+    assert (len(ours), len(theirs)) == (4, 2)
+
+
+def test_it_gets_everything_when_we_leave_and_gives_it_back(members, topic, other):
+    orders = topic("orders", partitions=PARTITIONS)
+    membership = members.make(orders, slots=2)
+    membership.join(60)
+    consumer = other(orders)
+    shared(membership, consumer, orders)
+    membership.close()
+    wait_for(lambda: consumer.partitions() == list(range(PARTITIONS)), "the other client to have all")
+    again = members.make(orders, slots=2)
+    again.join(60)
+    shared(again, consumer, orders)
+    consumer.close()
+
+    def back():
+        if again.rebalance_needed():
+            again.rejoin(60)
+        return held(again) == everything(orders, PARTITIONS)
+
+    wait_for(back, "all partitions to come back")
