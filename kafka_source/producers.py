@@ -154,22 +154,23 @@ class _Preparation:
         for _ in range(2):
             with contextlib.suppress(KafkaException):
                 producer.list_topics(_TRANSACTION_LOG, _INIT_SLICE_SECONDS)
-            producer.poll(0)
-            self._raise_if_hopeless()
+            self._listen(producer)
 
     def _is_initialised(self, producer: Producer) -> bool:
         try:
             producer.init_transactions(_INIT_SLICE_SECONDS)
         except KafkaException as error:
             problem = from_confluent(error, self._context)
-            producer.poll(0)
-            self._raise_if_hopeless()
+            self._listen(producer)
             if not isinstance(problem, RetriableError):
                 raise problem from error
             return False
         return True
 
-    def _raise_if_hopeless(self) -> None:
+    def _listen(self, producer: Producer) -> None:
+        """Hear what the client reports of its connections; a refused password will not be taken later either."""
+        with contextlib.suppress(KafkaException):  # a fatal error, which the call that met it has told already
+            producer.poll(0)
         if self._problem is not None:
             reported = from_confluent(self._problem, self._context)
             if isinstance(reported, AuthenticationError):

@@ -73,13 +73,14 @@ class Transaction:
             if self._failed is not None:
                 raise self._failed
             try:
-                self._producer.produce(topic, value, key, partition, self._delivered, **kwargs)
-                self._producer.poll(0)
-                return
-            except BufferError:
-                if self._deadline.over:
-                    raise self._late("Producing in") from None
-                self._producer.poll(min(0.1, self._deadline.remaining))
+                try:
+                    self._producer.produce(topic, value, key, partition, self._delivered, **kwargs)
+                    self._producer.poll(0)
+                    return
+                except BufferError:
+                    if self._deadline.over:
+                        raise self._late("Producing in") from None
+                    self._producer.poll(min(0.1, self._deadline.remaining))
             except KafkaException as error:
                 raise from_confluent(
                     error, f"Producing to {topic} in a {self._name} failed", in_transaction=True, produce=True

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import repeat
 from typing import Any
 
@@ -122,14 +123,15 @@ class Delivery:
             DeliveryError: One was not.
             AuthenticationError: The brokers refuse the credentials.
         """
-        while self._producer.flush(_POLL_SECONDS) > 0:
+        while self._ask(lambda: self._producer.flush(_POLL_SECONDS)) > 0:
             self._raise_failure()
         self._raise_failure()
 
     def drop(self) -> None:
         """Give up what is not sent yet: the task fails, and its next try writes all of it again."""
-        self._producer.purge()
-        self._producer.flush(_POLL_SECONDS)
+        with contextlib.suppress(KafkaException):
+            self._producer.purge()
+            self._producer.flush(_POLL_SECONDS)
 
     def _again(self, error: Exception, topic: str, value: Any, key: Any, partition: int, **headers: Any) -> None:
         while isinstance(error, BufferError):
@@ -144,8 +146,15 @@ class Delivery:
         raise error
 
     def _serve(self, seconds: float) -> None:
-        self._producer.poll(seconds)
+        self._ask(lambda: self._producer.poll(seconds))
         self._raise_failure()
+
+    def _ask(self, call: Callable[[], int]) -> int:
+        try:
+            return call()
+        except KafkaException as error:
+            # So a fatal error is told; a record's own failure says more, if there is one.
+            raise self._failed or from_confluent(error, "Writing failed") from error
 
     def _raise_failure(self) -> None:
         if self._failed is not None:
