@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from heapq import heapify, heappush, heapreplace
 from itertools import groupby
 
 from assignors.index import PartitionIndex
+from assignors.pool import Pool
 from assignors.uniform import RackView
 
 
@@ -70,11 +70,11 @@ class _Group:
         self.owner = [-1] * index.size
         self.sizes = [0] * members
         self._shrunk: list[int] = []
-        alike: dict[int, _Pool] = {}
-        self._pools: list[_Pool] = []
+        alike: dict[int, Pool] = {}
+        self._pools: list[Pool] = []
         for places in readers:
             if id(places) not in alike:
-                alike[id(places)] = _Pool(places, self.sizes, self._shrunk)
+                alike[id(places)] = Pool(places, self.sizes, self._shrunk)
             self._pools.append(alike[id(places)])
         self._distinct = list(alike.values())
         self._came_home: set[int] = set()
@@ -99,7 +99,7 @@ class _Group:
 
     def fill_within_racks(self, partitions: Sequence[int], racks: RackView) -> list[int]:
         """Each partition to its least loaded subscriber on one of its racks, or without a rack; give back the rest."""
-        pools: dict[tuple[_Pool, frozenset[str]], _Pool] = {}
+        pools: dict[tuple[Pool, frozenset[str]], Pool] = {}
         rest: list[int] = []
         for partition in partitions:
             key = (self._pools[self._topic_of[partition]], racks.partitions[partition])
@@ -108,7 +108,7 @@ class _Group:
                 near = [
                     place for place in key[0].places if racks.members[place] is None or racks.members[place] in key[1]
                 ]
-                pool = pools[key] = _Pool(near, self.sizes, self._shrunk)
+                pool = pools[key] = Pool(near, self.sizes, self._shrunk)
             if pool.places:
                 place = pool.least()
                 self.owner[partition] = place
@@ -127,9 +127,9 @@ class _Group:
                 for partition, place in zip(run, takers, strict=False):
                     self.owner[partition] = place
 
-    def _runs(self, partitions: Sequence[int]) -> list[tuple[_Pool, Sequence[int]]]:
+    def _runs(self, partitions: Sequence[int]) -> list[tuple[Pool, Sequence[int]]]:
         """Ascending partitions, cut by topic."""
-        runs: list[tuple[_Pool, Sequence[int]]] = []
+        runs: list[tuple[Pool, Sequence[int]]] = []
         at = 0
         for topic, pool in zip(self._index.topics, self._pools, strict=True):
             end = self._index.start[topic] + self._index.counts[topic]
@@ -180,7 +180,7 @@ class _Group:
                 if len(pool.places) > 1 and not pool.level():
                     moved |= self._level_run(pool, run, outdated)
 
-    def _level_run(self, pool: _Pool, run: Sequence[int], outdated: Mapping[int, int]) -> bool:
+    def _level_run(self, pool: Pool, run: Sequence[int], outdated: Mapping[int, int]) -> bool:
         owner, sizes = self.owner, self.sizes
         least = pool.least()
         movable = sizes[least] + 2
@@ -207,42 +207,6 @@ class _Group:
             least = pool.least()
             movable = sizes[least] + 2
         return moved
-
-
-class _Pool:
-    """Members of which the least loaded is wanted again and again: a heap that is put right where it is looked at."""
-
-    def __init__(self, places: Sequence[int], sizes: list[int], shrunk: list[int]) -> None:
-        self.places = places
-        self.members = frozenset(places)
-        self._sizes = sizes
-        self._shrunk = shrunk
-        self._seen = len(shrunk)
-        self._heap: list[tuple[int, int]] = []
-        self._judged = (-1, False)
-
-    def least(self) -> int:
-        """The member with the fewest partitions, the first by id among equals."""
-        heap, sizes = self._heap, self._sizes
-        if not heap:
-            heap += [(sizes[place], place) for place in self.places]
-            heapify(heap)
-        elif self._seen < len(self._shrunk):
-            for place in self.members.intersection(self._shrunk[self._seen :]):
-                heappush(heap, (sizes[place], place))
-        self._seen = len(self._shrunk)
-        while True:
-            size, place = heap[0]
-            if sizes[place] == size:
-                return place
-            heapreplace(heap, (sizes[place], place))
-
-    def level(self) -> bool:
-        """Whether no member of the pool has two more partitions than another."""
-        if self._judged[0] != len(self._shrunk):
-            held = list(map(self._sizes.__getitem__, self.places))
-            self._judged = (len(self._shrunk), max(held) < min(held) + 2)
-        return self._judged[1]
 
 
 class _Movements:

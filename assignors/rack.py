@@ -27,9 +27,16 @@ class RackAwareAssignor(StickyAssignor):
 
     def assign(self, cluster: ClusterMetadata, group: GroupSubscription) -> Mapping[str, Assignment]:
         """See `Assignor.assign`."""
-        shared = share(cluster, group, {m: decode_sticky_user_data(s.user_data) for m, s in group.items()})
+        claims = {member: decode_sticky_user_data(said.user_data) for member, said in group.items()}
+        shared = share(cluster, group, claims)
+        if shared.racks is None:
+            return shared.assignments()
         improve_racks(shared)
-        return shared.assignments()
+        # Keeping every claim and exchanging from there is calmer, where it is as good in every respect.
+        calm = share(cluster, group, claims, heed_racks=False)
+        improve_racks(calm)
+        better = all(ours <= theirs for ours, theirs in zip(_cost(calm), _cost(shared), strict=True))
+        return (calm if better else shared).assignments()
 
 
 def improve_racks(shared: Shared) -> None:
@@ -38,10 +45,21 @@ def improve_racks(shared: Shared) -> None:
         _Exchange(shared, shared.racks).run()
 
 
+def _cost(shared: Shared) -> tuple[int, int, int]:
+    """Unevenness, partitions off their racks and claims not kept."""
+    racks = shared.racks
+    return (
+        sum(len(given) ** 2 for given in shared.given),
+        sum(racks.mismatch(place, g) for place, given in enumerate(shared.given) for g in given) if racks else 0,
+        len(shared.revoked),
+    )
+
+
 class _Exchange:
     """The answer while partitions change places.
 
-    An exchange is judged by how many partitions are off their racks before and after, and how many are kept.
+    Where subscriptions are mixed, a partition goes only where no subscriber of its topic has two fewer. An exchange is
+    judged by how many partitions are off their racks before and after, and how many are kept.
     """
 
     def __init__(self, shared: Shared, racks: RackView) -> None:
@@ -53,6 +71,9 @@ class _Exchange:
         self._readers = [frozenset(places) for places in shared.readers]
         self._topic = {topic: place for place, topic in enumerate(shared.index.topics)}
         self._steps = _MOST_STEPS
+        # Sizes change only in uniform groups, and there an exchange cannot unbalance anything.
+        sizes = [len(given) for given in shared.given]
+        self._most = [min((sizes[place] for place in places), default=0) + 1 for places in shared.readers]
 
     def run(self) -> None:
         """Look at every partition that is off its rack or away from home, until nothing helps any more."""
@@ -96,25 +117,33 @@ class _Exchange:
     def _places(self, partition: int) -> Iterator[int]:
         """Members to which the partition could go: home first, then those on its racks."""
         source, home = self._owner[partition], self._home.get(partition)
-        readers = self._readers[self._topic[self._shared.index.topic(partition)]]
-        if home is not None and home != source and home in readers:
+        topic = self._topic_of(partition)
+        readers = self._readers[topic]
+        most = len(self._owner) if self._shared.uniform else self._most[topic]
+        if home is not None and home != source and home in readers and len(self._held[home]) <= most:
             yield home
         for place in sorted(readers):
             if self._steps <= 0:
                 return
             self._steps -= 1
-            if place not in (source, home) and not self._racks.mismatch(place, partition):
-                yield place
+            if place in (source, home) or self._racks.mismatch(place, partition) or len(self._held[place]) > most:
+                continue
+            yield place
 
     def _exchanges(self, source: int, target: int) -> Iterator[int | None]:
         """What the target could give back: nothing if it has fewer, or one partition of a topic the source reads."""
-        if len(self._held[target]) < len(self._held[source]):
+        uniform = self._shared.uniform
+        if uniform and len(self._held[target]) < len(self._held[source]):
             yield None
         for back in list(self._held[target]):
             if self._steps <= 0:
                 return
-            if source in self._readers[self._topic[self._shared.index.topic(back)]]:
+            topic = self._topic_of(back)
+            if source in self._readers[topic] and (uniform or len(self._held[source]) <= self._most[topic]):
                 yield back
+
+    def _topic_of(self, partition: int) -> int:
+        return self._topic[self._shared.index.topic(partition)]
 
     def _gain(self, partition: int, source: int, target: int) -> tuple[int, int]:
         """How many fewer are off their racks, and how many more are kept, if the partition moves."""

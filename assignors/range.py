@@ -24,12 +24,7 @@ class RangeAssignor(Assignor):
     def assign(self, cluster: ClusterMetadata, group: GroupSubscription) -> Mapping[str, Assignment]:
         """See `Assignor.assign`."""
         counts = known_topics(cluster, group)
-        readers = readers_in_order(group, counts)
-        alike: dict[tuple[tuple[str, ...], int], list[str]] = {}
-        for topic, count in counts.items():
-            alike.setdefault((readers[topic], count), []).append(topic)
-        shares = [TopicShare(topics, count, members) for (members, count), topics in alike.items()]
-        return share_out(cluster, group, shares)
+        return share_out(cluster, group, shares_of_alike(counts, readers_in_order(group, counts)))
 
 
 def readers_in_order(group: GroupSubscription, topics: Iterable[str]) -> dict[str, tuple[str, ...]]:
@@ -40,6 +35,14 @@ def readers_in_order(group: GroupSubscription, topics: Iterable[str]) -> dict[st
             if topic in readers:
                 readers[topic].append(member)
     return {topic: tuple(members) for topic, members in readers.items()}
+
+
+def shares_of_alike(counts: Mapping[str, int], readers: Mapping[str, tuple[str, ...]]) -> list[TopicShare]:
+    """One share for all topics with the same number of partitions and the same subscribers."""
+    alike: dict[tuple[tuple[str, ...], int], list[str]] = {}
+    for topic, count in counts.items():
+        alike.setdefault((readers[topic], count), []).append(topic)
+    return [TopicShare(topics, count, members) for (members, count), topics in alike.items()]
 
 
 class TopicShare:
@@ -137,7 +140,8 @@ def share_out(
     """Fill all shares, racks first if they matter for any topic, and collect what each member got, sorted."""
     racks = {member: subscription.rack or None for member, subscription in group.items()}
     if any(racks.values()):
-        replicas = {topic: partition_racks(cluster, topic, share.count) for share in shares for topic in share.topics}
+        topics = {topic for share in shares for topic in share.topics}
+        replicas = {topic: partition_racks(cluster, topic, cluster.partitions[topic]) for topic in topics}
         needing = [
             any(racks_matter([racks[member] for member in share.members], replicas[topic]) for topic in share.topics)
             for share in shares
@@ -147,13 +151,16 @@ def share_out(
             if needs or (any(needing) and len(share.topics) > 1):
                 share.match_racks(racks, replicas)
     given = {member: TopicPartitions([], []) for member in group}
-    by_topic = {topic: share for share in shares for topic in share.topics}
+    by_topic: dict[str, list[TopicShare]] = {}
     for share in shares:
         share.fill()
         for numbers in share.given.values():
             numbers.sort()
+        for topic in share.topics:
+            by_topic.setdefault(topic, []).append(share)
     for topic in sorted_names(by_topic):
-        for member, numbers in by_topic[topic].given.items():
-            given[member].topics.extend([topic] * len(numbers))
-            given[member].numbers.extend(numbers)
+        for share in by_topic[topic]:
+            for member, numbers in share.given.items():
+                given[member].topics.extend([topic] * len(numbers))
+                given[member].numbers.extend(numbers)
     return {member: Assignment(partitions) for member, partitions in given.items()}

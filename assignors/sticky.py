@@ -13,6 +13,7 @@ from assignors.mixed import assign_mixed
 from assignors.model import Assignment, ClusterMetadata, GroupSubscription
 from assignors.ordering import sorted_names
 from assignors.racks import partition_racks, racks_matter
+from assignors.subscribers import alike, readers_by_topic
 from assignors.uniform import RackView, assign_uniform
 from assignors.wire import StickyUserData, decode_sticky_user_data, encode_sticky_user_data
 
@@ -74,13 +75,18 @@ class Shared:
         }
 
 
-def share(cluster: ClusterMetadata, group: GroupSubscription, claims: Mapping[str, StickyUserData]) -> Shared:
-    """Share the partitions of all topics the group subscribes to, near to what the members claim to own."""
+def share(
+    cluster: ClusterMetadata, group: GroupSubscription, claims: Mapping[str, StickyUserData], *, heed_racks: bool = True
+) -> Shared:
+    """Share the partitions of all topics the group subscribes to, near to what the members claim to own.
+
+    With `heed_racks` False the answer is made as if there were no racks; they are in the result all the same.
+    """
     members = sorted_names(group)
     counts = known_topics(cluster, group)
-    subscriptions = _alike(group, members)
+    subscriptions = alike(group, members)
     uniform = len(subscriptions) == 1
-    readers = _readers(subscriptions, counts)
+    readers = readers_by_topic(subscriptions, counts)
     topics = sorted_names(counts)
     if not uniform:
         topics.sort(key=lambda topic: len(readers[topic]))
@@ -88,37 +94,14 @@ def share(cluster: ClusterMetadata, group: GroupSubscription, claims: Mapping[st
     resolved = resolve(index, [claims[member] for member in members])
     racks = _rack_view(cluster, [group[member].rack or None for member in members], index)
     ordered = [readers[topic] for topic in topics]
+    heeded = racks if heed_racks else None
     if uniform:
-        given, revoked = assign_uniform(index, resolved.accepted, racks)
+        given, revoked = assign_uniform(index, resolved.accepted, heeded)
     elif members:
-        given, revoked = assign_mixed(index, ordered, resolved.accepted, resolved.outdated(), racks)
+        given, revoked = assign_mixed(index, ordered, resolved.accepted, resolved.outdated(), heeded)
     else:
         given, revoked = [], set()
     return Shared(members, index, resolved, given, revoked, uniform, racks, ordered)
-
-
-def _alike(group: GroupSubscription, members: Sequence[str]) -> dict[frozenset[str], list[int]]:
-    """The members by what they subscribe to."""
-    listed: dict[tuple[str, ...], list[int]] = {}
-    for place, member in enumerate(members):
-        listed.setdefault(tuple(group[member].topics), []).append(place)
-    alike: dict[frozenset[str], list[int]] = {}
-    for topics, places in listed.items():
-        alike.setdefault(frozenset(topics), []).extend(places)
-    return alike
-
-
-def _readers(subscriptions: Mapping[frozenset[str], Sequence[int]], topics: Iterable[str]) -> dict[str, Sequence[int]]:
-    """The subscribers of each topic, ascending; equal ones are one object."""
-    kinds = list(subscriptions.items())
-    merged: dict[tuple[int, ...], Sequence[int]] = {}
-    readers: dict[str, Sequence[int]] = {}
-    for topic in topics:
-        key = tuple(kind for kind, (subscribed, _) in enumerate(kinds) if topic in subscribed)
-        if key not in merged:
-            merged[key] = sorted(place for kind in key for place in kinds[kind][1])
-        readers[topic] = merged[key]
-    return readers
 
 
 def _rack_view(cluster: ClusterMetadata, members: Sequence[str | None], index: PartitionIndex) -> RackView | None:

@@ -119,7 +119,7 @@ def _match_racks(
     """Give partitions to members on their racks, those with the fewest such members first.
 
     `below` and `level` are brought up to date. A partition goes to the next member below `least` in a circle, or else
-    to the first one at `least`, as long as places above it are left (Java does not count these, and then fails).
+    to the first one at `least`, as long as places above it are left.
 
     Returns:
         The partitions that found nobody, and the places above `least` that are left.

@@ -1,0 +1,210 @@
+"""`redundant`: each partition to several members, one of them primary; standbys take over without a move.
+
+Java has no such strategy. The client-side assignment proposal of Kafka names the case: search indexers that hold a
+partition's replica each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from assignors.index import PartitionIndex, known_topics
+from assignors.interface import Assignor
+from assignors.model import NO_GENERATION, Assignment, ClusterMetadata, GroupSubscription, Subscription, TopicPartition
+from assignors.ordering import sorted_names
+from assignors.pool import Pool
+from assignors.subscribers import alike, readers_by_topic
+from assignors.wire import (
+    WireFormatError,
+    decode_assignment,
+    decode_sticky_user_data,
+    encode_assignment,
+    encode_sticky_user_data,
+)
+
+
+class RedundantAssignor(Assignor):
+    """Copies of each partition go to different subscribers (to all, where there are fewer), evenly.
+
+    A member's Assignment lists all its copies; `primaries` tells for which of them it is the primary. Copies stay
+    where they are as far as balance allows. If a primary leaves, one of the standbys that hold the partition takes
+    its place, and then a new standby is found.
+
+    Args:
+        copies: How many members get each partition, at least 1.
+    """
+
+    name: ClassVar[str] = "redundant"
+
+    def __init__(self, copies: int = 2) -> None:
+        if isinstance(copies, bool) or not isinstance(copies, int) or copies < 1:
+            raise ValueError(f"copies must be a whole number of at least 1, and not {copies!r}")
+        self._copies = copies
+        self._last: bytes | None = None
+
+    def subscription_user_data(self, topics: Iterable[str]) -> bytes | None:
+        """What this member last got, as the bytes of an assignment whose user data are its primaries (sticky V1)."""
+        return self._last
+
+    def assign(self, cluster: ClusterMetadata, group: GroupSubscription) -> Mapping[str, Assignment]:
+        """See `Assignor.assign`."""
+        members = sorted_names(group)
+        counts = known_topics(cluster, group)
+        readers = readers_by_topic(alike(group, members), counts)
+        index = PartitionIndex(sorted(sorted_names(counts), key=lambda topic: len(readers[topic])), counts)
+        copies = _Copies(index, [readers[topic] for topic in index.topics], len(members), self._copies)
+        claims = [_claim(index, group[member]) for member in members]
+        copies.keep(claims)
+        copies.fill()
+        copies.level()
+        primary = copies.choose_primaries(claims)
+        held: list[list[int]] = [[] for _ in members]
+        leading: list[list[int]] = [[] for _ in members]
+        for partition, holders in enumerate(copies.holders):
+            for place in holders:
+                held[place].append(partition)
+            leading[primary[partition]].append(partition)
+        return {
+            member: Assignment(
+                index.partitions(held[place]), encode_sticky_user_data(index.partitions(leading[place]), None)
+            )
+            for place, member in enumerate(members)
+        }
+
+    def on_assignment(self, assignment: Assignment, generation: int) -> None:
+        """Remember it for `subscription_user_data`."""
+        leading = encode_sticky_user_data(primaries(assignment), generation)
+        self._last = encode_assignment(Assignment(assignment.partitions, leading))
+
+
+def primaries(assignment: Assignment) -> Sequence[TopicPartition]:
+    """The partitions of a `redundant` assignment for which its member is the primary."""
+    return decode_sticky_user_data(assignment.user_data).partitions
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """What a member held, for which of it it was the primary, and since which generation."""
+
+    held: Sequence[int]
+    leading: frozenset[int]
+    generation: int
+
+
+def _claim(index: PartitionIndex, subscription: Subscription) -> _Claim:
+    try:
+        said = decode_assignment(subscription.user_data or b"")
+    except WireFormatError:
+        said = Assignment(())
+    if not said.partitions:
+        held = list(dict.fromkeys(index.integers(subscription.owned)))
+        return _Claim(held, frozenset(), max(subscription.generation, NO_GENERATION))
+    leading = decode_sticky_user_data(said.user_data)
+    held = list(dict.fromkeys(index.integers(said.partitions)))
+    return _Claim(held, frozenset(index.integers(leading.partitions)), max(leading.generation, NO_GENERATION))
+
+
+class _Copies:
+    """The copies while they are handed out.
+
+    Attributes:
+        holders: The members that hold each partition; those that kept it come first, newest claim first.
+    """
+
+    def __init__(self, index: PartitionIndex, readers: Sequence[Sequence[int]], members: int, copies: int) -> None:
+        self.holders: list[list[int]] = [[] for _ in range(index.size)]
+        self._copies = copies
+        self._sizes = [0] * members
+        self._lowered: list[int] = []
+        self._kept: set[tuple[int, int]] = set()
+        pools: dict[int, Pool] = {}
+        self._pools: list[Pool] = []
+        for topic, places in zip(index.topics, readers, strict=True):
+            pool = pools.setdefault(id(places), Pool(places, self._sizes, self._lowered))
+            self._pools += [pool] * index.counts[topic]
+
+    def keep(self, claims: Sequence[_Claim]) -> None:
+        """Let claims stand, those of newer generations first, primaries before standbys, up to the number of copies."""
+        claimed = [
+            (-claim.generation, partition not in claim.leading, place, partition)
+            for place, claim in enumerate(claims)
+            for partition in claim.held
+        ]
+        for _, _, place, partition in sorted(claimed):
+            holders = self.holders[partition]
+            if len(holders) < self._copies and place in self._pools[partition].members:
+                holders.append(place)
+                self._sizes[place] += 1
+                self._kept.add((partition, place))
+
+    def fill(self) -> None:
+        """A copy to the least loaded subscriber without one, until there are enough."""
+        for partition, holders in enumerate(self.holders):
+            while len(holders) < self._copies:
+                place = self._pools[partition].least_without(holders)
+                if place is None:
+                    break
+                holders.append(place)
+                self._sizes[place] += 1
+
+    def level(self) -> None:
+        """Move single copies to members with at least two fewer that lack them: new copies first, then kept ones.
+
+        Every move makes the sum of squared sizes smaller, so this ends.
+        """
+        for kept_too in (False, True):
+            moved = True
+            while moved:
+                moved = False
+                for partition in range(len(self.holders)):
+                    moved |= self._level_partition(partition, kept_too)
+
+    def _level_partition(self, partition: int, kept_too: bool) -> bool:
+        holders, sizes = self.holders[partition], self._sizes
+        moved = False
+        # Standbys were put behind primaries: they move first.
+        for at in range(len(holders) - 1, -1, -1):
+            source = holders[at]
+            if not kept_too and (partition, source) in self._kept:
+                continue
+            target = self._pools[partition].least_without(holders)
+            if target is not None and sizes[source] >= sizes[target] + 2:
+                holders[at] = target
+                sizes[source] -= 1
+                sizes[target] += 1
+                self._lowered.append(source)
+                moved = True
+        return moved
+
+    def choose_primaries(self, claims: Sequence[_Claim]) -> list[int]:
+        """The primary of each partition: the last one if it still holds it, else a standby that kept it, else any.
+
+        Then the role passes between holders, without a move, while one leads two more than another.
+        """
+        leads = [0] * len(claims)
+        chosen: list[int] = []
+        open_: list[int] = []
+        for partition, holders in enumerate(self.holders):
+            before = [place for place in holders if partition in claims[place].leading]
+            chosen.append(max(before, key=lambda place: claims[place].generation) if before else -1)
+            if before:
+                leads[chosen[partition]] += 1
+            else:
+                open_.append(partition)
+        for partition in open_:
+            kept = [place for place in self.holders[partition] if (partition, place) in self._kept]
+            chosen[partition] = min(kept or self.holders[partition], key=lambda place: (leads[place], place))
+            leads[chosen[partition]] += 1
+        moved = True
+        while moved:
+            moved = False
+            for partition, holders in enumerate(self.holders):
+                target = min(holders, key=lambda place: (leads[place], place))
+                if leads[chosen[partition]] >= leads[target] + 2:
+                    leads[chosen[partition]] -= 1
+                    leads[target] += 1
+                    chosen[partition] = target
+                    moved = True
+        return chosen
