@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from assignors.model import TopicPartition
-from kafka_source import positions, tasks
+from kafka_source import logs, positions, tasks
 from kafka_source.client_config import Settings
 from kafka_source.cluster import Cluster
 from kafka_source.offsets import StreamOffset
@@ -36,6 +36,7 @@ class BatchReader(DataSourceReader):
     """
 
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
+        logs.set_up()
         options = parse(given, Where.BATCH)
         for warning in options.warnings:
             log.warning("%s", warning)

@@ -21,7 +21,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from assignors.model import TopicPartition
-from kafka_source import positions, tasks
+from kafka_source import logs, positions, tasks
 from kafka_source.client_config import Settings
 from kafka_source.cluster import Cluster
 from kafka_source.errors import InvalidConfigurationError
@@ -209,6 +209,7 @@ class _StreamReader(DataSourceStreamReader):
     """
 
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
+        logs.set_up()
         options = parse(given, Where.STREAM)
         for warning in options.warnings:
             log.warning("%s", warning)

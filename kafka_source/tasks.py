@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from kafka_source import logs
 from kafka_source.client_config import Settings
 from kafka_source.commit import TransactionalCommitter
 from kafka_source.errors import FencedError
@@ -53,6 +54,7 @@ def read(task: ReadTask, reading: Reading) -> Iterator[pa.RecordBatch]:
         FencedError: Another member has taken the slot's place; the task reads nothing more and commits nothing.
         KafkaGroupError: See `Engine.read`.
     """
+    logs.set_up()
     options = reading.options
     commits = options["commit"] == "task"
     with ExitStack() as stack:

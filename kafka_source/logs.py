@@ -1,0 +1,22 @@
+"""Log lines of Spark's Python processes, whose logging nobody else sets up: `KAFKAGROUP_LOG_LEVEL`."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+LEVEL = "KAFKAGROUP_LOG_LEVEL"
+_PACKAGE = "kafka_source"
+
+
+def set_up() -> None:
+    """Show this package's log lines on standard error at the level of the environment, if it names one."""
+    level = logging.getLevelName(os.environ.get(LEVEL, "").upper())
+    package = logging.getLogger(_PACKAGE)
+    if not isinstance(level, int) or package.handlers:
+        return
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    package.addHandler(handler)
+    package.setLevel(level)
+    package.propagate = False
