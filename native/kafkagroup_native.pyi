@@ -20,11 +20,11 @@ The tree of errors, each with the attributes `topic`, `partition`, `offset` and 
 """
 
 from collections.abc import Sequence
-
 from typing import final
 
 from typing_extensions import Buffer, CapsuleType
 
+__all__: list[str]
 __version__: str
 
 @final

@@ -1,6 +1,6 @@
 //! LZ4 frames around lz4_flex's blocks.
 //!
-//! lz4_flex's own frame reader makes and clears buffers of up to 8 MiB a frame and copies each block twice; a Kafka batch
+//! lz4_flex's own frame reader allocates and clears buffers of up to 8 MiB a frame and copies each block twice; a Kafka batch
 //! is a frame of often 16 KiB. Here blocks unpack straight into the batch's buffer. The frame's xxHash sums are passed over:
 //! the batch's CRC-32C has covered the same bytes already.
 

@@ -45,7 +45,7 @@ def test_a_set_cut_at_any_byte_gives_its_whole_batches(codec):
         assert decoded.records.partial_batch_bytes == (None if left == 0 else 0 if left < 12 else size)
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=200)
 @given(codecs, st.data())
 def test_flipped_bits_are_found_or_harmless(codec, data):
     first, second = batch(ROWS, codec=codec), batch(MORE, codec=codec)
@@ -63,7 +63,7 @@ def test_flipped_bits_are_found_or_harmless(codec, data):
         assert decoded.rows == ROWS + MORE
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=200)
 @given(codecs, st.booleans(), st.data())
 def test_damage_under_a_right_crc_gives_an_error_or_rows_in_order(codec, text, data):
     damaged = bytearray(batch(ROWS, codec=codec))
@@ -83,7 +83,7 @@ def test_damage_under_a_right_crc_gives_an_error_or_rows_in_order(codec, text, d
 
 
 def test_the_bytes_alone_may_be_anything():
-    @settings(deadline=None, max_examples=300)
+    @settings(deadline=None, max_examples=150)
     @given(st.binary(max_size=200), st.booleans())
     def run(data, framed):
         encoded = with_crc(struct.pack(">qiib", 0, 49 + len(data), 0, 2) + bytes(44) + data) if framed else data

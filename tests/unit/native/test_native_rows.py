@@ -50,7 +50,7 @@ def record_sets(draw: st.DrawFn) -> tuple[bytes, list[Row]]:
     return data, expected
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=60)
 @given(record_sets(), st.integers(1, 9), st.sampled_from([1, 300, 1 << 20]), st.data())
 def test_rows_come_out_as_they_went_in(record_set, batch_rows, batch_bytes, data):
     encoded, expected = record_set
@@ -70,7 +70,7 @@ def test_rows_come_out_as_they_went_in(record_set, batch_rows, batch_bytes, data
         assert part.records.next_offset == max(end, start)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=60)
 @given(record_sets(), st.data())
 def test_any_subset_and_order_of_columns(record_set, data):
     encoded, _ = record_set

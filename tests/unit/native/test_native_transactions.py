@@ -79,7 +79,7 @@ def test_other_control_types_are_passed_over():
     assert offsets(leader_change + data(2, 1)) == [2]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=60)
 @given(
     st.lists(st.tuples(st.integers(1, 3), st.sampled_from(["data", "data", "plain", "abort", "commit"])), max_size=30)
 )
