@@ -1,0 +1,151 @@
+"""The coordinator is lost at each step of a rebalance, and while the group is stable."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_source.client_config import Settings
+from kafka_source.embedded import EmbeddedKafka
+from kafka_source.embedded.tcp_proxy import CutConnection, TcpProxy, pass_on
+from tests.groups import Memberships, everything, held, members_of, wait_for
+
+JOIN_GROUP, HEARTBEAT, SYNC_GROUP, OFFSET_COMMIT, METADATA = 11, 12, 14, 8, 3
+
+
+@pytest.fixture(scope="module")
+def behind():
+    """A broker behind a proxy."""
+    proxy = TcpProxy()
+    with proxy, EmbeddedKafka(advertised_ports={1: proxy.port}) as kafka:
+        proxy.connect_to(kafka.port(1))
+        kafka.create_topic("orders", 6)
+        yield kafka, proxy
+
+
+@pytest.fixture
+def proxied(behind, group):
+    kafka, proxy = behind
+    members = Memberships(Settings({"bootstrap.servers": kafka.bootstrap_servers}), group)
+    yield members, proxy
+    proxy.on_request = proxy.on_response = pass_on
+    members.close()
+
+
+def once(api_key):
+    """A hook that cuts the connection of the first frame of an API, and lets all others pass."""
+    cut = []
+
+    def hook(frame):
+        if frame.api_key == api_key and not cut:
+            cut.append(frame)
+            raise CutConnection
+        return [frame.payload]
+
+    hook.cut = cut
+    return hook
+
+
+@pytest.mark.parametrize("static", [True, False])
+@pytest.mark.parametrize("side", ["on_request", "on_response"])
+@pytest.mark.parametrize("api_key", [JOIN_GROUP, SYNC_GROUP])
+def test_the_connection_is_lost_in_the_middle_of_joining(proxied, api_key, side, static):
+    members, proxy = proxied
+    hook = once(api_key)
+    setattr(proxy, side, hook)
+    # A dynamic member whose first answer was lost is a stranger to itself: the group waits for its ghost's session.
+    quick = {"session_timeout_ms": 6_000, "rebalance_timeout_ms": 6_000}
+    membership = members.make("orders", app="app" if static else None, **quick)
+    membership.join(60)
+    assert hook.cut
+    assert held(membership) == everything("orders", 6)
+    assert membership.rebalance_needed() is None
+
+
+def test_lost_heartbeats_are_made_up_for(kafka, proxied):
+    members, proxy = proxied
+    membership = members.make("orders")
+    generation = membership.join(30).generation
+    hook = once(HEARTBEAT)
+    proxy.on_response = hook
+    wait_for(lambda: hook.cut, "a heartbeat")
+    proxy.cut()
+    seen = []
+    proxy.on_response = lambda frame: (frame.api_key == HEARTBEAT and seen.append(frame), [frame.payload])[1]
+    wait_for(lambda: len(seen) > 6, "heartbeats to go on")
+    assert membership.rebalance_needed() is None
+    assert membership.assignment.generation == generation
+
+
+def test_a_commit_whose_answer_is_lost_is_sent_again(proxied):
+    members, proxy = proxied
+    membership = members.make("orders")
+    slot = membership.join(30).slots[0]
+    hook = once(OFFSET_COMMIT)
+    proxy.on_response = hook
+    membership.commit({0: dict.fromkeys(slot.partitions, 11)})
+    assert hook.cut
+    assert set(membership.committed(slot.partitions).values()) == {11}
+
+
+# ---- three nodes
+
+
+def coordinator_of(kafka, group):
+    client = kafka.admin()
+    return client.describe_consumer_groups([group])[group].result(timeout=10).coordinator.id
+
+
+@pytest.fixture
+def on_three(cluster, group):
+    made = Memberships(Settings({"bootstrap.servers": cluster.bootstrap_servers}), group)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("end", ["kill", "pause"])
+def test_the_coordinators_node_dies_and_the_group_goes_on_without_a_rebalance(cluster, on_three, group, end):
+    name = cluster.create_topic(f"orders-{end}", 6, 3)
+    membership = on_three.make(name, session_timeout_ms=45_000)
+    joined = membership.join(60)
+    membership.commit({s.credentials.slot: dict.fromkeys(s.partitions, 1) for s in joined.slots})
+    node = coordinator_of(cluster, group)
+    getattr(cluster, end)(node)
+    try:
+        membership.commit({s.credentials.slot: dict.fromkeys(s.partitions, 2) for s in joined.slots}, 90)
+        assert membership.committed(everything(name, 6), 90) == dict.fromkeys(everything(name, 6), 2)
+        assert coordinator_of(cluster, group) != node
+        assert membership.rebalance_needed() is None
+        assert membership.assignment.generation == joined.generation
+        assert len(members_of(cluster, group)) == 3
+        again = membership.rejoin(60)
+        assert again.generation > joined.generation
+        assert held(membership) == everything(name, 6)
+    finally:
+        cluster.resume(node) if end == "pause" else cluster.restart(node)
+        cluster.wait_ready()
+
+
+def test_a_parked_join_outlives_its_coordinator(cluster, on_three, group):
+    name = cluster.create_topic("orders-parked", 6, 3)
+    first = on_three.make(name, slots=2, app="a")
+    first.join(60)
+    second = on_three.make(name, slots=1, app="b")
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as pool:
+        joining = pool.submit(second.join, 120)
+        wait_for(first.rebalance_needed, "the rebalance")
+        node = coordinator_of(cluster, group)
+        cluster.kill(node)
+        try:
+
+            def whole():
+                if first.rebalance_needed():
+                    first.rejoin(120)
+                return joining.done() and held(first, second) == everything(name, 6)
+
+            wait_for(whole, "both to share the partitions", 120)
+        finally:
+            cluster.restart(node)
+            cluster.wait_ready()
+        joining.result()
