@@ -60,6 +60,9 @@ class Assignor(ABC):
     protocols: ClassVar[frozenset[RebalanceProtocol]] = frozenset({RebalanceProtocol.EAGER})
     """The rebalance protocols it works with."""
 
+    redundant: ClassVar[bool] = False
+    """Whether it gives a partition to several members on purpose; else the leader takes that for a mistake."""
+
     def subscription_user_data(self, topics: Iterable[str]) -> bytes | None:
         """Bytes for the leader to go with this member's subscription to `topics`; None: none."""
         return None

@@ -37,6 +37,7 @@ class RedundantAssignor(Assignor):
     """
 
     name: ClassVar[str] = "redundant"
+    redundant: ClassVar[bool] = True
 
     def __init__(self, copies: int = 2) -> None:
         if isinstance(copies, bool) or not isinstance(copies, int) or copies < 1:

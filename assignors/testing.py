@@ -228,6 +228,7 @@ def check_assignor(
     racks: bool = True,
     mixed: bool = True,
     examples: int = 100,
+    shrink: bool = True,
 ) -> None:
     """Run a strategy through random group histories: members join and leave, subscriptions and topics change.
 
@@ -241,15 +242,24 @@ def check_assignor(
         racks: Whether members and partitions have racks.
         mixed: Whether members subscribe to different topics.
         examples: How many histories.
+        shrink: Whether to look for the shortest history that breaks a promise, which takes up to minutes.
 
     Raises:
         AssertionError: A promise is broken; hypothesis shows the shortest history it found.
     """
-    from hypothesis import HealthCheck, given, settings
+    from hypothesis import HealthCheck, Phase, given, settings
 
     promises = Promises(balanced, sticky, copies)
+    phases = [Phase.generate, Phase.shrink] if shrink else [Phase.generate]
 
-    @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    @settings(
+        max_examples=examples,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        database=None,
+        phases=phases,
+        report_multiple_bugs=False,
+    )
     @given(_histories(racks=racks, mixed=mixed))
     def run(history: Sequence[_Step]) -> None:
         group = _Group(make, promises)

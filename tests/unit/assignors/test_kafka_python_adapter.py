@@ -1,0 +1,12 @@
+"""Our strategies inside plain kafka-python consumers, on a real broker."""
+
+from __future__ import annotations
+
+from examples.kafka_python_sticky import main
+
+
+def test_two_consumers_share_and_one_keeps_what_it_had() -> None:
+    alone, shared, after = main()
+    assert alone == after == [0, 1, 2, 3]
+    assert len(shared) == 2
+    assert set(shared) < set(alone)
