@@ -348,11 +348,20 @@ class GroupMembership:
         self, offsets: Mapping[int, Mapping[TopicPartition, int | CommitOffset]], deadline: Deadline
     ) -> None:
         await asyncio.gather(
-            *(
-                commit_offsets(self._client, self._slots[number].credentials(), of_slot, deadline)
-                for number, of_slot in offsets.items()
-            )
+            *(self._commit_one(self._slots[number], of_slot, deadline) for number, of_slot in offsets.items())
         )
+
+    async def _commit_one(
+        self, slot: Slot, offsets: Mapping[TopicPartition, int | CommitOffset], deadline: Deadline
+    ) -> None:
+        used = slot.credentials()
+        try:
+            await commit_offsets(self._client, used, offsets, deadline)
+        except FencedError as error:
+            # A commit tells what a heartbeat would, only sooner.
+            if error.code is not None and used == slot.credentials():
+                slot.member.hear(error.code)
+            raise
 
     # ---- heartbeats
 

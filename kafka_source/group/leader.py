@@ -83,7 +83,6 @@ def check(
         raise AssignmentError(f"{said} assigned to {unknown[0]}, which is no member of the group")
     if missing := sorted(set(group) - set(plan)):
         raise AssignmentError(f"{said} said nothing about member {missing[0]}")
-    copies = bool(getattr(assignor, "redundant", False))
     owners: dict[TopicPartition, str] = {}
     for member_id, assignment in plan.items():
         topics = frozenset(group[member_id].topics)
@@ -93,7 +92,7 @@ def check(
             if tp.topic not in topics:
                 raise AssignmentError(f"{said} assigned {tp.topic}-{tp.partition} to {member_id}, which did not ask")
             owner = owners.setdefault(tp, member_id)
-            if owner is not member_id and not copies:
+            if owner is not member_id and not assignor.redundant:
                 raise AssignmentError(f"{said} assigned {tp.topic}-{tp.partition} to {owner} and to {member_id}")
         if len(set(assignment.partitions)) != len(assignment.partitions):
             raise AssignmentError(f"{said} assigned a partition twice to {member_id}")

@@ -25,6 +25,10 @@ log = logging.getLogger(__name__)
 _PARKED_MARGIN = 5.0
 
 
+class RebalanceTimeout(RetriableError):  # noqa: N818 - what happened, not a kind of error
+    """The group's other members have not joined again in time."""
+
+
 @dataclass(frozen=True, slots=True)
 class MemberSettings:
     """How one member joins; times in milliseconds."""
@@ -143,7 +147,7 @@ class Member:
                 problem = error
                 next_step = step(self.membership, protocol.Disconnected())
             if problem is not None and deadline.over:
-                raise problem
+                raise self._late(deadline, problem)
 
     async def heartbeat(self, deadline: Deadline) -> Step:
         """One heartbeat over the coordinator's shared connection.
@@ -290,6 +294,14 @@ class Member:
                 "is not available."
             )
         await asyncio.sleep(pause)
+
+    def _late(self, deadline: Deadline, problem: RetriableError) -> RetriableError:
+        if self.membership.state is State.JOINING and self._own is not None and self.asked:
+            return RebalanceTimeout(
+                f"Group {self.settings.group} has been rebalancing for {deadline.seconds:.0f} s: other members have "
+                "not joined again yet. They have until their rebalance timeout (max.poll.interval.ms) is over."
+            )
+        return problem
 
     def _stopped(self, stopped: Step) -> Exception:
         if stopped.code == protocol.FENCED_INSTANCE_ID:

@@ -78,6 +78,7 @@ class SlotCredentials:
         member_id: The member's id.
         instance_id: `group.instance.id`; None for a dynamic member.
         slot: Which slot of the query.
+        partitions: What the slot was assigned in this generation.
         protocols: What the slot said when it joined, for a take-over: protocol names and metadata.
     """
 
@@ -86,6 +87,7 @@ class SlotCredentials:
     member_id: str
     instance_id: str | None
     slot: int = 0
+    partitions: tuple[TopicPartition, ...] = field(default=(), repr=False)
     protocols: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
 
 

@@ -6,11 +6,22 @@ import asyncio
 import logging
 import os
 import threading
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from types import TracebackType
 
-from assignors import TopicPartition, load
+from assignors import (
+    Assignment,
+    Assignor,
+    ClusterMetadata,
+    GroupSubscription,
+    TopicPartition,
+    decode_assignment,
+    decode_subscription,
+    encode_subscription,
+    load,
+)
 from kafka_source.client_config import Settings
 from kafka_source.errors import FencedError, KafkaGroupError, RetriableError
 from kafka_source.group import leader, protocol
@@ -165,30 +176,33 @@ class SlotSession:
         done, _ = await asyncio.wait([task], timeout=_PARKED_AFTER)
         if done:
             task.result()
-            self._member = joining
-            if joining.membership.generation != self._credentials.generation:
-                raise self._moved_on()
             return
         # Another slot left between our heartbeat and our join, which is parked now. The group has noted our new member
         # id; it serves until the next generation begins, and then the join is answered.
         log.info("take over group=%s slot=%d: the join is parked", self._credentials.group, self._credentials.slot)
         await self._adopt(deadline)
-        self._tasks.append(asyncio.ensure_future(self._go_on_as(joining, task)))
+        self._tasks.append(task)
 
     async def _join_as(self, joining: Member, deadline: Deadline) -> None:
         async def lead(joined: Joined) -> Mapping[str, bytes]:
             # What is taken over holds (KIP-814); this is for a new generation, once all others have left or joined.
-            led = await leader.lead(self._client, self._credentials.group, load(joined.protocol), joined, deadline)
-            return led.states
+            assignor = KeepsOwned(load(joined.protocol))
+            return (await leader.lead(self._client, self._credentials.group, assignor, joined, deadline)).states
 
-        await joining.join(self._credentials.protocols, lead, deadline, "a task takes its slot over")
-
-    async def _go_on_as(self, joining: Member, task: asyncio.Task[None]) -> None:
         try:
-            await task
-            self._member = joining
+            state = await joining.join(claiming(self._credentials), lead, deadline, "a task takes its slot over")
         except KafkaGroupError as error:
             log.warning("take over group=%s slot=%d: %s", self._credentials.group, self._credentials.slot, error)
+            raise
+        self._member = joining
+        if joining.membership.generation != self._credentials.generation:
+            self._check_still_ours(state)
+
+    def _check_still_ours(self, state: bytes) -> None:
+        """A generation later than the plan's will do if what was planned is still this slot's."""
+        if not set(self._credentials.partitions) <= set(decode_assignment(state).partitions):
+            self._member.membership = replace(self._member.membership, state=State.LOST)
+            raise self._moved_on()
 
     async def _beat(self, interval: float) -> None:
         while True:
@@ -232,6 +246,54 @@ class SlotSession:
             "silent for longer than kafka.session.timeout.ms. Its partitions may be another member's by now.",
             code=protocol.ILLEGAL_GENERATION,
         )
+
+
+def claiming(credentials: SlotCredentials) -> tuple[tuple[str, bytes], ...]:
+    """What a take-over says: the slot's own words, and which partitions it holds."""
+    return tuple(
+        (
+            name,
+            encode_subscription(
+                replace(decode_subscription(metadata), owned=credentials.partitions, generation=credentials.generation)
+            ),
+        )
+        for name, metadata in credentials.protocols
+    )
+
+
+class KeepsOwned(Assignor):
+    """Leaves to each member what it holds, and gives only the rest to those who hold nothing.
+
+    For the rare generation that begins while tasks read what they were planned to read.
+
+    Args:
+        other: Shares out the rest, and gives it its name.
+    """
+
+    def __init__(self, other: Assignor) -> None:
+        self.name = other.name  # type: ignore[misc]
+        self._other = other
+
+    def assign(self, cluster: ClusterMetadata, group: GroupSubscription) -> Mapping[str, Assignment]:
+        """See `Assignor.assign`."""
+        claims = Counter(tp for subscription in group.values() for tp in set(subscription.owned))
+        kept = {
+            member: [
+                tp
+                for tp in subscription.owned
+                if claims[tp] == 1 and tp.partition < cluster.partitions.get(tp.topic, 0)
+            ]
+            for member, subscription in group.items()
+        }
+        taken = {tp for partitions in kept.values() for tp in partitions}
+        idle = {member: subscription for member, subscription in group.items() if not kept[member]}
+        rest = self._other.assign(cluster, idle) if idle else {}
+        return {
+            member: Assignment((*kept[member], *(tp for tp in rest[member].partitions if tp not in taken)))
+            if member in rest
+            else Assignment(tuple(kept[member]))
+            for member in group
+        }
 
 
 _clients: dict[Settings, KafkaClient] = {}

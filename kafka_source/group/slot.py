@@ -106,12 +106,14 @@ class Slot:
             membership.member_id,
             settings.instance_id,
             self.number,
+            _sorted(self.assignment.partitions),
             self.protocols,
         )
 
     def assigned(self) -> SlotAssignment:
         """Its part of the group's assignment."""
-        return SlotAssignment(self.credentials(), _sorted(self.assignment.partitions), self.assignment.user_data)
+        credentials = self.credentials()
+        return SlotAssignment(credentials, credentials.partitions, self.assignment.user_data)
 
 
 def is_cooperative(assignors: Sequence[Assignor]) -> bool:

@@ -7,6 +7,11 @@ import pytest
 from kafka_source.client_config import Settings
 from kafka_source.embedded import EmbeddedKafka
 from kafka_source.embedded.tcp_proxy import CutConnection, TcpProxy, pass_on
+from kafka_source.errors import FencedError
+from kafka_source.group import MemberSettings, SlotSession
+from kafka_source.group.member import Member
+from kafka_source.group.protocol import Membership, State
+from kafka_source.kafka_client import Deadline, KafkaClient
 from tests.groups import Memberships, everything, held, members_of, wait_for
 
 JOIN_GROUP, HEARTBEAT, SYNC_GROUP, OFFSET_COMMIT, METADATA = 11, 12, 14, 8, 3
@@ -76,6 +81,23 @@ def test_lost_heartbeats_are_made_up_for(kafka, proxied):
     assert membership.assignment.generation == generation
 
 
+def test_a_driver_that_was_cut_off_for_longer_than_its_session_finds_out_and_comes_back(proxied, behind, group):
+    members, proxy = proxied
+    membership = members.make("orders", session_timeout_ms=6_000, rebalance_timeout_ms=6_000)
+    slot = membership.join(30).slots[0]
+    proxy.hold()
+    wait_for(lambda: members_of(behind[0], group) == [], "the session's end")
+    proxy.cut()
+    proxy.release()
+    with pytest.raises(FencedError):
+        membership.commit({0: dict.fromkeys(slot.partitions, 11)})
+    assert set(membership.committed(slot.partitions).values()) == {None}
+    reason = wait_for(membership.rebalance_needed, "the loss")
+    assert "given up" in reason
+    membership.rejoin(30)
+    assert held(membership) == everything("orders", 6)
+
+
 def test_a_commit_whose_answer_is_lost_is_sent_again(proxied):
     members, proxy = proxied
     membership = members.make("orders")
@@ -85,6 +107,49 @@ def test_a_commit_whose_answer_is_lost_is_sent_again(proxied):
     membership.commit({0: dict.fromkeys(slot.partitions, 11)})
     assert hook.cut
     assert set(membership.committed(slot.partitions).values()) == {11}
+
+
+@pytest.mark.parametrize("slots", [2, 4])
+def test_a_take_over_that_comes_just_after_another_slot_left_goes_on(proxied, slots):
+    members, proxy = proxied
+    planner = members.make("orders", slots=slots)
+    planned = planner.join(30)
+    planner.detach()
+    planner.close()
+    first, second, *others = planned.slots
+    settings = members.settings(slots=slots)
+    leaving = SlotSession.take_over(members.config, settings, second.credentials)
+    left = []
+
+    def leaves_before_the_join(frame):
+        if frame.api_key == JOIN_GROUP and not left:
+            left.append(frame)
+            leave(members.config, leaving.credentials)
+        return [frame.payload]
+
+    proxy.on_request = leaves_before_the_join
+    with SlotSession.take_over(members.config, settings, first.credentials) as session:
+        assert left
+        session.commit(dict.fromkeys(first.partitions, 8))
+        # The others end: the group's next generation begins with the one that is left.
+        for other in others:
+            with SlotSession.take_over(members.config, settings, other.credentials) as theirs:
+                theirs.leave()
+        wait_for(lambda: session.credentials.generation > planned.generation, "the next generation")
+        session.commit(dict.fromkeys(first.partitions, 9))
+        session.check()
+        session.leave()
+    leaving.close()
+    assert set(members.make("any").committed(first.partitions).values()) == {9}
+
+
+def leave(config, credentials):
+    """What the other slot's task does, on a client of its own."""
+    client = KafkaClient(config)
+    membership = Membership(State.STABLE, credentials.member_id, credentials.generation)
+    member = Member(client, MemberSettings(credentials.group, credentials.instance_id), membership)
+    client.run(member.leave(Deadline(10)), 11)
+    client.close()
 
 
 # ---- three nodes

@@ -11,6 +11,7 @@ from assignors import AssignmentError, Assignor
 from kafka_source.client_config import Settings
 from kafka_source.embedded import EmbeddedKafka, Security
 from kafka_source.errors import AssignmentFailed, AuthenticationError, BootstrapError, InvalidConfigurationError
+from kafka_source.group.member import RebalanceTimeout
 from tests.groups import Memberships, everything, held, members_of, wait_for
 
 
@@ -73,6 +74,18 @@ def test_a_follower_hears_why_the_leader_could_not_assign(kafka, members, topic,
 def test_a_bad_plan_is_never_sent(members, topic):
     with pytest.raises(AssignmentFailed, match="the assignor ghosts assigned to ghost, which is no member"):
         members.make(topic("orders"), strategies=[Ghosts()]).join(30)
+
+
+def test_a_rebalance_that_others_hold_up_is_told(members, topic):
+    orders = topic("orders", partitions=2)
+    busy = members.make(orders, app="a", slots=1)
+    busy.join(30)
+    with pytest.raises(RebalanceTimeout, match="has been rebalancing for 2 s: other members have not joined"):
+        members.make(orders, app="b", slots=1).join(2)
+    # What was left behind of the one that gave up is out of the group: the busy one is alone again.
+    wait_for(busy.rebalance_needed, "the rebalance")
+    busy.rejoin(30)
+    assert held(busy) == everything(orders, 2)
 
 
 def test_no_strategy_in_common(members, topic):
