@@ -10,6 +10,7 @@
     ├── ApplicationRecoverableError       drop the producer or member, start again from the last durable position
     │   ├── FencedError                   another member or producer has taken over this one's place
     │   ├── UnknownOutcomeError           a commit was sent and never answered
+    │   ├── LostTransactionsError         transactions that were to make a batch visible are gone
     │   ├── AssignmentFailed              the group's leader could not plan the partitions
     │   ├── DataLossError                 planned offsets are no longer in the topic
     │   └── CorruptRecordsError           bytes of the topic cannot be read
@@ -98,6 +99,29 @@ class FencedError(ApplicationRecoverableError):
 
 class UnknownOutcomeError(ApplicationRecoverableError):
     """A commit was sent and no answer came in time: it may have happened or not; read the durable position."""
+
+
+class LostTransactionsError(ApplicationRecoverableError):
+    """Open transactions of a batch are gone: they ran out of time, or another query uses the same prefix.
+
+    Args:
+        batch: The number of the batch.
+        transactional_ids: Whose transactions are gone.
+        decided: Whether the batch had been decided: then their records are lost, else Spark writes all of it again.
+    """
+
+    def __init__(self, *, batch: int, transactional_ids: Iterable[str], decided: bool) -> None:
+        self.batch, self.transactional_ids, self.decided = batch, tuple(transactional_ids), decided
+        names = ", ".join(self.transactional_ids)
+        super().__init__(
+            _sentences(
+                f"Of batch {batch} the transactions {names} are gone: they were open for longer than "
+                "kafka.transaction.timeout.ms, or another query uses the same transactional.id.prefix",
+                "The batch had been decided and its other transactions are committed: the records of these are lost"
+                if decided
+                else "Nothing of the batch is visible and nothing is lost: it is written again when the query restarts",
+            )
+        )
 
 
 class AssignmentFailed(ApplicationRecoverableError):  # noqa: N818 - the group protocol's word

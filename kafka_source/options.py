@@ -370,6 +370,19 @@ OPTIONS: tuple[Option, ...] = (
     ),
     # The sink
     Option("topic", TEXT, "The topic to write to; goes before a `topic` column.", where=Where.SINK),
+    Option(
+        "transactional",
+        BOOLEAN,
+        "true: exactly once, by two-phase commit; a batch becomes visible when all of its tasks are done.",
+        default=False,
+        where=Where.SINK,
+    ),
+    Option(
+        "transactional.id.prefix",
+        TEXT,
+        "With transactional=true: names the query's transactions. The same after every restart, of no other query.",
+        where=Where.SINK,
+    ),
 )
 
 REFUSED: Mapping[str, str] = {

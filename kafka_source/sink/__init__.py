@@ -6,13 +6,15 @@ The way of the data: Spark's Arrow batches -> `records` (columns as records) -> 
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 
 from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
 from pyspark.sql.types import StructType
 
 from kafka_source.client_config import Settings
-from kafka_source.errors import InvalidConfigurationError
+from kafka_source.errors import InvalidConfigurationError, OptionError
 from kafka_source.options import Where, parse
 from kafka_source.sink.delivery import producer_config
 from kafka_source.sink.schema import sink_columns
@@ -39,7 +41,8 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
         raise InvalidConfigurationError(
             "Save mode overwrite not allowed for Kafka: records are only ever added to a topic. Use mode append."
         )
-    return BatchWriter(_target(options, schema))
+    target = _target(options, schema)
+    return BatchWriter(target if target.prefix is None else replace(target, write_id=uuid.uuid4().hex))
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
@@ -64,4 +67,9 @@ def _target(given: Mapping[str, str], schema: StructType) -> Target:
     settings = Settings(options.kafka)
     producer_config(settings)
     topic = options["topic"]
-    return Target(settings, sink_columns(schema, topic), topic)
+    prefix = options["transactional.id.prefix"]
+    if options["transactional"] and prefix is None:
+        raise OptionError(
+            "transactional.id.prefix", None, "a name for this query's transactions, the same after every restart"
+        )
+    return Target(settings, sink_columns(schema, topic), topic, prefix if options["transactional"] else None)

@@ -12,6 +12,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from kafka_source.client_config import Settings, librdkafka_config
+from kafka_source.deadline import Deadline, call_within
 from kafka_source.errors import AuthenticationError, DeliveryError, KafkaGroupError, from_confluent
 from kafka_source.sink.partitioner import JAVA_COMPATIBLE
 from kafka_source.sink.records import Records
@@ -20,6 +21,7 @@ log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.1
 _KEPT = 4
+_ABORT_SECONDS = 5.0
 
 _ADVICE = {
     10: "Raise the topic's max.message.bytes and the option kafka.max.request.size, or write smaller records",
@@ -69,12 +71,12 @@ class Delivery:
 
     Args:
         settings: Of the Kafka clients.
+        make: Makes the producer from its configuration.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, make: Callable[[dict[str, Any]], Producer] | None = None) -> None:
         self._failed: KafkaGroupError | None = None
         self._problem: KafkaError | None = None
-        self._settings = settings
         config = {
             **producer_config(settings),
             # Reports of success would cost more than the records themselves.
@@ -83,7 +85,7 @@ class Delivery:
             "error_cb": self._on_problem,
         }
         try:
-            self._producer = Producer(config, logger=log)
+            self._producer = Producer(config, logger=log) if make is None else make(config)
         except KafkaException as error:
             raise from_confluent(error, "Making a producer failed") from error
 
@@ -132,6 +134,17 @@ class Delivery:
         with contextlib.suppress(KafkaException):
             self._producer.purge()
             self._producer.flush(_POLL_SECONDS)
+
+    def abort(self) -> None:
+        """Give up, and the open transaction with it; what cannot be aborted now the next initialisation aborts."""
+        self.drop()
+        with contextlib.suppress(KafkaException, TimeoutError):
+            deadline = Deadline(_ABORT_SECONDS)
+            call_within(deadline, lambda: self._producer.abort_transaction(deadline.remaining))
+
+    def release(self) -> None:
+        """Let go of the producer as it is, its transaction still open."""
+        del self._producer
 
     def _again(self, error: Exception, topic: str, value: Any, key: Any, partition: int, **headers: Any) -> None:
         while isinstance(error, BufferError):

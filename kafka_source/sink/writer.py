@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 
+from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
+from kafka_source.errors import KafkaGroupError
+from kafka_source.kafka_client import Deadline, KafkaClient
+from kafka_source.sink.committer import TwoPhaseCommit
 from kafka_source.sink.delivery import deliver
-from kafka_source.sink.records import from_arrow, from_rows
+from kafka_source.sink.ledger import OpenTransaction
+from kafka_source.sink.prepare import prepare
+from kafka_source.sink.records import Records, from_arrow, from_rows
 from kafka_source.sink.schema import SinkColumns
 
 log = logging.getLogger(__name__)
+
+_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +36,15 @@ class Target:
         settings: Of the Kafka clients.
         columns: Of the DataFrame.
         topic: The option `topic`, None: the column says it.
+        prefix: Of transactional ids, for an exactly-once sink; None: at least once.
+        write_id: Of a single write; None: a stream, whose query and batch the tasks know.
     """
 
     settings: Settings
     columns: SinkColumns
     topic: str | None
+    prefix: str | None = None
+    write_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +53,15 @@ class Written(WriterCommitMessage):
 
     Attributes:
         records: How many.
+        query: Of an exactly-once sink: which query or write they are of.
+        transaction: The open transaction that holds them.
+        place: A partition that they were written to.
     """
 
     records: int
+    query: str = ""
+    transaction: OpenTransaction | None = None
+    place: TopicPartition | None = None
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -56,11 +75,16 @@ class BatchWriter(DataSourceArrowWriter):
         return _write_arrow(self._target, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """In the driver: all tasks are done."""
+        """In the driver: all tasks are done; an exactly-once write becomes visible now."""
+        if self._target.prefix is not None:
+            _decide(self._target, self._target.prefix, messages, 0)
         log.info("%d records written", _sum(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """In the driver: a task failed for good; what other tasks have written stays in the topic."""
+        """In the driver: a task failed for good; what other tasks wrote stays, unless the sink is exactly-once."""
+        if self._target.prefix is not None:
+            _give_up(self._target, self._target.prefix, messages)
+            return
         log.warning("the write failed; %d records of other tasks were written and stay", _sum(messages))
 
 
@@ -71,11 +95,16 @@ class _StreamWriter(DataSourceStreamWriter):
         self._target = target
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """In the driver: all tasks of the micro-batch are done."""
+        """In the driver: all tasks of the micro-batch are done; of an exactly-once sink it becomes visible now."""
+        if self._target.prefix is not None:
+            _decide(self._target, self._target.prefix, messages, batchId)
         log.debug("batch %d: %d records written", batchId, _sum(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """In the driver: a task failed for good; the batch is written again when the query restarts."""
+        if self._target.prefix is not None:
+            _give_up(self._target, self._target.prefix, messages)
+            return
         log.warning("batch %d failed; %d records of other tasks were written and stay", batchId, _sum(messages))
 
 
@@ -85,7 +114,7 @@ class RowStreamWriter(_StreamWriter):
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """In a task: returns when all of its records are acknowledged."""
         target = self._target
-        return Written(deliver(target.settings, from_rows(iterator, target.columns, target.topic)))
+        return _write(target, from_rows(iterator, target.columns, target.topic))
 
 
 if TYPE_CHECKING or hasattr(datasource, "DataSourceStreamArrowWriter"):
@@ -102,8 +131,46 @@ else:
 
 
 def _write_arrow(target: Target, batches: Iterator[pa.RecordBatch]) -> Written:
-    records = (from_arrow(batch, target.columns, target.topic) for batch in batches)
-    return Written(deliver(target.settings, records))
+    return _write(target, (from_arrow(batch, target.columns, target.topic) for batch in batches))
+
+
+def _write(target: Target, records: Iterable[Records]) -> Written:
+    if target.prefix is None:
+        return Written(deliver(target.settings, records))
+    task = TaskContext.get()
+    if task is None:
+        raise KafkaGroupError("An exactly-once write needs Spark's TaskContext; this is no Spark task.")
+    query = target.write_id or task.getLocalProperty("sql.streaming.queryId") or ""
+    batch = 0 if target.write_id else int(task.getLocalProperty("streaming.sql.batchId") or 0)
+    done = prepare(target.settings, target.prefix, query, batch, task.partitionId(), task.attemptNumber(), records)
+    return Written(done.records, query, done.transaction, done.place)
+
+
+def _decide(target: Target, prefix: str, messages: list[WriterCommitMessage | None], batch: int) -> None:
+    written = [message for message in messages if isinstance(message, Written)]
+    prepared = [message.transaction for message in written if message.transaction is not None]
+    place = min((message.place for message in written if message.place is not None), default=None)
+    if not written:
+        return
+    client = KafkaClient(target.settings)
+    try:
+        client.run(TwoPhaseCommit(client, prefix).commit(written[0].query, batch, prepared, place, Deadline(_SECONDS)))
+    finally:
+        client.close()
+
+
+def _give_up(target: Target, prefix: str, messages: list[WriterCommitMessage | None]) -> None:
+    places = [message.place for message in messages if isinstance(message, Written) and message.place is not None]
+    place = min(places, default=None if target.topic is None else TopicPartition(target.topic, 0))
+    client = KafkaClient(target.settings)
+    phases, deadline = TwoPhaseCommit(client, prefix), Deadline(_SECONDS)
+    try:
+        if target.write_id is None or place is None:
+            client.run(phases.abort_undecided(deadline))
+        else:
+            client.run(phases.give_up(target.write_id, place, deadline))
+    finally:
+        client.close()
 
 
 def _sum(messages: list[WriterCommitMessage | None]) -> int:

@@ -48,6 +48,7 @@ ONE_OF_EACH = [
     ApplicationRecoverableError("m", code=-1),
     errors.FencedError("m", code=82),
     errors.UnknownOutcomeError("m", code=-185),
+    errors.LostTransactionsError(batch=3, transactional_ids=["a-0-0", "a-1-0"], decided=True),
     errors.AssignmentFailed("m"),
     errors.DataLossError(topic="t", partition=3, planned=7, available=(9, 12), reason="retention"),
     errors.CorruptRecordsError(topic="t", partition=3, offset=7, reason="bad CRC"),

@@ -1,0 +1,215 @@
+"""Two-phase commit: tasks leave their transactions open, the driver decides about all of them and ends them.
+
+The order of things for a batch, and what a crash between them leaves behind:
+
+1. Each task writes in a transaction of its own, flushes, and leaves it open. A crash: nobody sees the records; the
+   replayed task initialises the same transactional id, which aborts the old transaction.
+2. The driver checks that all of them are still open and writes its decision into the ledger. Before this moment the
+   batch does not exist, after it nothing can take it back.
+3. The driver commits each transaction. A crash: Spark replays the batch; its tasks find it decided and write nothing,
+   and the driver commits what the ledger names. To commit a transaction again is answered as the first time.
+4. The ledger notes that the batch is done, and transactions of this sink that nobody decided on are aborted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+
+from assignors.model import TopicPartition
+from kafka_source.errors import (
+    ApplicationRecoverableError,
+    InvalidConfigurationError,
+    KafkaGroupError,
+    LostTransactionsError,
+    RetriableError,
+    error_for_code,
+)
+from kafka_source.failpoints import reached
+from kafka_source.kafka_client import TRANSACTION, Deadline, KafkaClient
+from kafka_source.kafka_client.messages import DescribeTransactionsRequest, EndTxnRequest, ListTransactionsRequest
+from kafka_source.sink.ledger import Decision, Ledger, OpenTransaction
+
+log = logging.getLogger(__name__)
+
+ONGOING = "Ongoing"
+
+# A retry must use the version of the first try, also after a restart: 4 and 5 answer a repeated commit differently.
+# Version 3 is what every broker since 2.8 has.
+_END_VERSION = 3
+_MOVED = (15, 16)
+
+
+class TwoPhaseCommit:
+    """The driver's part, for the batches of one sink.
+
+    Args:
+        client: Of the cluster that is written to.
+        prefix: Of the sink's transactional ids; a query's own, the same after every restart.
+    """
+
+    def __init__(self, client: KafkaClient, prefix: str) -> None:
+        self._client = client
+        self._prefix = prefix
+        self._ledger = Ledger(client, prefix)
+
+    async def commit(
+        self,
+        query: str,
+        batch: int,
+        prepared: Sequence[OpenTransaction],
+        place: TopicPartition | None,
+        deadline: Deadline,
+    ) -> None:
+        """Make a batch visible, all of its transactions or, on an error before the decision, none.
+
+        Args:
+            query: Which query, or which single write, the batch is of.
+            batch: Its number; one that was decided before is finished, not decided anew.
+            prepared: The transactions that its tasks left open; none if there were no rows.
+            place: A partition that was written to, for the ledger; None without rows.
+            deadline: For all of it.
+
+        Raises:
+            LostTransactionsError: A transaction is no longer there, because it took too long or another query uses the
+                prefix. Before the decision nothing is lost, after it the records of the named ones are.
+        """
+        last = await self.finish_decided(deadline)
+        if prepared and place is not None and not (last is not None and last.covers(query, batch)):
+            await self._check_open(batch, prepared, deadline)
+            number = 1 if last is None else last.number + 1
+            decision = Decision(number, query, batch, place, done=False, transactions=tuple(sorted(prepared)))
+            reached("sink-prepared")
+            await self._ledger.decide(decision, deadline)
+            reached("sink-decided")
+            await self._finish(decision, deadline)
+        await self.abort_undecided(deadline)
+
+    async def finish_decided(self, deadline: Deadline) -> Decision | None:
+        """Finish what a driver that died had decided; returns the newest decision."""
+        last = await self._ledger.last(deadline)
+        if last is not None:
+            await self._finish(last, deadline)
+        return last
+
+    async def is_decided(self, query: str, batch: int, deadline: Deadline) -> bool:
+        """Whether a batch needs no more tasks: it counts already, or its write was given up."""
+        last = await self._ledger.last(deadline)
+        return last is not None and last.covers(query, batch)
+
+    async def give_up(self, write: str, place: TopicPartition, deadline: Deadline) -> None:
+        """Nothing of a single write shall be seen, and its tasks that still run shall not leave transactions behind.
+
+        A task that is done is aborted here; one that is not finds the write in the ledger and aborts itself. Not for
+        streams, whose batch is written again.
+        """
+        last = await self.finish_decided(deadline)
+        number = 1 if last is None else last.number + 1
+        await self._ledger.finished(Decision(number, write, 0, place, done=True), deadline)
+        await self.abort_undecided(deadline)
+
+    async def abort_undecided(self, deadline: Deadline) -> None:
+        """Abort the sink's open transactions that no decision names; readers would wait for them otherwise."""
+        decision = await self._ledger.last(deadline)
+        decided = set() if decision is None or decision.done else set(decision.transactions)
+        for transaction in await self.open_transactions(deadline):
+            if transaction in decided:
+                continue
+            try:
+                await self._end(transaction, commit=False, deadline=deadline)
+            except ApplicationRecoverableError as error:
+                # Ended meanwhile, by a task that has initialised its id again or by the coordinator.
+                log.debug("%s", error)
+
+    async def open_transactions(self, deadline: Deadline) -> list[OpenTransaction]:
+        """The sink's transactions that are open now, on all brokers."""
+        snapshot = await self._client.metadata((), deadline)
+        found = []
+        for broker in snapshot.brokers:
+            request = ListTransactionsRequest(state_filters=[ONGOING], producer_id_filters=[])
+            answer = await self._client.send(broker, request, deadline, 0)
+            if answer.error_code:
+                raise error_for_code(answer.error_code, f"Listing the transactions of {self._prefix} failed")
+            found += [t.transactional_id for t in answer.transaction_states if self._is_mine(t.transactional_id)]
+        described = [await describe(self._client, name, deadline) for name in sorted(found)]
+        return [transaction for transaction, state, _ in described if state == ONGOING]
+
+    def _is_mine(self, transactional_id: str) -> bool:
+        rest = transactional_id.removeprefix(f"{self._prefix}-")
+        return rest != transactional_id and rest.replace("-", "").isdigit()
+
+    async def _check_open(self, batch: int, prepared: Iterable[OpenTransaction], deadline: Deadline) -> None:
+        lost = []
+        for transaction in prepared:
+            now, state, _ = await describe(self._client, transaction.transactional_id, deadline)
+            if now != transaction or state != ONGOING:
+                lost.append(transaction.transactional_id)
+        if lost:
+            raise LostTransactionsError(batch=batch, transactional_ids=lost, decided=False)
+
+    async def _finish(self, decision: Decision, deadline: Deadline) -> None:
+        if decision.done:
+            return
+        lost = []
+        for number, transaction in enumerate(decision.transactions):
+            try:
+                await self._end(transaction, commit=True, deadline=deadline)
+            except RetriableError:
+                raise
+            except (ApplicationRecoverableError, InvalidConfigurationError) as error:
+                log.error("%s", error)
+                lost.append(transaction.transactional_id)
+            if number == 0:
+                reached("sink-half-committed")
+        if lost:
+            raise LostTransactionsError(batch=decision.batch, transactional_ids=lost, decided=True)
+        reached("sink-committed")
+        await self._ledger.finished(decision, deadline)
+
+    async def _end(self, transaction: OpenTransaction, *, commit: bool, deadline: Deadline) -> None:
+        name = transaction.transactional_id
+        what = f"{'Committing' if commit else 'Aborting'} the transaction of {name}, epoch {transaction.epoch}, failed"
+        request = EndTxnRequest(
+            transactional_id=name,
+            producer_id=transaction.producer_id,
+            producer_epoch=transaction.epoch,
+            committed=commit,
+        )
+
+        async def ask() -> None:
+            coordinator = await self._client.coordinator(name, deadline, TRANSACTION)
+            answer = await self._client.send(coordinator.node_id, request, deadline, _END_VERSION)
+            _raise(self._client, name, answer.error_code, what)
+
+        await self._client.retrying(ask, deadline)
+
+
+async def describe(
+    client: KafkaClient, transactional_id: str, deadline: Deadline
+) -> tuple[OpenTransaction, str, list[TopicPartition]]:
+    """The transaction of an id, its state, and the partitions it has written to.
+
+    Raises:
+        KafkaGroupError: The id is not known, or this user has no right to it.
+    """
+
+    async def ask() -> tuple[OpenTransaction, str, list[TopicPartition]]:
+        coordinator = await client.coordinator(transactional_id, deadline, TRANSACTION)
+        request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+        answer = await client.send(coordinator.node_id, request, deadline)
+        (found,) = answer.transaction_states
+        _raise(client, transactional_id, found.error_code, f"Describing the transaction of {transactional_id} failed")
+        partitions = [TopicPartition(topic.topic, p) for topic in found.topics for p in topic.partitions]
+        transaction = OpenTransaction(transactional_id, found.producer_id, found.producer_epoch)
+        return transaction, found.transaction_state, sorted(partitions)
+
+    return await client.retrying(ask, deadline)
+
+
+def _raise(client: KafkaClient, transactional_id: str, code: int, what: str) -> None:
+    if not code:
+        return
+    if code in _MOVED:
+        client.forget_coordinator(transactional_id, TRANSACTION)
+    error: KafkaGroupError = error_for_code(code, what)
+    raise error
