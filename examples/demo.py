@@ -1,0 +1,134 @@
+"""The main job, shown: orders are read in batch and as a stream, by members of a consumer group. `./run demo`."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col, count, from_json
+from pyspark.sql.functions import round as rounded
+from pyspark.sql.functions import sum as total
+from rich.console import Console
+from rich.table import Table
+
+from examples.setting import ORDER, ORDERS, PARTITIONS, kafka, produce, spark
+from kafka_source.admin import Groups
+from kafka_source.cli import show
+from kafka_source.client_config import Settings
+from kafka_source.cluster import Cluster, Subscription
+
+GROUP = "order-book"
+FIRST, SECOND = 4_000, 1_000
+WAIT_SECONDS = 90
+
+console = Console(width=110)
+
+
+def main() -> None:
+    logging.basicConfig(level=logging.ERROR)
+    with ExitStack() as stack:
+        with waiting("Starting an embedded Kafka (the first time its jars are fetched, 44 MB)"):
+            servers = stack.enter_context(kafka())
+        with waiting("Starting Spark"):
+            session = stack.enter_context(spark("kafkagroup demo"))
+        with waiting(f"Producing {FIRST} orders into {PARTITIONS} partitions of topic {ORDERS}"):
+            produce(servers, FIRST)
+        groups = Groups(Settings({"bootstrap.servers": servers}))
+        topic = tuple(Cluster(Settings({"bootstrap.servers": servers})).partitions(Subscription(topics=(ORDERS,))))
+        read_batch(session, servers)
+        console.print(show.lag(groups.lag(GROUP, topic), f"lag of group {GROUP} before the stream"))
+        read_stream(session, servers, groups)
+        console.print(show.lag(groups.lag(GROUP, topic), f"lag of group {GROUP} after the stream"))
+
+
+def read_batch(session: SparkSession, servers: str) -> None:
+    """Batch: look at the topic; nothing is consumed by looking."""
+    rows = (
+        session.read.format("kafkagroup").option("kafka.bootstrap.servers", servers).option("subscribe", ORDERS).load()
+    )
+    with waiting("Reading the topic as a batch"):
+        sales = by_product(rows).collect()
+        sample = rows.select("partition", "offset", col("key").cast("string"), col("value").cast("string")).limit(5)
+        console.print(as_table(sample, "some rows of the batch"))
+    table = Table("product", "orders", "amount", title="sales, read as a batch")
+    for row in sales:
+        table.add_row(row["product"], str(row["orders"]), f"{row['amount']:.2f}")
+    console.print(table)
+
+
+def read_stream(session: SparkSession, servers: str, groups: Groups) -> None:
+    """Stream: join the group, read on while orders come in, commit with each micro-batch."""
+    orders = (
+        session.readStream.format("kafkagroup")
+        .option("kafka.bootstrap.servers", servers)
+        .option("subscribe", ORDERS)
+        .option("kafka.group.id", GROUP)
+        .option("group.members", 2)
+        .option("startingOffsets", "earliest")
+        .load()
+    )
+    with tempfile.TemporaryDirectory() as checkpoint:
+        query = (
+            by_product(orders)
+            .writeStream.format("memory")
+            .queryName("sales")
+            .outputMode("complete")
+            .option("checkpointLocation", str(Path(checkpoint)))
+            .start()
+        )
+        try:
+            with waiting(f"Streaming as group {GROUP}: joining, then reading {FIRST} orders"):
+                until(lambda: sold(session) >= FIRST)
+            console.print(show.members(groups.describe(GROUP)))
+            with waiting(f"Producing {SECOND} more orders while the stream runs"):
+                produce(servers, SECOND, first=FIRST)
+                until(lambda: sold(session) >= FIRST + SECOND)
+                until(lambda: all(row.lag == 0 for row in groups.lag(GROUP)))
+            console.print(as_table(session.table("sales").orderBy("product"), "sales, kept by the stream"))
+        finally:
+            query.stop()
+    if sold(session) != FIRST + SECOND:
+        raise SystemExit(f"The stream counted {sold(session)} orders instead of {FIRST + SECOND}.")
+    console.print(f"[green]Every one of the {FIRST + SECOND} orders was read once.[/green]")
+
+
+def by_product(rows: DataFrame) -> DataFrame:
+    order = from_json(col("value").cast("string"), ORDER).alias("order")
+    sales = rows.select(order).groupBy(col("order.product").alias("product"))
+    return sales.agg(count("*").alias("orders"), rounded(total("order.amount"), 2).alias("amount"))
+
+
+def sold(session: SparkSession) -> int:
+    return session.table("sales").agg(total("orders")).collect()[0][0] or 0
+
+
+def as_table(rows: DataFrame, title: str) -> Table:
+    table = Table(*rows.columns, title=title)
+    for row in rows.collect():
+        table.add_row(*map(str, row))
+    return table
+
+
+def until(condition) -> None:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not condition():
+        if time.monotonic() > deadline:
+            raise SystemExit(f"This took longer than {WAIT_SECONDS} s; see the messages above.")
+        time.sleep(0.3)
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    began = time.monotonic()
+    with console.status(f"{what} …"):
+        yield
+    console.print(f"[dim]{what}: {time.monotonic() - began:.1f} s[/dim]")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""A stream with a checkpoint into files: stop it and start it again, and every order is in the files once.
+
+./run python -m examples.streaming [SERVERS]
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import col, from_json
+
+from examples.setting import ORDER, ORDERS, kafka, produce, spark
+
+
+def run_until_done(session: SparkSession, servers: str, folder: str) -> None:
+    """Read everything there is now, in micro-batches of 200 orders, and stop."""
+    orders = (
+        session.readStream.format("kafkagroup")
+        .option("kafka.bootstrap.servers", servers)
+        .option("subscribe", ORDERS)
+        .option("kafka.group.id", "archive")
+        # A name of its own lets the query come back from a restart as the same members, without a rebalance.
+        .option("kafka.group.instance.id", "archive-1")
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", 200)
+        .load()
+    )
+    query = (
+        orders.select(from_json(col("value").cast("string"), ORDER).alias("order"))
+        .select("order.*")
+        .writeStream.format("parquet")
+        .option("path", f"{folder}/orders")
+        .option("checkpointLocation", f"{folder}/checkpoint")
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+
+
+def main(servers: str | None = None) -> None:
+    with kafka(servers) as running, spark("archive") as session, tempfile.TemporaryDirectory() as folder:
+        produce(running, 500)
+        run_until_done(session, running, folder)
+        produce(running, 300, first=500)
+        run_until_done(session, running, folder)
+        archived = session.read.parquet(f"{folder}/orders")
+        print(f"archived {archived.count()} orders, {archived.select('id').distinct().count()} different ones")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

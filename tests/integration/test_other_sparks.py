@@ -1,0 +1,64 @@
+"""The same query elsewhere: two in one session, on a cluster of processes, and through Spark Connect."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.apps.process import streaming_app
+from tests.support import produce, stream, until, written
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_two_queries_of_one_session_with_different_groups(spark, kafka, topic, tmp_path):
+    name = topic("two", partitions=2)
+    produce(kafka.bootstrap_servers, name, 100)
+    queries = []
+    for group in ("one", "two"):
+        frame = stream(spark, kafka, name, kafka_group_id=f"{name}-{group}", startingOffsets="earliest")
+        writer = frame.writeStream.format("parquet").option("path", str(tmp_path / group / "out"))
+        queries.append(writer.option("checkpointLocation", str(tmp_path / group / "checkpoint")).start())
+    try:
+        for query in queries:
+            query.processAllAvailable()
+        produce(kafka.bootstrap_servers, name, 100, first=100)
+        for query in queries:
+            query.processAllAvailable()
+    finally:
+        for query in queries:
+            query.stop()
+    for group in ("one", "two"):
+        assert written(tmp_path / group / "out") == list(range(200))
+
+
+def test_on_a_cluster_of_worker_processes(kafka, topic, tmp_path):
+    name = topic("local-cluster", partitions=4)
+    produce(kafka.bootstrap_servers, name, 1000)
+    options = {
+        "kafka.bootstrap.servers": kafka.bootstrap_servers,
+        "subscribe": name,
+        "kafka.group.id": f"{name}-group",
+        "startingOffsets": "earliest",
+    }
+    with streaming_app(tmp_path, options, master="local-cluster[2,1,1024]") as app:
+        app.wait_for("batch", seconds=120)
+        until(lambda: written(tmp_path / "out") == list(range(1000)), "all records in the files")
+        app.stop()
+
+
+def test_through_spark_connect(kafka, topic, tmp_path):
+    name = topic("connect", partitions=2)
+    produce(kafka.bootstrap_servers, name, 100)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.apps.connect_app", str(tmp_path), kafka.bootstrap_servers, name],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=170,
+        check=False,
+    )
+    assert "batch 100 stream 100" in done.stdout, done.stderr[-3000:]

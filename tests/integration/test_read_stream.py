@@ -1,0 +1,180 @@
+"""A topic read as a stream: without a group, and as members of one."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from kafka_source.admin import Groups
+from kafka_source.client_config import Settings
+from tests.support import produce, stream, until, written
+
+
+@pytest.fixture
+def groups(kafka):
+    return Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
+
+
+def start(frame, tmp_path, *, available_now=False):
+    """Stream into Parquet files, which hold each micro-batch once."""
+    writer = (
+        frame.writeStream.format("parquet")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .option("path", str(tmp_path / "out"))
+    )
+    return (writer.trigger(availableNow=True) if available_now else writer).start()
+
+
+def committed(groups, group, topic):
+    return sum(offset for tp, offset in groups.committed(group).items() if tp.topic == topic)
+
+
+def run(frame, tmp_path):
+    query = start(frame, tmp_path, available_now=True)
+    assert query.awaitTermination(120)
+    return query
+
+
+def test_a_stream_reads_what_is_there_and_what_comes(spark, kafka, topic, tmp_path):
+    name = topic("stream", partitions=2)
+    produce(kafka.bootstrap_servers, name, 50)
+    query = start(stream(spark, kafka, name, startingOffsets="earliest"), tmp_path)
+    try:
+        query.processAllAvailable()
+        produce(kafka.bootstrap_servers, name, 50, first=50)
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert written(tmp_path / "out") == list(range(100))
+
+
+def test_a_stream_starts_at_latest_unless_told_otherwise_and_keeps_its_place(spark, kafka, topic, tmp_path):
+    name = topic("latest", partitions=2)
+    produce(kafka.bootstrap_servers, name, 10)
+    query = start(stream(spark, kafka, name), tmp_path)
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    produce(kafka.bootstrap_servers, name, 5, first=10)
+    run(stream(spark, kafka, name), tmp_path)
+    assert written(tmp_path / "out") == list(range(10, 15))
+
+
+def test_available_now_walks_to_its_end_within_the_bound(spark, kafka, topic, tmp_path):
+    name = topic("bounded", partitions=2)
+    produce(kafka.bootstrap_servers, name, 100)
+    query = run(stream(spark, kafka, name, startingOffsets="earliest", maxOffsetsPerTrigger=30), tmp_path)
+    sizes = [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]]
+    assert sum(sizes) == 100
+    assert max(sizes) <= 30
+    assert written(tmp_path / "out") == list(range(100))
+
+
+def test_a_group_commits_what_is_done_also_after_an_available_now_run(spark, kafka, topic, groups, tmp_path):
+    name = topic("committed", partitions=3)
+    group = f"{name}-group"
+    produce(kafka.bootstrap_servers, name, 60)
+    run(stream(spark, kafka, name, kafka_group_id=group, startingOffsets="earliest"), tmp_path)
+    assert written(tmp_path / "out") == list(range(60))
+    assert all(row.lag == 0 for row in groups.lag(group))
+    assert committed(groups, group, name) == 60
+
+
+def test_a_new_query_of_the_group_goes_on_at_its_committed_offsets(spark, kafka, topic, tmp_path):
+    name = topic("going-on", partitions=2)
+    group = f"{name}-group"
+    produce(kafka.bootstrap_servers, name, 20)
+    run(stream(spark, kafka, name, kafka_group_id=group, startingOffsets="earliest"), tmp_path / "one")
+    produce(kafka.bootstrap_servers, name, 20, first=20)
+    run(stream(spark, kafka, name, kafka_group_id=group, startingOffsets="earliest"), tmp_path / "two")
+    assert written(tmp_path / "two" / "out") == list(range(20, 40))
+
+
+def test_offsets_are_committed_while_the_topic_is_idle(spark, kafka, topic, groups, tmp_path):
+    name = topic("idle", partitions=2)
+    group = f"{name}-group"
+    produce(kafka.bootstrap_servers, name, 10)
+    query = start(stream(spark, kafka, name, kafka_group_id=group, startingOffsets="earliest"), tmp_path)
+    try:
+        until(lambda: committed(groups, group, name) == 10, "the last batch's offsets in the group")
+        description = groups.describe(group)
+        assert description.state == "Stable"
+        assert sorted(tp.partition for member in description.members for tp in member.partitions) == [0, 1]
+    finally:
+        query.stop()
+
+
+def test_latest_in_a_group_survives_a_stop_before_the_first_record(spark, kafka, topic, groups, tmp_path):
+    name = topic("first", partitions=1)
+    group = f"{name}-group"
+    produce(kafka.bootstrap_servers, name, 5)
+    query = start(stream(spark, kafka, name, kafka_group_id=group), tmp_path / "one")
+    try:
+        until(lambda: committed(groups, group, name) == 5, "the starting position in the group")
+    finally:
+        query.stop()
+    produce(kafka.bootstrap_servers, name, 5, first=5)
+    run(stream(spark, kafka, name, kafka_group_id=group), tmp_path / "two")
+    assert written(tmp_path / "two" / "out") == list(range(5, 10))
+
+
+def test_commit_none_leaves_the_group_as_it_is(spark, kafka, topic, groups, tmp_path):
+    name = topic("untouched", partitions=1)
+    group = f"{name}-group"
+    produce(kafka.bootstrap_servers, name, 5)
+    run(stream(spark, kafka, name, kafka_group_id=group, startingOffsets="earliest", commit="none"), tmp_path)
+    assert written(tmp_path / "out") == list(range(5))
+    assert groups.committed(group) == {}
+
+
+@pytest.mark.parametrize("transactional", ["true", "false"])
+def test_tasks_can_commit(spark, kafka, topic, groups, tmp_path, transactional):
+    name = topic("tasks", partitions=2)
+    group = f"{name}-group"
+    produce(kafka.bootstrap_servers, name, 10)
+    options = {"commit": "task", "commit_transactional": transactional, "startingOffsets": "earliest"}
+    run(stream(spark, kafka, name, kafka_group_id=group, **options), tmp_path)
+    assert committed(groups, group, name) == 10
+
+
+def test_more_slots_than_partitions_and_fewer(spark, kafka, topic, tmp_path):
+    for members, partitions in ((4, 2), (2, 5)):
+        name = topic("slots", partitions=partitions)
+        produce(kafka.bootstrap_servers, name, 30)
+        options = {"kafka_group_id": f"{name}-group", "group_members": members, "startingOffsets": "earliest"}
+        run(stream(spark, kafka, name, **options), tmp_path / name)
+        assert written(tmp_path / name / "out") == list(range(30))
+
+
+def test_the_checkpoint_holds_ranges_and_slots_and_no_secret(spark, kafka, topic, tmp_path):
+    name = topic("checkpoint", partitions=2)
+    produce(kafka.bootstrap_servers, name, 10)
+    options = {"kafka_group_id": f"{name}-group", "kafka_ssl_key_password": "hush-hush", "startingOffsets": "earliest"}
+    run(stream(spark, kafka, name, **options), tmp_path)
+    files = [path for path in (tmp_path / "checkpoint").rglob("*") if path.is_file()]
+    assert files
+    assert all(b"hush-hush" not in path.read_bytes() for path in files)
+    offset = json.loads((tmp_path / "checkpoint" / "offsets" / "0").read_text().splitlines()[-1])
+    assert offset["version"] == 1
+    assert sum(end - begin for begin, end, _ in offset["partitions"][name].values()) == 10
+
+
+def test_partitions_that_are_added_are_read_from_their_start(spark, kafka, topic, tmp_path):
+    from confluent_kafka.admin import NewPartitions
+
+    name = topic("growing", partitions=1)
+    group = f"{name}-group"
+    produce(kafka.bootstrap_servers, name, 10)
+    options = {"kafka_group_id": group, "startingOffsets": "earliest", "kafka_metadata_max_age_ms": 1000}
+    query = start(stream(spark, kafka, name, rebalance_batch_ms=200, **options), tmp_path)
+    try:
+        query.processAllAvailable()
+        admin = kafka.admin()
+        admin.create_partitions([NewPartitions(name, 3)])[name].result(10)
+        produce(kafka.bootstrap_servers, name, 60, first=10)
+        until(lambda: len(written(tmp_path / "out")) >= 70, "the records of the new partitions")
+    finally:
+        query.stop()
+    assert written(tmp_path / "out") == list(range(70))
