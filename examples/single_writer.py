@@ -1,0 +1,43 @@
+"""A leader election: of all processes that run this, exactly one writes, and another follows when it ends.
+
+    python -m examples.single_writer broker:9092
+
+Start it several times. The generation is a fencing token: give it to whatever you write to, so that a writer that was
+away for a while (a long pause, a network cut) cannot overwrite what its successor wrote.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+
+from kafka_source.client_config import Settings
+from kafka_source.group import GeneralMember, MemberSettings
+
+
+def elect(protocol: str, candidates: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Run by the group's leader: the candidate that was started first writes."""
+    writer = min(candidates, key=lambda member: (candidates[member], member))
+    return {member: b"write" if member == writer else b"wait" for member in candidates}
+
+
+def main(servers: str, seconds: float) -> None:
+    started = f"{time.time_ns():020}".encode()
+    group = MemberSettings("report-writer", protocol_type="single-writer", session_timeout_ms=10_000)
+    with GeneralMember(Settings({"bootstrap.servers": servers}), group, {"first-started": started}, elect) as member:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            state = member.state
+            if state is None:
+                print(f"{os.getpid()} does not know: the group rebalances", flush=True)
+            elif state.state == b"write":
+                print(f"{os.getpid()} writes, with token {state.generation}", flush=True)
+            else:
+                print(f"{os.getpid()} waits", flush=True)
+            time.sleep(1)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else "localhost:9092", float(sys.argv[2]) if len(sys.argv) > 2 else 1e9)
