@@ -1,0 +1,257 @@
+"""The assignors against Java's and kafka-python's: the same groups, the same machine, in turns in one run.
+
+    ./run python -m benchmarks.assignors [--repeat 5] [--only TEXT] [--kafka-python SECONDS]
+
+Three rounds of each group: fresh; all but the first member report what they got; the first member has left. Timed is
+assign() alone, which in `sticky` includes reading the members' user data, ours and Java's alike. "as objects" is ours
+plus making every partition of the answer an object, which Java's answer is already. kafka-python runs in a process of
+its own that is ended after the given seconds (0: left out).
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import multiprocessing
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from multiprocessing.connection import Connection
+from pathlib import Path
+from statistics import median
+from types import SimpleNamespace
+from typing import Any
+
+from assignors import Assignment, ClusterMetadata, Subscription, load
+from kafka_source.embedded.jars import KAFKA_VERSION
+from kafka_source.embedded.java import find_java
+from kafka_source.embedded.tools import class_path
+
+ROUNDS = ("fresh", "reported", "one left")
+BAR = 2.0
+"""Ours may take this many times Java's time, in the cases marked so."""
+
+SHAPES: list[dict[str, Any]] = [
+    {"assignor": "sticky", "topics": 500, "partitions": 2000, "members": 2000, "bar": True},
+    {"assignor": "cooperative-sticky", "topics": 500, "partitions": 2000, "members": 2000, "bar": True},
+    {"assignor": "sticky", "topics": 500, "partitions": 2000, "members": 2000, "subscription": "last_one_topic",
+     "bar": True},
+    {"assignor": "cooperative-sticky", "topics": 500, "partitions": 2000, "members": 2000,
+     "subscription": "last_one_topic", "bar": True},
+    {"assignor": "sticky", "topics": 100, "partitions": 200, "members": 500, "subscription": "split4", "bar": True},
+    {"assignor": "cooperative-sticky", "topics": 100, "partitions": 200, "members": 500, "subscription": "split4",
+     "bar": True},
+    {"assignor": "sticky", "topics": 50, "partitions": 2000, "members": 2000, "racks": 3, "replicas": 2},
+    {"assignor": "sticky", "topics": 50, "partitions": 2000, "members": 2000, "subscription": "last_one_topic",
+     "racks": 3, "replicas": 2},
+    {"assignor": "range", "topics": 500, "partitions": 4, "members": 2000},
+    {"assignor": "roundrobin", "topics": 500, "partitions": 4, "members": 2000},
+    {"assignor": "sticky", "topics": 500, "partitions": 4, "members": 2000},
+    {"assignor": "sticky", "topics": 10, "partitions": 1000, "members": 100},
+]  # fmt: skip
+
+
+def label(shape: Mapping[str, Any]) -> str:
+    size = f"{shape['topics']} x {shape['partitions']} x {shape['members']}"
+    kind = {"last_one_topic": "mixed", "split4": "split"}.get(shape.get("subscription", ""), "uniform")
+    return f"{shape['assignor']}, {kind}{', racks' if shape.get('racks') else ''}, {size}"
+
+
+def cluster_of(shape: Mapping[str, Any]) -> ClusterMetadata:
+    names = [f"t{place:04d}" for place in range(shape["topics"])]
+    counts = dict.fromkeys(names, shape["partitions"])
+    if not shape.get("racks"):
+        return ClusterMetadata(counts)
+    racks = {
+        name: [
+            [f"r{(place + number + copy) % shape['racks']}" for copy in range(shape["replicas"])]
+            for number in range(shape["partitions"])
+        ]
+        for place, name in enumerate(names)
+    }
+    return ClusterMetadata(counts, racks)
+
+
+def wanted(shape: Mapping[str, Any], names: Sequence[str], member: int) -> Sequence[str]:
+    kind = shape.get("subscription")
+    if kind == "last_one_topic" and member == shape["members"] - 1:
+        return names[:1]
+    if kind == "split4":
+        return names[: len(names) // 2] if member % 4 == 0 else names[len(names) // 2 :]
+    return names
+
+
+def group_of(shape: Mapping[str, Any], number: int, last: Mapping[str, Assignment]) -> dict[str, Subscription]:
+    """A round's subscriptions, as the members' own assignors make them."""
+    names = tuple(f"t{place:04d}" for place in range(shape["topics"]))
+    group = {}
+    for place in range(1 if number == 2 else 0, shape["members"]):
+        member, topics, own = f"c{place:05d}", wanted(shape, names, place), load(shape["assignor"])
+        had = None if number == 0 or (number == 1 and place == 0) else last[member]
+        if had is not None:
+            own.on_assignment(had, number)
+        cooperative = had is not None and shape["assignor"].startswith("coop")
+        group[member] = Subscription(
+            topics,
+            own.subscription_user_data(topics),
+            had.partitions if had is not None and cooperative else (),
+            number if had is not None else -1,
+            f"r{place % shape['racks']}" if shape.get("racks") else None,
+        )
+    return group
+
+
+def ours(shape: Mapping[str, Any]) -> tuple[list[float], list[float]]:
+    """Seconds of each round, without and with making objects."""
+    cluster, last = cluster_of(shape), dict[str, Assignment]()
+    plain, objects = [], []
+    for number in range(len(ROUNDS)):
+        group, leader = group_of(shape, number, last), load(shape["assignor"])
+        gc.collect()
+        start = time.perf_counter()
+        last = dict(leader.assign(cluster, group))
+        plain.append(time.perf_counter() - start)
+        made = [list(given.partitions) for given in last.values()]
+        objects.append(time.perf_counter() - start)
+        assert sum(map(len, made)) <= shape["topics"] * shape["partitions"]
+        del made
+    return plain, objects
+
+
+class Java(AbstractContextManager["Java"]):
+    """One JVM for the whole run; it warms up as it goes, which is to its favour."""
+
+    def __init__(self) -> None:
+        source = str(Path(__file__).with_name("JavaBench.java"))
+        quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
+        command = [str(find_java()), "-Xmx4g", quiet, "-cp", class_path(), source]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+
+    def run(self, shape: Mapping[str, Any]) -> list[float]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(shape) + "\n")
+        self._process.stdin.flush()
+        answer: list[float] = json.loads(self._process.stdout.readline())
+        return answer
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(timeout=30)
+
+
+def kafka_python(shape: Mapping[str, Any], limit: float) -> list[float]:
+    """Seconds of the rounds that were done within the limit."""
+    if limit <= 0 or shape.get("racks"):
+        return []
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+    process = multiprocessing.Process(target=_kafka_python, args=(shape, sender))
+    process.start()
+    sender.close()
+    done: list[float] = []
+    deadline = time.monotonic() + limit
+    try:
+        while len(done) < len(ROUNDS) and receiver.poll(max(0.0, deadline - time.monotonic())):
+            done.append(receiver.recv())
+    except EOFError:
+        pass
+    process.kill()
+    process.join()
+    return done
+
+
+def _kafka_python(shape: Mapping[str, Any], sender: Connection) -> None:
+    from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+    from kafka.coordinator.assignors.range import RangePartitionAssignor
+    from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+    from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+
+    kind = {
+        "range": RangePartitionAssignor,
+        "roundrobin": RoundRobinPartitionAssignor,
+        "sticky": StickyPartitionAssignor,
+        "cooperative-sticky": CooperativeStickyAssignor,
+    }[shape["assignor"]]
+    counts = cluster_of(shape).partitions
+    cluster = SimpleNamespace(partitions_for_topic=lambda topic: set(range(counts[topic])), topics=lambda: set(counts))
+    names, last = list(counts), dict[str, Any]()
+    for number in range(len(ROUNDS)):
+        members = []
+        for place in range(1 if number == 2 else 0, shape["members"]):
+            own, member = kind(), f"c{place:05d}"
+            if number == 2 or (number == 1 and place > 0):
+                own.on_assignment(last[member], number)
+            said = own.metadata(set(wanted(shape, names, place)))
+            members.append(SimpleNamespace(member_id=member, group_instance_id=None, metadata=said))
+        start = time.perf_counter()
+        last = kind().assign(cluster, members)
+        sender.send(time.perf_counter() - start)
+
+
+def machine() -> str:
+    cpu = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        models = [line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if "model name" in line]
+        cpu = models[0] if models else cpu
+    java = subprocess.run([str(find_java()), "-version"], capture_output=True, text=True, check=False).stderr
+    return (
+        f"{cpu}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; Python {platform.python_version()}; "
+        f"{java.splitlines()[0]}; kafka-clients {KAFKA_VERSION}"
+    )
+
+
+def show(seconds: Sequence[float]) -> str:
+    return f"{median(seconds):.3f} ({min(seconds):.3f}-{max(seconds):.3f})"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="benchmarks.assignors", description=__doc__)
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--only", default="", help="only the cases whose label has this text")
+    parser.add_argument("--kafka-python", type=float, default=30.0, metavar="SECONDS")
+    chosen = parser.parse_args()
+    print(machine())
+    print(f"seconds, median of {chosen.repeat} (least-most)\n")
+    print("| case | round | ours | as objects | Java | ours / Java | kafka-python |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    over = []
+    with Java() as java:
+        for shape in SHAPES:
+            if chosen.only not in label(shape):
+                continue
+            mine, theirs = [], []
+            for _ in range(chosen.repeat):
+                mine.append(ours(shape))
+                theirs.append(java.run(shape))
+            other = kafka_python(shape, chosen.kafka_python)
+            for number, name in enumerate(ROUNDS):
+                plain = [seconds[number] for seconds, _ in mine]
+                objects = [seconds[number] for _, seconds in mine]
+                reference = [seconds[number] for seconds in theirs]
+                ratio = median(plain) / median(reference)
+                if number < len(other):
+                    third = f"{other[number]:.2f}"
+                else:
+                    third = "-" if chosen.kafka_python <= 0 or shape.get("racks") else f"> {chosen.kafka_python:.0f}"
+                print(
+                    f"| {label(shape)} | {name} | {show(plain)} | {median(objects):.3f} | {show(reference)} "
+                    f"| {ratio:.2f} | {third} |",
+                    flush=True,
+                )
+                if shape.get("bar") and (ratio > BAR or max(plain) > 30):
+                    over.append(f"{label(shape)}, {name}: {ratio:.2f}")
+    print("\nall within the bars" if not over else "\nover the bars: " + "; ".join(over))
+    return bool(over)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
