@@ -13,8 +13,9 @@ The order of things for a batch, and what a crash between them leaves behind:
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from assignors.model import TopicPartition
 from kafka_source.errors import (
@@ -22,7 +23,6 @@ from kafka_source.errors import (
     InvalidConfigurationError,
     KafkaGroupError,
     LostTransactionsError,
-    RetriableError,
     error_for_code,
 )
 from kafka_source.failpoints import reached
@@ -131,40 +131,41 @@ class TwoPhaseCommit:
             if answer.error_code:
                 raise error_for_code(answer.error_code, f"Listing the transactions of {self._prefix} failed")
             found += [t.transactional_id for t in answer.transaction_states if self._is_mine(t.transactional_id)]
-        described = [await describe(self._client, name, deadline) for name in sorted(found)]
+        described = await asyncio.gather(*(describe(self._client, name, deadline) for name in sorted(found)))
         return [transaction for transaction, state, _ in described if state == ONGOING]
 
     def _is_mine(self, transactional_id: str) -> bool:
         rest = transactional_id.removeprefix(f"{self._prefix}-")
         return rest != transactional_id and rest.replace("-", "").isdigit()
 
-    async def _check_open(self, batch: int, prepared: Iterable[OpenTransaction], deadline: Deadline) -> None:
-        lost = []
-        for transaction in prepared:
-            now, state, _ = await describe(self._client, transaction.transactional_id, deadline)
-            if now != transaction or state != ONGOING:
-                lost.append(transaction.transactional_id)
+    async def _check_open(self, batch: int, prepared: Sequence[OpenTransaction], deadline: Deadline) -> None:
+        found = await asyncio.gather(*(describe(self._client, t.transactional_id, deadline) for t in prepared))
+        still = {now for now, state, _ in found if state == ONGOING}
+        lost = [t.transactional_id for t in prepared if t not in still]
         if lost:
             raise LostTransactionsError(batch=batch, transactional_ids=lost, decided=False)
 
     async def _finish(self, decision: Decision, deadline: Deadline) -> None:
         if decision.done:
             return
-        lost = []
-        for number, transaction in enumerate(decision.transactions):
-            try:
-                await self._end(transaction, commit=True, deadline=deadline)
-            except RetriableError:
-                raise
-            except (ApplicationRecoverableError, InvalidConfigurationError) as error:
-                log.error("%s", error)
-                lost.append(transaction.transactional_id)
-            if number == 0:
-                reached("sink-half-committed")
-        if lost:
-            raise LostTransactionsError(batch=decision.batch, transactional_ids=lost, decided=True)
+        first, *others = decision.transactions
+        lost = [await self._commit_one(first, deadline)]
+        reached("sink-half-committed")
+        lost += await asyncio.gather(*(self._commit_one(transaction, deadline) for transaction in others))
+        names = [name for name in lost if name is not None]
+        if names:
+            raise LostTransactionsError(batch=decision.batch, transactional_ids=names, decided=True)
         reached("sink-committed")
         await self._ledger.finished(decision, deadline)
+
+    async def _commit_one(self, transaction: OpenTransaction, deadline: Deadline) -> str | None:
+        """None, or the transactional id if its transaction is gone."""
+        try:
+            await self._end(transaction, commit=True, deadline=deadline)
+        except (ApplicationRecoverableError, InvalidConfigurationError) as error:
+            log.error("%s", error)
+            return transaction.transactional_id
+        return None
 
     async def _end(self, transaction: OpenTransaction, *, commit: bool, deadline: Deadline) -> None:
         name = transaction.transactional_id

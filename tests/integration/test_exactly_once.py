@@ -17,7 +17,7 @@ from kafka_source.client_config import Settings
 from kafka_source.datasource import register
 from kafka_source.deadline import Deadline as Wait
 from kafka_source.embedded import EmbeddedKafka
-from kafka_source.errors import ApplicationRecoverableError, LostTransactionsError
+from kafka_source.errors import KafkaGroupError, LostTransactionsError
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.producers import TransactionalProducers
 from kafka_source.sink.committer import TwoPhaseCommit
@@ -179,7 +179,7 @@ def test_a_task_that_still_runs_when_its_write_is_given_up_leaves_nothing(
 
     try:
         assert prepare(Settings({"bootstrap.servers": servers}), name, "write", 0, 1, 0, records()) == Prepared(0)
-    except ApplicationRecoverableError:
+    except KafkaGroupError:
         assert began  # its transaction was ended while it wrote
     client.close()
     assert open_transactions(kafka, name) == []
