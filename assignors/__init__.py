@@ -3,6 +3,7 @@
 Usable without Spark and without any Kafka client: `load("sticky").assign(cluster, group)`.
 """
 
+from assignors.handover import check_handover, hold_back, in_transfer
 from assignors.interface import (
     ENTRY_POINT_GROUP,
     AssignmentError,
@@ -47,6 +48,7 @@ __all__ = [
     "TopicPartition",
     "TopicPartitions",
     "WireFormatError",
+    "check_handover",
     "decode_assignment",
     "decode_cooperative_user_data",
     "decode_sticky_user_data",
@@ -55,6 +57,8 @@ __all__ = [
     "encode_cooperative_user_data",
     "encode_sticky_user_data",
     "encode_subscription",
+    "hold_back",
+    "in_transfer",
     "load",
     "names",
 ]

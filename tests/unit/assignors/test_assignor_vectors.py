@@ -13,14 +13,17 @@ import pytest
 
 from assignors import (
     Assignment,
+    AssignmentError,
     Subscription,
     TopicPartition,
+    check_handover,
     decode_assignment,
     decode_cooperative_user_data,
     decode_sticky_user_data,
     decode_subscription,
     encode_assignment,
     encode_subscription,
+    hold_back,
     load,
 )
 from assignors.wire import NO_GENERATION
@@ -80,6 +83,25 @@ def test_large_groups_within_their_time(case: dict[str, Any]) -> None:
         expect = {**case["expect"], **(case.get("expect_round2", {}) if number else {})}
         previous = assign(case["assignor"], filled["topics"], filled.get("racks"), filled["members"], {})
         assert not check.failures(filled, previous, expect, {})
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in cases() if case.get("kind") == "cooperative-check"], ids=lambda case: case["id"]
+)
+def test_the_leaders_check_of_a_cooperative_answer(case: dict[str, Any]) -> None:
+    def as_partitions(pairs: list[list[Any]]) -> list[TopicPartition]:
+        return [TopicPartition(topic, number) for topic, number in pairs]
+
+    group = {member: Subscription((), owned=as_partitions(owned)) for member, owned in case["owned"].items()}
+    answer = {member: Assignment(as_partitions(given)) for member, given in case["proposed"].items()}
+    adjusted = {member: as_partitions(given) for member, given in case["expect"]["adjusted"].items()}
+    assert {member: sorted(given.partitions) for member, given in hold_back(group, answer).items()} == adjusted
+    check_handover("cooperative-sticky", group, answer)
+    if case["expect"]["allowed"]:
+        check_handover("theirs", group, answer)
+    else:
+        with pytest.raises(AssignmentError, match="before their owners let them go"):
+            check_handover("theirs", group, answer)
 
 
 @pytest.mark.parametrize("case", wire_cases(), ids=lambda case: case["id"])
