@@ -1,0 +1,69 @@
+"""Writing where one has to log in, and where rights or the password are wrong."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from kafka_source.client_config import Settings, librdkafka_config
+from kafka_source.commit import TransactionalCommitter
+from kafka_source.deadline import Deadline
+from kafka_source.embedded import EmbeddedKafka, Security
+from kafka_source.errors import AuthenticationError
+from kafka_source.producers import TransactionalProducers
+from kafka_source.sink.delivery import deliver
+from kafka_source.sink.records import Records
+
+PASSWORD = "correct-horse-battery"
+RECORDS = Records([b"a", b"b"], None, "orders", None, None)
+
+
+@dataclass(frozen=True)
+class Member:
+    group: str = "g"
+    generation: int = 1
+    member_id: str = "m"
+    instance_id: str | None = None
+
+
+@pytest.fixture(scope="module", params=["SASL_PLAINTEXT", "SASL_SSL"])
+def secured(request: pytest.FixtureRequest) -> Iterator[EmbeddedKafka]:
+    with EmbeddedKafka(security=Security(request.param, {"alice": PASSWORD})) as kafka:
+        kafka.create_topic("orders", 1)
+        yield kafka
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_javas_settings_are_enough_to_write_and_to_begin_transactions(
+    secured: EmbeddedKafka, mechanism: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    settings = Settings(secured.java_client_config("alice", mechanism))  # type: ignore[arg-type]
+    with caplog.at_level(logging.DEBUG):
+        assert deliver(settings, [RECORDS]) == 2
+        producers = TransactionalProducers(librdkafka_config(settings), f"login-{mechanism}", keep_warm=False)
+        producers.take(Deadline(60))
+        producers.close()
+    assert PASSWORD not in caplog.text + "".join(capfd.readouterr())
+
+
+def test_a_wrong_password_is_told_at_once_and_not_shown(
+    secured: EmbeddedKafka, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = secured.java_client_config("alice", "SCRAM-SHA-512")
+    jaas = given["sasl.jaas.config"].replace(PASSWORD, "wrong-password")
+    settings = Settings({**given, "sasl.jaas.config": jaas})
+    committer = TransactionalCommitter(settings, "wrong", timeout=60)
+    began = time.monotonic()
+    with pytest.raises(AuthenticationError) as written:
+        deliver(settings, [RECORDS])
+    with pytest.raises(AuthenticationError) as committed:
+        committer.commit(Member(), {("orders", 0): 1})
+    assert time.monotonic() - began < 40
+    committer.close()
+    for caught in (written, committed):
+        assert "kafka.sasl.mechanism and the credentials" in str(caught.value)
+        assert "wrong-password" not in str(caught.value) + caplog.text
