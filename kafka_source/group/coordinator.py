@@ -35,6 +35,7 @@ _T = TypeVar("_T")
 _MOST_FOLLOW_UPS = 10
 _REQUEST_SECONDS = 30.0
 _CLOSE_SECONDS = 5.0
+_COORDINATOR_SECONDS = 60.0
 _LEADERS_HEAD_START = 0.02
 _FIRST_LOOK = 0.05
 _LONGEST_LOOK = 0.25
@@ -240,7 +241,7 @@ class GroupMembership:
     async def _round(self, topics: Sequence[str], reason: str, deadline: Deadline) -> bool:
         """Brings all slots into one generation; returns whether another round must follow."""
         # Once for all: slots that look for it one by one would drop in one by one, a rebalance each.
-        await self._client.coordinator(self._settings.group, deadline)
+        await self._client.coordinator(self._settings.group, Deadline(min(deadline.left, _COORDINATOR_SECONDS)))
         self._topics_changed = self._rebalancing_since = None
         settled = asyncio.Event()
         lead_first = [slot for slot in self._slots if slot.leading] + [slot for slot in self._slots if not slot.leading]

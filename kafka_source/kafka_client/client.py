@@ -37,6 +37,7 @@ _REBOOTSTRAP_REQUIRED = 129
 _COORDINATOR_NOT_AVAILABLE = 15
 _STAGGER = 0.5
 _BOOTSTRAP_SECONDS = 10.0
+_WORTH_A_WARNING = (6, 20, 60, 180)
 
 
 class KafkaClient:
@@ -325,13 +326,14 @@ class KafkaClient:
         while True:
             try:
                 return await work()
-            except BootstrapError:
-                raise  # it has tried for long enough itself
             except RetriableError as error:
+                if isinstance(error, BootstrapError) and self.cluster_id is None:
+                    raise  # It was never there, and has been tried for long enough.
                 pause = delay(attempt, *self.settings.retry)
                 if deadline.left <= pause:
                     raise
-                log.debug("try again in %.2f s: %s", pause, error)
+                level = logging.WARNING if attempt in _WORTH_A_WARNING else logging.DEBUG
+                log.log(level, "trying again in %.2f s: %s", pause, error)
                 await asyncio.sleep(pause)
             attempt += 1
 

@@ -10,7 +10,13 @@ import pytest
 from assignors import AssignmentError, Assignor
 from kafka_source.client_config import Settings
 from kafka_source.embedded import EmbeddedKafka, Security
-from kafka_source.errors import AssignmentFailed, AuthenticationError, BootstrapError, InvalidConfigurationError
+from kafka_source.errors import (
+    AssignmentFailed,
+    AuthenticationError,
+    BootstrapError,
+    InvalidConfigurationError,
+    RetriableError,
+)
 from kafka_source.group.member import RebalanceTimeout
 from tests.groups import Memberships, everything, held, members_of, wait_for
 
@@ -121,6 +127,15 @@ def test_a_dead_bootstrap_server(members):
         members.make("orders", config=config).join(60)
     assert time.monotonic() - started < 30
     assert "\n" not in str(caught.value)
+
+
+def test_a_coordinator_that_never_comes_is_told(group):
+    # The group's offsets are to be kept three times, on one node: there is no coordinator for anybody.
+    with EmbeddedKafka(config={"offsets.topic.replication.factor": 3}) as kafka:
+        members = Memberships(Settings({"bootstrap.servers": kafka.bootstrap_servers}), group)
+        with pytest.raises(RetriableError, match=rf"coordinator of group {group} failed: COORDINATOR_NOT_AVAILABLE"):
+            members.make("orders").join(5)
+        members.close()
 
 
 def test_a_bootstrap_name_that_does_not_resolve(members):
