@@ -6,13 +6,13 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as Position
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, OffsetSpec, TopicMetadata  # type: ignore[attr-defined]
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings, librdkafka_config
@@ -22,6 +22,12 @@ from kafka_source.options import Options
 log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
+
+# Between looks at what the client reports of its connections, such as a refused password; and for how long another
+# broker may still answer, for one that restarts may refuse too.
+_LOOK_SECONDS = 0.1
+_REFUSED_SECONDS = 2.0
+_REFUSED = (KafkaError._AUTHENTICATION, KafkaError._SSL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +81,7 @@ class Cluster:
         """The cluster's id, which tells one cluster from another behind the same name."""
 
         def ask() -> str | None:
-            described = _wait(self._admin.describe_cluster(request_timeout=self._timeout), self._timeout)
+            described = self._wait(self._admin.describe_cluster(request_timeout=self._timeout))
             return described.cluster_id  # type: ignore[no-any-return]
 
         return self._ask("Asking for the cluster's id", ask)
@@ -89,7 +95,7 @@ class Cluster:
         """
         if subscription.pattern is not None:
             pattern = re.compile(subscription.pattern)
-            found = self._ask("Listing the topics", lambda: self._admin.list_topics(timeout=self._timeout).topics)
+            found = self._ask("Listing the topics", self._topics)
             return sorted(
                 TopicPartition(name, number)
                 for name, topic in found.items()
@@ -121,11 +127,21 @@ class Cluster:
         found = self._offsets({tp: OffsetSpec.for_timestamp(ms) for tp, ms in times.items()}, read_committed=False)
         return {tp: offset if offset >= 0 else None for tp, offset in found.items()}
 
+    def _topics(self) -> dict[str, TopicMetadata]:
+        deadline = time.monotonic() + self._timeout
+        while True:
+            try:
+                # Nothing is heard of a refused password while this call waits.
+                return self._admin.list_topics(timeout=min(_REFUSED_SECONDS, self._timeout)).topics
+            except KafkaException:
+                if self._is_refused() or time.monotonic() > deadline:
+                    raise
+
     def _partitions_of(self, name: str) -> list[TopicPartition]:
         def ask() -> list[TopicPartition]:
             # DescribeTopics never creates the topic that it asks for; a plain metadata request may.
             asked = self._admin.describe_topics(TopicCollection([name]), request_timeout=self._timeout)
-            described = _wait(asked[name], self._timeout)
+            described = self._wait(asked[name])
             return [TopicPartition(name, p.id) for p in described.partitions]
 
         try:
@@ -150,7 +166,7 @@ class Cluster:
                 request_timeout=self._timeout,
             )
             return {
-                TopicPartition(position.topic, position.partition): _wait(future, self._timeout).offset
+                TopicPartition(position.topic, position.partition): self._wait(future).offset
                 for position, future in asked.items()
             }
 
@@ -161,6 +177,8 @@ class Cluster:
         for attempt in range(self._retries + 1):
             if attempt:
                 time.sleep(self._retry_seconds)
+            self._admin.poll(0)
+            self._problem = None  # What was reported before says nothing about this question.
             try:
                 return question()
             except (KafkaException, TimeoutError) as error:
@@ -170,11 +188,23 @@ class Cluster:
         assert failure is not None
         raise failure from None
 
-    def _meaning(self, what: str, error: KafkaException | TimeoutError) -> KafkaGroupError:
+    def _wait(self, future: Future[_T]) -> _T:
+        asked = time.monotonic()
+        while not wait([future], _LOOK_SECONDS).done:
+            waited = time.monotonic() - asked
+            # The request has its own timeout; the margin lets its reason arrive instead of ours.
+            if waited > self._timeout + 2 or (waited > _REFUSED_SECONDS and self._is_refused()):
+                raise TimeoutError
+        return future.result()
+
+    def _is_refused(self) -> bool:
         self._admin.poll(0)
-        problem = self._problem
+        return self._problem is not None and self._problem.code() in _REFUSED
+
+    def _meaning(self, what: str, error: KafkaException | TimeoutError) -> KafkaGroupError:
         code = error.args[0].code() if isinstance(error, KafkaException) else KafkaError._TIMED_OUT
-        if problem is not None and problem.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+        refused, problem = self._is_refused(), self._problem
+        if refused and problem is not None:
             return from_confluent(problem, f"{what} of {self._servers} failed")
         if code in (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE):
             reason = f" ({problem.str()})" if problem is not None else ""
@@ -188,8 +218,3 @@ class Cluster:
 
     def _on_problem(self, error: KafkaError) -> None:
         self._problem = error
-
-
-def _wait(future: Future[_T], seconds: float) -> _T:
-    # The request has its own timeout; the margin lets its reason arrive instead of ours.
-    return future.result(timeout=seconds + 2)

@@ -221,7 +221,8 @@ _ADVICE: dict[int, str] = {
     29: "Give this user the rights it needs on the topic",
     30: "Give this user READ on the group",
     50: "Lower kafka.transaction.timeout.ms, or raise the brokers' transaction.max.timeout.ms",
-    53: "Give this user WRITE and DESCRIBE on the transactional id, or write without transactions",
+    53: "Give this user WRITE and DESCRIBE on the transactional id, or set commit.transactional (of a sink: "
+    "transactional) to false",
     58: "Check kafka.security.protocol, kafka.sasl.mechanism and the credentials",
     82: "Another process uses the same group.instance.id: give each query its own",
     90: "Another process uses the same transactional id: give each query its own",
