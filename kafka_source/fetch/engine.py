@@ -58,6 +58,23 @@ class Engine(Protocol):
         ...
 
 
+def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch with exactly the schema asked for, whose columns may be NOT NULL.
+
+    Raises:
+        InvalidConfigurationError: A column that is asked for as NOT NULL has nulls.
+    """
+    if batch.schema.equals(schema):
+        return batch
+    for column, field in zip(batch.columns, schema, strict=True):
+        if column.null_count and not field.nullable:
+            raise InvalidConfigurationError(
+                f"the schema asks for {field.name} as NOT NULL, but a record that was read has none; "
+                f"leave out NOT NULL for {field.name}"
+            )
+    return batch.cast(schema)
+
+
 def engine_for(name: str, settings: Settings) -> Engine:
     """The engine of this worker process for these settings; kept and used again by later tasks.
 
@@ -81,10 +98,11 @@ def engine_for(name: str, settings: Settings) -> Engine:
             "engine=native, but the package kafkagroup-native is not installed where the tasks run; "
             "install it there, or use engine=auto or librdkafka"
         )
-    _warn_once()
     return librdkafka.engine(settings)
 
 
 @cache
-def _warn_once() -> None:
-    log.warning("the package kafkagroup-native is not installed: the slower librdkafka engine reads (engine=auto)")
+def warn_without_native(name: str) -> None:
+    """Say once, where the query is planned, that the slower engine will read."""
+    if name == "auto" and importlib.util.find_spec(NATIVE_MODULE) is None:
+        log.warning("the package kafkagroup-native is not installed: the slower librdkafka engine reads (engine=auto)")

@@ -14,7 +14,7 @@ from confluent_kafka import TopicPartition as Position
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings, librdkafka_config
 from kafka_source.errors import CorruptRecordsError, DataLossError, RetriableError, from_confluent
-from kafka_source.fetch.engine import FetchRequest
+from kafka_source.fetch.engine import FetchRequest, conform
 from kafka_source.offsets import Range
 from kafka_source.schema import Column, arrow_schema
 
@@ -28,7 +28,10 @@ _engines: dict[Settings, LibrdkafkaEngine] = {}
 
 def engine(settings: Settings) -> LibrdkafkaEngine:
     """The engine of this process for these settings."""
-    return _engines.setdefault(settings, LibrdkafkaEngine(settings))
+    found = _engines.get(settings)
+    if found is None:
+        found = _engines[settings] = LibrdkafkaEngine(settings)
+    return found
 
 
 class LibrdkafkaEngine:
@@ -168,21 +171,25 @@ class _Reading:
 
     def _out_of_range(self, whole: Range) -> None:
         low, high = self._watermarks(whole)
-        self._lost(whole, (low, high))
         tp = whole.topic_partition
-        if low < whole.end and low > self._next[tp]:
-            self._next[tp] = low
-            self._consumer.incremental_unassign([Position(tp.topic, tp.partition)])
-            self._consumer.incremental_assign([Position(tp.topic, tp.partition, low)])
-            self._open[tp] = whole
+        if not self._next[tp] < low < whole.end:
+            self._lost(whole, (low, high))
+            return
+        self._complain(whole, (low, high))
+        self._next[tp] = low
+        self._consumer.incremental_unassign([Position(tp.topic, tp.partition)])
+        self._consumer.incremental_assign([Position(tp.topic, tp.partition, low)])
 
     def _lost(self, whole: Range, available: tuple[int, int] | None) -> None:
+        self._complain(whole, available)
+        self._finish(whole.topic_partition)
+
+    def _complain(self, whole: Range, available: tuple[int, int] | None) -> None:
         tp = whole.topic_partition
         error = DataLossError(topic=tp.topic, partition=tp.partition, planned=self._next[tp], available=available)
         if self._request.fail_on_data_loss:
             raise error
         log.warning("%s (failOnDataLoss is false: reading goes on)", error)
-        self._finish(tp)
 
     def _timed_out(self) -> RetriableError:
         where = ", ".join(f"{tp.topic}-{tp.partition} at offset {self._next[tp]}" for tp in list(self._open)[:5])
@@ -211,7 +218,8 @@ class _Rows:
     def drain(self) -> pa.RecordBatch:
         messages, self._messages, self.bytes = self._messages, [], 0
         arrays = [_array(column, field, messages) for column, field in zip(self._columns, self._schema, strict=True)]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        nullable = pa.schema([field.with_nullable(True) for field in self._schema])
+        return conform(pa.RecordBatch.from_arrays(arrays, schema=nullable), self._schema)
 
 
 def _array(column: Column, field: pa.Field, messages: list[Message]) -> pa.Array:

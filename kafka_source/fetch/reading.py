@@ -1,0 +1,394 @@
+"""One request being read by the native engine: whom to ask for what, what the answers mean, and when to give up.
+
+A partition is in one request at most at any time, because a broker's connection carries one request at a time and a
+partition moves to another broker only by the answer of the one before, or by its loss. The next request leaves before
+the records of an answer are decoded, and its answer waits in the socket until they are: one buffer holds them all.
+"""
+
+from __future__ import annotations
+
+import logging
+import select
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import kafkagroup_native as kernel
+import pyarrow as pa
+
+from assignors.model import TopicPartition
+from kafka_source.errors import (
+    CorruptRecordsError,
+    DataLossError,
+    KafkaGroupError,
+    RetriableError,
+    category,
+    error_for_code,
+)
+from kafka_source.fetch import wire
+from kafka_source.fetch.connection import FetchConnection
+from kafka_source.fetch.engine import FetchRequest, conform
+from kafka_source.kafka_client import ConnectionLost, Snapshot, delay
+from kafka_source.offsets import Range
+from kafka_source.schema import arrow_schema
+
+log = logging.getLogger(__name__)
+
+MOST_FETCH_BYTES = 8 * 1024 * 1024
+_LEAST_FETCH_BYTES = 64 * 1024
+_UNKNOWN_RECORD_BYTES = 1024
+_BACK_OFF = (0.05, 1.0)
+_SETTLE_SECONDS = 10.0
+_LONGEST_WAIT = 1.0
+
+_OFFSET_OUT_OF_RANGE = 1
+_TOPIC_AUTHORIZATION_FAILED = 29
+
+
+class Brokers(Protocol):
+    """What a reading needs of its engine; see `NativeEngine`."""
+
+    cluster: Snapshot
+    record_bytes: dict[str, float]
+
+    def read_old_format(self, rest: Range, request: FetchRequest) -> Iterator[pa.RecordBatch]: ...  # noqa: D102
+    def refresh(self, topics: set[str]) -> None: ...  # noqa: D102
+    def connection(self, node: int, *, read_committed: bool) -> FetchConnection: ...  # noqa: D102
+    def keep(self, node: int, connection: FetchConnection, *, read_committed: bool) -> None: ...  # noqa: D102
+    def take_buffer(self) -> bytearray: ...  # noqa: D102
+    def keep_buffer(self, buffer: bytearray) -> None: ...  # noqa: D102
+    def bounds(self, tp: TopicPartition, node: int) -> tuple[int, int]: ...  # noqa: D102
+
+
+@dataclass(slots=True)
+class _Part:
+    """A partition being read.
+
+    Attributes:
+        whole: Its range.
+        asked: The offset that the next request asks for: everything before is decoded, or is being decoded.
+        node: The broker to ask; None: not known now.
+        epoch: The leader's epoch; -1: do not check it.
+        follower: Whether `node` follows the leader (KIP-392).
+        leader_only: Set once a follower has failed us.
+        least_bytes: The fetch size that its next batch needs, as far as is known.
+        short_since: Since when the log ends before the range does, or the partition is not known; None: it is fine.
+    """
+
+    whole: Range
+    asked: int
+    node: int | None = None
+    epoch: int = -1
+    follower: bool = False
+    leader_only: bool = False
+    least_bytes: int = 0
+    short_since: float | None = None
+
+    @property
+    def left(self) -> int:
+        return self.whole.end - self.asked
+
+    @property
+    def name(self) -> str:
+        return f"{self.whole.topic}-{self.whole.partition}"
+
+    def short_for(self) -> float:
+        """Seconds since it was first seen to be short; a change of leader may make it so for a moment."""
+        now = time.monotonic()
+        if self.short_since is None:
+            self.short_since = now
+        return now - self.short_since
+
+
+class Reading:
+    """Made by `NativeEngine.read` for each request.
+
+    Args:
+        engine: Lends connections and a buffer.
+        request: What to read.
+    """
+
+    def __init__(self, engine: Brokers, request: FetchRequest) -> None:
+        self._engine = engine
+        self._request = request
+        self._schema = arrow_schema(request.columns)
+        self._parts = {r.topic_partition: _Part(r, r.start) for r in request.ranges if r.size > 0}
+        self._topics = {tp.topic for tp in self._parts}
+        self._connections: dict[int, FetchConnection] = {}
+        self._buffer = engine.take_buffer()
+        self._builder = kernel.BatchBuilder(
+            [(c.name, "string") if c.text else c.name for c in request.columns],
+            batch_rows=request.batch_rows,
+            batch_bytes=request.batch_bytes,
+        )
+        self._problem = ""
+        self._failures = 0
+        self._look_again_at = 0.0
+        self._progress_at = time.monotonic()
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """See `Engine.read`."""
+        self._find_leaders(refresh=not self._topics <= self._engine.cluster.topics.keys())
+        while self._parts:
+            if self._homeless() and time.monotonic() >= self._look_again_at:
+                self._find_leaders(refresh=True)
+            self._send_requests()
+            node = self._next_answer()
+            if node is None:
+                self._check_progress()
+                continue
+            try:
+                self._buffer, response = self._connections[node].receive(self._buffer)
+            except ConnectionLost as lost:
+                self._lost(node, lost)
+                continue
+            yield from self._take(node, response)
+        if self._builder.num_rows:
+            yield self._batch()
+
+    def give_back(self) -> None:
+        """Return connections and buffer to the engine."""
+        for node, connection in self._connections.items():
+            self._engine.keep(node, connection, read_committed=self._request.read_committed)
+        self._connections.clear()
+        self._engine.keep_buffer(self._buffer)
+
+    # ---- asking
+
+    def _send_requests(self) -> None:
+        by_node: dict[int, list[_Part]] = {}
+        for part in self._parts.values():
+            if part.node is not None and part.left > 0:
+                by_node.setdefault(part.node, []).append(part)
+        for node, parts in by_node.items():
+            try:
+                self._send(node, parts)
+            except ConnectionLost as lost:
+                self._lost(node, lost)
+
+    def _send(self, node: int, parts: list[_Part]) -> None:
+        connection = self._connections.get(node)
+        if connection is not None and connection.spent and not connection.waiting:
+            self._connections.pop(node).close()
+            connection = None
+        if connection is None:
+            connection = self._engine.connection(node, read_committed=self._request.read_committed)
+            self._connections[node] = connection
+        if connection.waiting or time.monotonic() < connection.ready_at:
+            return
+        sizes = [self._bytes_for(part) for part in parts]
+        wanted = [
+            wire.Wanted(p.whole.topic, p.whole.partition, p.asked, p.epoch, size)
+            for p, size in zip(parts, sizes, strict=True)
+        ]
+        # Kafka fills a response in the order asked for: what comes first is read to its end first.
+        most = max(min(MOST_FETCH_BYTES, sum(sizes)), *(p.least_bytes for p in parts), 1)
+        connection.send(wanted, most, any_replica=not any(p.leader_only for p in parts))
+
+    def _bytes_for(self, part: _Part) -> int:
+        """What is left of a range in bytes, about: to ask for no more than is to be read."""
+        each = self._engine.record_bytes.get(part.whole.topic, _UNKNOWN_RECORD_BYTES)
+        return max(part.least_bytes, min(MOST_FETCH_BYTES, max(_LEAST_FETCH_BYTES, int(part.left * each * 1.1))))
+
+    # ---- waiting
+
+    def _next_answer(self) -> int | None:
+        """The broker whose answer has come; None if something else is to be done first."""
+        now = time.monotonic()
+        events = [now + _LONGEST_WAIT]
+        poll = select.poll()
+        for connection in self._connections.values():
+            if connection.waiting:
+                poll.register(connection, select.POLLIN)
+                events.append(connection.overdue_at)
+            elif connection.ready_at > now:
+                events.append(connection.ready_at)
+        if self._homeless():
+            events.append(self._look_again_at)
+        heard = {descriptor for descriptor, _ in poll.poll(max(0.0, min(events) - now) * 1000)}
+        for node, connection in list(self._connections.items()):
+            if connection.waiting and connection.fileno() in heard:
+                # Put behind the others, so that brokers are heard in turn.
+                self._connections[node] = self._connections.pop(node)
+                return node
+            if connection.waiting and time.monotonic() > connection.overdue_at:
+                self._lost(node, ConnectionLost(f"Broker {node} has not answered a fetch request."))
+        return None
+
+    def _homeless(self) -> bool:
+        return any(part.node is None for part in self._parts.values())
+
+    def _check_progress(self) -> None:
+        if (time.monotonic() - self._progress_at) * 1000 <= self._request.timeout_ms:
+            return
+        where = ", ".join(f"{part.name} at offset {part.asked}" for part in list(self._parts.values())[:5])
+        problem = f"; the last problem was: {self._problem}" if self._problem else ""
+        raise RetriableError(
+            f"No records came within {self._request.timeout_ms} ms (kafkaConsumer.pollTimeoutMs) for {where}{problem}"
+        )
+
+    # ---- hearing
+
+    def _take(self, node: int, response: wire.Response) -> Iterator[pa.RecordBatch]:
+        if response.error:
+            raise error_for_code(response.error, f"Fetching from broker {node} failed")
+        # Held back by a quota is not stuck.
+        self._progress_at += response.throttle_ms / 1000
+        records = []
+        for fetched in response.partitions:
+            part = self._parts.get(TopicPartition(fetched.topic, fetched.partition))
+            if part is None:
+                continue
+            if fetched.error:
+                self._heed(part, fetched.error)
+            elif fetched.begin < fetched.end:
+                records.append((part, self._records(part, fetched)))
+            elif fetched.preferred >= 0 and fetched.preferred != node and not part.leader_only:
+                part.node, part.epoch, part.follower = fetched.preferred, -1, True
+            else:
+                self._check_end(part, fetched)
+        # The next request leaves before the records of this response are decoded.
+        self._send_requests()
+        for part, record_set in records:
+            if record_set is not None:
+                yield from self._decode(part, record_set)
+        for tp in [tp for tp, part in self._parts.items() if part.left <= 0]:
+            del self._parts[tp]
+
+    def _records(self, part: _Part, fetched: wire.Fetched) -> kernel.RecordSet | None:
+        whole, begun = part.whole, part.asked
+        scan = wire.scan(self._buffer, fetched.begin, fetched.end, begun)
+        if scan.cut_off:
+            # Old brokers cut a batch off at the fetch size instead of sending the first one whole (KIP-74).
+            part.least_bytes = max(scan.cut_off, 2 * part.least_bytes)
+            self._check_progress()
+            return None
+        part.asked = min(whole.end, scan.next_offset)
+        part.short_since, part.least_bytes = None, 0
+        if part.asked > begun:
+            self._failures, self._progress_at = 0, time.monotonic()
+            self._engine.record_bytes[whole.topic] = (fetched.end - fetched.begin) / (scan.next_offset - begun)
+        return kernel.RecordSet(
+            self._buffer,
+            whole.topic,
+            whole.partition,
+            start=fetched.begin,
+            end=fetched.end,
+            from_offset=begun,
+            to_offset=whole.end,
+            aborted_transactions=fetched.aborted or None,
+        )
+
+    def _decode(self, part: _Part, records: kernel.RecordSet) -> Iterator[pa.RecordBatch]:
+        whole, begun = part.whole, records.next_offset
+        try:
+            while self._builder.append(records):
+                yield self._batch()
+        except kernel.OldMessageFormat:
+            yield from self._decode_old(part, records.next_offset)
+            return
+        except kernel.RecordsError as error:
+            raise CorruptRecordsError(
+                topic=error.topic, partition=error.partition, offset=error.offset, reason=error.reason
+            ) from None
+        if not begun < records.next_offset == part.asked:
+            raise CorruptRecordsError(
+                topic=whole.topic,
+                partition=whole.partition,
+                offset=records.next_offset,
+                reason=f"the broker was asked for offset {begun}, and its answer leads to {part.asked}",
+            )
+
+    def _decode_old(self, part: _Part, start: int) -> Iterator[pa.RecordBatch]:
+        log.info("%s has messages of an old format from offset %d on: librdkafka reads them", part.whole, start)
+        if self._builder.num_rows:
+            yield self._batch()
+        part.asked = part.whole.end
+        rest = Range(part.whole.topic, part.whole.partition, start, part.whole.end)
+        yield from self._engine.read_old_format(rest, self._request)
+        self._progress_at = time.monotonic()
+
+    def _batch(self) -> pa.RecordBatch:
+        return conform(pa.record_batch(self._builder.take()), self._schema)
+
+    # ---- trouble
+
+    def _heed(self, part: _Part, code: int) -> None:
+        if code == _OFFSET_OUT_OF_RANGE:
+            self._out_of_range(part)
+        elif issubclass(category(code), RetriableError):
+            self._set_aside(part, error_for_code(code, f"Reading {part.name} at offset {part.asked} failed"))
+        else:
+            raise error_for_code(code, f"Reading {part.name} at offset {part.asked} failed")
+
+    def _set_aside(self, part: _Part, problem: KafkaGroupError) -> None:
+        """Look for the partition's leader before it is asked for again."""
+        self._problem = str(problem)
+        part.leader_only |= part.follower
+        part.node, part.follower = None, False
+        self._look_again_at = time.monotonic() + delay(self._failures, *_BACK_OFF)
+
+    def _lost(self, node: int, lost: ConnectionLost) -> None:
+        connection = self._connections.pop(node, None)
+        if connection is not None:
+            connection.close()
+        for part in self._parts.values():
+            if part.node == node:
+                self._set_aside(part, lost)
+
+    def _out_of_range(self, part: _Part) -> None:
+        problem = error_for_code(_OFFSET_OUT_OF_RANGE, f"Reading {part.name} at offset {part.asked} failed")
+        if part.follower or part.node is None:
+            # A follower may not have it yet.
+            return self._set_aside(part, problem)
+        try:
+            low, high = self._engine.bounds(part.whole.topic_partition, part.node)
+        except RetriableError as error:
+            return self._set_aside(part, error)
+        if low <= part.asked <= high:
+            return self._set_aside(part, problem)
+        self._give_up(part, (low, high))
+        part.asked = low if part.asked < low < part.whole.end else part.whole.end
+        return None
+
+    def _check_end(self, part: _Part, fetched: wire.Fetched) -> None:
+        """An answer without records: the log may end before the range does, for a moment or for good."""
+        if fetched.high_watermark >= part.whole.end:
+            # A transaction is open, or a partition before this one took all the bytes.
+            part.short_since = None
+            self._check_progress()
+        elif part.follower:
+            self._set_aside(part, RetriableError(f"A follower has {part.name} up to {fetched.high_watermark} only."))
+        elif part.short_for() > _SETTLE_SECONDS:
+            # After a change of leader the new one may know of fewer offsets for a while.
+            self._give_up(part, (fetched.log_start, fetched.high_watermark))
+            part.asked = part.whole.end
+
+    def _give_up(self, part: _Part, available: tuple[int, int] | None) -> None:
+        whole = part.whole
+        error = DataLossError(topic=whole.topic, partition=whole.partition, planned=part.asked, available=available)
+        if self._request.fail_on_data_loss:
+            raise error
+        log.warning("%s (failOnDataLoss is false: reading goes on)", error)
+
+    # ---- leaders
+
+    def _find_leaders(self, *, refresh: bool) -> None:
+        if refresh:
+            self._engine.refresh(self._topics)
+            self._look_again_at = time.monotonic() + delay(self._failures, *_BACK_OFF)
+            self._failures += 1
+        cluster = self._engine.cluster
+        for tp, part in list(self._parts.items()):
+            if tp.topic in cluster.unauthorized:
+                raise error_for_code(_TOPIC_AUTHORIZATION_FAILED, f"Reading {part.name} failed")
+            topic = cluster.topics.get(tp.topic)
+            partition = topic.partitions.get(tp.partition) if topic is not None else None
+            if partition is None:
+                # A broker that has just started may not know it yet.
+                if part.node is None and part.short_for() > _SETTLE_SECONDS:
+                    self._give_up(part, None)
+                    del self._parts[tp]
+            elif part.node is None and partition.leader >= 0:
+                part.node, part.epoch, part.short_since = partition.leader, partition.leader_epoch, None
