@@ -315,6 +315,13 @@ OPTIONS: tuple[Option, ...] = (
         units="ms",
     ),
     Option(
+        "kafka.metadata.max.age.ms",
+        COUNT,
+        "How often the leader looks for new topics and partitions.",
+        default=10_000,
+        units="ms",
+    ),
+    Option(
         "groupIdPrefix",
         TEXT,
         "Prefix of the label under which a query without `kafka.group.id` is seen by the brokers.",

@@ -120,7 +120,6 @@ class InGroup:
         options: Of the query.
         settings: Of the Kafka clients.
         subscription: What the members subscribe to.
-        partitions: How many partitions the subscription has, for the default number of slots.
         group: The group's settings, see `group_settings`.
         commits: Whether positions that are done are committed here, by the driver.
     """
@@ -266,6 +265,9 @@ def group_settings(options: Options, *, partitions: int, stream: bool) -> GroupS
         rebalance_timeout_ms=options["kafka.max.poll.interval.ms"] or (300_000 if stream else 1_800_000),
         heartbeat_interval_ms=options["kafka.heartbeat.interval.ms"],
         rebalance_batch_ms=options["rebalance.batch.ms"],
+        metadata_max_age_ms=options["kafka.metadata.max.age.ms"],
+        client_id=f"{options.kafka.get('client.id', 'kafkagroup')}-member",
+        rack=options.kafka.get("client.rack"),
         leave_on_close=given is None,
     )
 

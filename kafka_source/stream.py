@@ -25,6 +25,7 @@ from kafka_source import logs, positions, tasks
 from kafka_source.client_config import Settings
 from kafka_source.cluster import Cluster
 from kafka_source.errors import InvalidConfigurationError
+from kafka_source.fetch.engine import warn_without_native
 from kafka_source.offsets import StreamOffset
 from kafka_source.options import Where, parse
 from kafka_source.ownership import Alone, InGroup, Owned, Ownership, group_settings, in_group, subscription_of
@@ -44,6 +45,7 @@ class MicroBatches:
 
     def __init__(self, reading: Reading) -> None:
         self._options = reading.options
+        warn_without_native(reading.options["engine"])
         self._cluster = Cluster.of(reading.options, reading.settings)
         self._subscription = subscription_of(reading.options)
         self._cluster_id = self._cluster.cluster_id()

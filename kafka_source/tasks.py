@@ -58,9 +58,9 @@ def read(task: ReadTask, reading: Reading) -> Iterator[pa.RecordBatch]:
     options = reading.options
     commits = options["commit"] == "task"
     with ExitStack() as stack:
-        session = None
-        if task.credentials is not None:
-            session = stack.enter_context(_session(task, task.credentials, reading))
+        session = _session(task, reading, commits)
+        if session is not None:
+            stack.enter_context(session)
         request = FetchRequest(
             ranges=task.ranges,
             columns=reading.columns,
@@ -81,17 +81,26 @@ def read(task: ReadTask, reading: Reading) -> Iterator[pa.RecordBatch]:
                 session.leave()
 
 
-def _session(task: ReadTask, credentials: SlotCredentials, reading: Reading) -> SlotSession:
+def _session(task: ReadTask, reading: Reading, commits: bool) -> SlotSession | None:
+    if task.credentials is None:
+        return None
     if task.takes_over is None:
-        return SlotSession.attach(reading.settings, credentials)
-    return SlotSession.take_over(reading.settings, task.takes_over, credentials)
+        return SlotSession.attach(reading.settings, task.credentials)
+    try:
+        return SlotSession.take_over(reading.settings, task.takes_over, task.credentials)
+    except FencedError as error:
+        if commits:
+            raise
+        # Spark plans a DataFrame once, so its second action comes after the slots have left. Where nothing is
+        # committed nothing is at stake: the plan's rows are the same.
+        log.debug("reading without the slot: %s", error)
+        return None
 
 
 def _check(session: SlotSession, commits: bool) -> None:
     try:
         session.check()
     except FencedError:
-        # Another action on the same DataFrame may read as the same slot; nothing is at stake if nothing is committed.
         if commits or not session.taken_over:
             raise
         log.debug("slot taken over by another reader; nothing is to be committed, so reading goes on")

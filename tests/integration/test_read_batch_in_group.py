@@ -1,0 +1,67 @@
+"""A batch as members of a group: it starts at the committed offsets, and looking at it consumes nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_source.admin import Groups
+from kafka_source.client_config import Settings
+from tests.support import numbers, produce, reader
+
+
+@pytest.fixture
+def groups(kafka):
+    return Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
+
+
+@pytest.fixture
+def orders(kafka, topic):
+    name = topic("orders", partitions=3)
+    produce(kafka.bootstrap_servers, name, 300)
+    return name
+
+
+def test_looking_twice_shows_the_same_and_commits_nothing(spark, kafka, orders, groups):
+    frame = reader(spark, kafka, orders, kafka_group_id=f"{orders}-look").load()
+    assert len(frame.take(2)) == 2
+    assert frame.count() == 300
+    assert numbers(frame) == list(range(300))
+    assert groups.committed(f"{orders}-look") == {}
+
+
+def test_each_read_goes_on_where_the_last_one_committed(spark, kafka, orders, groups):
+    group = f"{orders}-nightly"
+
+    def read():
+        return numbers(reader(spark, kafka, orders, kafka_group_id=group, commit="task").load())
+
+    assert read() == list(range(300))
+    assert read() == []
+    produce(kafka.bootstrap_servers, orders, 30, first=300)
+    assert read() == list(range(300, 330))
+    assert sum(groups.committed(group).values()) == 330
+    assert groups.describe(group).members == ()
+
+
+def test_a_committed_read_is_not_read_twice(spark, kafka, orders):
+    frame = reader(spark, kafka, orders, kafka_group_id=f"{orders}-once", commit="task").load()
+    assert frame.count() == 300
+    with pytest.raises(Exception, match="no longer a member of generation"):
+        frame.count()
+
+
+def test_plain_commits_serve_where_transactions_are_not_allowed(spark, kafka, orders, groups):
+    options = {"kafka_group_id": f"{orders}-plain", "commit": "task", "commit_transactional": "false"}
+    assert reader(spark, kafka, orders, **options).load().count() == 300
+    assert sum(groups.committed(f"{orders}-plain").values()) == 300
+
+
+def test_a_pattern_and_more_slots_than_partitions(spark, kafka, orders):
+    options = {"subscribePattern": f"{orders}|nowhere.*", "kafka_group_id": f"{orders}-pattern", "group_members": 5}
+    assert numbers(reader(spark, kafka, "", **options).load()) == list(range(300))
+
+
+def test_the_group_can_be_left_a_label(spark, kafka, orders, groups):
+    options = {"kafka_group_id": f"{orders}-label", "group_membership": "false"}
+    assert reader(spark, kafka, orders, **options).load().count() == 300
+    assert groups.describe(f"{orders}-label").members == ()
