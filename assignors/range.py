@@ -14,6 +14,7 @@ from assignors.interface import Assignor
 from assignors.model import Assignment, ClusterMetadata, GroupSubscription, TopicPartitions
 from assignors.ordering import sorted_names, static_members_first
 from assignors.racks import partition_racks, racks_matter
+from assignors.subscribers import alike, readers_by_topic
 
 
 class RangeAssignor(Assignor):
@@ -28,21 +29,19 @@ class RangeAssignor(Assignor):
 
 
 def readers_in_order(group: GroupSubscription, topics: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """The subscribers of each topic, static members first."""
-    readers: dict[str, list[str]] = {topic: [] for topic in topics}
-    for member in static_members_first(group):
-        for topic in set(group[member].topics):
-            if topic in readers:
-                readers[topic].append(member)
-    return {topic: tuple(members) for topic, members in readers.items()}
+    """The subscribers of each topic, static members first; those of topics read alike are one object."""
+    order = static_members_first(group)
+    places = readers_by_topic(alike(group, order), topics)
+    named = {id(readers): tuple(order[place] for place in readers) for readers in places.values()}
+    return {topic: named[id(readers)] for topic, readers in places.items()}
 
 
 def shares_of_alike(counts: Mapping[str, int], readers: Mapping[str, tuple[str, ...]]) -> list[TopicShare]:
     """One share for all topics with the same number of partitions and the same subscribers."""
-    alike: dict[tuple[tuple[str, ...], int], list[str]] = {}
+    sets: dict[tuple[int, int], list[str]] = {}
     for topic, count in counts.items():
-        alike.setdefault((readers[topic], count), []).append(topic)
-    return [TopicShare(topics, count, members) for (members, count), topics in alike.items()]
+        sets.setdefault((id(readers[topic]), count), []).append(topic)
+    return [TopicShare(topics, count, readers[topics[0]]) for (_, count), topics in sets.items()]
 
 
 class TopicShare:
@@ -151,16 +150,14 @@ def share_out(
             if needs or (any(needing) and len(share.topics) > 1):
                 share.match_racks(racks, replicas)
     given = {member: TopicPartitions([], []) for member in group}
-    by_topic: dict[str, list[TopicShare]] = {}
+    by_topic: dict[str, list[tuple[str, list[int]]]] = {}
     for share in shares:
         share.fill()
-        for numbers in share.given.values():
-            numbers.sort()
+        taken = [(member, sorted(numbers)) for member, numbers in share.given.items() if numbers]
         for topic in share.topics:
-            by_topic.setdefault(topic, []).append(share)
+            by_topic.setdefault(topic, []).extend(taken)
     for topic in sorted_names(by_topic):
-        for share in by_topic[topic]:
-            for member, numbers in share.given.items():
-                given[member].topics.extend([topic] * len(numbers))
-                given[member].numbers.extend(numbers)
+        for member, numbers in by_topic[topic]:
+            given[member].topics.extend([topic] * len(numbers))
+            given[member].numbers.extend(numbers)
     return {member: Assignment(partitions) for member, partitions in given.items()}

@@ -10,6 +10,7 @@ from assignors.index import known_topics
 from assignors.interface import Assignor
 from assignors.model import Assignment, ClusterMetadata, GroupSubscription, TopicPartitions
 from assignors.ordering import sorted_names, static_members_first
+from assignors.subscribers import alike, readers_by_topic
 
 
 class RoundRobinAssignor(Assignor):
@@ -24,11 +25,7 @@ class RoundRobinAssignor(Assignor):
         """See `Assignor.assign`."""
         counts = known_topics(cluster, group)
         circle = static_members_first(group)
-        readers: dict[str, list[int]] = {topic: [] for topic in counts}
-        for place, member in enumerate(circle):
-            for topic in set(group[member].topics):
-                if topic in readers:
-                    readers[topic].append(place)
+        readers = readers_by_topic(alike(group, circle), counts)
         given = [TopicPartitions([], []) for _ in circle]
         at = 0
         for topic in sorted_names(counts):

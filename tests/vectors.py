@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from assignors import ClusterMetadata, Subscription, TopicPartition, TopicPartitions, load
+from assignors import ClusterMetadata, Subscription, TopicPartitions, load
 from assignors.wire import encode_cooperative_user_data, encode_sticky_user_data
 
 _NAMES = {"copartitioned": "copartition"}
@@ -24,13 +24,15 @@ def assign(
     options = {"mismatch": "colocate", **options} if name == "copartition" else options
     group = {member["id"]: subscription(name, member) for member in members}
     answer = load(name, options).assign(ClusterMetadata(topics, racks or {}), group)
-    return {member: [[topic, number] for topic, number in given.partitions] for member, given in answer.items()}
+    columns = {member: TopicPartitions.of(given.partitions) for member, given in answer.items()}
+    return {member: list(map(list, zip(given.topics, given.numbers, strict=True))) for member, given in columns.items()}
 
 
 def subscription(name: str, member: Mapping[str, Any]) -> Subscription:
     """A vector's member as its Subscription, of the version it says."""
     version, generation = member.get("version", 3), member.get("generation", -1)
-    owned = TopicPartitions.of([TopicPartition(topic, number) for topic, number in member.get("owned") or ()])
+    pairs = member.get("owned") or ()
+    owned = TopicPartitions([topic for topic, _ in pairs], [number for _, number in pairs])
     user_data: bytes | None = None
     if name in _OWNED_IN_USER_DATA and "owned" in member:
         user_data = encode_sticky_user_data(owned, None if member.get("userdata") == "v0" else generation)
