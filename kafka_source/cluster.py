@@ -16,7 +16,14 @@ from confluent_kafka.admin import AdminClient, OffsetSpec, TopicMetadata  # type
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings, librdkafka_config
-from kafka_source.errors import BootstrapError, KafkaGroupError, RetriableError, UnknownTopicError, from_confluent
+from kafka_source.errors import (
+    BootstrapError,
+    KafkaGroupError,
+    RefreshRetriableError,
+    RetriableError,
+    UnknownTopicError,
+    from_confluent,
+)
 from kafka_source.options import Options
 
 log = logging.getLogger(__name__)
@@ -25,6 +32,7 @@ _T = TypeVar("_T")
 
 # Between looks at what the client reports of its connections, such as a refused password; and for how long another
 # broker may still answer, for one that restarts may refuse too.
+_LONGEST_PAUSE = 1.0
 _LOOK_SECONDS = 0.1
 _REFUSED_SECONDS = 2.0
 _REFUSED = (KafkaError._AUTHENTICATION, KafkaError._SSL)
@@ -56,8 +64,8 @@ class Cluster:
     Args:
         settings: Of the Kafka clients.
         timeout_ms: For each question.
-        retries: How often a question is put again that failed for a passing reason.
-        retry_ms: The time between these tries.
+        retries: How often at least a question is put again that failed for a passing reason; it is until the timeout.
+        retry_ms: The first pause between these tries; each further one is twice as long.
     """
 
     def __init__(self, settings: Settings, *, timeout_ms: int = 10_000, retries: int = 3, retry_ms: int = 10) -> None:
@@ -173,10 +181,9 @@ class Cluster:
         return self._ask("Asking for offsets", ask)
 
     def _ask(self, what: str, question: Callable[[], _T]) -> _T:
-        failure: KafkaGroupError | None = None
-        for attempt in range(self._retries + 1):
-            if attempt:
-                time.sleep(self._retry_seconds)
+        deadline = time.monotonic() + self._timeout
+        attempt = 0
+        while True:
             self._admin.poll(0)
             self._problem = None  # What was reported before says nothing about this question.
             try:
@@ -185,8 +192,11 @@ class Cluster:
                 failure = self._meaning(what, error)
                 if not isinstance(failure, RetriableError) or isinstance(failure, BootstrapError | UnknownTopicError):
                     raise failure from None
-        assert failure is not None
-        raise failure from None
+                # A new leader takes longer than the built-in source's three tries of 10 ms.
+                if attempt >= self._retries and time.monotonic() > deadline:
+                    raise failure from None
+            time.sleep(min(_LONGEST_PAUSE, self._retry_seconds * 2**attempt))
+            attempt += 1
 
     def _wait(self, future: Future[_T]) -> _T:
         asked = time.monotonic()
@@ -213,6 +223,9 @@ class Cluster:
                 f"{self._timeout:g} s{reason}.",
                 code=code,
             )
+        if code == KafkaError._NOENT:
+            # So says librdkafka where a partition has no leader for the moment.
+            return RefreshRetriableError(f"{what} failed: a partition has no leader.", code=code)
         assert isinstance(error, KafkaException)
         return from_confluent(error, f"{what} failed")
 
