@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
+from pyspark.sql.datasource import DataSourceStreamReader
 
 from kafka_source.admin import Groups
 from kafka_source.client_config import Settings
 from tests.support import produce, stream, until, written
+
+ADMISSION = hasattr(DataSourceStreamReader, "getDefaultReadLimit")
 
 
 @pytest.fixture
@@ -62,6 +65,7 @@ def test_a_stream_starts_at_latest_unless_told_otherwise_and_keeps_its_place(spa
     assert written(tmp_path / "out") == list(range(10, 15))
 
 
+@pytest.mark.skipif(not ADMISSION, reason="Spark before 4.2 runs AvailableNow of a Python source as one batch")
 def test_available_now_walks_to_its_end_within_the_bound(spark, kafka, topic, tmp_path):
     name = topic("bounded", partitions=2)
     produce(kafka.bootstrap_servers, name, 100)
@@ -72,6 +76,7 @@ def test_available_now_walks_to_its_end_within_the_bound(spark, kafka, topic, tm
     assert written(tmp_path / "out") == list(range(100))
 
 
+@pytest.mark.skipif(not ADMISSION, reason="Spark before 4.2 does not tell a Python source that its last batch is done")
 def test_a_group_commits_what_is_done_also_after_an_available_now_run(spark, kafka, topic, groups, tmp_path):
     name = topic("committed", partitions=3)
     group = f"{name}-group"
