@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 
@@ -11,18 +10,14 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from assignors.model import TopicPartition
-from kafka_source import logs, positions, tasks
-from kafka_source.client_config import Settings
+from kafka_source import positions, tasks
 from kafka_source.cluster import Cluster
 from kafka_source.fetch.engine import warn_without_native
 from kafka_source.offsets import StreamOffset
-from kafka_source.options import Where, parse
+from kafka_source.options import Where
 from kafka_source.ownership import Alone, InGroup, Ownership, group_settings, in_group, subscription_of
 from kafka_source.plan import plan, spans
-from kafka_source.schema import columns_of
 from kafka_source.tasks import Reading, ReadTask
-
-log = logging.getLogger(__name__)
 
 
 class BatchReader(DataSourceReader):
@@ -37,11 +32,7 @@ class BatchReader(DataSourceReader):
     """
 
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
-        logs.set_up()
-        options = parse(given, Where.BATCH)
-        for warning in options.warnings:
-            log.warning("%s", warning)
-        self._reading = Reading(options, Settings(options.kafka), columns_of(schema))
+        self._reading = Reading.of(given, schema, Where.BATCH)
 
     def partitions(self) -> list[InputPartition]:
         """The plan: an input partition for each slot with something to read, or for each range without a group."""

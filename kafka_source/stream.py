@@ -21,16 +21,14 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from assignors.model import TopicPartition
-from kafka_source import logs, positions, tasks
-from kafka_source.client_config import Settings
+from kafka_source import positions, tasks
 from kafka_source.cluster import Cluster
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.fetch.engine import warn_without_native
 from kafka_source.offsets import StreamOffset
-from kafka_source.options import Where, parse
+from kafka_source.options import Where
 from kafka_source.ownership import Alone, InGroup, Owned, Ownership, group_settings, in_group, subscription_of
 from kafka_source.plan import limit, plan, spans
-from kafka_source.schema import columns_of
 from kafka_source.tasks import Reading, ReadTask
 
 log = logging.getLogger(__name__)
@@ -211,11 +209,7 @@ class _StreamReader(DataSourceStreamReader):
     """
 
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
-        logs.set_up()
-        options = parse(given, Where.STREAM)
-        for warning in options.warnings:
-            log.warning("%s", warning)
-        self._reading = Reading(options, Settings(options.kafka), columns_of(schema))
+        self._reading = Reading.of(given, schema, Where.STREAM)
         self._planner: MicroBatches | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name

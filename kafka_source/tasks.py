@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import StructType
 
 from kafka_source import logs
 from kafka_source.client_config import Settings
@@ -17,8 +18,8 @@ from kafka_source.errors import FencedError
 from kafka_source.fetch.engine import FetchRequest, engine_for
 from kafka_source.group import GroupSettings, SlotCredentials, SlotSession
 from kafka_source.offsets import Range
-from kafka_source.options import Options
-from kafka_source.schema import Column
+from kafka_source.options import Options, Where, parse
+from kafka_source.schema import Column, columns_of
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +46,19 @@ class Reading:
     options: Options
     settings: Settings
     columns: tuple[Column, ...]
+
+    @classmethod
+    def of(cls, given: Mapping[str, str], schema: StructType, where: Where) -> Reading:
+        """From the options as the user wrote them and the columns asked for; tells what the user should hear.
+
+        Raises:
+            OptionError: An option is wrong, or a column is none of a record's.
+        """
+        logs.set_up()
+        options = parse(given, where)
+        for warning in options.warnings:
+            log.warning("%s", warning)
+        return cls(options, Settings(options.kafka), columns_of(schema))
 
 
 def read(task: ReadTask, reading: Reading) -> Iterator[pa.RecordBatch]:
