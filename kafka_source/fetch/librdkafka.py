@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 
 _CHUNK = 2000
 _POLL_SECONDS = 0.05
+_UNKNOWN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC)
 
 _engines: dict[Settings, LibrdkafkaEngine] = {}
 
@@ -41,6 +42,7 @@ class LibrdkafkaEngine:
         self._settings = settings
         self._idle: dict[bool, Consumer] = {}
         self._last_problem = ""
+        self._topic_unknown = False
 
     def read(self, request: FetchRequest) -> Iterator[pa.RecordBatch]:
         """See `Engine.read`."""
@@ -59,11 +61,18 @@ class LibrdkafkaEngine:
         """What the client said last of its connections; for the message of a timeout."""
         return self._last_problem
 
+    def topic_became_unknown(self) -> bool:
+        """Whether the client has met a topic or partition that does not exist, since this was last asked."""
+        met, self._topic_unknown = self._topic_unknown, False
+        return met
+
     def _consumer(self, read_committed: bool) -> Consumer:
         config: dict[str, Any] = {
             "fetch.wait.max.ms": 100,
             "queued.max.messages.kbytes": 32 * 1024,
             "check.crcs": True,
+            # How long a topic may be unknown before it counts as gone.
+            "topic.metadata.propagation.max.ms": 10_000,
             **librdkafka_config(self._settings),
             "group.id": self._settings.get("group.id") or "kafkagroup",
             "isolation.level": "read_committed" if read_committed else "read_uncommitted",
@@ -80,6 +89,8 @@ class LibrdkafkaEngine:
 
     def _on_problem(self, error: KafkaError) -> None:
         self._last_problem = error.str()
+        # Comes here and not, as other problems of partitions, in place of a message.
+        self._topic_unknown |= error.code() in _UNKNOWN
 
 
 class _Reading:
@@ -104,6 +115,8 @@ class _Reading:
             messages = self._consumer.consume(min(_CHUNK, left), _POLL_SECONDS)
             if messages:
                 deadline = self._deadline()
+            elif self._engine.topic_became_unknown():
+                self._check_existence()
             elif time.monotonic() > deadline:
                 raise self._timed_out()
             for message in messages:
@@ -144,7 +157,7 @@ class _Reading:
                 raise from_confluent(error, "Reading failed")
         elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
             self._out_of_range(whole)
-        elif error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION):
+        elif error.code() in _UNKNOWN:
             self._lost(whole, None)
         elif error.code() in (KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION, KafkaError.INVALID_MSG):
             raise CorruptRecordsError(topic=tp.topic, partition=tp.partition, offset=self._next[tp], reason=error.str())
@@ -168,6 +181,15 @@ class _Reading:
         low, high = self._watermarks(whole)
         if high < whole.end and not self._request.read_committed:
             self._lost(whole, (low, high))
+
+    def _check_existence(self) -> None:
+        for tp, whole in list(self._open.items()):
+            try:
+                topic = self._consumer.list_topics(tp.topic, timeout=self._request.timeout_ms / 1000).topics[tp.topic]
+            except KafkaException as error:
+                raise from_confluent(error, f"Asking for topic {tp.topic} failed") from error
+            if tp.partition not in topic.partitions:
+                self._lost(whole, None)
 
     def _out_of_range(self, whole: Range) -> None:
         low, high = self._watermarks(whole)
