@@ -7,6 +7,7 @@ import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.RebalanceInProgressException;
 
 /** A Java consumer of a group: prints what it is assigned and what it reads, and leaves cleanly when its input closes. */
 public class GroupConsumer {
@@ -27,7 +28,11 @@ public class GroupConsumer {
         try (KafkaConsumer<String, String> consumer = new KafkaConsumer<>(config)) {
             consumer.subscribe(List.of(args[2].split(",")), new ConsumerRebalanceListener() {
                 @Override public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
+                    consumer.commitSync();
                     System.out.println("revoked " + text(partitions));
+                }
+                @Override public void onPartitionsLost(Collection<TopicPartition> partitions) {
+                    System.out.println("lost " + text(partitions));
                 }
                 @Override public void onPartitionsAssigned(Collection<TopicPartition> partitions) {
                     System.out.println("assigned " + text(consumer.assignment()));
@@ -37,7 +42,11 @@ public class GroupConsumer {
                 for (ConsumerRecord<String, String> record : consumer.poll(Duration.ofMillis(100))) {
                     System.out.println("record " + record.partition() + " " + record.offset() + " " + record.value());
                 }
-                consumer.commitSync();
+                try {
+                    consumer.commitSync();
+                } catch (RebalanceInProgressException e) {
+                    // A cooperative consumer reads on while it joins; it commits after that, or when it gives up.
+                }
             }
         }
         System.out.println("left");
