@@ -211,8 +211,9 @@ class GroupMembership:
                 break
             fresh = False
             reason = cause = stale
-            if not any(slot.leading for slot in self._slots):
-                # A follower that joins again with what the coordinator knows already changes nothing.
+            if not any(slot.leading or slot.hands_over for slot in self._slots):
+                # A follower that joins again with what the coordinator knows already changes nothing. Where partitions
+                # are handed over it says its generation, so it does; and what nobody has may be on its way to us.
                 await self._leave(stale, deadline)
         self._start_tasks()
         self._assignment = self._collect()

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Sequence
 
 from assignors import (
+    NO_GENERATION,
     Assignment,
     Assignor,
     RebalanceProtocol,
@@ -47,6 +48,7 @@ class Slot:
         self._rack = settings.rack
         self._assignors = {assignor.name: copy.deepcopy(assignor) for assignor in assignors}
         self._cooperative = is_cooperative(assignors)
+        self._claimed: frozenset[TopicPartition] = frozenset()
 
     @property
     def leading(self) -> bool:
@@ -58,6 +60,12 @@ class Slot:
         """The generation it is in."""
         return self.member.membership.generation
 
+    @property
+    def hands_over(self) -> bool:
+        """Whether the group's strategy is one that leaves partitions to nobody until their owner lets go (KIP-429)."""
+        joined = self.member.joined
+        return joined is not None and RebalanceProtocol.COOPERATIVE in self._assignors[joined.protocol].protocols
+
     def assignor(self, name: str) -> Assignor:
         """The strategy that the group chose."""
         return self._assignors[name]
@@ -65,8 +73,10 @@ class Slot:
     def subscribe(self, topics: Sequence[str]) -> Sequence[tuple[str, bytes]]:
         """Names and metadata for JoinGroup."""
         # Only a member that still is one keeps what it has; others may have it by now.
-        owned = tuple(self.assignment.partitions) if self._cooperative and self.member.membership.is_member else ()
+        known = self.member.membership.is_member
         wanted = frozenset(topics)
+        owned = tuple(tp for tp in self.assignment.partitions if known and self._cooperative and tp.topic in wanted)
+        self._claimed = frozenset(owned)
         self.protocols = tuple(
             (
                 name,
@@ -74,8 +84,10 @@ class Slot:
                     Subscription(
                         topics=tuple(topics),
                         user_data=assignor.subscription_user_data(topics),
-                        owned=tuple(tp for tp in owned if tp.topic in wanted),
-                        generation=self.generation if owned else -1,
+                        owned=owned,
+                        generation=self.generation
+                        if known and RebalanceProtocol.COOPERATIVE in assignor.protocols
+                        else NO_GENERATION,
                         rack=self._rack,
                     )
                 ),
@@ -90,12 +102,11 @@ class Slot:
         Raises:
             WireFormatError: The leader sent what is no assignment.
         """
-        before = frozenset(self.assignment.partitions)
         self.assignment = decode_assignment(state)
         joined = self.member.joined
         if joined is not None and joined.protocol in self._assignors:
             self._assignors[joined.protocol].on_assignment(self.assignment, joined.generation)
-        return self._cooperative and bool(before - frozenset(self.assignment.partitions))
+        return bool(self._claimed - frozenset(self.assignment.partitions))
 
     def credentials(self) -> SlotCredentials:
         """With what others act as this slot."""

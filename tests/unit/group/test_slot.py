@@ -1,0 +1,83 @@
+"""What a slot says to the assignor, and when another round must follow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from assignors import Assignment, TopicPartition, decode_subscription, encode_assignment, load
+from kafka_source.client_config import Settings
+from kafka_source.group import GroupSettings
+from kafka_source.group.member import Joined
+from kafka_source.group.protocol import Membership, State
+from kafka_source.group.slot import Slot
+from kafka_source.kafka_client import KafkaClient
+
+ORDERS = tuple(TopicPartition("orders", number) for number in range(3))
+
+
+@pytest.fixture(scope="module")
+def client():
+    client = KafkaClient(Settings({"bootstrap.servers": "127.0.0.1:1"}))
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def make(client):
+    """Makes a slot that has `orders` 0 to 2 in generation 4 of a group that uses the first of the strategies."""
+
+    def make(*strategies):
+        slot = Slot(0, client, GroupSettings("group"), [load(name) for name in strategies])
+        slot.subscribe(["orders", "clicks"])
+        slot.member.membership = Membership(State.STABLE, "member", 4)
+        slot.member.joined = Joined("member", 4, strategies[0], "leader", (), False)
+        assert not slot.take(encode_assignment(Assignment(ORDERS)))
+        return slot
+
+    return make
+
+
+def said(slot, topics=("orders", "clicks")):
+    return {name: decode_subscription(metadata) for name, metadata in slot.subscribe(topics)}
+
+
+def test_a_cooperative_slot_says_what_it_has_and_since_when(make):
+    subscription = said(make("cooperative-sticky"))["cooperative-sticky"]
+    assert (subscription.owned, subscription.generation) == (ORDERS, 4)
+
+
+def test_a_slot_with_an_eager_strategy_too_gives_everything_up(make):
+    subscriptions = said(make("cooperative-sticky", "range"))
+    assert {name: (s.owned, s.generation) for name, s in subscriptions.items()} == {
+        "cooperative-sticky": ((), 4),
+        "range": ((), -1),
+    }
+
+
+def test_another_round_follows_if_something_was_taken_away(make):
+    slot = make("cooperative-sticky")
+    slot.subscribe(["orders"])
+    assert slot.take(encode_assignment(Assignment(ORDERS[:2])))
+    slot.subscribe(["orders"])
+    assert not slot.take(encode_assignment(Assignment(ORDERS)))
+
+
+@pytest.mark.parametrize("state", [State.LOST, State.FENCED])
+def test_what_the_group_has_given_up_already_is_neither_claimed_nor_taken_away(make, state):
+    slot = make("cooperative-sticky")
+    slot.member.membership = replace(slot.member.membership, state=state)
+    assert said(slot)["cooperative-sticky"].owned == ()
+    assert not slot.take(encode_assignment(Assignment(())))
+
+
+def test_a_topic_that_is_no_longer_wanted_is_let_go_before_joining(make):
+    slot = make("cooperative-sticky")
+    assert said(slot, ["clicks"])["cooperative-sticky"].owned == ()
+    assert not slot.take(encode_assignment(Assignment(())))
+
+
+@pytest.mark.parametrize(("strategies", "phases"), [(["range"], False), (["cooperative-sticky", "range"], True)])
+def test_whether_partitions_are_handed_over_hangs_on_the_groups_strategy(make, strategies, phases):
+    assert make(*strategies).hands_over is phases
