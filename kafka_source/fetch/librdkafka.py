@@ -85,7 +85,11 @@ class LibrdkafkaEngine:
         for name in ("group.instance.id", "session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms"):
             config.pop(name, None)
         config.pop("partition.assignment.strategy", None)
-        return Consumer(config, logger=log)
+        try:
+            return Consumer(config, logger=log)
+        except KafkaException as error:
+            # Settings that each are fine may be none together.
+            raise from_confluent(error, "Making a consumer failed") from None
 
     def _on_problem(self, error: KafkaError) -> None:
         self._last_problem = error.str()

@@ -14,7 +14,7 @@ from kafka_source.errors import error_for_code
 from kafka_source.fetch import librdkafka
 from kafka_source.fetch.connection import FetchConnection
 from kafka_source.fetch.engine import FetchRequest
-from kafka_source.fetch.reading import Reading
+from kafka_source.fetch.reading import MOST_FETCH_BYTES, Reading
 from kafka_source.kafka_client import ConnectionLost, Deadline, EventLoop, KafkaClient, Snapshot
 from kafka_source.kafka_client.messages import ListOffsetsRequest
 from kafka_source.offsets import Range
@@ -42,6 +42,7 @@ class NativeEngine:
 
     Attributes:
         cluster: Leaders and brokers as last seen.
+        most_bytes: Of a response, and of a partition in it; `fetch.max.bytes` and `max.partition.fetch.bytes` lower it.
         record_bytes: Bytes of an offset on the wire, by topic, as last seen.
     """
 
@@ -51,6 +52,8 @@ class NativeEngine:
         self._client: KafkaClient | None = None
         self._idle: dict[tuple[int, bool], FetchConnection] = {}
         self._buffer: bytearray | None = None
+        given = (settings.integer(name) for name in ("fetch.max.bytes", "max.partition.fetch.bytes"))
+        self.most_bytes = min([MOST_FETCH_BYTES, *(size for size in given if size)])
         self.cluster = Snapshot(None, {})
         self.record_bytes: dict[str, float] = {}
 

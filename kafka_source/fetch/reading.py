@@ -50,6 +50,7 @@ class Brokers(Protocol):
     """What a reading needs of its engine; see `NativeEngine`."""
 
     cluster: Snapshot
+    most_bytes: int
     record_bytes: dict[str, float]
 
     def read_old_format(self, rest: Range, request: FetchRequest) -> Iterator[pa.RecordBatch]: ...  # noqa: D102
@@ -183,13 +184,13 @@ class Reading:
             for p, size in zip(parts, sizes, strict=True)
         ]
         # Kafka fills a response in the order asked for: what comes first is read to its end first.
-        most = max(min(MOST_FETCH_BYTES, sum(sizes)), *(p.least_bytes for p in parts), 1)
+        most = max(min(self._engine.most_bytes, sum(sizes)), *(p.least_bytes for p in parts), 1)
         connection.send(wanted, most, any_replica=not any(p.leader_only for p in parts))
 
     def _bytes_for(self, part: _Part) -> int:
         """What is left of a range in bytes, about: to ask for no more than is to be read."""
         each = self._engine.record_bytes.get(part.whole.topic, _UNKNOWN_RECORD_BYTES)
-        return max(part.least_bytes, min(MOST_FETCH_BYTES, max(_LEAST_FETCH_BYTES, int(part.left * each * 1.1))))
+        return max(part.least_bytes, min(self._engine.most_bytes, max(_LEAST_FETCH_BYTES, int(part.left * each * 1.1))))
 
     # ---- waiting
 
