@@ -74,7 +74,8 @@ class Trickle(Worker):
 class Application(Worker):
     """Reads what a membership's slots own in small batches; commits, and only then rejoins if it is time."""
 
-    def __init__(self, membership: GroupMembership, servers: str) -> None:
+    def __init__(self, name: str, membership: GroupMembership, servers: str) -> None:
+        self.name = name
         self.membership = membership
         self.values: list[int] = []
         self.assignments: list[GroupAssignment] = []
@@ -112,8 +113,11 @@ class Application(Worker):
 class JavaMember:
     """A consumer of the Java client."""
 
-    def __init__(self, folder: Path, servers: str, group: str, topic: str, strategy: str, **more: str | None) -> None:
-        self._app = java_consumer(folder, servers, group, topic, strategy=strategy, **more)
+    def __init__(
+        self, name: str, folder: Path, servers: str, group: str, topic: str, strategy: str, instance: str | None = None
+    ) -> None:
+        self.name = name
+        self._app = java_consumer(folder, servers, group, topic, strategy=strategy, instance=instance)
         self.closed = False
 
     @property

@@ -28,12 +28,18 @@ class Group:
 
     def ours(self, app, *strategies, **settings):
         made = self._members.make(self.topic, app=app, strategies=strategies, **settings)
-        self.readers.append(Application(made, self._servers))
+        self.readers.append(Application(f"ours {len(self.readers)}", made, self._servers))
         return self.readers[-1]
 
     def java(self, *strategies, **settings):
         made = JavaMember(
-            self._folder, self._servers, self._members.group, self.topic, ",".join(strategies), **settings
+            f"java {len(self.readers)}",
+            self._folder,
+            self._servers,
+            self._members.group,
+            self.topic,
+            ",".join(strategies),
+            **settings,
         )
         self.readers.append(made)
         return made
@@ -60,15 +66,16 @@ class Group:
     def applications(self):
         return [reader for reader in self.readers if isinstance(reader, Application)]
 
-    def all_values(self):
-        """All that was read, sorted, once no more is written and all of it has been read."""
+    def check_every_record_was_read_once(self):
+        """Writes no more, waits for all to be read, and counts."""
         self.trickle.close()
-
-        def read():
-            values = sorted(value for reader in self.readers for value in reader.values)
-            return values if len(values) >= self.trickle.count else None
-
-        return wait_for(read, f"{self.trickle.count} records to be read")
+        wait_for(lambda: sum(len(reader.values) for reader in self.readers) >= self.trickle.count, "all to be read")
+        by_value = {}
+        for reader in self.readers:
+            for value in reader.values:
+                by_value.setdefault(value, []).append(reader.name)
+        assert {value: readers for value, readers in by_value.items() if len(readers) > 1} == {}
+        assert sorted(by_value) == list(range(self.trickle.count))
 
     def close(self):
         with contextlib.ExitStack() as stack:
@@ -128,7 +135,7 @@ def test_a_cooperative_group_of_ours_and_java_moves_only_what_must_move(mixed, l
     assert all(after[member] >= before[member] for member in after)
     assert {a.leading for a in ours.assignments} == {leader == "ours"}
     assert {a.assignor for a in ours.assignments} == {COOPERATIVE}
-    assert mixed.all_values() == list(range(mixed.trickle.count))
+    mixed.check_every_record_was_read_once()
 
 
 def test_a_topic_that_is_being_handed_over_is_waited_for(members, topic):
@@ -180,7 +187,7 @@ def test_range_becomes_cooperative_sticky_member_by_member(mixed, restart):
             # What changes hands is free between the two phases of a cooperative rebalance (KIP-429).
             assert seen.strategy == COOPERATIVE
             assert following != seen
-    assert mixed.all_values() == list(range(mixed.trickle.count))
+    mixed.check_every_record_was_read_once()
 
 
 def test_a_stream_hands_partitions_to_a_cooperative_java_consumer_and_takes_them_back(kafka, topic, tmp_path):
@@ -199,7 +206,7 @@ def test_a_stream_hands_partitions_to_a_cooperative_java_consumer_and_takes_them
     with streaming_app(tmp_path, options) as app:
         produce(kafka.bootstrap_servers, name, 200)
         until(lambda: len(written(out)) == 200, "the stream to read the first records")
-        java = JavaMember(tmp_path, kafka.bootstrap_servers, f"{name}-group", name, COOPERATIVE)
+        java = JavaMember("java", tmp_path, kafka.bootstrap_servers, f"{name}-group", name, COOPERATIVE)
         try:
             until(lambda: any(java.shares()), "partitions for the Java consumer")
             produce(kafka.bootstrap_servers, name, 200, first=200)
