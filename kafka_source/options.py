@@ -293,6 +293,15 @@ OPTIONS: tuple[Option, ...] = (
         default=True,
     ),
     Option(
+        "group.lost",
+        _word("rejoin", "stop"),
+        "What a stream does whose slots the group has given up, e.g. because its driver was suspended for longer than "
+        "the session: `rejoin` and go on where the group stands, or `stop` with an error. It commits nothing of what "
+        "was not committed before.",
+        default="rejoin",
+        where=Where.STREAM,
+    ),
+    Option(
         "kafka.session.timeout.ms",
         COUNT,
         "How long the group waits for a member that is silent.",

@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 
 MOST_DEFAULT_SLOTS = 8
 _JOIN_MARGIN_MS = 30_000
+_UNKNOWN_MEMBER_ID = 25
 _FENCED_INSTANCE_ID = 82
 
 
@@ -58,6 +59,10 @@ class Ownership(Protocol):
 
     def finish(self, finished: Mapping[TopicPartition, int]) -> None:
         """Note that everything before `finished` is done."""
+        ...
+
+    def holds(self) -> bool:
+        """Whether what `settle` said is still so, as far as this process can know."""
         ...
 
     @property
@@ -95,6 +100,10 @@ class Alone:
 
     def finish(self, finished: Mapping[TopicPartition, int]) -> None:
         """Nothing to note."""
+
+    def holds(self) -> bool:
+        """Always: nobody else takes them."""
+        return True
 
     keeps_positions = False
 
@@ -137,20 +146,52 @@ class InGroup:
             if commits and options["commit.transactional"]
             else None
         )
+        self._stops = options["group.lost"] == "stop"
         self._done: dict[TopicPartition, int] = {}
+        self._compared = -1
         self._joined = False
 
     def settle(self, finished: Mapping[TopicPartition, int]) -> Owned:
-        """Commit `finished`, rejoin if a rebalance is due, and say what the slots own."""
-        if not self._joined:
-            self._membership.join(self._join_seconds)
-            self._joined = True
+        """Commit `finished`, rejoin if a rebalance is due, and say what the slots own.
+
+        Raises:
+            FencedError: Another process has a slot's instance id, or the group has given the slots up and
+                `group.lost` is `stop`.
+        """
+        self._join()
+        lost = self._membership.lost()
+        if lost is not None:
+            self._rejoin_after(lost)
         self.finish(finished)
         reason = self._membership.rebalance_needed()
         if reason is not None:
             log.info("group %s: rejoining between batches: %s", self._group.group, reason)
             self._membership.rejoin(self._join_seconds)
         return self.owned()
+
+    def holds(self) -> bool:
+        """Whether the group has not given the slots up since."""
+        return self._membership.lost() is None
+
+    def _join(self) -> None:
+        if not self._joined:
+            self._membership.join(self._join_seconds)
+            self._joined = True
+
+    def _rejoin_after(self, lost: str) -> None:
+        if self._stops:
+            raise FencedError(
+                f"This query's slots are no longer members of group {self._group.group}: {lost}. It has committed "
+                "nothing since, and its partitions may be another member's by now. It stops because group.lost is "
+                "stop; start it again to go on where the group stands.",
+                code=_UNKNOWN_MEMBER_ID,
+            )
+        log.warning(
+            "group %s: %s; nothing is committed until the query has joined again, which it does now",
+            self._group.group,
+            lost,
+        )
+        self._membership.rejoin(self._join_seconds)
 
     def owned(self) -> Owned:
         """What the slots own in the present generation."""
@@ -166,8 +207,7 @@ class InGroup:
         """
         if not self._commits or not self._joined:
             return
-        mine = self.owned().slots
-        news = {tp: end for tp, end in finished.items() if tp in mine and self._done.get(tp) != end}
+        news = self._news(finished)
         if not news:
             return
         try:
@@ -175,14 +215,25 @@ class InGroup:
         except FencedError as error:
             if error.code == _FENCED_INSTANCE_ID:
                 raise
-            log.warning("group %s: %d offsets were not committed: %s", self._group.group, len(news), error)
-            self._membership.rejoin(self._join_seconds)
+            self._rejoin_after(f"its commit of {len(news)} offsets was refused ({error})")
         except InvalidConfigurationError:
             raise
         except KafkaGroupError as error:
             log.warning("group %s: committing is tried again at the next batch: %s", self._group.group, error)
         else:
             self._done.update(news)
+
+    def _news(self, finished: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """What of `finished` the group does not know yet."""
+        owned = self.owned()
+        news = {tp: end for tp, end in finished.items() if tp in owned.slots and self._done.get(tp) != end}
+        if news and owned.generation != self._compared:
+            # Another application may have read on before these partitions came (back) to us: never step back.
+            for tp, offset in self.committed(sorted(news)).items():
+                if offset is not None and offset >= news[tp]:
+                    self._done[tp] = news.pop(tp)
+            self._compared = owned.generation
+        return news
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit these offsets as the group's.
@@ -218,9 +269,7 @@ class InGroup:
 
     def credentials(self, slot: int) -> SlotCredentials:
         """Of this slot; a replayed batch may have had more slots than there are now."""
-        if not self._joined:
-            self._membership.join(self._join_seconds)
-            self._joined = True
+        self._join()
         slots = self._membership.assignment.slots
         return slots[slot % len(slots)].credentials
 

@@ -75,6 +75,9 @@ class MicroBatches:
         ends = limit(available, self._options["maxOffsetsPerTrigger"] if limited else None)
         if ends == starts and (before.partitions or self._remembered(starts)):
             return before
+        if not self._ownership.holds():
+            # A driver that was suspended while it planned would plan what others have read meanwhile.
+            return before
         self._last_batch = time.monotonic()
         return StreamOffset(
             spans(starts, ends, owned.slots),

@@ -23,6 +23,8 @@ from kafka_source.schema import Column, columns_of
 
 log = logging.getLogger(__name__)
 
+_FENCED_INSTANCE_ID = 82
+
 
 @dataclass(frozen=True)
 class ReadTask(InputPartition):
@@ -99,7 +101,7 @@ def _session(task: ReadTask, reading: Reading, commits: bool) -> SlotSession | N
     if task.credentials is None:
         return None
     if task.takes_over is None:
-        return SlotSession.attach(reading.settings, task.credentials)
+        return _attach(task.credentials, reading, commits)
     try:
         return SlotSession.take_over(reading.settings, task.takes_over, task.credentials)
     except FencedError as error:
@@ -108,6 +110,17 @@ def _session(task: ReadTask, reading: Reading, commits: bool) -> SlotSession | N
         # Spark plans a DataFrame once, so its second action comes after the slots have left. Where nothing is
         # committed nothing is at stake: the plan's rows are the same.
         log.debug("reading without the slot: %s", error)
+        return None
+
+
+def _attach(credentials: SlotCredentials, reading: Reading, commits: bool) -> SlotSession | None:
+    try:
+        return SlotSession.attach(reading.settings, credentials)
+    except FencedError as error:
+        if commits or error.code == _FENCED_INSTANCE_ID or reading.options["group.lost"] == "stop":
+            raise
+        # Spark has the batch in its log and would run just this after a restart; the driver commits nothing of it.
+        log.warning("%s The batch was planned before that: it is read to its end, and not committed.", error)
         return None
 
 

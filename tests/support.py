@@ -60,11 +60,20 @@ def numbers(frame: DataFrame) -> list[int]:
 
 def written(folder: Path) -> list[int]:
     """The values that a stream has written to its file sink so far, as sorted numbers; only files of whole batches."""
+    return sorted(value for _, _, value in written_records(folder))
+
+
+def written_records(folder: Path) -> list[tuple[int, int, int]]:
+    """The same with their places: (partition, offset, value)."""
     log = folder / "_spark_metadata"
     lines = {line for entry in log.glob("[0-9]*") for line in entry.read_text().splitlines()[1:]}
     paths = [unquote(urlparse(json.loads(line)["path"]).path) for line in lines]
-    columns = [pq.read_table(path, columns=["value"], partitioning=None).column("value") for path in paths]
-    return sorted(int(value.as_py()) for column in columns for value in column)
+    found = []
+    for path in paths:
+        table = pq.read_table(path, columns=["partition", "offset", "value"], partitioning=None)
+        places = zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True)
+        found += [(*place, int(value.as_py())) for place, value in zip(places, table["value"], strict=True)]
+    return sorted(found)
 
 
 def until(condition: Callable[[], bool], what: str, seconds: float = DEADLINE_SECONDS) -> None:

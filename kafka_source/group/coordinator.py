@@ -123,13 +123,27 @@ class GroupMembership:
         Raises:
             FencedError: Another process has taken a slot's place: rejoining would be a fight.
         """
-        self.check()
-        lost = [slot.number for slot in self._slots if slot.member.membership.state is State.LOST]
-        if lost:
-            return f"the group has given up {_slots(lost)}: no heartbeat came within the session timeout"
+        lost = self.lost()
+        if lost is not None:
+            return lost
         if any(slot.member.membership.state is State.REBALANCING for slot in self._slots):
             return "a member joined, left or changed its subscription"
         return self._topics_changed
+
+    def lost(self) -> str | None:
+        """Why the slots are no longer the group's, or None.
+
+        Asks the group if it has not answered for as long as a session: a process that was suspended does not know yet.
+
+        Raises:
+            FencedError: Another process has taken a slot's place.
+        """
+        if (time.monotonic() - self._heard_at) * 1000 > self._settings.session_timeout_ms:
+            with contextlib.suppress(RetriableError, TimeoutError):
+                self._run(self._ask(Deadline(_REQUEST_SECONDS)), _REQUEST_SECONDS)
+        self.check()
+        lost = [slot.number for slot in self._slots if slot.member.membership.state is State.LOST]
+        return f"the group has given up {_slots(lost)}: no heartbeat came within the session timeout" if lost else None
 
     def check(self) -> None:
         """Raises FencedError if another process has taken the place of one of the slots."""
@@ -391,20 +405,25 @@ class GroupMembership:
                 log.exception("group=%s: background work failed; it goes on", self._settings.group)
                 await asyncio.sleep(1.0)
 
+    async def _ask(self, deadline: Deadline) -> bool:
+        """A heartbeat of every slot; returns whether all were answered."""
+        members = [slot.member for slot in self._slots if slot.member.membership.is_member]
+        answered = all(await asyncio.gather(*(self._beat_one(member, deadline) for member in members)))
+        if answered:
+            self._heard_at = time.monotonic()
+        return answered
+
     async def _beat(self) -> None:
         interval = self._settings.heartbeat_interval_ms / 1000
-        members = [slot.member for slot in self._slots if slot.member.membership.is_member]
-        results = await asyncio.gather(*(self._beat_one(member, Deadline(interval)) for member in members))
+        answered = await self._ask(Deadline(interval))
         now = time.monotonic()
-        if all(results):
-            self._heard_at = now
         silent = now - self._heard_at
         if silent * 1000 > self._settings.session_timeout_ms:
             log.warning(
                 "heartbeat group=%s unanswered_s=%.0f: the session may have ended", self._settings.group, silent
             )
         self._warn_of_long_batch(now)
-        await asyncio.sleep(interval if all(results) else min(interval, 0.5))
+        await asyncio.sleep(interval if answered else min(interval, 0.5))
 
     async def _beat_one(self, member: Member, deadline: Deadline) -> bool:
         before = member.membership.state

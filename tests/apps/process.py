@@ -79,10 +79,32 @@ class App:
                 raise AssertionError(f"the program did not stop within {seconds} s; saw {self.seen[-20:]}") from None
         self._log.close()
 
+    def suspend(self) -> None:
+        """SIGSTOP for the program and all its children, as if its machine were unplugged."""
+        for pid in self._family():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT for all of them."""
+        for pid in self._family():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+    def _family(self) -> list[int]:
+        # Spark's Python daemons make process groups of their own, but stay in the session.
+        found = []
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                if int(stat.read_text().rpartition(")")[2].split()[3]) == self.process.pid:
+                    found.append(int(stat.parent.name))
+        return found
+
     def kill(self) -> None:
         """SIGKILL for the program and all its children."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+        for pid in self._family():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self.process.wait(30)
         self._log.close()
 

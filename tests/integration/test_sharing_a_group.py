@@ -2,53 +2,14 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
-from confluent_kafka import Consumer
 
+from tests.apps.confluent_consumer import ConfluentConsumer
 from tests.apps.process import java_consumer, streaming_app
 from tests.support import produce, until, written
 
 PARTITIONS = 4
 SETTINGS = {"kafka.session.timeout.ms": 10_000, "kafka.heartbeat.interval.ms": 300, "startingOffsets": "earliest"}
-
-
-class ConfluentConsumer:
-    """A librdkafka consumer of the group in a thread; `records` are (partition, offset, value)."""
-
-    def __init__(self, servers, group, topic):
-        self.records, self.assigned = [], []
-        self._closing = threading.Event()
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": servers,
-                "group.id": group,
-                "partition.assignment.strategy": "range",
-                "auto.offset.reset": "earliest",
-                "enable.auto.commit": False,
-                "session.timeout.ms": 10_000,
-                "heartbeat.interval.ms": 300,
-            }
-        )
-        self._consumer.subscribe([topic], on_assign=lambda _, partitions: self._set(partitions))
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def _set(self, partitions):
-        self.assigned = [p.partition for p in partitions]
-
-    def _run(self):
-        while not self._closing.is_set():
-            message = self._consumer.poll(0.1)
-            if message is not None and message.error() is None:
-                self.records.append((message.partition(), message.offset(), int(message.value())))
-                self._consumer.commit(message, asynchronous=False)
-        self._consumer.close()
-
-    def close(self):
-        self._closing.set()
-        self._thread.join(30)
 
 
 @pytest.fixture

@@ -1,0 +1,91 @@
+"""A stream with a `kafka.group.instance.id` of the user's: restarts, and another application with the same one."""
+
+from __future__ import annotations
+
+import json
+
+from tests.apps.confluent_consumer import ConfluentConsumer
+from tests.support import produce, stream, until, written, written_records
+
+PARTITIONS = 4
+
+
+def start(spark, kafka, name, folder):
+    frame = stream(
+        spark,
+        kafka,
+        name,
+        kafka_group_id=f"{name}-group",
+        kafka_group_instance_id=f"{name}-app",
+        kafka_session_timeout_ms=120_000,
+        kafka_heartbeat_interval_ms=300,
+        group_members=2,
+        startingOffsets="earliest",
+    )
+    writer = frame.writeStream.format("parquet").option("checkpointLocation", str(folder / "checkpoint"))
+    return writer.option("path", str(folder / "out")).start()
+
+
+def last_assignment(folder):
+    """Generation and slots by partition, as the last batch's offset has them."""
+    last = max((folder / "checkpoint" / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
+    offset = json.loads(last.read_text().splitlines()[-1])
+    return offset["generation"], {
+        (topic, partition): slot
+        for topic, spans in offset["partitions"].items()
+        for partition, (_, _, slot) in spans.items()
+    }
+
+
+def test_it_comes_back_to_the_same_partitions_without_a_rebalance(spark, kafka, topic, tmp_path):
+    name = topic("restart", partitions=PARTITIONS)
+    first = start(spark, kafka, name, tmp_path)
+    other = None
+    try:
+        produce(kafka.bootstrap_servers, name, 40)
+        until(lambda: len(written(tmp_path / "out")) == 40, "the stream to read", 200)
+        other = ConfluentConsumer(kafka.bootstrap_servers, f"{name}-group", name)
+        until(lambda: bool(other.assigned), "partitions for the other consumer")
+        produce(kafka.bootstrap_servers, name, 40, first=40)
+        until(lambda: len(written(tmp_path / "out")) + len(other.records) == 80, "both to read")
+        first.stop()
+        before, rebalances = last_assignment(tmp_path), other.rebalances
+        produce(kafka.bootstrap_servers, name, 40, first=80)
+        second = start(spark, kafka, name, tmp_path)
+        try:
+            until(lambda: len(written(tmp_path / "out")) + len(other.records) == 120, "both to read on", 200)
+        finally:
+            second.stop()
+        assert last_assignment(tmp_path) == before
+        assert len(before[1]) == PARTITIONS - len(other.assigned)
+        assert other.rebalances == rebalances
+    finally:
+        first.stop()
+        if other is not None:
+            other.close()
+    assert sorted([*written(tmp_path / "out"), *(value for _, _, value in other.records)]) == list(range(120))
+
+
+def test_a_second_application_with_the_same_instance_id_fences_the_first(spark, kafka, topic, tmp_path):
+    name = topic("twice", partitions=PARTITIONS)
+    first = start(spark, kafka, name, tmp_path / "first")
+    second = None
+    try:
+        produce(kafka.bootstrap_servers, name, 40)
+        until(lambda: len(written(tmp_path / "first" / "out")) == 40, "the first to read", 200)
+        second = start(spark, kafka, name, tmp_path / "second")
+        until(lambda: not first.isActive, "the first to stop", 200)
+        told = [line for line in str(first.exception()).splitlines() if "FencedError" in line]
+        assert told
+        assert f"Another process has joined group {name}-group as {name}-app-" in told[0]
+        assert "needs a kafka.group.instance.id of its own" in told[0]
+        produce(kafka.bootstrap_servers, name, 40, first=40)
+
+        def read():
+            return {(p, o) for app in ("first", "second") for p, o, _ in written_records(tmp_path / app / "out")}
+
+        until(lambda: len(read()) == 80, "the second to read what comes", 200)
+        assert second.isActive
+    finally:
+        for query in filter(None, (first, second)):
+            query.stop()
