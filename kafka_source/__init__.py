@@ -13,12 +13,17 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kafka_source.datasource import FORMAT, KafkaGroupSource, register
+    from kafka_source.pinning import pinned
 
-__all__ = ["FORMAT", "KafkaGroupSource", "register"]
+__all__ = ["FORMAT", "KafkaGroupSource", "pinned", "register"]
 
 
 def __getattr__(name: str) -> object:
     # Importing Spark takes most of a second, which the embedded broker and the command line can do without.
+    if name == "pinned":
+        from kafka_source import pinning
+
+        return pinning.pinned
     if name in __all__:
         from kafka_source import datasource
 
