@@ -9,7 +9,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 
 from kafka_source.embedded import EmbeddedKafka
@@ -23,11 +24,23 @@ ORDER = "id int, customer string, product string, amount double"
 def kafka(servers: str | None = None) -> Iterator[str]:
     """The bootstrap servers of a running Kafka: yours, or an embedded one for as long as the block runs."""
     if servers:
+        make_topic(servers)
         yield servers
         return
     with EmbeddedKafka() as embedded:
         embedded.create_topic(ORDERS, PARTITIONS)
         yield embedded.bootstrap_servers
+
+
+def make_topic(servers: str) -> None:
+    """Make the topic of orders on a Kafka of yours, if it is not there."""
+    admin = AdminClient({"bootstrap.servers": servers})
+    made = admin.create_topics([NewTopic(ORDERS, PARTITIONS)], operation_timeout=30)[ORDERS]
+    try:
+        made.result()
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise
 
 
 @contextmanager

@@ -1,0 +1,80 @@
+"""The examples as their docstrings say they are run; examples that have tests of their own are not here."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaException
+
+from examples.setting import ORDERS, PARTITIONS
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.timeout(400)
+
+
+@pytest.fixture
+def servers(kafka):
+    """A Kafka without orders: each example begins with a topic of its own making."""
+    yield kafka.bootstrap_servers
+    try:
+        kafka.delete_topic(ORDERS)
+    except KafkaException as error:
+        pytest.fail(f"the example did not make its topic: {error}")
+
+
+def run(name, *arguments):
+    """What `python -m examples.NAME` prints."""
+    done = subprocess.run(
+        [sys.executable, "-m", f"examples.{name}", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr[-5000:]
+    return done.stdout
+
+
+def test_batch_reads_what_is_new_each_night(servers):
+    said = run("batch", servers)
+    assert re.findall(r"(\w+) night: (\d+) new orders", said) == [("first", "500"), ("second", "200"), ("third", "0")]
+
+
+def test_streaming_archives_each_order_once_over_a_restart(servers):
+    assert "archived 800 orders, 800 different ones" in run("streaming", servers)
+
+
+def test_two_applications_share_the_partitions_and_give_them_back(servers):
+    groups = run("two_applications", servers).split("group shared is ")[1:]
+    shares = [dict_of_shares(group) for group in groups]
+    assert len(shares) == 3
+    alone, shared, again = shares
+    everything = {f"{ORDERS}-{n}" for n in range(PARTITIONS)}
+    assert alone.keys() == again.keys() == {"kafkagroup-member"}
+    assert alone["kafkagroup-member"] == again["kafkagroup-member"] == everything
+    assert shared.keys() == {"kafkagroup-member", "plain-python"}
+    assert shared["plain-python"]
+    assert shared["kafkagroup-member"] == everything - shared["plain-python"]
+
+
+def dict_of_shares(told):
+    """The partitions by client id, of one group as the example prints it."""
+    shares = {}
+    for client, partitions in re.findall(r"^  (\S+): (.*)$", told, flags=re.MULTILINE):
+        shares.setdefault(client, set()).update(set(partitions.split(", ")) - {"nothing"})
+    return shares
+
+
+def test_the_demo_shows_the_main_job_on_a_kafka_of_its_own():
+    said = run("demo")
+    assert "Every one of the 5000 orders was read once." in said
+    assert "lag of group order-book before the stream" in said
+    assert "lag of group order-book after the stream" in said
