@@ -1,0 +1,180 @@
+"""Spark reads from brokers that ask who it is: logins, TLS, missing rights, and secrets that are seen nowhere."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kafka_source.admin import Groups
+from kafka_source.client_config import Settings
+from kafka_source.embedded import EmbeddedKafka, Security
+from tests.support import numbers, produce, until, written
+
+ROOT = Path(__file__).parents[2]
+TOPIC = "payroll"
+COUNT = 120
+SECONDS = 60
+PASSWORD, WRONG = "correct-horse-battery", "incorrect-donkey-socket"
+# Who may do what: all of it; not the group; not the transactional ids.
+ALL, NO_GROUP, NO_TRANSACTIONS = "alice", "bob", "carol"
+
+
+@pytest.fixture(scope="module")
+def guarded():
+    """SASL_PLAINTEXT with access control."""
+    users = dict.fromkeys((ALL, NO_GROUP, NO_TRANSACTIONS), PASSWORD)
+    with EmbeddedKafka(security=Security("SASL_PLAINTEXT", users, acls=True)) as kafka:
+        kafka.create_topic(TOPIC, 2)
+        produce(kafka.internal_bootstrap_servers, TOPIC, COUNT)
+        for user in users:
+            kafka.allow(user, "READ", "DESCRIBE", name=TOPIC)
+        for user in (ALL, NO_TRANSACTIONS):
+            kafka.allow(user, "READ", resource="group")
+        kafka.allow(ALL, "WRITE", "DESCRIBE", resource="transactional_id")
+        yield kafka
+
+
+@pytest.fixture(scope="module")
+def encrypted():
+    """SASL_SSL, every user may do everything."""
+    with EmbeddedKafka(security=Security("SASL_SSL", {ALL: PASSWORD})) as kafka:
+        kafka.create_topic(TOPIC, 2)
+        produce(kafka.internal_bootstrap_servers, TOPIC, COUNT)
+        yield kafka
+
+
+@pytest.fixture(
+    params=[("guarded", "PLAIN"), ("guarded", "SCRAM-SHA-512"), ("encrypted", "SCRAM-SHA-512")], ids=" ".join
+)
+def login(request):
+    """A Kafka, and the options with which Spark logs in there."""
+    name, mechanism = request.param
+    kafka = request.getfixturevalue(name)
+    return kafka, options(kafka, ALL, mechanism)
+
+
+def options(kafka, user, mechanism="PLAIN", *, password=PASSWORD, **more):
+    """A user's options as they are in Spark, the login as a Java client's `sasl.jaas.config`."""
+    config = {f"kafka.{name}": value for name, value in kafka.java_client_config(user, mechanism).items()}
+    assert PASSWORD in config["kafka.sasl.jaas.config"]
+    config["kafka.sasl.jaas.config"] = config["kafka.sasl.jaas.config"].replace(PASSWORD, password)
+    return {**config, "subscribe": TOPIC, **{name.replace("_", "."): value for name, value in more.items()}}
+
+
+def committed(kafka, group):
+    """Whether the group has committed all records, or does so soon: a commit is seen once its marker is written."""
+    groups = Groups(Settings({"bootstrap.servers": kafka.internal_bootstrap_servers}))
+    until(lambda: sum(groups.committed(group).values()) == COUNT, f"the offsets of {group}", 30)
+    return True
+
+
+def batch(spark, given):
+    return spark.read.format("kafkagroup").options(**given).load()
+
+
+def run_stream(spark, given, folder):
+    """Stream what is there now into files; the reason if that fails."""
+    frame = spark.readStream.format("kafkagroup").options(**given, startingOffsets="earliest").load()
+    writer = frame.writeStream.format("parquet").option("path", str(folder / "out"))
+    query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
+    try:
+        if not query.awaitTermination(SECONDS):
+            pytest.fail("the stream neither ends nor tells why")
+    finally:
+        query.stop()
+
+
+def refusal(run):
+    """The line in which a query tells why it failed, within seconds."""
+    began = time.monotonic()
+    with pytest.raises(Exception) as caught:
+        run()
+    assert time.monotonic() - began < SECONDS, "the reason came late"
+    text = str(caught.value)
+    assert PASSWORD not in text
+    assert WRONG not in text
+    lines = [line for line in text.splitlines() if "kafka_source.errors." in line]
+    assert lines, text
+    return lines[0]
+
+
+def test_a_batch_and_a_stream_log_in_and_commit(spark, login, group, tmp_path):
+    kafka, given = login
+    frame = batch(spark, {**given, "kafka.group.id": f"{group}-batch", "commit": "task"})
+    assert numbers(frame) == list(range(COUNT))
+    assert committed(kafka, f"{group}-batch")
+    run_stream(spark, {**given, "kafka.group.id": f"{group}-stream"}, tmp_path)
+    assert written(tmp_path / "out") == list(range(COUNT))
+    assert committed(kafka, f"{group}-stream")
+    seen = b"".join(path.read_bytes() for path in (tmp_path / "checkpoint").rglob("*") if path.is_file())
+    assert TOPIC.encode() in seen
+    assert PASSWORD.encode() not in seen
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+def test_a_wrong_password_is_told(spark, guarded, group, tmp_path, mechanism):
+    given = options(guarded, ALL, mechanism, password=WRONG)
+    for more in ({}, {"kafka.group.id": group}):
+        reason = refusal(lambda: batch(spark, {**given, **more}).collect())  # noqa: B023
+        assert "AuthenticationError" in reason
+        assert "kafka.sasl.mechanism and the credentials" in reason
+    assert "AuthenticationError" in refusal(lambda: run_stream(spark, {**given, "kafka.group.id": group}, tmp_path))
+
+
+def test_a_missing_right_to_the_group_is_told(spark, guarded, group, tmp_path):
+    given = options(guarded, NO_GROUP, kafka_group_id=group)
+    for run in (lambda: batch(spark, given).collect(), lambda: run_stream(spark, given, tmp_path)):
+        reason = refusal(run)
+        assert f"group {group}" in reason
+        assert "Give this user READ on the group" in reason
+
+
+def test_a_missing_right_to_transactions_is_told_and_plain_commits_need_none(spark, guarded, group, tmp_path):
+    given = options(guarded, NO_TRANSACTIONS, kafka_group_id=group)
+    # A group of its own: the slots of tasks that failed wait for the next attempt, and a stream would wait with them.
+    in_batch = {**given, "commit": "task", "kafka.group.id": f"{group}-refused"}
+    for run in (lambda: batch(spark, in_batch).collect(), lambda: run_stream(spark, given, tmp_path / "refused")):
+        reason = refusal(run)
+        assert "commit.transactional" in reason
+        assert "WRITE and DESCRIBE on the transactional id" in reason
+    plain = {"commit.transactional": "false"}
+    assert numbers(batch(spark, {**in_batch, **plain, "kafka.group.id": f"{group}-batch"})) == list(range(COUNT))
+    assert committed(guarded, f"{group}-batch")
+    run_stream(spark, {**given, **plain}, tmp_path / "plain")
+    assert written(tmp_path / "plain" / "out") == list(range(COUNT))
+    assert committed(guarded, group)
+
+
+def test_no_secret_is_seen_anywhere(guarded, group, tmp_path):
+    """Not in the output of a talkative application (which has the output of Spark's workers), nor in its files."""
+    good = options(guarded, ALL, "PLAIN", kafka_group_id=group)
+    bad = options(guarded, ALL, "PLAIN", kafka_group_id=group, password=WRONG)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.apps.telling_app", str(tmp_path), json.dumps(good), json.dumps(bad)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "KAFKAGROUP_LOG_LEVEL": "DEBUG"},
+        capture_output=True,
+        timeout=200,
+        check=False,
+    )
+    said = (done.stdout + done.stderr).decode(errors="replace")
+    assert f"good batch {COUNT}" in said, said[-3000:]
+    assert f"good stream {COUNT}" in said
+    assert "DEBUG kafka_source" in said
+    assert said.count("AuthenticationError") >= 2
+    assert "tasks [ReadTask(" in said
+    assert "sasl.jaas.config" in said
+    files = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    assert any(TOPIC.encode() in content for content in files)
+    everything = b"\n".join([done.stdout, done.stderr, *files])
+    for secret in (PASSWORD, WRONG):
+        login = f"\0{ALL}\0{secret}".encode()
+        forms = (secret.encode(), secret.encode().hex().encode(), *map(base64.b64encode, (secret.encode(), login)))
+        assert [form for form in forms if form in everything] == []
