@@ -1,0 +1,34 @@
+"""What a figure was measured on."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+PACKAGES = ("pyspark", "pyarrow", "confluent-kafka", "kafka-python", "kafkagroup", "kafkagroup-native")
+
+
+def describe_machine() -> str:
+    """Cores, processor, load and versions, in a few lines."""
+    cpu = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        models = [
+            line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")
+        ]
+        cpu = models[0] if models else cpu
+    load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
+    versions = ", ".join(f"{name} {_version(name)}" for name in PACKAGES)
+    return (
+        f"{len(os.sched_getaffinity(0))} cores of {cpu}, Linux {platform.release()}, load before {load}\n"
+        f"Python {platform.python_version()}, {versions}"
+    )
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"

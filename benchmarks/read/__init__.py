@@ -1,0 +1,1 @@
+"""Reading: Spark's built-in Kafka source against ours."""

@@ -1,0 +1,87 @@
+"""Reading with Spark: the JVM connector, ours with both engines, and the floor, in turns on one broker.
+
+    ./run bench read [--quick] [--rounds 5] [--only batch|stream|first-row] [--case TEXT] [--save FILE]
+
+local[2], a noop sink or an aggregation, an embedded broker of one node; medians with the least and the most.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from benchmarks._machine import describe_machine
+from benchmarks.read import batch, first_row, sources, stream
+from benchmarks.read.figures import HEAD, Figures, save
+from benchmarks.read.topics import Load, fill
+from kafka_source.embedded import EmbeddedKafka
+
+QUICK = 20
+SMALL = Load(100, 1000, "snappy")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a twentieth of the records, two rounds")
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--only", choices=["batch", "stream", "first-row"])
+    parser.add_argument("--case", default="", help="only cases whose names have this text in them")
+    parser.add_argument("--sources", default="jvm,native,librdkafka,floor")
+    parser.add_argument("--data", help="a folder to keep the broker's data in, for another run")
+    parser.add_argument("--save", type=Path)
+    given = parser.parse_args()
+    rounds = given.rounds or (2 if given.quick else 5)
+    machine = describe_machine()
+    print(machine, HEAD, sep="\n", flush=True)
+    results: list[Figures] = []
+    with tempfile.TemporaryDirectory(prefix="kafkagroup-bench-") as folder:
+        config = {"log.retention.ms": -1, "log.segment.bytes": 1 << 30}
+        with EmbeddedKafka(config=config, heap="1g", jvm_options=(), data_dir=given.data or folder) as kafka:
+            if given.only != "first-row":
+                spark = sources.session()
+                if given.only != "stream":
+                    results += _batch(spark, kafka, given, rounds)
+                if given.only != "batch":
+                    results += _stream(spark, kafka, given, rounds)
+                spark.stop()
+            if given.only in (None, "first-row"):
+                _fill(kafka, SMALL)
+                results.append(first_row.measure(kafka.bootstrap_servers, SMALL.topic, rounds))
+    if given.save:
+        save(given.save, machine, results)
+
+
+def _batch(spark, kafka, given, rounds) -> list[Figures]:
+    results = []
+    for case in batch.CASES:
+        if given.case not in case.name:
+            continue
+        if given.quick:
+            case = batch.Case(case.name, case.load.smaller(QUICK), case.bar, case.value_only, case.aggregate)
+        _fill(kafka, case.load)
+        results.append(batch.measure(spark, kafka.bootstrap_servers, case, rounds, given.sources.split(",")))
+    return results
+
+
+def _stream(spark, kafka, given, rounds) -> list[Figures]:
+    results = []
+    load = batch.HUNDRED
+    _fill(kafka, load)
+    for case in stream.CASES:
+        if given.case not in case.name:
+            continue
+        figures, details = stream.measure(spark, kafka.bootstrap_servers, load.topic, case, rounds)
+        results.append(figures)
+        for name, durations in details.items():
+            print(f"  {name}: " + ", ".join(f"{key} {value:.0f}" for key, value in durations.items()) + " ms")
+    return results
+
+
+def _fill(kafka: EmbeddedKafka, load: Load) -> None:
+    if load.topic not in kafka.admin().list_topics(timeout=30).topics:
+        fill(kafka, load)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""Micro-batches of a topic that is full already: how long a trigger takes."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import tempfile
+import time
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from benchmarks.read import sources
+from benchmarks.read.figures import Figures, in_turns
+
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Records a trigger, how many triggers are looked at, and the bars of ours with four and with two slots."""
+
+    name: str
+    per_trigger: int
+    triggers: int
+    skipped: int
+    four: float
+    two: float
+
+
+CASES = (
+    Case("stream, 1,000 records a trigger", 1_000, 30, 10, 1 / 1.3, 1 / 1.1),
+    Case("stream, 400,000 records a trigger", 400_000, 6, 3, 1 / 0.75, 1 / 0.75),
+)
+DEADLINE_SECONDS = 180
+
+
+def measure(spark: SparkSession, servers: str, topic: str, case: Case, rounds: int) -> tuple[Figures, dict[str, Any]]:
+    details: dict[str, Any] = {}
+
+    def run(name: str, source: str, **options: object) -> float:
+        durations = _durations(spark, servers, topic, case, source, options)
+        details[name] = {key: median(d.get(key, 0) for d in durations) for key in durations[0]}
+        return median(d["triggerExecution"] for d in durations) / 1000
+
+    def ours(slots: int, **options: object) -> dict[str, object]:
+        return {"group_members": slots, "kafka_group_id": f"bench-{os.getpid()}-{next(_numbers)}", **options}
+
+    figures = Figures(case.name, {"native, 4 slots": case.four, "native, 2 slots": case.two})
+    in_turns(
+        figures,
+        {
+            "jvm": lambda: run("jvm", sources.JVM),
+            "native, 4 slots": lambda: run("native, 4 slots", sources.NATIVE, **ours(4)),
+            "native, 2 slots": lambda: run("native, 2 slots", sources.NATIVE, **ours(2)),
+            "native, no group": lambda: run("native, no group", sources.NATIVE),
+        },
+        rounds,
+        warm_up=1,
+    )
+    return figures, details
+
+
+def _durations(
+    spark: SparkSession, servers: str, topic: str, case: Case, source: str, options: dict[str, object]
+) -> list[dict[str, int]]:
+    """Spark's own account of the time of each trigger, in ms."""
+    frame = sources.frame(spark, source, servers, topic, stream=True, maxOffsetsPerTrigger=case.per_trigger, **options)
+    folder = tempfile.mkdtemp(prefix="kafkagroup-checkpoint-")
+    query = frame.writeStream.format("noop").option("checkpointLocation", folder).start()
+    try:
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while True:
+            full = [p for p in query.recentProgress if p["numInputRows"] == case.per_trigger]
+            if len(full) >= case.skipped + case.triggers:
+                break
+            if not query.isActive or time.monotonic() > deadline:
+                raise RuntimeError(f"{source}: {len(full)} triggers, {query.exception()}")
+            time.sleep(0.2)
+    finally:
+        query.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+    return [dict(p["durationMs"]) for p in full[case.skipped : case.skipped + case.triggers]]
