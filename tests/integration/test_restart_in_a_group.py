@@ -75,7 +75,7 @@ def test_a_second_application_with_the_same_instance_id_fences_the_first(spark, 
         until(lambda: len(written(tmp_path / "first" / "out")) == 40, "the first to read", 200)
         second = start(spark, kafka, name, tmp_path / "second")
         until(lambda: not first.isActive, "the first to stop", 200)
-        told = [line for line in str(first.exception()).splitlines() if "FencedError" in line]
+        told = [line for line in str(first.exception()).splitlines() if "errors.FencedError" in line]
         assert told
         assert f"Another process has joined group {name}-group as {name}-app-" in told[0]
         assert "needs a kafka.group.instance.id of its own" in told[0]
