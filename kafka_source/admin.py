@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TypeVar
 
-from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaException
+from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions
 from confluent_kafka import TopicPartition as Position
-from confluent_kafka.admin import AdminClient
 
 from assignors.model import TopicPartition
-from kafka_source.client_config import Settings, librdkafka_config
+from kafka_source.brokers import Brokers
+from kafka_source.client_config import Settings
 from kafka_source.cluster import Cluster
-from kafka_source.errors import KafkaGroupError, from_confluent
-
-log = logging.getLogger(__name__)
+from kafka_source.errors import from_confluent
 
 _T = TypeVar("_T")
 _TIMEOUT = 15.0
@@ -74,7 +71,7 @@ class Groups:
 
     def __init__(self, settings: Settings) -> None:
         self._cluster = Cluster(settings)
-        self._admin = AdminClient({"log_level": 2, **librdkafka_config(settings)}, logger=log)
+        self._brokers = Brokers(settings, timeout=_TIMEOUT)
 
     def describe(self, group: str) -> Group:
         """The group's members and their partitions.
@@ -82,8 +79,11 @@ class Groups:
         Raises:
             KafkaGroupError: The brokers do not answer, or refuse.
         """
-        asked = self._admin.describe_consumer_groups([group], request_timeout=_TIMEOUT)
-        found = _result(asked[group], f"Describing group {group}")
+        found = self._ask(
+            group,
+            f"Describing group {group}",
+            lambda: self._brokers.admin.describe_consumer_groups([group], request_timeout=_TIMEOUT),
+        )
         members = (
             Member(
                 member.member_id,
@@ -104,8 +104,11 @@ class Groups:
     def committed(self, group: str) -> dict[TopicPartition, int]:
         """The group's committed offsets."""
         request = ConsumerGroupTopicPartitions(group)
-        asked = self._admin.list_consumer_group_offsets([request], request_timeout=_TIMEOUT)
-        found = _result(asked[group], f"Asking for the offsets of group {group}")
+        found = self._ask(
+            group,
+            f"Asking for the offsets of group {group}",
+            lambda: self._brokers.admin.list_consumer_group_offsets([request], request_timeout=_TIMEOUT),
+        )
         return {TopicPartition(p.topic, p.partition): p.offset for p in found.topic_partitions or [] if p.offset >= 0}
 
     def lag(self, group: str, partitions: tuple[TopicPartition, ...] = ()) -> list[PartitionLag]:
@@ -129,13 +132,19 @@ class Groups:
         """
         positions = [Position(tp.topic, tp.partition, offset) for tp, offset in offsets.items()]
         request = ConsumerGroupTopicPartitions(group, positions)
-        asked = self._admin.alter_consumer_group_offsets([request], request_timeout=_TIMEOUT)
-        done = _result(asked[group], f"Rewinding group {group}")
+        done = self._ask(
+            group,
+            f"Rewinding group {group}",
+            lambda: self._brokers.admin.alter_consumer_group_offsets([request], request_timeout=_TIMEOUT),
+        )
         for position in done.topic_partitions or []:
             if position.error is not None:
                 raise from_confluent(
                     position.error, f"Rewinding group {group} in {position.topic}-{position.partition} failed"
                 )
+
+    def _ask(self, group: str, what: str, question: Callable[[], Mapping[str, Future[_T]]]) -> _T:
+        return self._brokers.ask(what, lambda: self._brokers.answer(question()[group]))
 
 
 _STATE_NAMES = {
@@ -146,12 +155,3 @@ _STATE_NAMES = {
     ConsumerGroupState.DEAD: "Dead",
     ConsumerGroupState.EMPTY: "Empty",
 }
-
-
-def _result(future: Future[_T], what: str) -> _T:
-    try:
-        return future.result(timeout=_TIMEOUT + 2)
-    except KafkaException as error:
-        raise from_confluent(error, f"{what} failed") from None
-    except TimeoutError:
-        raise KafkaGroupError(f"{what} failed: no answer within {_TIMEOUT:g} s") from None

@@ -2,40 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 import re
-import time
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future, wait
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import IsolationLevel, TopicCollection
 from confluent_kafka import TopicPartition as Position
-from confluent_kafka.admin import AdminClient, OffsetSpec, TopicMetadata  # type: ignore[attr-defined]
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from assignors.model import TopicPartition
-from kafka_source.client_config import Settings, librdkafka_config
-from kafka_source.errors import (
-    BootstrapError,
-    KafkaGroupError,
-    RefreshRetriableError,
-    RetriableError,
-    UnknownTopicError,
-    from_confluent,
-)
+from kafka_source.brokers import Brokers
+from kafka_source.client_config import Settings
+from kafka_source.errors import UnknownTopicError
 from kafka_source.options import Options
-
-log = logging.getLogger(__name__)
-
-_T = TypeVar("_T")
-
-# Between looks at what the client reports of its connections, such as a refused password; and for how long another
-# broker may still answer, for one that restarts may refuse too.
-_LONGEST_PAUSE = 1.0
-_LOOK_SECONDS = 0.1
-_REFUSED_SECONDS = 2.0
-_REFUSED = (KafkaError._AUTHENTICATION, KafkaError._SSL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +48,7 @@ class Cluster:
     """
 
     def __init__(self, settings: Settings, *, timeout_ms: int = 10_000, retries: int = 3, retry_ms: int = 10) -> None:
-        self._timeout = timeout_ms / 1000
-        self._retries = retries
-        self._retry_seconds = retry_ms / 1000
-        self._servers = settings.get("bootstrap.servers") or ""
-        self._problem: KafkaError | None = None
-        # What the client complains of comes with the error; it need not be logged as well.
-        config = {"log_level": 2, **librdkafka_config(settings), "error_cb": self._on_problem}
-        self._admin = AdminClient(config, logger=log)
+        self._brokers = Brokers(settings, timeout=timeout_ms / 1000, retries=retries, retry_ms=retry_ms)
 
     @staticmethod
     def of(options: Options, settings: Settings) -> Cluster:
@@ -89,10 +61,12 @@ class Cluster:
         """The cluster's id, which tells one cluster from another behind the same name."""
 
         def ask() -> str | None:
-            described = self._wait(self._admin.describe_cluster(request_timeout=self._timeout))
+            described = self._brokers.answer(
+                self._brokers.admin.describe_cluster(request_timeout=self._brokers.timeout)
+            )
             return described.cluster_id  # type: ignore[no-any-return]
 
-        return self._ask("Asking for the cluster's id", ask)
+        return self._brokers.ask("Asking for the cluster's id", ask)
 
     def partitions(self, subscription: Subscription) -> list[TopicPartition]:
         """The partitions of a subscription that exist now, sorted.
@@ -103,7 +77,7 @@ class Cluster:
         """
         if subscription.pattern is not None:
             pattern = re.compile(subscription.pattern)
-            found = self._ask("Listing the topics", self._topics)
+            found = self._brokers.ask("Listing the topics", self._brokers.topics)
             return sorted(
                 TopicPartition(name, number)
                 for name, topic in found.items()
@@ -135,25 +109,15 @@ class Cluster:
         found = self._offsets({tp: OffsetSpec.for_timestamp(ms) for tp, ms in times.items()}, read_committed=False)
         return {tp: offset if offset >= 0 else None for tp, offset in found.items()}
 
-    def _topics(self) -> dict[str, TopicMetadata]:
-        deadline = time.monotonic() + self._timeout
-        while True:
-            try:
-                # Nothing is heard of a refused password while this call waits.
-                return self._admin.list_topics(timeout=min(_REFUSED_SECONDS, self._timeout)).topics
-            except KafkaException:
-                if self._is_refused() or time.monotonic() > deadline:
-                    raise
-
     def _partitions_of(self, name: str) -> list[TopicPartition]:
         def ask() -> list[TopicPartition]:
             # DescribeTopics never creates the topic that it asks for; a plain metadata request may.
-            asked = self._admin.describe_topics(TopicCollection([name]), request_timeout=self._timeout)
-            described = self._wait(asked[name])
+            asked = self._brokers.admin.describe_topics(TopicCollection([name]), request_timeout=self._brokers.timeout)
+            described = self._brokers.answer(asked[name])
             return [TopicPartition(name, p.id) for p in described.partitions]
 
         try:
-            return self._ask(f"Asking for topic {name}", ask)
+            return self._brokers.ask(f"Asking for topic {name}", ask)
         except UnknownTopicError as error:
             raise UnknownTopicError(
                 f"Topic {name} does not exist, or this user may not see it; create it or correct the option subscribe.",
@@ -168,66 +132,14 @@ class Cluster:
         isolation = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
 
         def ask() -> dict[TopicPartition, int]:
-            asked = self._admin.list_offsets(
+            asked = self._brokers.admin.list_offsets(
                 {Position(tp.topic, tp.partition): spec for tp, spec in specs.items()},
                 isolation_level=isolation,
-                request_timeout=self._timeout,
+                request_timeout=self._brokers.timeout,
             )
             return {
-                TopicPartition(position.topic, position.partition): self._wait(future).offset
+                TopicPartition(position.topic, position.partition): self._brokers.answer(future).offset
                 for position, future in asked.items()
             }
 
-        return self._ask("Asking for offsets", ask)
-
-    def _ask(self, what: str, question: Callable[[], _T]) -> _T:
-        deadline = time.monotonic() + self._timeout
-        attempt = 0
-        while True:
-            self._admin.poll(0)
-            self._problem = None  # What was reported before says nothing about this question.
-            try:
-                return question()
-            except (KafkaException, TimeoutError) as error:
-                failure = self._meaning(what, error)
-                if not isinstance(failure, RetriableError) or isinstance(failure, BootstrapError | UnknownTopicError):
-                    raise failure from None
-                # A new leader takes longer than the built-in source's three tries of 10 ms.
-                if attempt >= self._retries and time.monotonic() > deadline:
-                    raise failure from None
-            time.sleep(min(_LONGEST_PAUSE, self._retry_seconds * 2**attempt))
-            attempt += 1
-
-    def _wait(self, future: Future[_T]) -> _T:
-        asked = time.monotonic()
-        while not wait([future], _LOOK_SECONDS).done:
-            waited = time.monotonic() - asked
-            # The request has its own timeout; the margin lets its reason arrive instead of ours.
-            if waited > self._timeout + 2 or (waited > _REFUSED_SECONDS and self._is_refused()):
-                raise TimeoutError
-        return future.result()
-
-    def _is_refused(self) -> bool:
-        self._admin.poll(0)
-        return self._problem is not None and self._problem.code() in _REFUSED
-
-    def _meaning(self, what: str, error: KafkaException | TimeoutError) -> KafkaGroupError:
-        code = error.args[0].code() if isinstance(error, KafkaException) else KafkaError._TIMED_OUT
-        refused, problem = self._is_refused(), self._problem
-        if refused and problem is not None:
-            return from_confluent(problem, f"{what} of {self._servers} failed")
-        if code in (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE):
-            reason = f" ({problem.str()})" if problem is not None else ""
-            return BootstrapError(
-                f"{what} failed: no broker of kafka.bootstrap.servers={self._servers} answered within "
-                f"{self._timeout:g} s{reason}.",
-                code=code,
-            )
-        if code == KafkaError._NOENT:
-            # So says librdkafka where a partition has no leader for the moment.
-            return RefreshRetriableError(f"{what} failed: a partition has no leader.", code=code)
-        assert isinstance(error, KafkaException)
-        return from_confluent(error, f"{what} failed")
-
-    def _on_problem(self, error: KafkaError) -> None:
-        self._problem = error
+        return self._brokers.ask("Asking for offsets", ask)
