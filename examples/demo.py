@@ -53,7 +53,8 @@ def read_batch(session: SparkSession, servers: str) -> None:
     )
     with waiting("Reading the topic as a batch"):
         sales = by_product(rows).collect()
-        sample = rows.select("partition", "offset", col("key").cast("string"), col("value").cast("string")).limit(5)
+        first = rows.orderBy("offset", "partition").limit(5)
+        sample = first.select("partition", "offset", col("key").cast("string"), col("value").cast("string"))
         console.print(as_table(sample, "some rows of the batch"))
     table = Table("product", "orders", "amount", title="sales, read as a batch")
     for row in sales:
