@@ -1,31 +1,27 @@
-"""`kafkagroup options | group | rewind`: what people ask about groups and options."""
+"""`kafkagroup options | group | rewind | transactions`: what people ask about groups, options and sinks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from assignors.model import TopicPartition
 from kafka_source import options as declared
 from kafka_source.admin import Groups
 from kafka_source.cli import show
-from kafka_source.client_config import Settings
+from kafka_source.cli.common import DRY_RUN, Config, Servers, Yes, console, settings_of, told
+from kafka_source.cli.transactions import transactions
 from kafka_source.cluster import Cluster, Subscription
-from kafka_source.errors import KafkaGroupError
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Look at consumer groups, and at the options.")
-console = Console()
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    help="Look at consumer groups, at what sinks have left open, and at the options.",
+)
+app.add_typer(transactions, name="transactions")
 
-Servers = Annotated[str, typer.Option("--bootstrap-servers", "-b", help="Brokers to begin with, host:port.")]
-Config = Annotated[
-    list[str] | None,
-    typer.Option("--config", "-c", help="A setting of the Kafka clients in Java's name, name=value; again for more."),
-]
 Topics = Annotated[list[str] | None, typer.Option("--topic", "-t", help="Only these topics.")]
 
 
@@ -43,8 +39,8 @@ def list_options(name: Annotated[str, typer.Argument(help="Only options whose na
 @app.command()
 def group(name: str, servers: Servers, config: Config = None, topic: Topics = None) -> None:
     """A group's members with their partitions, and how far it is behind."""
-    with _told():
-        settings = _settings(servers, config)
+    with told():
+        settings = settings_of(servers, config)
         groups = Groups(settings)
         wanted = tuple(Cluster(settings).partitions(Subscription(topics=tuple(topic)))) if topic else ()
         console.print(show.members(groups.describe(name)))
@@ -58,11 +54,11 @@ def rewind(
     to: Annotated[str, typer.Option(help="earliest, latest, or a time in ms since 1970.")],
     topic: Annotated[list[str], typer.Option("--topic", "-t", help="These topics.")],
     config: Config = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it; without this it only shows what it would do.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Set a group's committed offsets. The group must have no members."""
-    with _told():
-        settings = _settings(servers, config)
+    with told():
+        settings = settings_of(servers, config)
         cluster, groups = Cluster(settings), Groups(settings)
         partitions = cluster.partitions(Subscription(topics=tuple(topic)))
         offsets = _target(cluster, partitions, to)
@@ -72,7 +68,7 @@ def rewind(
             table.add_row(tp.topic, str(tp.partition), str(before.get(tp, "none")), str(offset))
         console.print(table)
         if not yes:
-            console.print("Nothing was changed; add --yes to do it.")
+            console.print(DRY_RUN)
             return
         groups.rewind(name, offsets)
         console.print("Done.")
@@ -88,22 +84,3 @@ def _target(cluster: Cluster, partitions: list[TopicPartition], to: str) -> dict
         raise typer.BadParameter("it takes earliest, latest, or a time in ms since 1970", param_hint="--to")
     found = cluster.at_times(dict.fromkeys(partitions, int(to)))
     return {tp: latest[tp] if offset is None else offset for tp, offset in found.items()}
-
-
-def _settings(servers: str, config: list[str] | None) -> Settings:
-    values = {"bootstrap.servers": servers}
-    for setting in config or []:
-        name, separator, value = setting.partition("=")
-        if not separator:
-            raise typer.BadParameter("it takes name=value", param_hint="--config")
-        values[name.strip().removeprefix(declared.KAFKA_PREFIX)] = value
-    return Settings(values)
-
-
-@contextmanager
-def _told() -> Iterator[None]:
-    try:
-        yield
-    except KafkaGroupError as error:
-        Console(stderr=True).print(f"[red]{error}[/red]")
-        raise typer.Exit(1) from None

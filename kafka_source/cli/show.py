@@ -1,4 +1,4 @@
-"""Groups as tables that a person reads."""
+"""Groups and transactions as tables that a person reads."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from rich.table import Table
 
 from kafka_source.admin import Group, PartitionLag
+from kafka_source.sink.ledger import Decision
+from kafka_source.sink.ongoing import Described
 
 
 def members(group: Group) -> Table:
@@ -32,4 +34,31 @@ def lag(rows: Iterable[PartitionLag], title: str = "lag") -> Table:
         table.add_row(row.topic, str(row.partition), committed, str(row.end), behind, row.member or "nobody")
     table.add_section()
     table.add_row("all", "", "", "", str(sum(row.end if row.lag is None else row.lag for row in rows)), "")
+    return table
+
+
+def decided(decision: Decision) -> Table:
+    """Transactions that have to be committed."""
+    title = f"decided, to be committed: batch {decision.batch} of {decision.query}"
+    table = Table("transactional id", "producer id", "epoch", title=title)
+    for transaction in decision.transactions:
+        table.add_row(transaction.transactional_id, str(transaction.producer_id), str(transaction.epoch))
+    return table
+
+
+def undecided(found: Iterable[Described], now: float) -> Table:
+    """Open transactions that nobody decided on; `now` in seconds since 1970."""
+    table = Table(
+        "transactional id", "producer id", "epoch", "open for", "aborted after", "partitions", title="open, undecided"
+    )
+    for one in found:
+        of = one.transaction
+        table.add_row(
+            of.transactional_id,
+            str(of.producer_id),
+            str(of.epoch),
+            f"{max(0.0, now - one.started_ms / 1000):.0f} s",
+            f"{one.timeout_ms / 1000:.0f} s",
+            ", ".join(f"{tp.topic}-{tp.partition}" for tp in one.partitions),
+        )
     return table

@@ -21,23 +21,14 @@ from assignors.model import TopicPartition
 from kafka_source.errors import (
     ApplicationRecoverableError,
     InvalidConfigurationError,
-    KafkaGroupError,
     LostTransactionsError,
-    error_for_code,
 )
 from kafka_source.failpoints import reached
-from kafka_source.kafka_client import TRANSACTION, Deadline, KafkaClient
-from kafka_source.kafka_client.messages import DescribeTransactionsRequest, EndTxnRequest, ListTransactionsRequest
-from kafka_source.sink.ledger import Decision, Ledger, OpenTransaction
+from kafka_source.kafka_client import Deadline, KafkaClient
+from kafka_source.sink.ledger import Decision, Ledger
+from kafka_source.sink.ongoing import Described, OpenTransaction, describe, end, open_of
 
 log = logging.getLogger(__name__)
-
-ONGOING = "Ongoing"
-
-# A retry must use the version of the first try, also after a restart: 4 and 5 answer a repeated commit differently.
-# Version 3 is what every broker since 2.8 has.
-_END_VERSION = 3
-_MOVED = (15, 16)
 
 
 class TwoPhaseCommit:
@@ -110,37 +101,27 @@ class TwoPhaseCommit:
 
     async def abort_undecided(self, deadline: Deadline) -> None:
         """Abort the sink's open transactions that no decision names; readers would wait for them otherwise."""
-        decision = await self._ledger.last(deadline)
-        decided = set() if decision is None or decision.done else set(decision.transactions)
-        for transaction in await self.open_transactions(deadline):
-            if transaction in decided:
-                continue
+        for one in await self.undecided(deadline):
             try:
-                await self._end(transaction, commit=False, deadline=deadline)
+                await end(self._client, one.transaction, commit=False, deadline=deadline)
             except ApplicationRecoverableError as error:
                 # Ended meanwhile, by a task that has initialised its id again or by the coordinator.
                 log.debug("%s", error)
 
-    async def open_transactions(self, deadline: Deadline) -> list[OpenTransaction]:
-        """The sink's transactions that are open now, on all brokers."""
-        snapshot = await self._client.metadata((), deadline)
-        found = []
-        for broker in snapshot.brokers:
-            request = ListTransactionsRequest(state_filters=[ONGOING], producer_id_filters=[])
-            answer = await self._client.send(broker, request, deadline, 0)
-            if answer.error_code:
-                raise error_for_code(answer.error_code, f"Listing the transactions of {self._prefix} failed")
-            found += [t.transactional_id for t in answer.transaction_states if self._is_mine(t.transactional_id)]
-        described = await asyncio.gather(*(describe(self._client, name, deadline) for name in sorted(found)))
-        return [transaction for transaction, state, _ in described if state == ONGOING]
+    async def undecided(self, deadline: Deadline) -> list[Described]:
+        """The sink's open transactions that no decision names."""
+        decision = await self._ledger.last(deadline)
+        decided = set() if decision is None or decision.done else set(decision.transactions)
+        return [one for one in await open_of(self._client, self._prefix, deadline) if one.transaction not in decided]
 
-    def _is_mine(self, transactional_id: str) -> bool:
-        rest = transactional_id.removeprefix(f"{self._prefix}-")
-        return rest != transactional_id and rest.replace("-", "").isdigit()
+    async def decided(self, deadline: Deadline) -> Decision | None:
+        """The newest decision if a driver died before all of its transactions were committed."""
+        last = await self._ledger.last(deadline)
+        return None if last is None or last.done else last
 
     async def _check_open(self, batch: int, prepared: Sequence[OpenTransaction], deadline: Deadline) -> None:
         found = await asyncio.gather(*(describe(self._client, t.transactional_id, deadline) for t in prepared))
-        still = {now for now, state, _ in found if state == ONGOING}
+        still = {one.transaction for one in found if one.is_open}
         lost = [t.transactional_id for t in prepared if t not in still]
         if lost:
             raise LostTransactionsError(batch=batch, transactional_ids=lost, decided=False)
@@ -161,56 +142,8 @@ class TwoPhaseCommit:
     async def _commit_one(self, transaction: OpenTransaction, deadline: Deadline) -> str | None:
         """None, or the transactional id if its transaction is gone."""
         try:
-            await self._end(transaction, commit=True, deadline=deadline)
+            await end(self._client, transaction, commit=True, deadline=deadline)
         except (ApplicationRecoverableError, InvalidConfigurationError) as error:
             log.error("%s", error)
             return transaction.transactional_id
         return None
-
-    async def _end(self, transaction: OpenTransaction, *, commit: bool, deadline: Deadline) -> None:
-        name = transaction.transactional_id
-        what = f"{'Committing' if commit else 'Aborting'} the transaction of {name}, epoch {transaction.epoch}, failed"
-        request = EndTxnRequest(
-            transactional_id=name,
-            producer_id=transaction.producer_id,
-            producer_epoch=transaction.epoch,
-            committed=commit,
-        )
-
-        async def ask() -> None:
-            coordinator = await self._client.coordinator(name, deadline, TRANSACTION)
-            answer = await self._client.send(coordinator.node_id, request, deadline, _END_VERSION)
-            _raise(self._client, name, answer.error_code, what)
-
-        await self._client.retrying(ask, deadline)
-
-
-async def describe(
-    client: KafkaClient, transactional_id: str, deadline: Deadline
-) -> tuple[OpenTransaction, str, list[TopicPartition]]:
-    """The transaction of an id, its state, and the partitions it has written to.
-
-    Raises:
-        KafkaGroupError: The id is not known, or this user has no right to it.
-    """
-
-    async def ask() -> tuple[OpenTransaction, str, list[TopicPartition]]:
-        coordinator = await client.coordinator(transactional_id, deadline, TRANSACTION)
-        request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
-        answer = await client.send(coordinator.node_id, request, deadline)
-        (found,) = answer.transaction_states
-        _raise(client, transactional_id, found.error_code, f"Describing the transaction of {transactional_id} failed")
-        partitions = [TopicPartition(topic.topic, p) for topic in found.topics for p in topic.partitions]
-        transaction = OpenTransaction(transactional_id, found.producer_id, found.producer_epoch)
-        return transaction, found.transaction_state, sorted(partitions)
-
-    return await client.retrying(ask, deadline)
-
-
-def _raise(client: KafkaClient, transactional_id: str, code: int, what: str) -> None:
-    if not code:
-        return
-    if code in _MOVED:
-        client.forget_coordinator(transactional_id, TRANSACTION)
-    error: KafkaGroupError = error_for_code(code, what)
-    raise error

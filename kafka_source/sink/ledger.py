@@ -15,6 +15,7 @@ from kafka_source.group.model import CommitOffset, SlotCredentials
 from kafka_source.group.offsets import commit_offsets
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.kafka_client.messages import OffsetFetchRequest
+from kafka_source.sink.ongoing import OpenTransaction
 
 _DONE = "done"
 # Brokers refuse more (offset.metadata.max.bytes).
@@ -22,21 +23,6 @@ _LONGEST = 4096
 # Version 8 asks for many groups in another layout.
 _FETCH_VERSION = 7
 _MOVED = (15, 16)
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class OpenTransaction:
-    """A transaction that was left open by the task that wrote it.
-
-    Attributes:
-        transactional_id: Its id.
-        producer_id: The producer's, given by the coordinator.
-        epoch: Of the producer; no other transaction of this id has it.
-    """
-
-    transactional_id: str
-    producer_id: int
-    epoch: int
 
 
 @dataclass(frozen=True, slots=True)

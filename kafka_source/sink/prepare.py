@@ -15,9 +15,9 @@ from kafka_source.errors import ApplicationRecoverableError
 from kafka_source.failpoints import reached
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.producers import TransactionalProducers
-from kafka_source.sink.committer import ONGOING, TwoPhaseCommit, describe
+from kafka_source.sink.committer import TwoPhaseCommit
 from kafka_source.sink.delivery import Delivery
-from kafka_source.sink.ledger import OpenTransaction
+from kafka_source.sink.ongoing import ONGOING, OpenTransaction, describe
 from kafka_source.sink.records import Records
 
 # As long as brokers allow by default, less a margin: a batch and a restart of the driver have to fit in.
@@ -85,11 +85,11 @@ def prepare(
                 return Prepared(0)
             delivery.flush()
             reached("task-flushed")
-            transaction, state, places = client.run(describe(client, transactional_id, Deadline(_SECONDS)))
-            if state != ONGOING:
+            found = client.run(describe(client, transactional_id, Deadline(_SECONDS)))
+            if not found.is_open:
                 raise ApplicationRecoverableError(
-                    f"The transaction of {transactional_id} is {state}, not {ONGOING}: another process uses the prefix "
-                    f"{prefix}, or the task took longer than kafka.transaction.timeout.ms."
+                    f"The transaction of {transactional_id} is {found.state}, not {ONGOING}: another process uses "
+                    f"the prefix {prefix}, or the task took longer than kafka.transaction.timeout.ms."
                 )
             if client.run(phases.is_decided(query, batch, Deadline(_SECONDS))):
                 delivery.abort()
@@ -100,7 +100,7 @@ def prepare(
             raise
         # Not closed: confluent-kafka aborts the open transaction of a producer that is closed.
         delivery.release()
-        return Prepared(count, transaction, places[0])
+        return Prepared(count, found.transaction, found.partitions[0])
     finally:
         client.close()
 

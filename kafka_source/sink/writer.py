@@ -18,7 +18,7 @@ from kafka_source.errors import KafkaGroupError
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.sink.committer import TwoPhaseCommit
 from kafka_source.sink.delivery import deliver
-from kafka_source.sink.ledger import OpenTransaction
+from kafka_source.sink.ongoing import OpenTransaction
 from kafka_source.sink.prepare import prepare
 from kafka_source.sink.records import Records, from_arrow, from_rows
 from kafka_source.sink.schema import SinkColumns

@@ -21,7 +21,7 @@ from kafka_source.errors import KafkaGroupError, LostTransactionsError
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.producers import TransactionalProducers
 from kafka_source.sink.committer import TwoPhaseCommit
-from kafka_source.sink.ledger import OpenTransaction
+from kafka_source.sink.ongoing import OpenTransaction, open_of
 from kafka_source.sink.prepare import Prepared, prepare
 from kafka_source.sink.records import Records
 
@@ -39,11 +39,11 @@ def whole(batch: int) -> list[bytes]:
     return sorted(row for task in range(TASKS) for row in rows(batch, task))
 
 
-def task(servers: str, topic: str, query: str, batch: int, number: int, attempt: int = 0) -> Prepared:
+def task(servers: str, topic: str, query: str, batch: int, number: int, attempt: int = 0, prefix: str = "") -> Prepared:
     """What Spark would run as one task."""
     settings = Settings({"bootstrap.servers": servers})
     records = Records(rows(batch, number), None, topic, None, None)
-    return prepare(settings, topic, query, batch, number, attempt, [records])
+    return prepare(settings, prefix or topic, query, batch, number, attempt, [records])
 
 
 def decide(servers: str, topic: str, query: str, batch: int, prepared: list[Prepared]) -> None:
@@ -74,7 +74,7 @@ def in_a_process(*args: Any) -> int | None:
 def open_transactions(kafka: EmbeddedKafka, prefix: str) -> list[OpenTransaction]:
     client = KafkaClient(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
     try:
-        return client.run(TwoPhaseCommit(client, prefix).open_transactions(Deadline(30)))
+        return [one.transaction for one in client.run(open_of(client, prefix, Deadline(30)))]
     finally:
         client.close()
 

@@ -1,0 +1,91 @@
+"""`kafkagroup transactions list | commit | abort`: what an exactly-once sink has left open.
+
+A query does all of this itself when it runs again; the commands are for one that will not.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from kafka_source.cli import show
+from kafka_source.cli.common import DRY_RUN, Config, Servers, Yes, console, settings_of, told
+from kafka_source.kafka_client import Deadline, KafkaClient
+from kafka_source.sink.committer import TwoPhaseCommit
+from kafka_source.sink.ledger import Decision
+from kafka_source.sink.ongoing import Described
+
+transactions = typer.Typer(no_args_is_help=True, help="What exactly-once sinks have left open.")
+
+Prefix = Annotated[str, typer.Option("--prefix", "-p", help="The sink's transactional.id.prefix.")]
+
+_SECONDS = 60.0
+
+
+@transactions.command("list")
+def list_them(prefix: Prefix, servers: Servers, config: Config = None) -> None:
+    """A sink's open transactions: those that are decided and not committed yet, and those that nobody decided on."""
+    with _sink(prefix, servers, config) as (client, phases):
+        _show(prefix, *_look(client, phases))
+
+
+@transactions.command()
+def commit(prefix: Prefix, servers: Servers, config: Config = None, yes: Yes = False) -> None:
+    """Commit what a driver had decided and could not finish; anything else would be half a batch."""
+    with _sink(prefix, servers, config) as (client, phases):
+        decision, _ = _look(client, phases)
+        _show(prefix, decision, [])
+        if decision is None:
+            return
+        if not yes:
+            console.print(DRY_RUN)
+            return
+        client.run(phases.finish_decided(Deadline(_SECONDS)))
+        console.print(f"Committed {len(decision.transactions)} transactions of batch {decision.batch}.")
+
+
+@transactions.command()
+def abort(prefix: Prefix, servers: Servers, config: Config = None, yes: Yes = False) -> None:
+    """Abort what nobody has decided on, so that readers need not wait for it.
+
+    The query of the prefix must not run: its batch under way would fail, and be written again when it restarts.
+    """
+    with _sink(prefix, servers, config) as (client, phases):
+        decision, undecided = _look(client, phases)
+        _show(prefix, decision, undecided)
+        if not undecided:
+            return
+        if not yes:
+            console.print(DRY_RUN)
+            return
+        client.run(phases.abort_undecided(Deadline(_SECONDS)))
+        console.print(f"Aborted {len(undecided)} transactions.")
+
+
+def _look(client: KafkaClient, phases: TwoPhaseCommit) -> tuple[Decision | None, list[Described]]:
+    deadline = Deadline(_SECONDS)
+    return client.run(phases.decided(deadline)), client.run(phases.undecided(deadline))
+
+
+def _show(prefix: str, decision: Decision | None, undecided: list[Described]) -> None:
+    if decision is None and not undecided:
+        console.print(f"Nothing is open of {prefix}.")
+        return
+    if decision is not None:
+        console.print(show.decided(decision))
+    if undecided:
+        console.print(show.undecided(undecided, time.time()))
+
+
+@contextmanager
+def _sink(prefix: str, servers: str, config: list[str] | None) -> Iterator[tuple[KafkaClient, TwoPhaseCommit]]:
+    with told():
+        client = KafkaClient(settings_of(servers, config))
+        try:
+            yield client, TwoPhaseCommit(client, prefix)
+        finally:
+            client.close()
