@@ -9,7 +9,7 @@ from enum import IntEnum
 from importlib.metadata import entry_points
 from typing import ClassVar
 
-from assignors.model import Assignment, ClusterMetadata, GroupSubscription
+from assignors.model import Assignment, ClusterMetadata, GroupSubscription, TopicPartition
 
 ENTRY_POINT_GROUP = "kafkagroup.assignors"
 """The packaging entry point group under which other distributions offer their strategies."""
@@ -80,6 +80,14 @@ class Assignor(ABC):
 
     def on_assignment(self, assignment: Assignment, generation: int) -> None:  # noqa: B027 - most keep nothing
         """Hear what this member got, and in which generation."""
+
+    def replicas(self, assignment: Assignment) -> Mapping[TopicPartition, int]:
+        """Of the partitions that several members have: the number of this member's copy, from 1.
+
+        A partition that is not named is the member's own, or its copy is the first one (0): the one that counts, whose
+        member commits. Only a `redundant` strategy has others.
+        """
+        return {}
 
 
 def names() -> tuple[str, ...]:

@@ -28,9 +28,9 @@ from assignors.wire import (
 class RedundantAssignor(Assignor):
     """Copies of each partition go to different subscribers (to all, where there are fewer), evenly.
 
-    A member's Assignment lists all its copies; `primaries` tells for which of them it is the primary. Copies stay
-    where they are as far as balance allows. If a primary leaves, one of the standbys that hold the partition takes
-    its place, and then a new standby is found.
+    A member's Assignment lists all its copies; `primaries` tells for which of them it is the primary, and `replicas`
+    numbers the others. Copies stay where they are as far as balance allows. If a primary leaves, one of the standbys
+    that hold the partition takes its place, and then a new standby is found; the others' numbers may change then.
 
     Args:
         copies: How many members get each partition, at least 1.
@@ -62,14 +62,15 @@ class RedundantAssignor(Assignor):
         copies.level()
         primary = copies.choose_primaries(claims)
         held: list[list[int]] = [[] for _ in members]
-        leading: list[list[int]] = [[] for _ in members]
+        ranked: list[list[list[int]]] = [[[] for _ in range(self._copies)] for _ in members]
         for partition, holders in enumerate(copies.holders):
-            for place in holders:
+            first = primary[partition]
+            for rank, place in enumerate([first, *(place for place in holders if place != first)]):
                 held[place].append(partition)
-            leading[primary[partition]].append(partition)
+                ranked[place][rank].append(partition)
         return {
             member: Assignment(
-                index.partitions(held[place]), encode_sticky_user_data(index.partitions(leading[place]), None)
+                index.partitions(held[place]), _encode_ranks([index.partitions(of_rank) for of_rank in ranked[place]])
             )
             for place, member in enumerate(members)
         }
@@ -79,10 +80,36 @@ class RedundantAssignor(Assignor):
         leading = encode_sticky_user_data(primaries(assignment), generation)
         self._last = encode_assignment(Assignment(assignment.partitions, leading))
 
+    def replicas(self, assignment: Assignment) -> Mapping[TopicPartition, int]:
+        """The numbers of the copies for which this member is a standby."""
+        said = _decode_ranks(assignment.user_data)
+        return {tp: rank for rank, partitions in enumerate(said) if rank for tp in partitions}
+
 
 def primaries(assignment: Assignment) -> Sequence[TopicPartition]:
     """The partitions of a `redundant` assignment for which its member is the primary."""
-    return decode_sticky_user_data(assignment.user_data).partitions
+    return next(iter(_decode_ranks(assignment.user_data)), ())
+
+
+def _encode_ranks(ranks: Sequence[Sequence[TopicPartition]]) -> bytes:
+    """The primaries as an assignment, whose user data are those of rank 1 as an assignment, and so on."""
+    data = b""
+    for partitions in reversed(ranks):
+        data = encode_assignment(Assignment(partitions, data)) if data or partitions else b""
+    return data
+
+
+def _decode_ranks(data: bytes | None) -> list[Sequence[TopicPartition]]:
+    ranks: list[Sequence[TopicPartition]] = []
+    while data:
+        try:
+            said = decode_assignment(data)
+        except WireFormatError:
+            # Not of this strategy: a leader that failed says why in these bytes.
+            return ranks
+        ranks.append(said.partitions)
+        data = said.user_data
+    return ranks
 
 
 @dataclass(frozen=True, slots=True)

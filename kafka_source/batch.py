@@ -64,7 +64,7 @@ class BatchReader(DataSourceReader):
         starts = positions.starting(cluster, options, mine, committed, subscribed=subscribed, default="earliest")
         ends = positions.ending(cluster, options, mine, subscribed=subscribed)
         offset = StreamOffset(
-            spans(starts, ends, owned.slots),
+            spans(starts, ends, owned.slots, owned.copies),
             generation=owned.generation,
             slots=owned.count,
             min_partitions=options["minPartitions"],

@@ -16,8 +16,7 @@ from pyspark.sql.types import StructType
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-from kafka_source.options import include_headers
-from kafka_source.schema import source_schema
+from kafka_source.schema import schema_for
 
 FORMAT = "kafkagroup"
 
@@ -32,7 +31,7 @@ class KafkaGroupSource(DataSource):
 
     def schema(self) -> StructType:
         """Spark's Kafka schema; ask for less with `.schema("value binary")`."""
-        return source_schema(headers=include_headers(self.options))
+        return schema_for(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch read."""

@@ -6,11 +6,14 @@ It never holds a secret: checkpoints are plain files.
 
     {"version": 1, "cluster": "…", "generation": 7, "slots": 4, "split": [null, null],
      "partitions": {"orders": {"0": [100, 250, 0], "1": [90, 180, 1]}}}
+
+Where all copies of a partition emit rows (`redundant.emit=all`), a fourth element lists who reads it:
+[[slot, replica], …].
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,15 +22,19 @@ from kafka_source.errors import InvalidConfigurationError
 
 VERSION = 1
 
+Copies = tuple[tuple[int, int], ...]
+"""Pairs of a slot and the number of the copy (replica) that it has; 0 is the primary's."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Range:
-    """Records of one partition, `[start, end)` in offsets."""
+    """Records of one partition, `[start, end)` in offsets; `replica` says for which of its copies."""
 
     topic: str
     partition: int
     start: int
     end: int
+    replica: int = 0
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -45,11 +52,35 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Where one partition starts and ends in a micro-batch, and the slot that reads it."""
+    """Where one partition starts and ends in a micro-batch, and the slot that reads it.
+
+    Attributes:
+        start: The first offset.
+        end: The one after the last.
+        slot: Who reads it; -1 without a group.
+        copies: Only where all copies emit rows: each of ours, as its slot and replica, that of `slot` first.
+    """
 
     start: int
     end: int
     slot: int
+    copies: Copies = ()
+
+    @property
+    def readers(self) -> Copies:
+        """Each slot that reads it, and as which replica."""
+        return self.copies or ((self.slot, 0),)
+
+    @staticmethod
+    def from_json(value: Sequence[Any]) -> Span:
+        """Read `[start, end, slot]`, or the same with copies."""
+        start, end, slot, *copies = value
+        return Span(int(start), int(end), int(slot), tuple((int(s), int(r)) for s, r in (copies[0] if copies else ())))
+
+    def to_json(self) -> list[Any]:
+        """What `from_json` reads."""
+        copies = [[list(copy) for copy in self.copies]] if self.copies else []
+        return [self.start, self.end, self.slot, *copies]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +110,9 @@ class StreamOffset:
 
     def to_json(self) -> dict[str, Any]:
         """The dict that Spark writes to the checkpoint; equal offsets give equal text."""
-        partitions: dict[str, dict[str, list[int]]] = {}
+        partitions: dict[str, dict[str, list[Any]]] = {}
         for tp, span in sorted(self.partitions.items()):
-            partitions.setdefault(tp.topic, {})[str(tp.partition)] = [span.start, span.end, span.slot]
+            partitions.setdefault(tp.topic, {})[str(tp.partition)] = span.to_json()
         return {
             "version": VERSION,
             "cluster": self.cluster,
@@ -112,7 +143,7 @@ class StreamOffset:
             minimum, maximum = value["split"]
             return StreamOffset(
                 {
-                    TopicPartition(topic, int(partition)): Span(*map(int, span))
+                    TopicPartition(topic, int(partition)): Span.from_json(span)
                     for topic, spans in value["partitions"].items()
                     for partition, span in spans.items()
                 },

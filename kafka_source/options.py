@@ -274,6 +274,20 @@ OPTIONS: tuple[Option, ...] = (
         default=("range",),
     ),
     Option(
+        "redundant.copies",
+        COUNT,
+        "With the assignor `redundant`: how many of the group's members get each partition.",
+        default=2,
+    ),
+    Option(
+        "redundant.emit",
+        _word("primary", "all"),
+        "With the assignor `redundant`: `primary`, each record once in the group, while standbys wait; `all`, each "
+        "copy emits rows, with its number in the column `replica`, at positions that each query keeps for itself.",
+        default="primary",
+        where=Where.STREAM,
+    ),
+    Option(
         "group.start",
         _word("committed", "starting"),
         "`starting`: ignore the group's committed offsets at the first start and follow startingOffsets.",
@@ -487,10 +501,11 @@ def parse(given: Mapping[str, str], where: Where) -> Options:
     return options
 
 
-def include_headers(given: Mapping[str, str]) -> bool:
-    """`includeHeaders` alone, for the schema, which Spark asks for before it says what it will do."""
-    text = next((value for name, value in given.items() if name.lower() == "includeheaders"), None)
-    return False if text is None else bool(_parse_one(_BY_NAME["includeheaders"], text))
+def one_of(given: Mapping[str, str], name: str) -> Any:
+    """One option alone, for the schema, which Spark asks for before it says what it will do."""
+    option = _BY_NAME[name.lower()]
+    text = next((value for key, value in given.items() if key.lower() == name.lower()), None)
+    return option.default if text is None else _parse_one(option, text)
 
 
 def _parse_one(option: Option, text: str) -> Any:
@@ -533,6 +548,8 @@ def _check_reading(options: Options, where: Where) -> None:
         raise OptionError(
             "assign", json.dumps(options["assign"]), "subscribe or subscribePattern in a group, which assigns itself"
         )
+    if options["redundant.emit"] == "all" and "redundant" not in options["kafka.partition.assignment.strategy"]:
+        raise OptionError("redundant.emit", "all", "all only with kafka.partition.assignment.strategy=redundant")
     cut = next((name for name in ("minPartitions", "maxRecordsPerPartition") if options.given(name)), None)
     if cut is not None and options["commit"] == "task":
         raise OptionError(cut, str(options[cut]), "no value with commit=task, where one task must read a slot whole")

@@ -11,22 +11,24 @@ import socket
 import uuid
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from assignors import load
+from assignors import Assignor, load
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.cluster import Cluster, Subscription
 from kafka_source.commit import TransactionalCommitter
 from kafka_source.errors import FencedError, InvalidConfigurationError, KafkaGroupError
 from kafka_source.group import GroupMembership, GroupSettings, SlotCredentials
+from kafka_source.offsets import Copies
 from kafka_source.options import Options
 
 log = logging.getLogger(__name__)
 
 MOST_DEFAULT_SLOTS = 8
+REDUNDANT = "redundant"
 _JOIN_MARGIN_MS = 30_000
 _UNKNOWN_MEMBER_ID = 25
 _FENCED_INSTANCE_ID = 82
@@ -40,11 +42,18 @@ class Owned:
         slots: Each partition's slot; -1 without a group.
         count: The number of slots; 0 without a group.
         generation: The group's; -1 without one.
+        copies: Each partition's slots and replicas where all copies emit rows, else empty. Then each query has
+            positions of its own, and the group's offsets are those of the first copies, for those who watch.
     """
 
     slots: Mapping[TopicPartition, int]
     count: int = 0
     generation: int = -1
+    copies: Mapping[TopicPartition, Copies] = field(default_factory=dict)
+
+    def commits(self, tp: TopicPartition) -> bool:
+        """Whether the group's offset of this partition is this query's business."""
+        return tp in self.slots and (tp not in self.copies or self.copies[tp][0][1] == 0)
 
 
 class Ownership(Protocol):
@@ -139,8 +148,8 @@ class InGroup:
         self._group = group
         self._commits = commits
         self._join_seconds = (group.rebalance_timeout_ms + _JOIN_MARGIN_MS) / 1000
-        strategies = [load(name) for name in options["kafka.partition.assignment.strategy"]]
-        self._membership = GroupMembership(settings, group, subscription, strategies)
+        self._all_copies = options["redundant.emit"] == "all"
+        self._membership = GroupMembership(settings, group, subscription, strategies_of(options))
         self._committer = (
             TransactionalCommitter(settings, f"{group.group}-{group.instance_id_prefix}")
             if commits and options["commit.transactional"]
@@ -196,8 +205,16 @@ class InGroup:
     def owned(self) -> Owned:
         """What the slots own in the present generation."""
         assignment = self._membership.assignment
-        slots = {tp: slot.credentials.slot for slot in assignment.slots for tp in slot.partitions}
-        return Owned(slots, len(assignment.slots), assignment.generation)
+        found: dict[TopicPartition, list[tuple[int, int]]] = {}
+        for slot in assignment.slots:
+            for tp in slot.partitions:
+                replica = slot.replicas.get(tp, 0)
+                if replica == 0 or self._all_copies:
+                    found.setdefault(tp, []).append((replica, slot.credentials.slot))
+        copies = {tp: tuple((slot, replica) for replica, slot in sorted(pairs)) for tp, pairs in found.items()}
+        slots = {tp: of_it[0][0] for tp, of_it in copies.items()}
+        all_emit = self._all_copies and assignment.assignor == REDUNDANT
+        return Owned(slots, len(assignment.slots), assignment.generation, copies if all_emit else {})
 
     def finish(self, finished: Mapping[TopicPartition, int]) -> None:
         """Commit what is not committed yet, all partitions in one transaction.
@@ -226,7 +243,7 @@ class InGroup:
     def _news(self, finished: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """What of `finished` the group does not know yet."""
         owned = self.owned()
-        news = {tp: end for tp, end in finished.items() if tp in owned.slots and self._done.get(tp) != end}
+        news = {tp: end for tp, end in finished.items() if owned.commits(tp) and self._done.get(tp) != end}
         if news and owned.generation != self._compared:
             # Another application may have read on before these partitions came (back) to us: never step back.
             for tp, offset in self.committed(sorted(news)).items():
@@ -254,12 +271,12 @@ class InGroup:
 
     @property
     def keeps_positions(self) -> bool:
-        """Whether this driver commits."""
-        return self._commits
+        """Whether this driver commits, and starts where it has committed."""
+        return self._commits and not self._all_copies
 
     def remember(self, starts: Mapping[TopicPartition, int]) -> None:
         """Commit the starts, so that a query with `latest` that ends before its first batch goes on from there."""
-        if self._commits and starts:
+        if self.keeps_positions and starts:
             self.commit(starts)
 
     def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int | None]:
@@ -290,6 +307,12 @@ def subscription_of(options: Options) -> Subscription:
         named = options["assign"].items()
         return Subscription(partitions=tuple(TopicPartition(topic, p) for topic, parts in named for p in parts))
     return Subscription(topics=options["subscribe"] or (), pattern=options["subscribePattern"])
+
+
+def strategies_of(options: Options) -> list[Assignor]:
+    """The assignors that the options name, best first."""
+    arguments = {REDUNDANT: {"copies": options["redundant.copies"]}}
+    return [load(name, arguments.get(name)) for name in options["kafka.partition.assignment.strategy"]]
 
 
 def in_group(options: Options) -> bool:

@@ -21,7 +21,7 @@ from kafka_source.errors import FencedError, OptionError
 from kafka_source.offsets import Range
 from kafka_source.options import Options, Where, parse
 from kafka_source.ownership import InGroup, group_settings, in_group, subscription_of
-from kafka_source.schema import source_schema
+from kafka_source.schema import schema_for
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ def pinned(spark: SparkSession, options: Mapping[str, str], schema: str | None =
         group = replace(group, rebalance_timeout_ms=_REBALANCE_TIMEOUT_MS)
     with closing(InGroup(parsed, settings, subscription, group, commits=True)) as members:
         ranges = _ranges(cluster, parsed, members, subscribed)
-        yield _frame(spark, options, schema, ranges, headers=parsed["includeHeaders"])
+        yield _frame(spark, options, schema, ranges)
         _commit(members, group.group, ranges)
 
 
@@ -117,11 +117,9 @@ def _ranges(
     return tuple(Range(*tp, starts[tp], ends[tp]) for tp in mine if starts[tp] < ends[tp])
 
 
-def _frame(
-    spark: SparkSession, given: Mapping[str, str], schema: str | None, ranges: tuple[Range, ...], *, headers: bool
-) -> DataFrame:
+def _frame(spark: SparkSession, given: Mapping[str, str], schema: str | None, ranges: tuple[Range, ...]) -> DataFrame:
     if not ranges:
-        return spark.createDataFrame([], schema or source_schema(headers=headers))
+        return spark.createDataFrame([], schema or schema_for(given))
     by_topic: dict[str, list[Range]] = {}
     for one in ranges:
         by_topic.setdefault(one.topic, []).append(one)

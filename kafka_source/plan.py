@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from assignors.model import TopicPartition
-from kafka_source.offsets import Range, Span, StreamOffset
+from kafka_source.offsets import Copies, Range, Span, StreamOffset
 
 
 def limit(available: Mapping[TopicPartition, tuple[int, int]], most: int | None) -> dict[TopicPartition, int]:
@@ -50,7 +51,7 @@ def split(ranges: Sequence[Range], min_partitions: int | None, max_records: int 
 
 def _cut(whole: Range, count: int) -> list[Range]:
     bounds = [whole.start + whole.size * i // count for i in range(count + 1)]
-    return [Range(whole.topic, whole.partition, low, high) for low, high in itertools.pairwise(bounds) if low < high]
+    return [replace(whole, start=low, end=high) for low, high in itertools.pairwise(bounds) if low < high]
 
 
 def plan(end: StreamOffset, start: StreamOffset | None = None) -> list[tuple[int, tuple[Range, ...]]]:
@@ -66,7 +67,8 @@ def plan(end: StreamOffset, start: StreamOffset | None = None) -> list[tuple[int
     for tp, span in sorted(end.partitions.items()):
         begin = max(span.start, done.get(tp, span.start))
         if begin < span.end:
-            by_slot.setdefault(span.slot, []).append(Range(tp.topic, tp.partition, begin, span.end))
+            for slot, replica in span.readers:
+                by_slot.setdefault(slot, []).append(Range(tp.topic, tp.partition, begin, span.end, replica))
     if end.slots == 0:
         ranges = [r for slot in sorted(by_slot) for r in by_slot[slot]]
         return [(-1, (piece,)) for piece in split(ranges, end.min_partitions, end.max_records)]
@@ -85,7 +87,10 @@ def plan(end: StreamOffset, start: StreamOffset | None = None) -> list[tuple[int
 
 
 def spans(
-    starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], slots: Mapping[TopicPartition, int]
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    slots: Mapping[TopicPartition, int],
+    copies: Mapping[TopicPartition, Copies],
 ) -> dict[TopicPartition, Span]:
-    """The spans of a micro-batch; `slots` says who reads what (-1: no group)."""
-    return {tp: Span(starts[tp], ends[tp], slots.get(tp, -1)) for tp in starts}
+    """The spans of a micro-batch; `slots` says who reads what (-1: no group), `copies` who else does."""
+    return {tp: Span(starts[tp], ends[tp], slots.get(tp, -1), copies.get(tp, ())) for tp in starts}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ from pyspark.sql.types import (
 )
 
 from kafka_source.errors import OptionError
+from kafka_source.options import one_of
 
 HEADERS_TYPE = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 
@@ -31,6 +32,7 @@ _SPARK: dict[str, DataType] = {
     "timestamp": TimestampType(),
     "timestampType": IntegerType(),
     "headers": HEADERS_TYPE,
+    "replica": IntegerType(),
 }
 
 _ARROW: dict[str, pa.DataType] = {
@@ -39,8 +41,12 @@ _ARROW: dict[str, pa.DataType] = {
     "offset": pa.int64(),
     "timestamp": pa.timestamp("us", tz="UTC"),
     "timestampType": pa.int32(),
+    "replica": pa.int32(),
     "headers": pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))),
 }
+
+REPLICA = "replica"
+"""The number of the copy that a row is read for; not a record's own, so engines do not know it."""
 
 TEXT_COLUMNS = ("key", "value")
 """Columns that a user may ask for as strings: the bytes are decoded as UTF-8."""
@@ -67,9 +73,19 @@ class Column:
         return pa.field(self.name, _ARROW[self.name], nullable=self.nullable)
 
 
-def source_schema(*, headers: bool) -> StructType:
-    """The columns of the built-in Kafka source, all nullable as there; `headers` only if asked for."""
-    return StructType([StructField(name, kind) for name, kind in _SPARK.items() if headers or name != "headers"])
+def source_schema(*, headers: bool, replica: bool = False) -> StructType:
+    """The columns of the built-in Kafka source, all nullable as there; `headers` and `replica` only if asked for."""
+    left_out = {name for name, wanted in (("headers", headers), ("replica", replica)) if not wanted}
+    return StructType([StructField(name, kind) for name, kind in _SPARK.items() if name not in left_out])
+
+
+def schema_for(given: Mapping[str, str]) -> StructType:
+    """The columns that a query has by its options.
+
+    Raises:
+        OptionError: An option that decides about columns has a value that it does not take.
+    """
+    return source_schema(headers=one_of(given, "includeHeaders"), replica=one_of(given, "redundant.emit") == "all")
 
 
 def columns_of(schema: StructType) -> tuple[Column, ...]:

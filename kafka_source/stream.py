@@ -80,7 +80,7 @@ class MicroBatches:
             return before
         self._last_batch = time.monotonic()
         return StreamOffset(
-            spans(starts, ends, owned.slots),
+            spans(starts, ends, owned.slots, owned.copies),
             cluster=self._cluster_id,
             generation=owned.generation,
             slots=owned.count,
@@ -140,7 +140,7 @@ class MicroBatches:
             self._positions.update(before.ends)
             self._before = before
         if owned.generation != self._generation or any(tp not in self._positions for tp in mine):
-            committed = self._ownership.committed(mine) if self._uses_committed(before) else {}
+            committed = self._ownership.committed(mine) if self._uses_committed(before, owned) else {}
             # Another application of the group may have read on meanwhile: the furthest position is the right one.
             known = {
                 tp: max(c for c in (self._positions.get(tp), committed.get(tp)) if c is not None)
@@ -162,8 +162,9 @@ class MicroBatches:
         self._ownership.remember(starts)
         return starts
 
-    def _uses_committed(self, before: StreamOffset) -> bool:
-        return bool(before.partitions or self._options["group.start"] == "committed")
+    def _uses_committed(self, before: StreamOffset, owned: Owned) -> bool:
+        # Where all copies emit rows, the group's offsets tell of one of them only.
+        return not owned.copies and bool(before.partitions or self._options["group.start"] == "committed")
 
     def _remembered(self, starts: Mapping[TopicPartition, int]) -> bool:
         """Whether a query that dies before its first batch would start at the same positions again."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from kafka_source import logs
+from kafka_source import logs, replicas
 from kafka_source.client_config import Settings
 from kafka_source.commit import TransactionalCommitter
 from kafka_source.errors import FencedError
@@ -31,7 +31,7 @@ class ReadTask(InputPartition):
     """One Spark input partition: ranges, and the slot as which they are read.
 
     Attributes:
-        ranges: One for each partition at most.
+        ranges: One for each partition and replica at most.
         credentials: The slot's, as the driver or planner holds it; None without a group.
         takes_over: Set in a batch, where the task joins as the slot itself.
     """
@@ -77,19 +77,20 @@ def read(task: ReadTask, reading: Reading) -> Iterator[pa.RecordBatch]:
         session = _session(task, reading, commits)
         if session is not None:
             stack.enter_context(session)
-        request = FetchRequest(
-            ranges=task.ranges,
-            columns=reading.columns,
-            batch_rows=options["batchRows"],
-            batch_bytes=options["batchBytes"],
-            timeout_ms=options["kafkaConsumer.pollTimeoutMs"],
-            read_committed=options["kafka.isolation.level"] == "read_committed",
-            fail_on_data_loss=options["failOnDataLoss"],
-        )
-        for batch in engine_for(options["engine"], reading.settings).read(request):
-            if session is not None:
-                _check(session, commits)
-            yield batch
+        for replica, ranges in replicas.by_replica(task.ranges):
+            request = FetchRequest(
+                ranges=ranges,
+                columns=replicas.columns_to_fetch(reading.columns),
+                batch_rows=options["batchRows"],
+                batch_bytes=options["batchBytes"],
+                timeout_ms=options["kafkaConsumer.pollTimeoutMs"],
+                read_committed=options["kafka.isolation.level"] == "read_committed",
+                fail_on_data_loss=options["failOnDataLoss"],
+            )
+            for batch in engine_for(options["engine"], reading.settings).read(request):
+                if session is not None:
+                    _check(session, commits)
+                yield replicas.with_replica(batch, reading.columns, replica)
         if session is not None:
             if commits:
                 _commit(session, task, reading)
@@ -134,7 +135,10 @@ def _check(session: SlotSession, commits: bool) -> None:
 
 
 def _commit(session: SlotSession, task: ReadTask, reading: Reading) -> None:
-    ends = {r.topic_partition: r.end for r in task.ranges}
+    # Of several copies the first one counts.
+    ends = {r.topic_partition: r.end for r in task.ranges if r.replica == 0}
+    if not ends:
+        return
     if not reading.options["commit.transactional"]:
         session.commit(ends)
         return

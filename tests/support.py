@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlparse
 
 import pyarrow.parquet as pq
@@ -65,15 +66,16 @@ def written(folder: Path) -> list[int]:
 
 def written_records(folder: Path) -> list[tuple[int, int, int]]:
     """The same with their places: (partition, offset, value)."""
+    return sorted((p, o, int(value)) for p, o, value in written_rows(folder, "partition", "offset", "value"))
+
+
+def written_rows(folder: Path, *columns: str) -> list[tuple[Any, ...]]:
+    """These columns of all rows that a stream has written so far."""
     log = folder / "_spark_metadata"
     lines = {line for entry in log.glob("[0-9]*") for line in entry.read_text().splitlines()[1:]}
     paths = [unquote(urlparse(json.loads(line)["path"]).path) for line in lines]
-    found = []
-    for path in paths:
-        table = pq.read_table(path, columns=["partition", "offset", "value"], partitioning=None)
-        places = zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True)
-        found += [(*place, int(value.as_py())) for place, value in zip(places, table["value"], strict=True)]
-    return sorted(found)
+    tables = [pq.read_table(path, columns=list(columns), partitioning=None) for path in paths]
+    return [row for table in tables for row in zip(*(table[name].to_pylist() for name in columns), strict=True)]
 
 
 def until(condition: Callable[[], bool], what: str, seconds: float = DEADLINE_SECONDS) -> None:

@@ -244,12 +244,13 @@ class GroupMembership:
         )
         for slot in self._assignment.slots:
             log.info(
-                "assigned group=%s generation=%d slot=%d member=%s partitions=%s",
+                "assigned group=%s generation=%d slot=%d member=%s partitions=%s standby=%s",
                 self._settings.group,
                 self._assignment.generation,
                 slot.credentials.slot,
                 slot.credentials.instance_id or slot.credentials.member_id,
-                _brief(slot.partitions),
+                _brief([tp for tp in slot.partitions if tp not in slot.replicas]),
+                _brief(list(slot.replicas)),
             )
         return self._assignment
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -93,11 +94,19 @@ class SlotCredentials:
 
 @dataclass(frozen=True, slots=True)
 class SlotAssignment:
-    """What one slot got."""
+    """What one slot got.
+
+    Attributes:
+        credentials: The slot's.
+        partitions: All of them, copies too.
+        user_data: For the slot's assignor.
+        replicas: The numbers, from 1, of copies that are not the first one of their partition.
+    """
 
     credentials: SlotCredentials
     partitions: tuple[TopicPartition, ...]
     user_data: bytes | None = None
+    replicas: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

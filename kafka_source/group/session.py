@@ -272,6 +272,7 @@ class KeepsOwned(Assignor):
 
     def __init__(self, other: Assignor) -> None:
         self.name = other.name  # type: ignore[misc]
+        self.redundant = other.redundant  # type: ignore[misc]
         self._other = other
 
     def assign(self, cluster: ClusterMetadata, group: GroupSubscription) -> Mapping[str, Assignment]:
@@ -281,7 +282,7 @@ class KeepsOwned(Assignor):
             member: [
                 tp
                 for tp in subscription.owned
-                if claims[tp] == 1 and tp.partition < cluster.partitions.get(tp.topic, 0)
+                if (claims[tp] == 1 or self.redundant) and tp.partition < cluster.partitions.get(tp.topic, 0)
             ]
             for member, subscription in group.items()
         }

@@ -123,8 +123,10 @@ class Slot:
 
     def assigned(self) -> SlotAssignment:
         """Its part of the group's assignment."""
-        credentials = self.credentials()
-        return SlotAssignment(credentials, credentials.partitions, self.assignment.user_data)
+        credentials, joined = self.credentials(), self.member.joined
+        assignor = None if joined is None else self._assignors.get(joined.protocol)
+        replicas = {} if assignor is None else dict(assignor.replicas(self.assignment))
+        return SlotAssignment(credentials, credentials.partitions, self.assignment.user_data, replicas)
 
 
 def is_cooperative(assignors: Sequence[Assignor]) -> bool:

@@ -144,6 +144,24 @@ class TestRedundant:
         assert names(answer["A"]) == names(answer["B"]) == "t0 t1 t2"
         assert len(primaries(answer["A"])) + len(primaries(answer["B"])) == 3
 
+    def test_every_copy_has_a_number_and_each_number_is_there_once(self) -> None:
+        members = {name: load("redundant", {"copies": 3}) for name in "ABCD"}
+        group = {name: Subscription(["t", "u"]) for name in members}
+        answer = members["A"].assign(ClusterMetadata({"t": 5, "u": 2}), group)
+        numbers: dict[TopicPartition, list[int]] = {}
+        for name, given in answer.items():
+            replicas = members[name].replicas(given)
+            assert not set(replicas) & set(primaries(given))
+            for tp in given.partitions:
+                numbers.setdefault(tp, []).append(replicas.get(tp, 0))
+        assert len(numbers) == 7
+        assert {tuple(sorted(of_it)) for of_it in numbers.values()} == {(0, 1, 2)}
+
+    def test_bytes_of_another_strategy_name_no_standby(self) -> None:
+        given = Assignment((TopicPartition("t", 0),), b"kafkagroup:assignment-failed:no")
+        assert load("redundant").replicas(given) == {}
+        assert list(primaries(given)) == []
+
     def test_copies_must_be_at_least_one(self) -> None:
         with pytest.raises(ValueError, match="at least 1, and not 0"):
             load("redundant", {"copies": 0})

@@ -1,0 +1,125 @@
+"""The assignor `redundant` in streams: standbys take over when the primary's application dies, or all copies emit."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+import pytest
+
+from kafka_source.admin import Groups
+from kafka_source.client_config import Settings
+from kafka_source.errors import RetriableError
+from tests.apps.process import streaming_app
+from tests.mixed_group import Trickle
+from tests.support import produce, stream, until, written, written_records, written_rows
+
+PARTITIONS = 4
+EVERYTHING = list(range(PARTITIONS))
+
+
+@pytest.fixture
+def name(topic):
+    return topic("redundant", partitions=PARTITIONS)
+
+
+@pytest.fixture
+def groups(kafka):
+    return Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
+
+
+def options(kafka, name, **more):
+    return {
+        "kafka.bootstrap.servers": kafka.bootstrap_servers,
+        "subscribe": name,
+        "kafka.group.id": f"{name}-group",
+        "kafka.partition.assignment.strategy": "redundant",
+        "group.members": 1,
+        "kafka.session.timeout.ms": 6_000,
+        "kafka.heartbeat.interval.ms": 300,
+        "startingOffsets": "earliest",
+        **more,
+    }
+
+
+def start(spark, kafka, name, folder, **more):
+    """A query in the tests' own Spark."""
+    given = {key.replace(".", "_"): value for key, value in options(kafka, name, **more).items()}
+    del given["kafka_bootstrap_servers"], given["subscribe"]
+    writer = stream(spark, kafka, name, **given).writeStream.format("parquet")
+    writer = writer.option("checkpointLocation", str(folder / "checkpoint")).option("path", str(folder / "out"))
+    return writer.start()
+
+
+def copies(groups, name):
+    """The partitions of each member, once the group is stable."""
+    try:
+        found = groups.describe(f"{name}-group")
+    except RetriableError:
+        return None  # The first group of a broker waits for its coordinator.
+    return [[tp.partition for tp in m.partitions] for m in found.members] if found.state == "Stable" else None
+
+
+@pytest.mark.timeout(600)
+def test_a_standby_takes_over_when_the_primarys_application_dies(spark, kafka, name, groups, tmp_path):
+    here, there = tmp_path / "here", tmp_path / "there"
+    trickle = Trickle(kafka.bootstrap_servers, name)
+    query = start(spark, kafka, name, here)
+    try:
+        with streaming_app(there, options(kafka, name)) as app:
+            until(lambda: copies(groups, name) == [EVERYTHING, EVERYTHING], "a copy of everything for both", 200)
+            until(lambda: written(there / "out"), "both to read")
+            read = Counter((p, o) for p, o, _ in written_records(here / "out") + written_records(there / "out"))
+            assert max(read.values()) == 1
+            app.kill()
+        committed = {tp.partition: offset for tp, offset in groups.committed(f"{name}-group").items()}
+        until(lambda: copies(groups, name) == [EVERYTHING], "the end of the dead one's session")
+        trickle.close()
+        theirs = {value for _, _, value in written_records(there / "out")}
+        until(lambda: len(theirs | set(written(here / "out"))) == trickle.count, "the standby to read all")
+    finally:
+        query.stop()
+        trickle.close()
+    both = itertools.chain(written_records(here / "out"), written_records(there / "out"))
+    times = Counter((p, o) for p, o, _ in both)
+    assert len(times) == trickle.count
+    # Only what the dead application had written and not yet committed was read again.
+    assert [place for place, count in times.items() if count > 1 and place[1] < committed[place[0]]] == []
+    assert max(times.values()) <= 2
+
+
+def rows(folder):
+    """(value, replica) of all rows."""
+    return sorted((int(value), replica) for value, replica in written_rows(folder / "out", "value", "replica"))
+
+
+@pytest.mark.timeout(400)
+def test_all_copies_emit_rows_with_their_number(spark, kafka, name, groups, tmp_path):
+    more = {"redundant.emit": "all"}
+    produce(kafka.bootstrap_servers, name, 100)
+    first = start(spark, kafka, name, tmp_path / "first", **more)
+    second = None
+    try:
+        until(lambda: len(written(tmp_path / "first" / "out")) == 100, "the first one to read", 200)
+        second = start(spark, kafka, name, tmp_path / "second", **more)
+        until(lambda: len(written(tmp_path / "second" / "out")) == 100, "the second one to read it all too")
+        until(lambda: copies(groups, name) == [EVERYTHING, EVERYTHING], "a copy of everything for both")
+        produce(kafka.bootstrap_servers, name, 100, first=100)
+        for folder in ("first", "second"):
+            until(lambda f=folder: len(written(tmp_path / f / "out")) == 200, f"the {folder} to read on")
+        second.stop()
+        until(lambda: copies(groups, name) == [EVERYTHING], "the second one to leave")
+        produce(kafka.bootstrap_servers, name, 100, first=200)
+        until(lambda: len(written(tmp_path / "first" / "out")) == 300, "the first one to read on alone")
+        until(lambda: sum(groups.committed(f"{name}-group").values()) == 300, "the group's offsets")
+    finally:
+        first.stop()
+        if second is not None:
+            second.stop()
+    ours, theirs = rows(tmp_path / "first"), rows(tmp_path / "second")
+    assert [value for value, _ in ours] == list(range(300))
+    assert [value for value, _ in theirs] == list(range(200))
+    assert {replica for value, replica in ours if not 100 <= value < 200} == {0}
+    both = [(value, {replica, dict(theirs)[value]}) for value, replica in ours if 100 <= value < 200]
+    assert all(replicas == {0, 1} for _, replicas in both)
+    assert {replica for value, replica in ours if 100 <= value < 200} == {0, 1}
