@@ -32,10 +32,10 @@ def kafka(servers: str | None = None) -> Iterator[str]:
         yield embedded.bootstrap_servers
 
 
-def make_topic(servers: str) -> None:
-    """Make the topic of orders on a Kafka of yours, if it is not there."""
+def make_topic(servers: str, topic: str = ORDERS) -> None:
+    """Make a topic on a Kafka of yours, if it is not there."""
     admin = AdminClient({"bootstrap.servers": servers})
-    made = admin.create_topics([NewTopic(ORDERS, PARTITIONS)], operation_timeout=30)[ORDERS]
+    made = admin.create_topics([NewTopic(topic, PARTITIONS)], operation_timeout=30)[topic]
     try:
         made.result()
     except KafkaException as error:

@@ -73,6 +73,18 @@ def dict_of_shares(told):
     return shares
 
 
+def test_two_topics_are_joined_without_a_shuffle(kafka, servers):
+    try:
+        said = run("copartitioned", servers)
+    finally:
+        kafka.delete_topic("customers")
+    plan, _, result = said.partition("1000 orders, ")
+    assert result.strip() == "1000 with the city of their customer"
+    assert "== Physical Plan ==" in plan
+    assert "MapInArrow" in plan
+    assert "Exchange" not in plan
+
+
 def test_the_demo_shows_the_main_job_on_a_kafka_of_its_own():
     said = run("demo")
     assert "Every one of the 5000 orders was read once." in said
