@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import closing
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions
-from confluent_kafka import TopicPartition as Position
+from confluent_kafka import ConsumerGroupState
 
 from assignors.model import TopicPartition
 from kafka_source.brokers import Brokers
 from kafka_source.client_config import Settings
 from kafka_source.cluster import Cluster
-from kafka_source.errors import from_confluent
+from kafka_source.errors import FencedError
+from kafka_source.group.model import SlotCredentials
+from kafka_source.group.offsets import commit_offsets, fetch_committed
+from kafka_source.kafka_client import Deadline, KafkaClient
 
 _T = TypeVar("_T")
 _TIMEOUT = 15.0
@@ -72,6 +74,7 @@ class Groups:
     def __init__(self, settings: Settings) -> None:
         self._cluster = Cluster(settings)
         self._brokers = Brokers(settings, timeout=_TIMEOUT)
+        self._settings = settings
 
     def describe(self, group: str) -> Group:
         """The group's members and their partitions.
@@ -79,10 +82,10 @@ class Groups:
         Raises:
             KafkaGroupError: The brokers do not answer, or refuse.
         """
-        found = self._ask(
-            group,
+        admin, timeout = self._brokers.admin, self._brokers.timeout
+        found = self._brokers.ask(
             f"Describing group {group}",
-            lambda: self._brokers.admin.describe_consumer_groups([group], request_timeout=_TIMEOUT),
+            lambda: self._brokers.answer(admin.describe_consumer_groups([group], request_timeout=timeout)[group]),
         )
         members = (
             Member(
@@ -102,14 +105,9 @@ class Groups:
         )
 
     def committed(self, group: str) -> dict[TopicPartition, int]:
-        """The group's committed offsets."""
-        request = ConsumerGroupTopicPartitions(group)
-        found = self._ask(
-            group,
-            f"Asking for the offsets of group {group}",
-            lambda: self._brokers.admin.list_consumer_group_offsets([request], request_timeout=_TIMEOUT),
-        )
-        return {TopicPartition(p.topic, p.partition): p.offset for p in found.topic_partitions or [] if p.offset >= 0}
+        """The group's committed offsets, without those of transactions that are still open."""
+        found = self._call(lambda client, deadline: fetch_committed(client, group, None, deadline, stable=False))
+        return {tp: offset for tp, offset in found.items() if offset is not None}
 
     def lag(self, group: str, partitions: tuple[TopicPartition, ...] = ()) -> list[PartitionLag]:
         """How far the group is behind, in each partition that it has committed or owns.
@@ -130,21 +128,18 @@ class Groups:
         Raises:
             KafkaGroupError: The group has members, or the user may not.
         """
-        positions = [Position(tp.topic, tp.partition, offset) for tp, offset in offsets.items()]
-        request = ConsumerGroupTopicPartitions(group, positions)
-        done = self._ask(
-            group,
-            f"Rewinding group {group}",
-            lambda: self._brokers.admin.alter_consumer_group_offsets([request], request_timeout=_TIMEOUT),
-        )
-        for position in done.topic_partitions or []:
-            if position.error is not None:
-                raise from_confluent(
-                    position.error, f"Rewinding group {group} in {position.topic}-{position.partition} failed"
-                )
+        nobody = SlotCredentials(group, -1, "", None)
+        try:
+            self._call(lambda client, deadline: commit_offsets(client, nobody, offsets, deadline))
+        except FencedError as error:
+            raise FencedError(
+                f"Group {group} has members, which commit themselves: stop them, then rewind it.", code=error.code
+            ) from None
 
-    def _ask(self, group: str, what: str, question: Callable[[], Mapping[str, Future[_T]]]) -> _T:
-        return self._brokers.ask(what, lambda: self._brokers.answer(question()[group]))
+    def _call(self, work: Callable[[KafkaClient, Deadline], Coroutine[Any, Any, _T]]) -> _T:
+        # Not by librdkafka's admin client: it crashes (2.16) where the group's coordinator is still loading.
+        with closing(KafkaClient(self._settings)) as client:
+            return client.run(work(client, Deadline(_TIMEOUT)))
 
 
 _STATE_NAMES = {

@@ -20,33 +20,46 @@ _UNSTABLE_OFFSET_COMMIT = 88
 
 
 async def fetch_committed(
-    client: KafkaClient, group: str, partitions: Iterable[TopicPartition], deadline: Deadline
+    client: KafkaClient,
+    group: str,
+    partitions: Iterable[TopicPartition] | None,
+    deadline: Deadline,
+    *,
+    stable: bool = True,
 ) -> dict[TopicPartition, int | None]:
     """The group's committed offsets, None where there is none.
 
-    An offset in a transaction that is still open is waited for: another member may be about to commit it (KIP-447).
+    Args:
+        client: Of the cluster.
+        group: Whose.
+        partitions: Which; None for all that the group has committed.
+        deadline: For all of it.
+        stable: Whether an offset in a transaction that is still open is waited for: another member may be about to
+            commit it (KIP-447). Else it is as it was before that transaction.
 
     Raises:
         AuthenticationError: This user may not read the group.
         KafkaGroupError: The deadline is over.
     """
-    wanted = sorted(set(partitions))
-    if not wanted:
+    wanted = None if partitions is None else sorted(set(partitions))
+    if wanted == []:
         return {}
     what = f"Fetching the committed offsets of group {group} failed"
 
     async def ask() -> dict[TopicPartition, int | None]:
         request = OffsetFetchRequest(
             group_id=group,
-            topics=[
+            topics=None
+            if wanted is None
+            else [
                 OffsetFetchRequest.OffsetFetchRequestTopic(name=topic, partition_indexes=numbers)
                 for topic, numbers in _by_topic(wanted).items()
             ],
-            require_stable=True,
+            require_stable=stable,
         )
         answer = await _to_coordinator(client, group, request, deadline, _FETCH_VERSION)
         _raise(client, group, answer.error_code, what)
-        found: dict[TopicPartition, int | None] = dict.fromkeys(wanted)
+        found: dict[TopicPartition, int | None] = dict.fromkeys(wanted or ())
         for topic in answer.topics:
             for p in topic.partitions:
                 _raise(client, group, p.error_code, f"{what} for {topic.name}-{p.partition_index}")

@@ -44,7 +44,7 @@ def test_on_a_cluster_of_worker_processes(kafka, topic, tmp_path):
         "startingOffsets": "earliest",
     }
     with streaming_app(tmp_path, options, master="local-cluster[2,1,1024]") as app:
-        app.wait_for("batch", seconds=120)
+        app.wait_for("batch", seconds=240)
         until(lambda: written(tmp_path / "out") == list(range(1000)), "all records in the files")
         app.stop()
 
