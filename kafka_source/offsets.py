@@ -4,7 +4,7 @@ The offset of a micro-batch says where each partition starts and ends in that ba
 the plan of a batch depends on its end offset alone and a replay reads the same rows in the same input partitions.
 It never holds a secret: checkpoints are plain files.
 
-    {"version": 1, "cluster": "…", "generation": 7, "slots": 4, "split": [null, null],
+    {"version": 1, "cluster": "…", "generation": 7, "slots": 4, "split": [null, null, 1000],
      "partitions": {"orders": {"0": [100, 250, 0], "1": [90, 180, 1]}}}
 
 Where all copies of a partition emit rows (`redundant.emit=all`), a fourth element lists who reads it:
@@ -94,6 +94,7 @@ class StreamOffset:
         slots: The number of slots; 0 without a group, where each range is an input partition.
         min_partitions: The option's value at planning, part of the plan.
         max_records: Likewise of maxRecordsPerPartition.
+        task_records: Likewise of minRecordsPerTask.
     """
 
     partitions: Mapping[TopicPartition, Span] = field(default_factory=dict)
@@ -102,6 +103,7 @@ class StreamOffset:
     slots: int = 0
     min_partitions: int | None = None
     max_records: int | None = None
+    task_records: int = 1
 
     @property
     def ends(self) -> dict[TopicPartition, int]:
@@ -118,7 +120,7 @@ class StreamOffset:
             "cluster": self.cluster,
             "generation": self.generation,
             "slots": self.slots,
-            "split": [self.min_partitions, self.max_records],
+            "split": [self.min_partitions, self.max_records, self.task_records],
             "partitions": partitions,
         }
 
@@ -140,7 +142,7 @@ class StreamOffset:
                 f"the checkpoint's offset has version {version}, this kafkagroup reads up to {VERSION}; upgrade it"
             )
         try:
-            minimum, maximum = value["split"]
+            minimum, maximum, *least = value["split"]
             return StreamOffset(
                 {
                     TopicPartition(topic, int(partition)): Span.from_json(span)
@@ -152,6 +154,7 @@ class StreamOffset:
                 value["slots"],
                 minimum,
                 maximum,
+                *least,
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InvalidConfigurationError(

@@ -371,6 +371,16 @@ OPTIONS: tuple[Option, ...] = (
     Option("minPartitions", COUNT, "Cut large ranges so that there are at least so many input partitions."),
     Option("maxRecordsPerPartition", COUNT, "Cut ranges with more records than this.", units="records"),
     Option(
+        "minRecordsPerTask",
+        COUNT,
+        "Slots with fewer records than this in a micro-batch share a task with others, one after another: a task costs "
+        "Spark about as long as reading 50,000 records does. 1: each slot is a task of its own, e.g. for heavy work on "
+        "each record.",
+        default_text="1000 in a group without minPartitions and maxRecordsPerPartition, else 1",
+        where=Where.STREAM,
+        units="records",
+    ),
+    Option(
         "maxOffsetsPerTrigger",
         COUNT,
         "Offsets of a micro-batch, at most, shared by partitions in proportion to what each has.",

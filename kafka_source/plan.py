@@ -86,6 +86,30 @@ def plan(end: StreamOffset, start: StreamOffset | None = None) -> list[tuple[int
     return inputs
 
 
+def bundles(inputs: Sequence[tuple[int, tuple[Range, ...]]], least: int) -> list[list[tuple[int, tuple[Range, ...]]]]:
+    """Which of a plan's input partitions one task reads: small ones share tasks, in their order.
+
+    Args:
+        inputs: As `plan` gives them.
+        least: Of fewer offsets than this there is one bundle at most; larger inputs stay alone.
+    """
+    whole: list[list[tuple[int, tuple[Range, ...]]]] = []
+    filling: list[tuple[int, tuple[Range, ...]]] = []
+    filled = 0
+    for one in inputs:
+        size = sum(r.size for r in one[1])
+        if size >= least:
+            whole.append([one])
+            continue
+        if not filling:
+            whole.append(filling)
+        filling.append(one)
+        filled += size
+        if filled >= least:
+            filling, filled = [], 0
+    return whole
+
+
 def spans(
     starts: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],

@@ -28,10 +28,13 @@ from kafka_source.fetch.engine import warn_without_native
 from kafka_source.offsets import StreamOffset
 from kafka_source.options import Where
 from kafka_source.ownership import Alone, InGroup, Owned, Ownership, group_settings, in_group, subscription_of
-from kafka_source.plan import limit, plan, spans
-from kafka_source.tasks import Reading, ReadTask
+from kafka_source.plan import bundles, limit, plan, spans
+from kafka_source.tasks import Reading, ReadTask, TaskBundle
 
 log = logging.getLogger(__name__)
+
+# Far fewer than Spark starts a task for in the time in which they are read.
+_TASK_RECORDS = 1000
 
 
 class MicroBatches:
@@ -86,12 +89,16 @@ class MicroBatches:
             slots=owned.count,
             min_partitions=self._options["minPartitions"],
             max_records=self._options["maxRecordsPerPartition"],
+            task_records=self._task_records,
         )
 
-    def tasks(self, start: StreamOffset, end: StreamOffset) -> list[ReadTask]:
-        """The input partitions of the batch that ends at `end`, each with its slot's credentials of now."""
+    def tasks(self, start: StreamOffset, end: StreamOffset) -> list[TaskBundle]:
+        """The input partitions of the batch that ends at `end`, with the slots' credentials of now."""
         self._check_cluster(end)
-        return [ReadTask(ranges, self._ownership.credentials(slot)) for slot, ranges in plan(end, start)]
+        return [
+            TaskBundle(tuple(ReadTask(ranges, self._ownership.credentials(slot)) for slot, ranges in bundle))
+            for bundle in bundles(plan(end, start), end.task_records)
+        ]
 
     def finished(self, end: StreamOffset) -> None:
         """Everything before `end` is durable in Spark's sink."""
@@ -112,6 +119,12 @@ class MicroBatches:
     def close(self) -> None:
         """Give the partitions up."""
         self._ownership.close()
+
+    @property
+    def _task_records(self) -> int:
+        given: int | None = self._options["minRecordsPerTask"]
+        cut = self._options.given("minPartitions") or self._options.given("maxRecordsPerPartition")
+        return given or (1 if cut or not in_group(self._options) else _TASK_RECORDS)
 
     @property
     def _read_committed(self) -> bool:
@@ -226,8 +239,9 @@ class _StreamReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one input partition."""
-        assert isinstance(partition, ReadTask)
-        return tasks.read(partition, self._reading)
+        assert isinstance(partition, TaskBundle)
+        for task in partition.tasks:
+            yield from tasks.read(task, self._reading)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Spark has made everything before `end` durable."""

@@ -41,6 +41,13 @@ class ReadTask(InputPartition):
     takes_over: GroupSettings | None = None
 
 
+@dataclass(frozen=True)
+class TaskBundle(InputPartition):
+    """One Spark input partition of a stream: what one slot reads, or several that have little to read."""
+
+    tasks: tuple[ReadTask, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """What every task of a query knows."""

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.apps.process import streaming_app
 from tests.support import produce, stream, until, written
 
@@ -34,6 +36,7 @@ def test_two_queries_of_one_session_with_different_groups(spark, kafka, topic, t
         assert written(tmp_path / group / "out") == list(range(200))
 
 
+@pytest.mark.timeout(500)
 def test_on_a_cluster_of_worker_processes(kafka, topic, tmp_path):
     name = topic("local-cluster", partitions=4)
     produce(kafka.bootstrap_servers, name, 1000)

@@ -6,6 +6,7 @@ import json
 
 import pytest
 from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.functions import spark_partition_id
 
 from kafka_source.admin import Groups
 from kafka_source.client_config import Settings
@@ -151,6 +152,20 @@ def test_more_slots_than_partitions_and_fewer(spark, kafka, topic, tmp_path):
         options = {"kafka_group_id": f"{name}-group", "group_members": members, "startingOffsets": "earliest"}
         run(stream(spark, kafka, name, **options), tmp_path / name)
         assert written(tmp_path / name / "out") == list(range(30))
+
+
+@pytest.mark.parametrize(("least", "tasks"), [(None, 1), (1, 4)])
+def test_slots_with_little_to_read_share_a_task(spark, kafka, topic, tmp_path, least, tasks):
+    name = topic("little", partitions=4)
+    produce(kafka.bootstrap_servers, name, 200)
+    more = {} if least is None else {"minRecordsPerTask": least}
+    frame = stream(
+        spark, kafka, name, kafka_group_id=f"{name}-group", group_members=4, startingOffsets="earliest", **more
+    )
+    with_task = frame.select("value", "partition", "offset", spark_partition_id().alias("task"))
+    run(with_task, tmp_path)
+    assert written(tmp_path / "out") == list(range(200))
+    assert spark.read.parquet(str(tmp_path / "out")).select("task").distinct().count() == tasks
 
 
 def test_the_checkpoint_holds_ranges_and_slots_and_no_secret(spark, kafka, topic, tmp_path):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from assignors.model import TopicPartition
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.offsets import Range, Span, StreamOffset
-from kafka_source.plan import limit, plan, split
+from kafka_source.plan import bundles, limit, plan, split
 
 partitions = st.builds(TopicPartition, st.sampled_from(["a", "b", "c"]), st.integers(0, 5))
 bounds = st.tuples(st.integers(0, 10**6), st.integers(0, 10**6)).map(sorted)
@@ -76,6 +76,7 @@ stream_offsets = st.integers(0, 4).flatmap(
         slots=st.just(slots),
         min_partitions=st.none() | st.integers(1, 10),
         max_records=st.none(),
+        task_records=st.integers(1, 2000),
     )
 )
 
@@ -88,6 +89,25 @@ def test_a_plan_depends_on_the_end_offset_alone_through_the_checkpoint(end):
     covered = offsets_of([r for _, inputs in plan(end) for r in inputs])
     assert set(covered) == {tp for tp, span in end.partitions.items() if span.start < span.end}
     assert all(0 <= slot < end.slots for slot, _ in plan(end)) or end.slots == 0
+
+
+@given(stream_offsets, st.integers(1, 10**6))
+def test_small_inputs_share_tasks_and_large_ones_stay_alone(end, least):
+    def size(inputs):
+        return sum(r.size for _, ranges in inputs for r in ranges)
+
+    inputs = plan(end)
+    found = bundles(inputs, least)
+    assert sorted(one for bundle in found for one in bundle) == sorted(inputs)
+    assert all(bundle == sorted(bundle, key=inputs.index) for bundle in found)
+    assert all(len(bundle) == 1 or all(size([one]) < least for one in bundle) for bundle in found)
+    assert sum(size(bundle) < least for bundle in found) <= 1
+    assert bundles(inputs, 1) == [[one] for one in inputs]
+
+
+def test_a_checkpoint_of_before_tasks_were_shared_means_one_task_for_each_slot():
+    old = {**StreamOffset().to_json(), "split": [2, None]}
+    assert StreamOffset.from_json(old) == StreamOffset(min_partitions=2)
 
 
 def test_a_slot_reads_all_its_partitions_in_one_input_partition():
