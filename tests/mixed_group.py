@@ -86,6 +86,10 @@ class Application(Worker):
         """What each slot has got last; none before it has joined."""
         return [frozenset(tp.partition for tp in slot.partitions) for a in self.assignments[-1:] for slot in a.slots]
 
+    def generation(self) -> int:
+        """Of what it has got last; 0 before it has joined."""
+        return self.assignments[-1].generation if self.assignments else 0
+
     def _run(self) -> None:
         config = {"bootstrap.servers": self._servers, "group.id": "none", "enable.auto.commit": False}
         consumer = Consumer(config)
@@ -137,6 +141,11 @@ class JavaMember:
     def shares(self) -> list[frozenset[int]]:
         """What it said last that it has; none before it has joined."""
         return [partitions for word, partitions in self.moves() if word == "assigned"][-1:]
+
+    def generation(self) -> int:
+        """Of what it said last; 0 before it has joined."""
+        said = [line for line in self._app.lines() if line.startswith("generation")]
+        return int(said[-1].split()[1]) if said else 0
 
     def check(self) -> None:
         """Raises if it has ended by itself."""

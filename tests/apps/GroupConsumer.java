@@ -35,6 +35,7 @@ public class GroupConsumer {
                     System.out.println("lost " + text(partitions));
                 }
                 @Override public void onPartitionsAssigned(Collection<TopicPartition> partitions) {
+                    System.out.println("generation " + consumer.groupMetadata().generationId());
                     System.out.println("assigned " + text(consumer.assignment()));
                 }
             });

@@ -44,15 +44,26 @@ class Group:
         self.readers.append(made)
         return made
 
-    def settled(self, members, strategy=COOPERATIVE):
-        """What the group holds once that is complete, disjoint and balanced, and all members have heard of it."""
+    def generations(self):
+        """In which generations the readers are, as far as they have heard."""
+        return {reader.generation() for reader in self.readers if not reader.closed}
+
+    def settled(self, members, strategy=COOPERATIVE, after=0):
+        """What the group holds once that is complete, disjoint and balanced, and all members have heard of it.
+
+        In a generation later than `after`: a Java consumer that is closed before it has heard of a rebalance cannot
+        commit what it has just read.
+        """
 
         def look():
             for worker in (self.trickle, self.watch, *self.readers):
                 worker.check()
             found = self.watch.settled(members, PARTITIONS, strategy)
             heard = {share for reader in self.readers if not reader.closed for share in reader.shares()}
-            return found if found and heard == set(found.shares.values()) else None
+            generations = self.generations()
+            if found and heard == set(found.shares.values()) and len(generations) == 1 and min(generations) > after:
+                return found
+            return None
 
         found = wait_for(look, f"a whole assignment to {members} members")
         self.size = members
@@ -99,8 +110,9 @@ def change(mixed, act, members):
     """
     before, mark = mixed.settled(mixed.size).shares, len(mixed.watch.seen)
     spoken = {reader: len(reader.moves()) for reader in mixed.java_readers}
+    (generation,) = mixed.generations()
     act()
-    after = mixed.settled(members).shares
+    after = mixed.settled(members, after=generation).shares
     stays = {member: before[member] & after[member] for member in before.keys() & after.keys()}
     for seen in mixed.watch.seen[mark:]:
         assert len(seen.given()) == len(set(seen.given())), seen
