@@ -46,6 +46,7 @@ class Group:
     state: str
     assignor: str
     members: tuple[Member, ...]
+    coordinator: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,33 @@ class Groups:
         self._brokers = Brokers(settings, timeout=_TIMEOUT)
         self._settings = settings
 
+    def states(self) -> dict[str, str]:
+        """All consumer groups that this user may see, and the state of each.
+
+        Raises:
+            KafkaGroupError: A broker does not answer: the groups that it coordinates would be missing.
+        """
+
+        def ask() -> dict[str, str]:
+            found = self._brokers.answer(self._brokers.admin.list_consumer_groups(request_timeout=_TIMEOUT))
+            for error in found.errors or ():
+                raise error
+            return {one.group_id: _STATE_NAMES.get(one.state, "Unknown") for one in found.valid}
+
+        return dict(sorted(self._brokers.ask("Listing the groups", ask).items()))
+
+    def delete(self, group: str) -> None:
+        """Delete a group with its committed offsets; it must have no members.
+
+        Raises:
+            KafkaGroupError: The group has members, there is none of this name, or the user may not.
+        """
+        admin, timeout = self._brokers.admin, self._brokers.timeout
+        self._brokers.ask(
+            f"Deleting group {group}",
+            lambda: self._brokers.answer(admin.delete_consumer_groups([group], request_timeout=timeout)[group]),
+        )
+
     def describe(self, group: str) -> Group:
         """The group's members and their partitions.
 
@@ -102,6 +130,7 @@ class Groups:
             _STATE_NAMES.get(found.state, "Unknown"),
             found.partition_assignor,
             tuple(sorted(members, key=lambda m: m.name)),
+            f"{found.coordinator.host}:{found.coordinator.port}",
         )
 
     def committed(self, group: str) -> dict[TopicPartition, int]:

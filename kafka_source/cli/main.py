@@ -1,4 +1,4 @@
-"""`kafkagroup options | group | rewind | transactions`: what people ask about groups, options and sinks."""
+"""`kafkagroup options | groups | group | rewind | delete | transactions`: questions about groups, options and sinks."""
 
 from __future__ import annotations
 
@@ -36,6 +36,13 @@ def list_options(name: Annotated[str, typer.Argument(help="Only options whose na
     console.print(table)
 
 
+@app.command("groups")
+def list_groups(servers: Servers, config: Config = None) -> None:
+    """All consumer groups and their states."""
+    with told():
+        console.print(show.groups(Groups(settings_of(servers, config)).states()))
+
+
 @app.command()
 def group(name: str, servers: Servers, config: Config = None, topic: Topics = None) -> None:
     """A group's members with their partitions, and how far it is behind."""
@@ -71,6 +78,20 @@ def rewind(
             console.print(DRY_RUN)
             return
         groups.rewind(name, offsets)
+        console.print("Done.")
+
+
+@app.command()
+def delete(name: str, servers: Servers, config: Config = None, yes: Yes = False) -> None:
+    """Delete a group with its committed offsets. The group must have no members."""
+    with told():
+        groups = Groups(settings_of(servers, config))
+        console.print(show.members(groups.describe(name)))
+        console.print(show.lag(groups.lag(name)))
+        if not yes:
+            console.print(DRY_RUN)
+            return
+        groups.delete(name)
         console.print("Done.")
 
 

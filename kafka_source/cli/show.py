@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from rich.table import Table
 
@@ -14,7 +14,11 @@ from kafka_source.sink.ongoing import Described
 def members(group: Group) -> Table:
     """A group's members with their partitions."""
     table = Table(
-        "member", "client", "host", "partitions", title=f"group {group.group}: {group.state}, {group.assignor}"
+        "member",
+        "client",
+        "host",
+        "partitions",
+        title=f"group {group.group}: {group.state}, {group.assignor or 'no assignor'}, coordinator {group.coordinator}",
     )
     for member in group.members:
         held: dict[str, list[int]] = {}
@@ -22,6 +26,14 @@ def members(group: Group) -> Table:
             held.setdefault(tp.topic, []).append(tp.partition)
         partitions = "; ".join(f"{topic} {', '.join(map(str, numbers))}" for topic, numbers in held.items())
         table.add_row(member.name, member.client_id, member.host, partitions or "none")
+    return table
+
+
+def groups(states: Mapping[str, str]) -> Table:
+    """Groups and their states."""
+    table = Table("group", "state")
+    for name, state in states.items():
+        table.add_row(name, state)
     return table
 
 
