@@ -7,12 +7,17 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kafka_source.embedded import EmbeddedKafka
+
+# A busy machine is no failure.
+hypothesis.settings.register_profile("kafkagroup", deadline=None)
+hypothesis.settings.load_profile("kafkagroup")
 
 # Without it Spark's workers may be another Python than the one that runs the tests.
 os.environ["PYSPARK_PYTHON"] = sys.executable
