@@ -57,7 +57,8 @@ class Trickle(Worker):
     """Writes the numbers 0, 1, 2, ... to a topic, about one a millisecond."""
 
     def __init__(self, servers: str, topic: str) -> None:
-        self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 5})
+        # Idempotent, so that a record is there once also if a broker is lost.
+        self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 5, "enable.idempotence": True})
         self._topic = topic
         self.count = 0
         super().__init__()
@@ -68,7 +69,7 @@ class Trickle(Worker):
                 self._producer.produce(self._topic, key=str(number), value=str(number))
             self._producer.poll(0)
             self.count += 20
-        assert self._producer.flush(30) == 0
+        assert self._producer.flush(60) == 0
 
 
 class Application(Worker):
@@ -78,9 +79,17 @@ class Application(Worker):
         self.name = name
         self.membership = membership
         self.values: list[int] = []
+        self.unfinished: list[int] = []
         self.assignments: list[GroupAssignment] = []
         self._servers = servers
+        self._crashing = threading.Event()
         super().__init__()
+
+    def crash(self) -> None:
+        """Makes it end between reading and committing `unfinished`, without leaving the group."""
+        self._crashing.set()
+        self._running.result(60)
+        self._closing.set()
 
     def shares(self) -> list[frozenset[int]]:
         """What each slot has got last; none before it has joined."""
@@ -99,11 +108,16 @@ class Application(Worker):
                 if self.membership.rebalance_needed():
                     slots = self._take(consumer, self.membership.rejoin(60))
                 ends: dict[int, dict[TopicPartition, int]] = {}
-                for message in consumer.consume(200, 0.02):
+                batch = consumer.consume(200, 0.02)
+                for message in batch:
                     assert message.error() is None, message.error()
                     tp = TopicPartition(message.topic(), message.partition())
                     self.values.append(int(message.value()))
                     ends.setdefault(slots[tp], {})[tp] = message.offset() + 1
+                if batch and self._crashing.is_set():
+                    self.unfinished = [int(message.value()) for message in batch]
+                    self.membership.detach()
+                    return
                 self.membership.commit(ends)
 
     def _take(self, consumer: Consumer, assignment: GroupAssignment) -> dict[TopicPartition, int]:
