@@ -139,6 +139,10 @@ def _partition_values(text: str) -> dict[str, dict[int, int]]:
     }
 
 
+def _assignor_options(text: str) -> dict[str, dict[str, Any]]:
+    return {name: dict(arguments) for name, arguments in dict(json.loads(text)).items()}
+
+
 def _whole(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError
@@ -274,10 +278,16 @@ OPTIONS: tuple[Option, ...] = (
         default=("range",),
     ),
     Option(
+        "assignor.options",
+        Kind('JSON such as {"weighted":{"weight":2}}', _assignor_options),
+        "Arguments of these assignors, by their names.",
+        default_text="those of each assignor",
+    ),
+    Option(
         "redundant.copies",
         COUNT,
         "With the assignor `redundant`: how many of the group's members get each partition.",
-        default=2,
+        default_text="2",
     ),
     Option(
         "redundant.emit",

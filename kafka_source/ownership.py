@@ -10,7 +10,7 @@ import os
 import socket
 import uuid
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -20,8 +20,8 @@ from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.cluster import Cluster, Subscription
 from kafka_source.commit import TransactionalCommitter
-from kafka_source.errors import FencedError, InvalidConfigurationError, KafkaGroupError
-from kafka_source.group import GroupMembership, GroupSettings, SlotCredentials
+from kafka_source.errors import FencedError, InvalidConfigurationError, KafkaGroupError, OptionError
+from kafka_source.group import GroupAssignment, GroupMembership, GroupSettings, SlotCredentials
 from kafka_source.offsets import Copies
 from kafka_source.options import Options
 
@@ -70,6 +70,10 @@ class Ownership(Protocol):
         """Note that everything before `finished` is done."""
         ...
 
+    def begin_anew(self, topics: Collection[str]) -> None:
+        """Note that these are other topics by now: what was committed for them before means nothing."""
+        ...
+
     def holds(self) -> bool:
         """Whether what `settle` said is still so, as far as this process can know."""
         ...
@@ -108,6 +112,9 @@ class Alone:
         return Owned(dict.fromkeys(self._cluster.partitions(self._subscription), -1))
 
     def finish(self, finished: Mapping[TopicPartition, int]) -> None:
+        """Nothing to note."""
+
+    def begin_anew(self, topics: Collection[str]) -> None:
         """Nothing to note."""
 
     def holds(self) -> bool:
@@ -149,6 +156,8 @@ class InGroup:
         self._commits = commits
         self._join_seconds = (group.rebalance_timeout_ms + _JOIN_MARGIN_MS) / 1000
         self._all_copies = options["redundant.emit"] == "all"
+        self._assignment: GroupAssignment | None = None
+        self._owned = Owned({})
         self._membership = GroupMembership(settings, group, subscription, strategies_of(options))
         self._committer = (
             TransactionalCommitter(settings, f"{group.group}-{group.instance_id_prefix}")
@@ -157,6 +166,7 @@ class InGroup:
         )
         self._stops = options["group.lost"] == "stop"
         self._done: dict[TopicPartition, int] = {}
+        self._anew: set[str] = set()
         self._compared = -1
         self._joined = False
 
@@ -205,16 +215,9 @@ class InGroup:
     def owned(self) -> Owned:
         """What the slots own in the present generation."""
         assignment = self._membership.assignment
-        found: dict[TopicPartition, list[tuple[int, int]]] = {}
-        for slot in assignment.slots:
-            for tp in slot.partitions:
-                replica = slot.replicas.get(tp, 0)
-                if replica == 0 or self._all_copies:
-                    found.setdefault(tp, []).append((replica, slot.credentials.slot))
-        copies = {tp: tuple((slot, replica) for replica, slot in sorted(pairs)) for tp, pairs in found.items()}
-        slots = {tp: of_it[0][0] for tp, of_it in copies.items()}
-        all_emit = self._all_copies and assignment.assignor == REDUNDANT
-        return Owned(slots, len(assignment.slots), assignment.generation, copies if all_emit else {})
+        if assignment is not self._assignment:
+            self._assignment, self._owned = assignment, owned_by(assignment, all_copies=self._all_copies)
+        return self._owned
 
     def finish(self, finished: Mapping[TopicPartition, int]) -> None:
         """Commit what is not committed yet, all partitions in one transaction.
@@ -239,6 +242,12 @@ class InGroup:
             log.warning("group %s: committing is tried again at the next batch: %s", self._group.group, error)
         else:
             self._done.update(news)
+            self._anew -= {tp.topic for tp in news}
+
+    def begin_anew(self, topics: Collection[str]) -> None:
+        """Forget what was committed for topics that were created anew; what is next committed may be less."""
+        self._anew |= set(topics)
+        self._done = {tp: offset for tp, offset in self._done.items() if tp.topic not in self._anew}
 
     def _news(self, finished: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """What of `finished` the group does not know yet."""
@@ -246,7 +255,7 @@ class InGroup:
         news = {tp: end for tp, end in finished.items() if owned.commits(tp) and self._done.get(tp) != end}
         if news and owned.generation != self._compared:
             # Another application may have read on before these partitions came (back) to us: never step back.
-            for tp, offset in self.committed(sorted(news)).items():
+            for tp, offset in self.committed(sorted(tp for tp in news if tp.topic not in self._anew)).items():
                 if offset is not None and offset >= news[tp]:
                     self._done[tp] = news.pop(tp)
             self._compared = owned.generation
@@ -301,6 +310,20 @@ class InGroup:
         self._membership.close()
 
 
+def owned_by(assignment: GroupAssignment, *, all_copies: bool) -> Owned:
+    """What the slots may read: the partitions of which one is the primary, or with `all_copies` all they have."""
+    found: dict[TopicPartition, list[tuple[int, int]]] = {}
+    for slot in assignment.slots:
+        for tp in slot.partitions:
+            replica = slot.replicas.get(tp, 0)
+            if replica == 0 or all_copies:
+                found.setdefault(tp, []).append((replica, slot.credentials.slot))
+    copies = {tp: tuple((slot, replica) for replica, slot in sorted(pairs)) for tp, pairs in found.items()}
+    all_emit = all_copies and assignment.assignor == REDUNDANT
+    slots = {tp: of_it[0][0] for tp, of_it in copies.items()}
+    return Owned(slots, len(assignment.slots), assignment.generation, copies if all_emit else {})
+
+
 def subscription_of(options: Options) -> Subscription:
     """What the options subscribe to."""
     if options.given("assign"):
@@ -310,9 +333,28 @@ def subscription_of(options: Options) -> Subscription:
 
 
 def strategies_of(options: Options) -> list[Assignor]:
-    """The assignors that the options name, best first."""
-    arguments = {REDUNDANT: {"copies": options["redundant.copies"]}}
-    return [load(name, arguments.get(name)) for name in options["kafka.partition.assignment.strategy"]]
+    """The assignors that the options name, best first.
+
+    Raises:
+        OptionError: There is no such assignor, or it does not take its options.
+    """
+    arguments = dict(options["assignor.options"] or {})
+    names = options["kafka.partition.assignment.strategy"]
+    if options.given("redundant.copies") and REDUNDANT in names:
+        arguments[REDUNDANT] = {**arguments.get(REDUNDANT, {}), "copies": options["redundant.copies"]}
+    if unused := sorted(set(arguments) - set(names)):
+        raise OptionError(
+            "assignor.options", unused[0], f"options of kafka.partition.assignment.strategy={','.join(names)}"
+        )
+    return [_assignor(name, arguments.get(name, {})) for name in names]
+
+
+def _assignor(name: str, arguments: Mapping[str, object]) -> Assignor:
+    try:
+        return load(name, arguments)
+    except ValueError as error:
+        option = "assignor.options" if arguments else "kafka.partition.assignment.strategy"
+        raise OptionError(option, arguments or name, f"what the assignor takes: {error}") from None
 
 
 def in_group(options: Options) -> bool:

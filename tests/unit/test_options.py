@@ -59,6 +59,7 @@ def test_kafka_settings_are_passed_on_without_the_prefix():
         ),
         ({"minPartitions": "0"}, Where.BATCH, "minPartitions"),
         ({"redundant.copies": "0"}, Where.BATCH, "redundant.copies"),
+        ({"assignor.options": '{"weighted": 3}'}, Where.STREAM, "assignor.options"),
         ({"redundant.emit": "both"}, Where.STREAM, "redundant.emit"),
         ({"redundant.emit": "all"}, Where.STREAM, "redundant.emit"),
         ({"maxRecordsPerPartition": "-1"}, Where.BATCH, "maxRecordsPerPartition"),
