@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Any
 
-from confluent_kafka import IsolationLevel, TopicCollection
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
@@ -35,6 +37,14 @@ class Subscription:
         if self.pattern is not None:
             return f"pattern {self.pattern}"
         return ", ".join(self.topics or [f"{tp.topic}-{tp.partition}" for tp in self.partitions])
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as it is: its id, None where brokers have none (before Kafka 2.8), and how many partitions it has."""
+
+    id: str | None
+    partitions: int
 
 
 class Cluster:
@@ -108,6 +118,29 @@ class Cluster:
         """The offset of the first record at or after a time (ms since 1970); None where there is none."""
         found = self._offsets({tp: OffsetSpec.for_timestamp(ms) for tp, ms in times.items()}, read_committed=False)
         return {tp: offset if offset >= 0 else None for tp, offset in found.items()}
+
+    def topics(self, names: Iterable[str]) -> dict[str, Topic | None]:
+        """These topics as they are now; None for one that does not exist."""
+        wanted = sorted(set(names))
+        if not wanted:
+            return {}
+
+        def ask() -> dict[str, Topic | None]:
+            brokers = self._brokers
+            asked = brokers.admin.describe_topics(TopicCollection(wanted), request_timeout=brokers.timeout)
+            return {name: self._topic(future) for name, future in asked.items()}
+
+        return self._brokers.ask(f"Asking for {len(wanted)} topics", ask)
+
+    def _topic(self, future: Future[Any]) -> Topic | None:
+        try:
+            described = self._brokers.answer(future)
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return None
+            raise
+        known = (described.topic_id.get_most_significant_bits(), described.topic_id.get_least_significant_bits())
+        return Topic(str(described.topic_id) if any(known) else None, len(described.partitions))
 
     def _partitions_of(self, name: str) -> list[TopicPartition]:
         def ask() -> list[TopicPartition]:

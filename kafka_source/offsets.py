@@ -5,6 +5,7 @@ the plan of a batch depends on its end offset alone and a replay reads the same 
 It never holds a secret: checkpoints are plain files.
 
     {"version": 1, "cluster": "…", "generation": 7, "slots": 4, "split": [null, null, 1000],
+     "topics": {"orders": "aVJo0ssOTxOMQ4bkUl_1Sw"},
      "partitions": {"orders": {"0": [100, 250, 0], "1": [90, 180, 1]}}}
 
 Where all copies of a partition emit rows (`redundant.emit=all`), a fourth element lists who reads it:
@@ -13,8 +14,8 @@ Where all copies of a partition emit rows (`redundant.emit=all`), a fourth eleme
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from assignors.model import TopicPartition
@@ -89,6 +90,7 @@ class StreamOffset:
 
     Attributes:
         partitions: The partitions that are this query's at that time.
+        topics: The ids of their topics, as far as brokers have any.
         cluster: The cluster's id; None: not known.
         generation: The group's generation when it was planned; -1 without a group.
         slots: The number of slots; 0 without a group, where each range is an input partition.
@@ -104,11 +106,21 @@ class StreamOffset:
     min_partitions: int | None = None
     max_records: int | None = None
     task_records: int = 1
+    topics: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def ends(self) -> dict[TopicPartition, int]:
         """Where each partition goes on after this batch."""
         return {tp: span.end for tp, span in self.partitions.items()}
+
+    def without(self, topics: Collection[str]) -> StreamOffset:
+        """The same as if these topics had never been read."""
+        kept = {tp: span for tp, span in self.partitions.items() if tp.topic not in topics}
+        return replace(self, partitions=kept, topics={t: i for t, i in self.topics.items() if t not in topics})
+
+    def same_topic(self, other: StreamOffset, name: str) -> bool:
+        """Whether both mean the same topic by a name, as far as is known."""
+        return self.topics.get(name) in (None, other.topics.get(name, self.topics.get(name)))
 
     def to_json(self) -> dict[str, Any]:
         """The dict that Spark writes to the checkpoint; equal offsets give equal text."""
@@ -121,6 +133,7 @@ class StreamOffset:
             "generation": self.generation,
             "slots": self.slots,
             "split": [self.min_partitions, self.max_records, self.task_records],
+            "topics": dict(sorted(self.topics.items())),
             "partitions": partitions,
         }
 
@@ -142,7 +155,7 @@ class StreamOffset:
                 f"the checkpoint's offset has version {version}, this kafkagroup reads up to {VERSION}; upgrade it"
             )
         try:
-            minimum, maximum, *least = value["split"]
+            minimum, maximum, least = (*value["split"], 1)[:3]
             return StreamOffset(
                 {
                     TopicPartition(topic, int(partition)): Span.from_json(span)
@@ -154,7 +167,9 @@ class StreamOffset:
                 value["slots"],
                 minimum,
                 maximum,
-                *least,
+                least,
+                # Offsets of kafkagroup's first days have none.
+                dict(value.get("topics", {})),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InvalidConfigurationError(

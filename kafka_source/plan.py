@@ -62,7 +62,7 @@ def plan(end: StreamOffset, start: StreamOffset | None = None) -> list[tuple[int
         start: The offset before it. Spark before 4.2 does not tell a reader where it stands when it asks for the latest
             offset, so after a restart `end` may begin too early: nothing before `start` is read again.
     """
-    done = start.ends if start is not None else {}
+    done = {tp: at for tp, at in start.ends.items() if end.same_topic(start, tp.topic)} if start is not None else {}
     by_slot: dict[int, list[Range]] = {}
     for tp, span in sorted(end.partitions.items()):
         begin = max(span.start, done.get(tp, span.start))

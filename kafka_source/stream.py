@@ -22,19 +22,23 @@ from pyspark.sql.types import StructType
 
 from assignors.model import TopicPartition
 from kafka_source import positions, tasks
-from kafka_source.cluster import Cluster
-from kafka_source.errors import InvalidConfigurationError
+from kafka_source.cluster import Cluster, Topic
+from kafka_source.errors import InvalidConfigurationError, RefreshRetriableError
 from kafka_source.fetch.engine import warn_without_native
 from kafka_source.offsets import StreamOffset
 from kafka_source.options import Where
 from kafka_source.ownership import Alone, InGroup, Owned, Ownership, group_settings, in_group, subscription_of
 from kafka_source.plan import bundles, limit, plan, spans
 from kafka_source.tasks import Reading, ReadTask, TaskBundle
+from kafka_source.topic_ids import TopicIds, lost_topic
 
 log = logging.getLogger(__name__)
 
 # Far fewer than Spark starts a task for in the time in which they are read.
 _TASK_RECORDS = 1000
+
+_SETTLE_SECONDS = 15.0
+_LOOK_SECONDS = 0.2
 
 
 class MicroBatches:
@@ -59,6 +63,9 @@ class MicroBatches:
         self._latest: dict[TopicPartition, int] = {}
         self._target: dict[TopicPartition, int] | None = None
         self._last_batch = float("-inf")
+        self._topics = TopicIds(self._cluster, reading.options["kafka.metadata.max.age.ms"])
+        # Topics that are gone or others than the query has read, until a batch has begun with them anew.
+        self._anew: dict[str, Topic | None] = {}
 
     def next(self, before: StreamOffset, *, limited: bool) -> StreamOffset:
         """The end offset of the micro-batch after `before`; `before` itself if there is nothing new.
@@ -68,19 +75,36 @@ class MicroBatches:
             limited: Whether the options' bounds on a micro-batch hold.
         """
         self._check_cluster(before)
+        deadline = time.monotonic() + _SETTLE_SECONDS
+        while True:
+            try:
+                return self._next(before, limited=limited)
+            except RefreshRetriableError:
+                # A topic was deleted since it was looked at, or has just been made and is not known everywhere.
+                if time.monotonic() > deadline:
+                    raise
+                self._topics.doubt()
+                time.sleep(_LOOK_SECONDS)
+
+    def _next(self, given: StreamOffset, *, limited: bool) -> StreamOffset:
+        before = self._without_lost(given)
         owned = self._ownership.settle(before.ends)
+        if owned.generation != self._generation:
+            # The leader may have called for it because of topics that it has seen change.
+            self._topics.doubt()
+            before = self._without_lost(given)
         starts = self._resolve(before, owned)
         self._latest = self._cluster.latest(starts, read_committed=self._read_committed)
         starts = self._check_data_loss(starts)
         available = {tp: (start, max(start, self._end(tp))) for tp, start in starts.items()}
         if limited and self._hold_back(available):
-            return before
+            return given
         ends = limit(available, self._options["maxOffsetsPerTrigger"] if limited else None)
         if ends == starts and (before.partitions or self._remembered(starts)):
-            return before
+            return given
         if not self._ownership.holds():
             # A driver that was suspended while it planned would plan what others have read meanwhile.
-            return before
+            return given
         self._last_batch = time.monotonic()
         return StreamOffset(
             spans(starts, ends, owned.slots, owned.copies),
@@ -90,6 +114,7 @@ class MicroBatches:
             min_partitions=self._options["minPartitions"],
             max_records=self._options["maxRecordsPerPartition"],
             task_records=self._task_records,
+            topics=self._topics.ids({tp.topic for tp in starts}),
         )
 
     def tasks(self, start: StreamOffset, end: StreamOffset) -> list[TaskBundle]:
@@ -148,12 +173,13 @@ class MicroBatches:
 
     def _resolve(self, before: StreamOffset, owned: Owned) -> dict[TopicPartition, int]:
         """Where each owned partition goes on."""
-        mine = sorted(owned.slots)
+        mine = self._topics.existing(owned.slots)
         if before != self._before:
             self._positions.update(before.ends)
             self._before = before
         if owned.generation != self._generation or any(tp not in self._positions for tp in mine):
-            committed = self._ownership.committed(mine) if self._uses_committed(before, owned) else {}
+            uses = self._uses_committed(before, owned)
+            committed = self._ownership.committed([tp for tp in mine if tp.topic not in self._anew]) if uses else {}
             # Another application of the group may have read on meanwhile: the furthest position is the right one.
             known = {
                 tp: max(c for c in (self._positions.get(tp), committed.get(tp)) if c is not None)
@@ -166,14 +192,34 @@ class MicroBatches:
 
     def _first(self, before: StreamOffset, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
         """Where partitions start that this query and its group have not read yet."""
-        if before.partitions:
-            # Partitions that were added while the query runs: from the start, so that nothing is missed.
-            return self._cluster.earliest(partitions)
+        # Partitions that were added while the query runs: from the start, so that nothing is missed.
+        added = [tp for tp in partitions if before.partitions or tp.topic in self._anew]
+        others = [tp for tp in partitions if tp not in added]
         starts = positions.starting(
-            self._cluster, self._options, partitions, {}, subscribed=self._subscribed, default="latest"
+            self._cluster, self._options, others, {}, subscribed=self._subscribed, default="latest"
         )
         self._ownership.remember(starts)
-        return starts
+        return starts | self._cluster.earliest(added)
+
+    def _without_lost(self, before: StreamOffset) -> StreamOffset:
+        """`before` without topics that are gone, or are others by now, which are read from their first offset.
+
+        Raises:
+            DataLossError: There is such a topic, and failOnDataLoss is set.
+        """
+        lost = self._topics.lost(before)
+        self._anew = {name: topic for name, topic in self._anew.items() if name in lost or name not in before.topics}
+        news = {name: topic for name, topic in lost.items() if name not in self._anew or self._anew[name] != topic}
+        for name, topic in sorted(news.items()):
+            error = lost_topic(before, name, topic)
+            if self._options["failOnDataLoss"]:
+                raise error
+            log.warning("%s (failOnDataLoss is false: the query goes on)", error)
+        if news:
+            self._anew |= news
+            self._ownership.begin_anew(news)
+            self._positions = {tp: at for tp, at in self._positions.items() if tp.topic not in news}
+        return before.without(lost) if lost else before
 
     def _uses_committed(self, before: StreamOffset, owned: Owned) -> bool:
         # Where all copies emit rows, the group's offsets tell of one of them only.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
@@ -74,8 +75,14 @@ def written_rows(folder: Path, *columns: str) -> list[tuple[Any, ...]]:
     log = folder / "_spark_metadata"
     lines = {line for entry in log.glob("[0-9]*") for line in entry.read_text().splitlines()[1:]}
     paths = [unquote(urlparse(json.loads(line)["path"]).path) for line in lines]
-    tables = [pq.read_table(path, columns=list(columns), partitioning=None) for path in paths]
-    return [row for table in tables for row in zip(*(table[name].to_pylist() for name in columns), strict=True)]
+    return [row for path in paths for row in _rows(path, columns)]
+
+
+@cache
+def _rows(path: str, columns: tuple[str, ...]) -> list[tuple[Any, ...]]:
+    # Tests look again and again at files that never change.
+    table = pq.read_table(path, columns=list(columns), partitioning=None)
+    return list(zip(*(table[name].to_pylist() for name in columns), strict=True))
 
 
 def until(condition: Callable[[], bool], what: str, seconds: float = DEADLINE_SECONDS) -> None:

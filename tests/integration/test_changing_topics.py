@@ -1,0 +1,141 @@
+"""Topics that come, grow, go and are created anew while a stream of a group reads them: no record is missed."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import NewPartitions, NewTopic
+
+from kafka_source.admin import Groups
+from kafka_source.client_config import Settings
+from tests.mixed_group import Trickle
+from tests.support import produce, stream, until, written, written_rows
+
+QUICK = {
+    "startingOffsets": "earliest",
+    "group_members": 2,
+    "kafka_heartbeat_interval_ms": 300,
+    "kafka_metadata_max_age_ms": 1_000,
+    "rebalance_batch_ms": 2_000,
+}
+
+pytestmark = pytest.mark.timeout(400)
+
+
+@pytest.fixture
+def start(spark, kafka, tmp_path):
+    """Starts a stream of a group into `tmp_path`, and stops it at the end."""
+    started = []
+
+    def run(topic, group, **options):
+        frame = stream(spark, kafka, topic, kafka_group_id=group, **{**QUICK, **options})
+        writer = frame.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
+        started.append(writer.option("path", str(tmp_path / "out")).start())
+        return started[-1]
+
+    yield run
+    for query in started:
+        query.stop()
+
+
+def generations(folder):
+    """The group's generations in which batches were planned, in their order."""
+    logs = sorted((folder / "checkpoint" / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
+    return [json.loads(path.read_text().splitlines()[-1])["generation"] for path in logs]
+
+
+def by_topic(folder):
+    """The values that were read of each topic, sorted."""
+    found = {}
+    for topic, value in written_rows(folder / "out", "topic", "value"):
+        found.setdefault(topic, []).append(int(value))
+    return {topic: sorted(values) for topic, values in found.items()}
+
+
+def create_again(kafka, name, partitions):
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return kafka.create_topic(name, partitions)
+        except KafkaException:
+            # The old one is marked for deletion for a while.
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+
+def test_a_pattern_follows_topics_that_come_grow_and_go(kafka, topic, start, tmp_path):
+    prefix = topic("shop", partitions=1)
+    steady, doomed = kafka.create_topic(f"{prefix}-steady", 4), kafka.create_topic(f"{prefix}-doomed", 2)
+    produce(kafka.bootstrap_servers, doomed, 50)
+    trickle = Trickle(kafka.bootstrap_servers, steady)
+    try:
+        query = start(None, f"{prefix}-group", subscribePattern=f"{prefix}-.*", failOnDataLoss="false")
+        until(lambda: by_topic(tmp_path).get(doomed) == list(range(50)), "the first records", 200)
+        until(lambda: by_topic(tmp_path).get(steady), "the steady ones")
+        before = generations(tmp_path)[-1]
+        admin = kafka.admin()
+        names = [f"{prefix}-new-{n:02}" for n in range(50)]
+        for made in admin.create_topics([NewTopic(name, 1, 1) for name in names]).values():
+            made.result(60)
+        for number, name in enumerate(names):
+            produce(kafka.bootstrap_servers, name, 1, first=number)
+        until(lambda: set(names) <= set(by_topic(tmp_path)), "the burst of topics")
+        assert generations(tmp_path)[-1] <= before + 2
+        admin.create_partitions([NewPartitions(steady, 6)])[steady].result(60)
+        produce(kafka.bootstrap_servers, steady, 300, first=1_000_000)
+        kafka.delete_topic(doomed)
+        marked = trickle.count
+        until(lambda: len(by_topic(tmp_path)[steady]) > marked + 500, "the query to go on without the deleted topic")
+        assert query.isActive
+        trickle.close()
+        until(lambda: len(by_topic(tmp_path)[steady]) >= trickle.count + 300, "all records")
+    finally:
+        trickle.close()
+    partitions = {p for t, p in written_rows(tmp_path / "out", "topic", "partition") if t == steady}
+    assert partitions == set(range(6))
+    assert by_topic(tmp_path) == {
+        steady: [*range(trickle.count), *range(1_000_000, 1_000_300)],
+        doomed: list(range(50)),
+        **{name: [number] for number, name in enumerate(names)},
+    }
+
+
+def test_a_topic_created_anew_is_read_from_its_first_record(kafka, topic, start, tmp_path):
+    name = topic("anew", partitions=2)
+    produce(kafka.bootstrap_servers, name, 40)
+    query = start(name, f"{name}-group", failOnDataLoss="false")
+    until(lambda: len(written(tmp_path / "out")) == 40, "the old topic's records", 200)
+    kafka.delete_topic(name)
+    create_again(kafka, name, 3)
+    # More than the old one had: by their offsets alone nobody would see that the first ones are missing.
+    produce(kafka.bootstrap_servers, name, 300, first=1000)
+    until(lambda: set(written(tmp_path / "out")) >= set(range(1000, 1300)), "all of the new topic's records")
+    produce(kafka.bootstrap_servers, name, 100, first=1300)
+    until(lambda: set(written(tmp_path / "out")) >= set(range(1000, 1400)), "what came later")
+    groups = Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
+    until(lambda: sum(groups.committed(f"{name}-group").values()) == 400, "the group's offsets in the new topic")
+    assert query.isActive
+    read = written(tmp_path / "out")
+    assert read[:40] == list(range(40))
+    # What it read before it saw that the topic was another one, it reads again; nothing else.
+    assert set(read[40:]) == set(range(1000, 1400))
+
+
+@pytest.mark.parametrize("anew", [True, False])
+def test_a_topic_that_was_deleted_stops_the_query_unless_told_otherwise(kafka, topic, start, tmp_path, anew):
+    name = topic("deleted", partitions=2)
+    produce(kafka.bootstrap_servers, name, 40)
+    query = start(name, f"{name}-group")
+    until(lambda: len(written(tmp_path / "out")) == 40, "the records", 200)
+    kafka.delete_topic(name)
+    if anew:
+        create_again(kafka, name, 2)
+        produce(kafka.bootstrap_servers, name, 100, first=1000)
+    until(lambda: not query.isActive, "the query to stop")
+    told = str(query.exception())
+    assert f"{name}-" in told
+    assert "failOnDataLoss" in told
+    assert ("created anew" in told) == anew

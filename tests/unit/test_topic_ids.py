@@ -1,0 +1,48 @@
+"""Offsets of a topic mean nothing in another of the same name."""
+
+from __future__ import annotations
+
+import json
+
+from assignors.model import TopicPartition
+from kafka_source.offsets import Range, Span, StreamOffset
+from kafka_source.plan import plan
+from kafka_source.topic_ids import differ
+
+OLD = StreamOffset({TopicPartition("t", 0): Span(0, 7, 0), TopicPartition("u", 0): Span(0, 3, 0)}, slots=1)
+
+
+def of(offset, ids):
+    return StreamOffset.from_json({**offset.to_json(), "topics": ids})
+
+
+def test_only_two_known_ids_tell_topics_apart():
+    assert differ("a", "b")
+    assert not differ("a", "a")
+    assert not differ(None, "b")
+    assert not differ("a", None)
+
+
+def test_ids_are_kept_in_the_checkpoint():
+    offset = of(OLD, {"t": "a", "u": "b"})
+    assert StreamOffset.from_json(json.loads(json.dumps(offset.to_json()))) == offset
+    assert dict(offset.topics) == {"t": "a", "u": "b"}
+
+
+def test_an_offset_of_the_time_before_ids_can_be_read():
+    early = OLD.to_json()
+    del early["topics"]
+    assert StreamOffset.from_json(early) == OLD
+
+
+def test_what_is_left_out_was_never_read():
+    offset = of(OLD, {"t": "a", "u": "b"}).without({"t"})
+    assert list(offset.partitions) == [TopicPartition("u", 0)]
+    assert dict(offset.topics) == {"u": "b"}
+
+
+def test_a_topic_created_anew_is_planned_from_its_start_wherever_the_old_one_ended():
+    end = StreamOffset({TopicPartition("t", 0): Span(0, 9, 0)}, slots=1, topics={"t": "new"})
+    assert plan(end, of(OLD, {"t": "old"})) == [(0, (Range("t", 0, 0, 9),))]
+    assert plan(end, of(OLD, {"t": "new"})) == [(0, (Range("t", 0, 7, 9),))]
+    assert plan(end, of(OLD, {})) == [(0, (Range("t", 0, 7, 9),))]
