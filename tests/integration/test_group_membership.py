@@ -160,6 +160,20 @@ def test_strategies_change_in_a_rolling_upgrade(members, topic):
     assert upgraded.rejoin(30).assignor == "roundrobin"
 
 
+def test_members_with_other_subscriptions_get_what_they_asked_for(members, topic):
+    orders, clicks = topic("orders", partitions=4), topic("clicks", partitions=4)
+    both = members.make(orders, clicks, slots=1, app="a")
+    both.join(30)
+    one = members.make(clicks, slots=1, app="b")
+    with ThreadPoolExecutor(1) as pool:
+        joining = pool.submit(one.join, 60)
+        wait_for(both.rebalance_needed, "the rebalance")
+        both.rejoin(30)
+        joining.result()
+    assert {tp.topic for tp in held(one)} == {clicks}
+    assert held(both, one) == sorted(everything(orders, 4) + everything(clicks, 4))
+
+
 def test_leaving_is_one_rebalance_for_the_others(members, topic):
     orders = topic("orders", partitions=6)
     first = members.make(orders, slots=1, app="a")

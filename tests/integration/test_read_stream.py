@@ -181,6 +181,19 @@ def test_the_checkpoint_holds_ranges_and_slots_and_no_secret(spark, kafka, topic
     assert sum(end - begin for begin, end, _ in offset["partitions"][name].values()) == 10
 
 
+def test_the_progress_shows_which_slot_has_read_what(spark, kafka, topic, tmp_path):
+    name = topic("progress", partitions=4)
+    produce(kafka.bootstrap_servers, name, 40)
+    options = {"kafka_group_id": f"{name}-group", "group_members": 2, "startingOffsets": "earliest"}
+    query = run(stream(spark, kafka, name, **options), tmp_path)
+    (source,) = next(p for p in query.recentProgress if p["numInputRows"])["sources"]
+    offset = source["endOffset"] if isinstance(source["endOffset"], dict) else json.loads(source["endOffset"])
+    assert offset["generation"] >= 1
+    assert offset["slots"] == 2
+    assert {int(p): slot for p, (_, _, slot) in offset["partitions"][name].items()} == {0: 0, 1: 0, 2: 1, 3: 1}
+    assert sum(end - start for start, end, _ in offset["partitions"][name].values()) == source["numInputRows"] == 40
+
+
 def test_partitions_that_are_added_are_read_from_their_start(spark, kafka, topic, tmp_path):
     from confluent_kafka.admin import NewPartitions
 

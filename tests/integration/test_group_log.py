@@ -1,0 +1,73 @@
+"""What the log says of a group: who joined, who got what and why, and a micro-batch that holds others up."""
+
+from __future__ import annotations
+
+import logging
+import re
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.groups import everything, held, wait_for
+
+
+@pytest.fixture
+def said(caplog):
+    """The group layer's lines that begin with a word, so far."""
+    caplog.set_level(logging.INFO, "kafka_source.group")
+
+    def lines(word):
+        return [record.getMessage() for record in caplog.records if record.getMessage().startswith(f"{word} ")]
+
+    return lines
+
+
+def test_joins_assignments_and_rebalances_are_told_with_cause_and_duration(members, topic, group, said):
+    orders = topic("orders", partitions=8)
+    first = members.make(orders, slots=2, app="a")
+    generation = first.join(30).generation
+    assert re.fullmatch(
+        rf"lead group={group} generation={generation} assignor=range members=2 topics=1 partitions=8 took_ms=\d+",
+        said("lead")[0],
+    )
+    assert re.fullmatch(
+        rf"rebalance group={group} generation={generation} cause='the query starts' took_ms=\d+ leading=True "
+        "assignor=range partitions=8 slots=2",
+        said("rebalance")[0],
+    )
+    mine = f"assigned group={group} generation={generation}"
+    assert said("assigned") == [
+        f"{mine} slot=0 member={group}-a-0 partitions={orders}:0-3 standby=none",
+        f"{mine} slot=1 member={group}-a-1 partitions={orders}:4-7 standby=none",
+    ]
+    second = members.make(orders, slots=2, app="b")
+    with ThreadPoolExecutor(1) as pool:
+        joining = pool.submit(second.join, 60)
+        wait_for(first.rebalance_needed, "the rebalance")
+        first.rejoin(30)
+        joining.result()
+    assert any(line.endswith("now='rebalancing'") for line in said("heartbeat"))
+    causes = [re.search("cause='([^']*)'", line)[1] for line in said("rebalance")[1:]]
+    assert "a member joined, left or changed its subscription" in causes
+    second.close()
+    assert said("leave") == [f"leave group={group} slots=2 reason='the query ends'"]
+
+
+def test_a_micro_batch_that_holds_a_rebalance_up_is_told_of_before_it_is_too_late(members, topic, said):
+    orders = topic("orders", partitions=4)
+    busy = members.make(orders, slots=2, app="a", rebalance_timeout_ms=30_000)
+    busy.join(30)
+    other = members.make(orders, slots=1, app="b", rebalance_timeout_ms=30_000)
+    with ThreadPoolExecutor(1) as pool:
+        joining = pool.submit(other.join, 60)
+        (warning, *_) = wait_for(lambda: [line for line in said("rebalance") if "has waited" in line], "the warning")
+        waited, limit = re.search(
+            r"has waited (\d+) s .* after (\d+) s the group goes on without its slots", warning
+        ).groups()
+        assert int(limit) / 2 <= int(waited) < int(limit) == 30
+        assert "kafka.max.poll.interval.ms" in warning
+        # It was told in time: the micro-batch ends, and nothing is lost.
+        busy.commit({slot.credentials.slot: dict.fromkeys(slot.partitions, 1) for slot in busy.assignment.slots})
+        busy.rejoin(30)
+        joining.result()
+    assert held(busy, other) == everything(orders, 4)
