@@ -36,7 +36,8 @@ class App:
         )
         self._lines: queue.Queue[str | None] = queue.Queue()
         self.seen: list[str] = []
-        threading.Thread(target=self._pump, daemon=True).start()
+        self._pumping = threading.Thread(target=self._pump, daemon=True)
+        self._pumping.start()
 
     def _pump(self) -> None:
         for line in self.process.stdout:
@@ -77,6 +78,7 @@ class App:
             except subprocess.TimeoutExpired:
                 self.kill()
                 raise AssertionError(f"the program did not stop within {seconds} s; saw {self.seen[-20:]}") from None
+        self._pumping.join(10)
         self._log.close()
 
     def suspend(self) -> None:
@@ -106,6 +108,7 @@ class App:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.process.wait(30)
+        self._pumping.join(10)
         self._log.close()
 
     def __enter__(self) -> App:
