@@ -6,13 +6,11 @@ Readers see one interface, so that their path is the same with and without a gro
 from __future__ import annotations
 
 import logging
-import os
 import socket
 import uuid
 import zlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Protocol
 
 from assignors import Assignor, load
@@ -20,6 +18,7 @@ from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.cluster import Cluster, Subscription
 from kafka_source.commit import TransactionalCommitter
+from kafka_source.driver_process import driver_process
 from kafka_source.errors import FencedError, InvalidConfigurationError, KafkaGroupError, OptionError
 from kafka_source.group import GroupAssignment, GroupMembership, GroupSettings, SlotCredentials
 from kafka_source.offsets import Copies
@@ -393,15 +392,5 @@ def _stream_instance() -> str:
 def _batch_instance(options: Options) -> str:
     # The slots of an action that read only a part of them (show, limit) stay in the group until their session ends.
     # The next action of the same read must be the same members, or it would share the partitions with them.
-    identity = (socket.gethostname(), _driver_process(), repr(sorted(map(repr, options.values.items()))))
+    identity = (socket.gethostname(), driver_process(), repr(sorted(map(repr, options.values.items()))))
     return f"kafkagroup-{zlib.crc32(repr(identity).encode()):08x}"
-
-
-def _driver_process() -> int:
-    """The process that all planners of a Spark driver descend from: two generations up where that can be seen."""
-    parent = os.getppid()
-    try:
-        # The second field may hold spaces but ends with the last parenthesis; the parent comes two after it.
-        return int(Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()[1])
-    except (OSError, ValueError, IndexError):
-        return parent

@@ -1,0 +1,168 @@
+"""Who has fetched how much, and who may fetch what: the quota of a query as its driver sees it. It is told the time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from assignors.model import TopicPartition
+from kafka_source.quota.admission import Room
+from kafka_source.quota.bounds import Bounds
+from kafka_source.quota.quota import Quota
+from kafka_source.quota.settings import QuotaSettings
+
+# A grant is for so many seconds of the bound: the grain of the flow.
+_GRAIN_SECONDS = 0.05
+_ACTIVE_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a task has done since its last report, and how much it has left.
+
+    Attributes:
+        part: Whose slot or input partition.
+        bytes: On the wire.
+        records: Offsets that were fetched.
+        left: Offsets that are still to be read.
+        delay: Seconds that it waited for the quota.
+        throttle: Seconds that brokers asked it to wait (KIP-219).
+        sizes: For each partition bytes and offsets, measured together.
+    """
+
+    part: int
+    bytes: float = 0.0
+    records: float = 0.0
+    left: int = 0
+    delay: float = 0.0
+    throttle: float = 0.0
+    sizes: Mapping[TopicPartition, tuple[float, int]] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """As it goes over the wire."""
+        return {
+            "part": self.part,
+            "bytes": self.bytes,
+            "records": self.records,
+            "left": self.left,
+            "delay": self.delay,
+            "throttle": self.throttle,
+            "sizes": [[tp.topic, tp.partition, *size] for tp, size in self.sizes.items()],
+        }
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> Report:
+        """What `to_json` made."""
+        sizes = {TopicPartition(str(t), int(p)): (float(b), int(o)) for t, p, b, o in value["sizes"]}
+        numbers = (float(value[name]) for name in ("bytes", "records", "left", "delay", "throttle"))
+        fetched, records, left, delay, throttle = numbers
+        return Report(int(value["part"]), fetched, records, int(left), delay, throttle, sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a task may do: wait for `delay` seconds, then fetch so much; None: any amount."""
+
+    delay: float
+    bytes: float | None
+    records: float | None
+
+
+@dataclass(slots=True)
+class _Part:
+    """What a slot has done, and when it was heard last."""
+
+    bytes: float = 0.0
+    records: float = 0.0
+    delay: float = 0.0
+    throttle: float = 0.0
+    left: int = 0
+    heard: float = float("-inf")
+
+
+class Account:
+    """The quota of a query, all of its slots together or each for itself.
+
+    Args:
+        settings: Of the query.
+    """
+
+    def __init__(self, settings: QuotaSettings) -> None:
+        self._settings = settings
+        self._bounds = settings.bounds
+        self._quotas: dict[int, Quota] = {}
+        self._parts: dict[int, _Part] = {}
+        self._sizes: dict[TopicPartition, float] = {}
+
+    @property
+    def bounds(self) -> Bounds:
+        """Of the query, or of each member."""
+        return self._bounds
+
+    def change(self, bounds: Bounds) -> None:
+        """Other bounds from here on."""
+        self._bounds = bounds
+        for quota in self._quotas.values():
+            quota.change(bounds)
+
+    def grant(self, report: Report, now: float) -> Grant:
+        """Take note of what a task has done, and say what it may do."""
+        part = self._parts.setdefault(report.part, _Part())
+        part.bytes += report.bytes
+        part.records += report.records
+        part.delay += report.delay
+        part.throttle += report.throttle
+        part.left, part.heard = report.left, now
+        for tp, (size, offsets) in report.sizes.items():
+            if offsets > 0:
+                self._sizes[tp] = size / offsets
+        quota = self._quota(report.part)
+        delay = quota.check(now)
+        if report.bytes or report.records:
+            delay = quota.on_response(report.bytes, report.records, now)
+        grain = self._bounds.share(_GRAIN_SECONDS * self._share(report.part, now))
+        return Grant(delay, grain.bytes_per_second, grain.records_per_second)
+
+    def record_bytes(self) -> dict[TopicPartition, float]:
+        """Bytes of an offset, as measured last."""
+        return dict(self._sizes)
+
+    def room(self) -> Room:
+        """What a micro-batch of a slot (of the query) may have: as much as a window lets through."""
+        whole = self._bounds.share(self._settings.window)
+        return Room(whole.bytes_per_second, whole.records_per_second)
+
+    def figures(self, now: float) -> dict[str, Any]:
+        """What people want to see: how much of the quota is used, rates, and delays by slot."""
+        quotas = list(self._quotas.values()) or [self._quota(0)]
+        rates = [quota.rates(now) for quota in quotas]
+        return {
+            "bytesPerSecond": self._bounds.bytes_per_second,
+            "recordsPerSecond": self._bounds.records_per_second,
+            "usedPercent": round(max(quota.used(now) for quota in quotas), 1),
+            "observedBytesPerSecond": round(sum(rate for rate, _ in rates)),
+            "observedRecordsPerSecond": round(sum(rate for _, rate in rates)),
+            "slots": {
+                str(number): {
+                    "bytes": round(part.bytes),
+                    "records": round(part.records),
+                    "delayMs": round(part.delay * 1000),
+                    "throttleMs": round(part.throttle * 1000),
+                }
+                for number, part in sorted(self._parts.items())
+            },
+        }
+
+    def _quota(self, part: int) -> Quota:
+        key = part if self._settings.per_member else 0
+        if key not in self._quotas:
+            self._quotas[key] = Quota(self._bounds, self._settings.windows, self._settings.seconds)
+        return self._quotas[key]
+
+    def _share(self, number: int, now: float) -> float:
+        """By what is left to read, of all slots that read now: one that is done leaves its share to the others."""
+        if self._settings.per_member:
+            return 1.0
+        left = sum(part.left for part in self._parts.values() if now - part.heard < _ACTIVE_SECONDS)
+        return max(1, self._parts[number].left) / max(1, left)

@@ -1,0 +1,91 @@
+"""A bound that is kept: how long to wait before the next fetch. Pure: it is told the time.
+
+KIP-13 bounds the average over a whole window, so a reader that has been idle, as between two micro-batches, may catch
+up within it. Here it does so evenly, at little more than the bound, and not in a burst.
+"""
+
+from __future__ import annotations
+
+from kafka_source.quota.bounds import Bounds
+from kafka_source.quota.sensor import Sensor
+
+CATCH_UP = 1.035
+"""How much faster than the bound a reader goes that is behind it."""
+
+LATE_SECONDS = 0.05
+"""A fetch may be so late, by its own way to the broker and back, and the next ones still come as planned."""
+
+
+class Quota:
+    """Bytes and records against their bounds.
+
+    Args:
+        bounds: What is let through.
+        windows: How many samples the window has.
+        seconds: The length of one sample.
+    """
+
+    def __init__(self, bounds: Bounds, windows: int = 10, seconds: float = 1.0) -> None:
+        self._shape = (windows, seconds)
+        self._bounds = bounds
+        self._meters = self._fresh()
+
+    @property
+    def bounds(self) -> Bounds:
+        """What is let through now."""
+        return self._bounds
+
+    def change(self, bounds: Bounds) -> None:
+        """Other bounds from here on; what was fetched under the old ones is settled."""
+        if bounds != self._bounds:
+            self._bounds = bounds
+            self._meters = self._fresh()
+
+    def check(self, now: float) -> float:
+        """Seconds to wait before the next fetch; 0: it may leave."""
+        return max((meter.delay(bound, now) for meter, bound in self._bound_meters()), default=0.0)
+
+    def on_response(self, fetched_bytes: float, records: float, now: float) -> float:
+        """Take note of a response; seconds to wait as of `check`."""
+        for meter, amount in zip(self._meters, (fetched_bytes, records), strict=True):
+            meter.record(amount, now)
+        for meter, bound in self._bound_meters():
+            meter.push_back(bound, now)
+        return self.check(now)
+
+    def used(self, now: float) -> float:
+        """The fraction of the quota that is used, 0 to 100 %; 100 is throttled."""
+        if self.check(now) > 0:
+            return 100.0
+        return min(100.0, max((m.sensor.rate(now) / b * 100 for m, b in self._bound_meters()), default=0.0))
+
+    def rates(self, now: float) -> tuple[float, float]:
+        """Bytes and records a second, as observed in the window."""
+        by_bytes, by_records = self._meters
+        return by_bytes.sensor.rate(now), by_records.sensor.rate(now)
+
+    def _fresh(self) -> tuple[_Meter, _Meter]:
+        return _Meter(*self._shape), _Meter(*self._shape)
+
+    def _bound_meters(self) -> list[tuple[_Meter, float]]:
+        both = (self._bounds.bytes_per_second, self._bounds.records_per_second)
+        return [(meter, bound) for meter, bound in zip(self._meters, both, strict=True) if bound is not None]
+
+
+class _Meter:
+    """One amount: its sensor, and when its next may come if it is to come evenly."""
+
+    def __init__(self, windows: int, seconds: float) -> None:
+        self.sensor = Sensor(windows, seconds)
+        self._last = 0.0
+        self._next_at = float("-inf")
+
+    def record(self, amount: float, now: float) -> None:
+        self.sensor.record(amount, now)
+        self._last = amount
+
+    def push_back(self, bound: float, now: float) -> None:
+        self._next_at = max(self._next_at, now - LATE_SECONDS) + self._last / (CATCH_UP * bound)
+
+    def delay(self, bound: float, now: float) -> float:
+        return max(self.sensor.delay(bound, now), self._next_at - now)

@@ -1,0 +1,42 @@
+"""How a micro-batch is cut to what a quota has room for."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from assignors.model import TopicPartition
+from kafka_source.quota.admission import UNKNOWN_RECORD_BYTES, Room, admit
+
+partitions = st.builds(TopicPartition, st.sampled_from("ab"), st.integers(0, 5))
+
+
+@settings(deadline=None)
+@given(
+    st.dictionaries(partitions, st.tuples(st.integers(0, 100), st.integers(0, 10**6), st.floats(1, 1e6)), min_size=1),
+    st.floats(1, 1e9),
+    st.floats(1, 1e6),
+)
+def test_a_batch_fits_but_for_one_offset_of_each(available, most_bytes, most_records):
+    starts = {tp: start for tp, (start, _, _) in available.items()}
+    ends = {tp: start + size for tp, (start, size, _) in available.items()}
+    sizes = {tp: size for tp, (_, _, size) in available.items()}
+    admitted = admit(starts, ends, sizes, Room(most_bytes, most_records))
+    assert sum((admitted[tp] - starts[tp] - 1) * sizes[tp] for tp in starts) <= most_bytes
+    assert sum(admitted[tp] - starts[tp] - 1 for tp in starts) <= most_records
+    for tp in starts:
+        assert starts[tp] <= admitted[tp] <= ends[tp]
+        assert (admitted[tp] > starts[tp]) == (ends[tp] > starts[tp])
+
+
+def test_what_fits_is_left_as_it_is():
+    tp = TopicPartition("t", 0)
+    assert admit({tp: 0}, {tp: 100}, {tp: 10.0}, Room(1000, None)) == {tp: 100}
+    assert admit({tp: 0}, {tp: 100}, {}, Room()) == {tp: 100}
+
+
+def test_an_unknown_partition_is_taken_to_be_as_the_others():
+    one, two = TopicPartition("t", 0), TopicPartition("t", 1)
+    assert admit({one: 0, two: 0}, {one: 100, two: 100}, {one: 10.0}, Room(1000)) == {one: 50, two: 50}
+    most = Room(10 * UNKNOWN_RECORD_BYTES)
+    assert admit({one: 0, two: 0}, {one: 100, two: 100}, {}, most) == {one: 5, two: 5}

@@ -1,0 +1,42 @@
+"""The process that hands out a quota where Spark keeps none of ours: it serves, and ends with the Spark driver."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+
+from kafka_source.client_config import Settings
+from kafka_source.quota import Bounds
+from kafka_source.quota.hub import start_hub
+from kafka_source.quota.server import new_token
+from kafka_source.quota.settings import QuotaSettings, Ticket
+from kafka_source.quota.task import pacer_of
+
+
+def test_it_serves_and_ends_with_the_driver():
+    quota = QuotaSettings(Bounds(bytes_per_second=1_000_000.0), False, 10, 1.0, None, None, "etl")
+    settings = Settings({"bootstrap.servers": "127.0.0.1:1"})
+    driver = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        hub = start_hub(quota, settings, "consumer_byte_rate", new_token(), driver.pid)
+        assert hub.token not in repr(hub)
+        tickets = [Ticket(quota, quota.bounds, part, 0.25, hub.endpoint, hub.token) for part in range(2)]
+        with pacer_of(tickets[0], settings, "") as one, pacer_of(tickets[1], settings, "") as two:
+            assert one.wait(100) == 0
+            assert one.most_bytes(1000) == 50_000  # all of it, not its share: the hub answers
+            one.fetched(3_000_000, 3000)
+            one.wait(100)
+            assert two.wait(100) > 0
+    finally:
+        driver.kill()
+        driver.wait()
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            socket.create_connection(hub.endpoint, 1).close()
+        except ConnectionError:
+            break
+        assert time.monotonic() < deadline, "it goes on without its driver"
+        time.sleep(0.1)

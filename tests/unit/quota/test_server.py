@@ -1,0 +1,113 @@
+"""Tasks ask the driver over a real socket, and fall back on their share without it."""
+
+from __future__ import annotations
+
+import socket
+import time
+from dataclasses import replace
+
+import pytest
+
+from assignors.model import TopicPartition
+from kafka_source.client_config import Settings
+from kafka_source.quota import UNBOUNDED, Bounds
+from kafka_source.quota.account import Account, Report
+from kafka_source.quota.server import QuotaServer, new_token
+from kafka_source.quota.settings import QuotaSettings, Ticket
+from kafka_source.quota.task import pacer_of
+from kafka_source.quota.watch import Watch, look_of
+
+QUOTA = QuotaSettings(Bounds(bytes_per_second=1_000_000.0), False, 10, 1.0, None, None, "orders")
+SETTINGS = Settings({"bootstrap.servers": "127.0.0.1:1"})
+
+
+@pytest.fixture
+def server():
+    started = QuotaServer(Account(QUOTA), socket.create_server(("127.0.0.1", 0)), new_token())
+    yield started
+    started.close()
+
+
+def ticket_of(server: QuotaServer, part: int = 0, share: float = 0.25) -> Ticket:
+    return Ticket(QUOTA, QUOTA.bounds, part, share, server.endpoint, server.token)
+
+
+def test_tasks_share_one_quota(server):
+    with pacer_of(ticket_of(server, 0), SETTINGS, "") as one, pacer_of(ticket_of(server, 1), SETTINGS, "") as two:
+        assert one.wait(100) == 0
+        assert two.wait(100) == 0
+        assert one.most_bytes(1000) == 50_000
+        # The second task has come since: each has half of what is to be read.
+        assert two.most_bytes(1000) == 25_000
+        one.fetched(200_000, 200)
+        assert one.wait(100) > 0
+        two.fetched(25_000, 25)
+        assert two.wait(100) > 0
+    figures = server.call(lambda account: account.figures(time.monotonic()))
+    assert figures["usedPercent"] == 100
+    assert figures["slots"]["0"]["bytes"] == 200_000
+    assert figures["slots"]["1"]["records"] == 25
+
+
+def test_what_is_measured_and_throttled_is_told(server):
+    tp = TopicPartition("orders", 3)
+    with pacer_of(ticket_of(server), SETTINGS, "") as pacer:
+        pacer.measured(tp, 500.0, 5)
+        pacer.measured(tp, 700.0, 5)
+        pacer.throttled(1.5)
+    assert server.call(lambda account: account.record_bytes()) == {tp: 120.0}
+    figures = server.call(lambda account: account.figures(time.monotonic()))
+    assert figures["slots"]["0"]["throttleMs"] == 1500
+
+
+def test_a_changed_bound_holds_for_tasks_that_run(server):
+    with pacer_of(ticket_of(server), SETTINGS, "") as pacer:
+        pacer.wait(1)
+        pacer.fetched(10_000_000, 1)
+        assert pacer.wait(1) > 0
+        server.call(lambda account: account.change(UNBOUNDED))
+        deadline = time.monotonic() + 10
+        while pacer.wait(1) > 0:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert pacer.most_bytes(1000) is None
+
+
+@pytest.mark.parametrize("why", ["token", "gone"])
+def test_a_task_that_cannot_ask_keeps_to_its_share(server, why):
+    ticket = ticket_of(server)
+    if why == "token":
+        ticket = replace(ticket, token="another")
+    else:
+        server.close()
+    with pacer_of(ticket, SETTINGS, "") as pacer:
+        assert pacer.wait(1) == 0
+        assert pacer.most_bytes(1000) == 12_500
+    assert "another" not in repr(ticket)
+
+
+def test_a_report_survives_the_wire():
+    report = Report(1, 2.0, 3.0, 4, 5.0, 6.0, {TopicPartition("t", 7): (8.0, 9)})
+    assert Report.from_json(report.to_json()) == report
+
+
+def test_a_file_is_watched(tmp_path):
+    path = tmp_path / "quota.json"
+    quota = replace(QUOTA, watch=str(path))
+    seen = []
+    watch = Watch(look_of(quota, SETTINGS, ""), seen.append, window=0.2)
+    try:
+        assert seen == [QUOTA.bounds]
+        for text, expected in [
+            ('{"bytes_per_second": 5}', Bounds(5.0)),
+            ('{"bytes_per_sec', None),
+            ('{"clients": {"orders": {"enabled": false}}}', UNBOUNDED),
+        ]:
+            path.write_text(text)
+            deadline = time.monotonic() + 10
+            while expected is not None and seen[-1] != expected:
+                assert time.monotonic() < deadline, seen
+                time.sleep(0.01)
+        assert seen == [QUOTA.bounds, Bounds(5.0), UNBOUNDED]
+    finally:
+        watch.close()
