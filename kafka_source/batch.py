@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -12,12 +13,17 @@ from pyspark.sql.types import StructType
 from assignors.model import TopicPartition
 from kafka_source import positions, tasks
 from kafka_source.cluster import Cluster
+from kafka_source.driver_process import driver_process
 from kafka_source.fetch.engine import warn_without_native
 from kafka_source.offsets import StreamOffset
 from kafka_source.options import Where
 from kafka_source.ownership import Alone, InGroup, Ownership, group_settings, in_group, subscription_of
 from kafka_source.plan import plan, spans
-from kafka_source.tasks import Reading, ReadTask
+from kafka_source.quota.driver import CONSUMER_RATE
+from kafka_source.quota.hub import start_hub
+from kafka_source.quota.server import new_token
+from kafka_source.quota.settings import QuotaSettings, Ticket
+from kafka_source.tasks import Reading, ReadTask, shares_of
 
 
 class BatchReader(DataSourceReader):
@@ -47,7 +53,7 @@ class BatchReader(DataSourceReader):
         with closing(InGroup(options, settings, subscription, group, commits=False)) as members:
             planned = self._plan(cluster, members, subscribed)
             members.detach()
-        return [ReadTask(task.ranges, task.credentials, group) for task in planned]
+        return [replace(task, takes_over=group) for task in planned]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one input partition."""
@@ -70,4 +76,15 @@ class BatchReader(DataSourceReader):
             min_partitions=options["minPartitions"],
             max_records=options["maxRecordsPerPartition"],
         )
-        return [ReadTask(ranges, ownership.credentials(slot)) for slot, ranges in plan(offset)]
+        planned = [
+            ReadTask(ranges, ownership.credentials(slot), cluster=cluster.cluster_id()) for slot, ranges in plan(offset)
+        ]
+        quota = QuotaSettings.of(options)
+        if quota is None:
+            return planned
+        hub = start_hub(quota, self._reading.settings, CONSUMER_RATE, new_token(), driver_process())
+        shares = [1.0 if quota.per_member else share for share in shares_of(planned)]
+        return [
+            replace(task, ticket=Ticket(quota, quota.bounds, number, share, hub.endpoint, hub.token))
+            for number, (task, share) in enumerate(zip(planned, shares, strict=True))
+        ]

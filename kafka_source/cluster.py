@@ -68,15 +68,14 @@ class Cluster:
         )
 
     def cluster_id(self) -> str | None:
-        """The cluster's id, which tells one cluster from another behind the same name."""
+        """The cluster's id, which tells one cluster from another behind the same name.
 
-        def ask() -> str | None:
-            described = self._brokers.answer(
-                self._brokers.admin.describe_cluster(request_timeout=self._brokers.timeout)
-            )
-            return described.cluster_id  # type: ignore[no-any-return]
-
-        return self._brokers.ask("Asking for the cluster's id", ask)
+        Raises:
+            InvalidConfigurationError: It is another than before.
+        """
+        # Every question notes it.
+        self._brokers.ask("Asking for the cluster's id", lambda: None)
+        return self._brokers.cluster_id
 
     def partitions(self, subscription: Subscription) -> list[TopicPartition]:
         """The partitions of a subscription that exist now, sorted.

@@ -16,6 +16,7 @@ from enum import Enum, Flag, auto
 from typing import Any
 
 from kafka_source.errors import OptionError
+from kafka_source.identity import MOVED_FROM
 
 KAFKA_PREFIX = "kafka."
 
@@ -78,6 +79,13 @@ def _integer(low: int | None = None) -> Kind:
         return value
 
     return Kind("a whole number" if low is None else f"a whole number of at least {low}", parse)
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise ValueError
+    return value
 
 
 def _text(text: str) -> str:
@@ -180,6 +188,7 @@ def _duration(text: str) -> int:
 BOOLEAN = Kind("true or false", _boolean)
 TEXT = Kind("a text that is not empty", _text)
 COUNT = _integer(1)
+RATE = Kind("a number above 0", _positive)
 MILLISECONDS = _integer(0)
 PARTITION_MILLISECONDS = Kind('JSON such as {"topic":{"0":1700000000000}}', _partition_values)
 
@@ -418,6 +427,61 @@ OPTIONS: tuple[Option, ...] = (
         "`read_committed`: only records of committed transactions, up to the last stable offset.",
         default="read_uncommitted",
     ),
+    # Recovery
+    Option(
+        "kafka.metadata.recovery.strategy",
+        _word("rebootstrap", "none"),
+        "What a client does that reaches none of the brokers it knows: `rebootstrap`: resolve kafka.bootstrap.servers "
+        "anew and start over there (KIP-899, KIP-1102). Also taken without `kafka.`, as is the next one.",
+        default="rebootstrap",
+        where=Where.ALL,
+    ),
+    Option(
+        "kafka.metadata.recovery.rebootstrap.trigger.ms",
+        MILLISECONDS,
+        "It also does so when it has asked for metadata in vain for so long.",
+        default=300_000,
+        where=Where.ALL,
+        units="ms",
+    ),
+    Option(
+        MOVED_FROM,
+        TEXT,
+        "The id of the cluster whose offsets the checkpoint has, if its topics were moved to the one of "
+        "kafka.bootstrap.servers with their offsets. Without it a query stops that meets another cluster.",
+    ),
+    # Quotas
+    Option(
+        "quota.bytes.per.second",
+        RATE,
+        "Over it the query slows down; it never fails and leaves nothing out. Of what goes over the network.",
+        where=Where.ALL,
+        units="bytes a second",
+    ),
+    Option("quota.records.per.second", RATE, "The same in records.", where=Where.ALL, units="records a second"),
+    Option(
+        "quota.scope",
+        _word("query", "member"),
+        "Whether the bounds are of the whole query, shared by its slots, or of each slot (of a sink: of each task).",
+        default="query",
+        where=Where.ALL,
+    ),
+    Option("quota.windows", _integer(2), "Samples of the quota's window.", default=10, where=Where.ALL),
+    Option("quota.window.ms", COUNT, "Length of a sample.", default=1000, where=Where.ALL, units="ms"),
+    Option(
+        "quota.watch",
+        TEXT,
+        "Where bounds are looked up while the query runs: a file or an http(s) URL with JSON such as "
+        '{"bytes_per_second":1000000,"clients":{"my-client-id":{"enabled":false}}}, or `broker` for the brokers\' own '
+        "quota of kafka.client.id.",
+        where=Where.ALL,
+    ),
+    Option(
+        "quota.report",
+        TEXT,
+        "A file on the driver that the quota's figures are kept in, for `kafkagroup quota show`.",
+        where=Where.STREAM,
+    ),
     # The sink
     Option("topic", TEXT, "The topic to write to; goes before a `topic` column.", where=Where.SINK),
     Option(
@@ -445,6 +509,8 @@ REFUSED: Mapping[str, str] = {
     "kafka.value.serializer": "values are binary or string; cast the column",
 }
 """Options of Kafka that would break what the connector promises, and what to use instead."""
+
+_ALSO_WITHOUT_PREFIX = ("metadata.recovery.strategy", "metadata.recovery.rebootstrap.trigger.ms")
 
 SPARKS_OWN = frozenset({"checkpointlocation", "path"})
 """What Spark uses itself and hands over all the same."""
@@ -494,10 +560,18 @@ def parse(given: Mapping[str, str], where: Where) -> Options:
     values: dict[str, Any] = {}
     kafka: dict[str, str] = {}
     warnings: list[str] = []
+    given_lower = {name.lower(): text for name, text in given.items()}
     for name, text in given.items():
         key = name.lower()
+        if key in _ALSO_WITHOUT_PREFIX:
+            key = KAFKA_PREFIX + key
+            if given_lower.get(key, text) != text:
+                raise OptionError(name, text, f"what {key} takes, which is given too: {given_lower[key]}")
         if key in REFUSED:
             raise OptionError(name, text, f"nothing: it is not supported, {REFUSED[key]}")
+        if key == MOVED_FROM:
+            # The clients check it: it is they who meet another cluster.
+            kafka[key] = text
         if key.startswith(KAFKA_PREFIX):
             kafka[key.removeprefix(KAFKA_PREFIX)] = text
         option = _BY_NAME.get(key)

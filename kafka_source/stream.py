@@ -7,12 +7,14 @@ before `start` is durable, so commit it; rejoin the group if a rebalance is due;
 from __future__ import annotations
 
 import atexit
+import itertools
 import logging
 import os
 import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -23,16 +25,21 @@ from pyspark.sql.types import StructType
 from assignors.model import TopicPartition
 from kafka_source import positions, tasks
 from kafka_source.cluster import Cluster, Topic
-from kafka_source.errors import InvalidConfigurationError, RefreshRetriableError
+from kafka_source.errors import RefreshRetriableError
 from kafka_source.fetch.engine import warn_without_native
-from kafka_source.offsets import StreamOffset
+from kafka_source.identity import MOVED_FROM, check_same_cluster
+from kafka_source.offsets import Range, StreamOffset
 from kafka_source.options import Where
 from kafka_source.ownership import Alone, InGroup, Owned, Ownership, group_settings, in_group, subscription_of
 from kafka_source.plan import bundles, limit, plan, spans
+from kafka_source.quota.driver import StreamQuota
+from kafka_source.quota.settings import QuotaSettings
 from kafka_source.tasks import Reading, ReadTask, TaskBundle
 from kafka_source.topic_ids import TopicIds, lost_topic
 
 log = logging.getLogger(__name__)
+
+_ANY_BYTES = (1 << 63) - 1
 
 # Far fewer than Spark starts a task for in the time in which they are read.
 _TASK_RECORDS = 1000
@@ -53,7 +60,6 @@ class MicroBatches:
         warn_without_native(reading.options["engine"])
         self._cluster = Cluster.of(reading.options, reading.settings)
         self._subscription = subscription_of(reading.options)
-        self._cluster_id = self._cluster.cluster_id()
         self._subscribed = self._cluster.partitions(self._subscription)
         self._ownership = self._owner(reading)
         # Where each owned partition goes on, in the generation for which this was resolved.
@@ -66,6 +72,8 @@ class MicroBatches:
         self._topics = TopicIds(self._cluster, reading.options["kafka.metadata.max.age.ms"])
         # Topics that are gone or others than the query has read, until a batch has begun with them anew.
         self._anew: dict[str, Topic | None] = {}
+        quota = QuotaSettings.of(reading.options)
+        self._quota = None if quota is None else StreamQuota(quota, reading.settings)
 
     def next(self, before: StreamOffset, *, limited: bool) -> StreamOffset:
         """The end offset of the micro-batch after `before`; `before` itself if there is nothing new.
@@ -100,6 +108,8 @@ class MicroBatches:
         if limited and self._hold_back(available):
             return given
         ends = limit(available, self._options["maxOffsetsPerTrigger"] if limited else None)
+        if self._quota is not None and limited:
+            ends = self._quota.admit(starts, ends, owned.slots)
         if ends == starts and (before.partitions or self._remembered(starts)):
             return given
         if not self._ownership.holds():
@@ -108,7 +118,7 @@ class MicroBatches:
         self._last_batch = time.monotonic()
         return StreamOffset(
             spans(starts, ends, owned.slots, owned.copies),
-            cluster=self._cluster_id,
+            cluster=self._cluster.cluster_id(),
             generation=owned.generation,
             slots=owned.count,
             min_partitions=self._options["minPartitions"],
@@ -120,10 +130,20 @@ class MicroBatches:
     def tasks(self, start: StreamOffset, end: StreamOffset) -> list[TaskBundle]:
         """The input partitions of the batch that ends at `end`, with the slots' credentials of now."""
         self._check_cluster(end)
+        planned = plan(end, start)
+        whole = sum(r.size for _, ranges in planned for r in ranges)
+        numbers = itertools.count()
         return [
-            TaskBundle(tuple(ReadTask(ranges, self._ownership.credentials(slot)) for slot, ranges in bundle))
-            for bundle in bundles(plan(end, start), end.task_records)
+            TaskBundle(tuple(self._task(next(numbers), slot, ranges, whole) for slot, ranges in bundle))
+            for bundle in bundles(planned, end.task_records)
         ]
+
+    def _task(self, number: int, slot: int, ranges: tuple[Range, ...], whole: int) -> ReadTask:
+        task = ReadTask(ranges, self._ownership.credentials(slot), cluster=self._cluster.cluster_id())
+        if self._quota is None:
+            return task
+        share = sum(r.size for r in ranges) / max(1, whole)
+        return replace(task, ticket=self._quota.ticket(number if slot < 0 else slot, share))
 
     def finished(self, end: StreamOffset) -> None:
         """Everything before `end` is durable in Spark's sink."""
@@ -141,8 +161,14 @@ class MicroBatches:
             report.setdefault(tp.topic, {})[str(tp.partition)] = offset
         return report
 
+    def quota(self) -> dict[str, Any] | None:
+        """How much of the quota is used, with rates and delays; None without one."""
+        return None if self._quota is None else self._quota.figures()
+
     def close(self) -> None:
         """Give the partitions up."""
+        if self._quota is not None:
+            self._quota.close()
         self._ownership.close()
 
     @property
@@ -164,12 +190,12 @@ class MicroBatches:
         return InGroup(options, reading.settings, self._subscription, group, commits=commits)
 
     def _check_cluster(self, offset: StreamOffset) -> None:
-        if offset.cluster is not None and self._cluster_id is not None and offset.cluster != self._cluster_id:
-            raise InvalidConfigurationError(
-                f"The checkpoint is of cluster {offset.cluster}, but kafka.bootstrap.servers="
-                f"{self._options['kafka.bootstrap.servers']} leads to cluster {self._cluster_id}; its offsets mean "
-                "nothing there. Correct the servers, or start with a new checkpointLocation."
-            )
+        check_same_cluster(
+            offset.cluster,
+            self._cluster.cluster_id(),
+            servers=self._options["kafka.bootstrap.servers"],
+            moved_from=self._options[MOVED_FROM],
+        )
 
     def _resolve(self, before: StreamOffset, owned: Owned) -> dict[TopicPartition, int]:
         """Where each owned partition goes on."""
@@ -310,6 +336,14 @@ class _StreamReader(DataSourceStreamReader):
         return {**self.__dict__, "_planner": None}
 
 
+def _shown(end: StreamOffset, quota: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The offset for Spark, which shows it in the query's progress; the quota's figures are to be looked at there."""
+    if quota is None:
+        return end.to_json()
+    log.info("quota %s", quota)
+    return {**end.to_json(), "quota": quota}
+
+
 def _leave_when_ended(reader: _StreamReader) -> None:
     """Call `stop` when Spark ends the reader's process: when a query is stopped it sends SIGTERM (seen in 4.2.0)."""
 
@@ -327,7 +361,13 @@ def _leave_when_ended(reader: _StreamReader) -> None:
 
 
 if hasattr(spark_api.DataSourceStreamReader, "getDefaultReadLimit"):  # Spark >= 4.2
-    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxBytes,
+        ReadMaxRows,
+        SupportsTriggerAvailableNow,
+    )
 
     class StreamReader(_StreamReader, SupportsTriggerAvailableNow):
         """The stream reader for Spark 4.2 and later, which tells where it stands and whether bounds hold."""
@@ -337,6 +377,9 @@ if hasattr(spark_api.DataSourceStreamReader, "getDefaultReadLimit"):  # Spark >=
             most = self._reading.options["maxOffsetsPerTrigger"]
             least = self._reading.options["minOffsetsPerTrigger"]
             bound = most or least
+            if bound is None and QuotaSettings.of(self._reading.options) is not None:
+                # How much a batch may have is the quota's to say, which may change; Spark only needs to know of it.
+                return ReadMaxBytes(_ANY_BYTES)
             return ReadAllAvailable() if bound is None else ReadMaxRows(bound)
 
         def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
@@ -344,7 +387,7 @@ if hasattr(spark_api.DataSourceStreamReader, "getDefaultReadLimit"):  # Spark >=
             before = StreamOffset.from_json(start)
             limited = not isinstance(limit, ReadAllAvailable)
             end = self._batches().next(before, limited=limited)
-            return start if end is before else end.to_json()
+            return start if end is before else _shown(end, self._batches().quota())
 
         def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
             """Fix the end of this run."""
@@ -367,7 +410,7 @@ else:
             start = self._known or self.initialOffset()
             before = StreamOffset.from_json(start)
             end = self._batches().next(before, limited=self._known is not None)
-            self._known = start if end is before else end.to_json()
+            self._known = start if end is before else _shown(end, self._batches().quota())
             return self._known
 
         def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -19,6 +19,9 @@ from kafka_source.fetch.engine import FetchRequest, engine_for
 from kafka_source.group import GroupSettings, SlotCredentials, SlotSession
 from kafka_source.offsets import Range
 from kafka_source.options import Options, Where, parse
+from kafka_source.quota.driver import CONSUMER_RATE
+from kafka_source.quota.settings import Ticket
+from kafka_source.quota.task import pacer_of
 from kafka_source.schema import Column, columns_of
 
 log = logging.getLogger(__name__)
@@ -34,11 +37,21 @@ class ReadTask(InputPartition):
         ranges: One for each partition and replica at most.
         credentials: The slot's, as the driver or planner holds it; None without a group.
         takes_over: Set in a batch, where the task joins as the slot itself.
+        cluster: The id of the cluster that the offsets are of; None: not known.
+        ticket: Its part of the query's quota; None: nothing is held back.
     """
 
     ranges: tuple[Range, ...]
     credentials: SlotCredentials | None = None
     takes_over: GroupSettings | None = None
+    cluster: str | None = None
+    ticket: Ticket | None = None
+
+
+def shares_of(planned: Sequence[ReadTask]) -> list[float]:
+    """For each task how much it reads of what all read, in offsets."""
+    sizes = [sum(r.size for r in task.ranges) for task in planned]
+    return [size / max(1, sum(sizes)) for size in sizes]
 
 
 @dataclass(frozen=True)
@@ -84,6 +97,7 @@ def read(task: ReadTask, reading: Reading) -> Iterator[pa.RecordBatch]:
         session = _session(task, reading, commits)
         if session is not None:
             stack.enter_context(session)
+        pacer = stack.enter_context(pacer_of(task.ticket, reading.settings, CONSUMER_RATE))
         for replica, ranges in replicas.by_replica(task.ranges):
             request = FetchRequest(
                 ranges=ranges,
@@ -93,6 +107,8 @@ def read(task: ReadTask, reading: Reading) -> Iterator[pa.RecordBatch]:
                 timeout_ms=options["kafkaConsumer.pollTimeoutMs"],
                 read_committed=options["kafka.isolation.level"] == "read_committed",
                 fail_on_data_loss=options["failOnDataLoss"],
+                cluster=task.cluster,
+                pacer=pacer,
             )
             for batch in engine_for(options["engine"], reading.settings).read(request):
                 if session is not None:

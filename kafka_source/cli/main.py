@@ -1,4 +1,4 @@
-"""`kafkagroup options | groups | group | rewind | delete | transactions`: questions about groups, options and sinks."""
+"""`kafkagroup options | groups | group | rewind | delete | transactions | quota`: what people ask and change."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from kafka_source import options as declared
 from kafka_source.admin import Groups
 from kafka_source.cli import show
 from kafka_source.cli.common import DRY_RUN, Config, Servers, Yes, console, settings_of, told
+from kafka_source.cli.quota import quota
 from kafka_source.cli.transactions import transactions
 from kafka_source.cluster import Cluster, Subscription
 
@@ -21,6 +22,7 @@ app = typer.Typer(
     help="Look at consumer groups, at what sinks have left open, and at the options.",
 )
 app.add_typer(transactions, name="transactions")
+app.add_typer(quota, name="quota")
 
 Topics = Annotated[list[str] | None, typer.Option("--topic", "-t", help="Only these topics.")]
 

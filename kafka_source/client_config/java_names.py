@@ -79,6 +79,7 @@ REFUSED = {
 IGNORED = frozenset(
     {
         "bootstrap.controllers",
+        "cluster.moved.from",
         "config.providers",
         "default.api.timeout.ms",
         "enable.metrics.push",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Protocol
 
@@ -14,6 +14,7 @@ import pyarrow as pa
 from kafka_source.client_config import Settings
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.offsets import Range
+from kafka_source.quota.pacer import Pacer
 from kafka_source.schema import Column
 
 log = logging.getLogger(__name__)
@@ -33,6 +34,8 @@ class FetchRequest:
         timeout_ms: How long to wait for records that should be there.
         read_committed: Leave out records of aborted transactions.
         fail_on_data_loss: Whether records that are gone are an error or a warning.
+        cluster: The id of the cluster that the offsets are of; None: not known.
+        pacer: Holds fetches back where there is a quota, and counts what brokers throttle.
     """
 
     ranges: tuple[Range, ...]
@@ -42,6 +45,8 @@ class FetchRequest:
     timeout_ms: int
     read_committed: bool
     fail_on_data_loss: bool
+    cluster: str | None = None
+    pacer: Pacer = field(default_factory=Pacer)
 
 
 class Engine(Protocol):
@@ -53,6 +58,7 @@ class Engine(Protocol):
         Raises:
             DataLossError: Records of a range are gone and `fail_on_data_loss` is set.
             CorruptRecordsError: Bytes cannot be read.
+            InvalidConfigurationError: Another cluster answers.
             KafkaGroupError: The brokers refuse, or do not answer in time.
         """
         ...
@@ -66,11 +72,11 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """
     if batch.schema.equals(schema):
         return batch
-    for column, field in zip(batch.columns, schema, strict=True):
-        if column.null_count and not field.nullable:
+    for column, wanted in zip(batch.columns, schema, strict=True):
+        if column.null_count and not wanted.nullable:
             raise InvalidConfigurationError(
-                f"the schema asks for {field.name} as NOT NULL, but a record that was read has none; "
-                f"leave out NOT NULL for {field.name}"
+                f"the schema asks for {wanted.name} as NOT NULL, but a record that was read has none; "
+                f"leave out NOT NULL for {wanted.name}"
             )
     return batch.cast(schema)
 

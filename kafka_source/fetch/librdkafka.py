@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -15,13 +16,21 @@ from assignors.model import TopicPartition
 from kafka_source.client_config import Settings, librdkafka_config
 from kafka_source.errors import CorruptRecordsError, DataLossError, RetriableError, from_confluent
 from kafka_source.fetch.engine import FetchRequest, conform
+from kafka_source.fetch.wire_meter import WireMeter
+from kafka_source.identity import MOVED_FROM, check_same_cluster
 from kafka_source.offsets import Range
+from kafka_source.quota.settings import DEFAULT_CLIENT_ID
 from kafka_source.schema import Column, arrow_schema
 
 log = logging.getLogger(__name__)
 
 _CHUNK = 2000
 _POLL_SECONDS = 0.05
+_STATISTICS_MS = 100
+_SMALLEST_GRAIN, _LARGEST_GRAIN = 4096, 1 << 20
+_AHEAD_MS = 10
+_SAMPLE = 50
+_CLUSTER_SECONDS = 10.0
 _UNKNOWN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC)
 
 _engines: dict[Settings, LibrdkafkaEngine] = {}
@@ -35,26 +44,54 @@ def engine(settings: Settings) -> LibrdkafkaEngine:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Client:
+    """A consumer, and what it tells of the wire."""
+
+    consumer: Consumer
+    meter: WireMeter
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """Which consumers can stand in for each other; `grain`: of a partition's fetches under a quota, None: any size."""
+
+    read_committed: bool
+    grain: int | None
+    paced: bool
+
+
 class LibrdkafkaEngine:
     """Reads ranges with consumers that join no group; a consumer is kept for the worker's next task."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._idle: dict[bool, Consumer] = {}
+        self._idle: dict[_Kind, Client] = {}
         self._last_problem = ""
         self._topic_unknown = False
+        self.shaken = True
 
     def read(self, request: FetchRequest) -> Iterator[pa.RecordBatch]:
         """See `Engine.read`."""
-        consumer = self._idle.pop(request.read_committed, None) or self._consumer(request.read_committed)
+        kind = _kind(request)
+        client = self._idle.pop(kind, None) or self._client(kind)
         try:
-            yield from _Reading(consumer, request, self).batches()
-            consumer.unassign()
+            yield from _Reading(client, request, self).batches()
+            client.consumer.unassign()
         except BaseException:
             # An interrupted consumer may hold records of the old assignment: the next task gets a new one.
-            consumer.close()
+            client.consumer.close()
             raise
-        self._idle[request.read_committed] = consumer
+        self._idle[kind] = client
+
+    def check_cluster(self, expected: str | None, found: str | None) -> None:
+        """Raises InvalidConfigurationError if the cluster that was found is not the one that is expected."""
+        check_same_cluster(
+            expected,
+            found,
+            servers=self._settings.get("bootstrap.servers", ""),
+            moved_from=self._settings.get(MOVED_FROM),
+        )
 
     @property
     def last_problem(self) -> str:
@@ -66,8 +103,10 @@ class LibrdkafkaEngine:
         met, self._topic_unknown = self._topic_unknown, False
         return met
 
-    def _consumer(self, read_committed: bool) -> Consumer:
+    def _client(self, kind: _Kind) -> Client:
+        meter = WireMeter()
         config: dict[str, Any] = {
+            "client.id": DEFAULT_CLIENT_ID,
             "fetch.wait.max.ms": 100,
             "queued.max.messages.kbytes": 32 * 1024,
             "check.crcs": True,
@@ -75,48 +114,79 @@ class LibrdkafkaEngine:
             "topic.metadata.propagation.max.ms": 10_000,
             **librdkafka_config(self._settings),
             "group.id": self._settings.get("group.id") or "kafkagroup",
-            "isolation.level": "read_committed" if read_committed else "read_uncommitted",
+            "isolation.level": "read_committed" if kind.read_committed else "read_uncommitted",
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
             "error_cb": self._on_problem,
+            "throttle_cb": meter.on_throttle,
         }
+        if kind.paced:
+            config |= {"stats_cb": meter.on_stats, "statistics.interval.ms": _STATISTICS_MS}
+        if kind.grain is not None:
+            for name in ("fetch.message.max.bytes", "max.partition.fetch.bytes"):
+                config.pop(name, None)
+            # Fetched as it is taken out, and no more: what is read ahead is lost at the end of a task.
+            config |= {
+                "fetch.message.max.bytes": kind.grain,
+                "queued.min.messages": 1,
+                "fetch.queue.backoff.ms": _AHEAD_MS,
+            }
         for name in ("group.instance.id", "session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms"):
             config.pop(name, None)
         config.pop("partition.assignment.strategy", None)
         try:
-            return Consumer(config, logger=log)
+            return Client(Consumer(config, logger=log), meter)
         except KafkaException as error:
             # Settings that each are fine may be none together.
             raise from_confluent(error, "Making a consumer failed") from None
 
     def _on_problem(self, error: KafkaError) -> None:
-        self._last_problem = error.str()
+        self._last_problem, self.shaken = error.str(), True
         # Comes here and not, as other problems of partitions, in place of a message.
         self._topic_unknown |= error.code() in _UNKNOWN
+
+
+def _kind(request: FetchRequest) -> _Kind:
+    pacer = request.pacer
+    if not pacer.paces:
+        return _Kind(request.read_committed, None, paced=False)
+    pacer.wait(sum(r.size for r in request.ranges))
+    most = pacer.most_bytes(1024.0)
+    each = _LARGEST_GRAIN if most is None else most // max(1, len(request.ranges))
+    # In powers of two, so that a consumer serves the next task too, whose share is a little different.
+    grain = None if each >= _LARGEST_GRAIN else max(_SMALLEST_GRAIN, 1 << (each.bit_length() - 1))
+    return _Kind(request.read_committed, grain, paced=True)
 
 
 class _Reading:
     """One request being read: which ranges are still open, and the rows of the next batch."""
 
-    def __init__(self, consumer: Consumer, request: FetchRequest, engine: LibrdkafkaEngine) -> None:
-        self._consumer = consumer
+    def __init__(self, client: Client, request: FetchRequest, engine: LibrdkafkaEngine) -> None:
+        self._consumer = client.consumer
+        self._meter = client.meter
+        self._pacer = request.pacer
         self._request = request
         self._engine = engine
         self._open = {r.topic_partition: r for r in request.ranges if r.size > 0}
         self._next = {tp: r.start for tp, r in self._open.items()}
         self._rows = _Rows(request.columns)
+        self._record_bytes = 1024.0
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         if not self._open:
             return
+        self._check_cluster()
+        self._hold_back()
         self._consumer.assign([Position(tp.topic, tp.partition, r.start) for tp, r in self._open.items()])
         deadline = self._deadline()
         while self._open:
-            # `consume` waits for all it is asked for, so ask for no more than there can be.
-            left = sum(r.end - self._next[tp] for tp, r in self._open.items())
-            messages = self._consumer.consume(min(_CHUNK, left), _POLL_SECONDS)
+            deadline += self._hold_back()
+            messages = self._consumer.consume(self._most_messages(), _POLL_SECONDS)
+            deadline += self._account(messages)
+            if self._engine.shaken:
+                self._check_cluster()
             if messages:
                 deadline = self._deadline()
             elif self._engine.topic_became_unknown():
@@ -129,6 +199,51 @@ class _Reading:
                     yield self._rows.drain()
         if len(self._rows):
             yield self._rows.drain()
+
+    def _check_cluster(self) -> None:
+        """Before anything is taken from a client that has (new) connections: another cluster may be behind the name."""
+        if self._request.cluster is None:
+            return
+        self._engine.shaken = False
+        try:
+            found = self._consumer.list_topics(next(iter(self._open)).topic, timeout=_CLUSTER_SECONDS).cluster_id
+        except KafkaException:
+            # Nobody answers now. Records cannot come either, and when they do the client has told of it before.
+            self._engine.shaken = True
+            return
+        self._engine.check_cluster(self._request.cluster, found)
+
+    def _left(self) -> int:
+        return sum(r.end - self._next[tp] for tp, r in self._open.items())
+
+    def _most_messages(self) -> int:
+        # `consume` waits for all it is asked for, so ask for no more than there can be.
+        most = min(_CHUNK, self._left())
+        allowed = self._pacer.most_bytes(self._record_bytes)
+        return most if allowed is None else max(1, min(most, int(allowed / self._record_bytes)))
+
+    def _hold_back(self) -> float:
+        """Wait as long as the quota wants; the seconds that were waited."""
+        begun = time.monotonic()
+        while (pause := self._pacer.wait(self._left())) > 0:
+            time.sleep(pause)
+        return time.monotonic() - begun
+
+    def _account(self, messages: list[Message]) -> float:
+        """Note what came, for the quota; the seconds for which brokers throttle."""
+        if self._pacer.paces:
+            size = sum(map(len, messages))
+            self._pacer.fetched(self._meter.count(size), len(messages))
+            if size:
+                self._record_bytes = size / len(messages)
+            # Some of them tell how large they are.
+            for message in messages[::_SAMPLE]:
+                topic, number = message.topic(), message.partition()
+                if topic is not None and number is not None and message.error() is None:
+                    self._pacer.measured(TopicPartition(topic, number), len(message), 1)
+        throttle = self._meter.take_throttle()
+        self._pacer.throttled(throttle)
+        return throttle
 
     def _deadline(self) -> float:
         return time.monotonic() + self._request.timeout_ms / 1000

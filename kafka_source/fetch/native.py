@@ -15,9 +15,11 @@ from kafka_source.fetch import librdkafka
 from kafka_source.fetch.connection import FetchConnection
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.reading import MOST_FETCH_BYTES, Reading
+from kafka_source.identity import MOVED_FROM, check_same_cluster
 from kafka_source.kafka_client import ConnectionLost, Deadline, EventLoop, KafkaClient, Snapshot
 from kafka_source.kafka_client.messages import ListOffsetsRequest
 from kafka_source.offsets import Range
+from kafka_source.quota.settings import DEFAULT_CLIENT_ID
 
 MOST_KEPT_BYTES = 16 * 1024 * 1024
 _CONTROL_SECONDS = 30.0
@@ -48,7 +50,8 @@ class NativeEngine:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._client_id = f"{settings.get('client.id') or 'kafkagroup'}-fetch"
+        # The brokers' quotas of `client.id` are the fetchers'; the group's members and the driver have other ids.
+        self._client_id = settings.get("client.id") or DEFAULT_CLIENT_ID
         self._client: KafkaClient | None = None
         self._idle: dict[tuple[int, bool], FetchConnection] = {}
         self._buffer: bytearray | None = None
@@ -56,6 +59,15 @@ class NativeEngine:
         self.most_bytes = min([MOST_FETCH_BYTES, *(size for size in given if size)])
         self.cluster = Snapshot(None, {})
         self.record_bytes: dict[str, float] = {}
+
+    def check_cluster(self, expected: str | None) -> None:
+        """Raises InvalidConfigurationError if what was asked last is another cluster."""
+        check_same_cluster(
+            expected,
+            self.cluster.cluster_id,
+            servers=self._settings.get("bootstrap.servers", ""),
+            moved_from=self._settings.get(MOVED_FROM),
+        )
 
     def read(self, request: FetchRequest) -> Iterator[pa.RecordBatch]:
         """See `Engine.read`."""

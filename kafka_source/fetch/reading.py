@@ -41,6 +41,8 @@ _UNKNOWN_RECORD_BYTES = 1024
 _BACK_OFF = (0.05, 1.0)
 _SETTLE_SECONDS = 10.0
 _LONGEST_WAIT = 1.0
+_BATCH_MARGIN = 1.1
+_MANY_BATCHES = 20
 
 _OFFSET_OUT_OF_RANGE = 1
 _TOPIC_AUTHORIZATION_FAILED = 29
@@ -55,6 +57,7 @@ class Brokers(Protocol):
 
     def read_old_format(self, rest: Range, request: FetchRequest) -> Iterator[pa.RecordBatch]: ...  # noqa: D102
     def refresh(self, topics: set[str]) -> None: ...  # noqa: D102
+    def check_cluster(self, expected: str | None) -> None: ...  # noqa: D102
     def connection(self, node: int, *, read_committed: bool) -> FetchConnection: ...  # noqa: D102
     def keep(self, node: int, connection: FetchConnection, *, read_committed: bool) -> None: ...  # noqa: D102
     def take_buffer(self) -> bytearray: ...  # noqa: D102
@@ -113,6 +116,7 @@ class Reading:
     def __init__(self, engine: Brokers, request: FetchRequest) -> None:
         self._engine = engine
         self._request = request
+        self._pacer = request.pacer
         self._schema = arrow_schema(request.columns)
         self._parts = {r.topic_partition: _Part(r, r.start) for r in request.ranges if r.size > 0}
         self._topics = {tp.topic for tp in self._parts}
@@ -124,8 +128,9 @@ class Reading:
             batch_bytes=request.batch_bytes,
         )
         self._problem = ""
+        self._batch_bytes = 0.0
         self._failures = 0
-        self._look_again_at = 0.0
+        self._look_again_at = self._paced_until = 0.0
         self._progress_at = time.monotonic()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -163,10 +168,26 @@ class Reading:
             if part.node is not None and part.left > 0:
                 by_node.setdefault(part.node, []).append(part)
         for node, parts in by_node.items():
+            under_way = self._connections.get(node)
+            if under_way is not None and under_way.waiting:
+                continue
+            if self._is_held_back():
+                return
             try:
                 self._send(node, parts)
             except ConnectionLost as lost:
                 self._lost(node, lost)
+
+    def _is_held_back(self) -> bool:
+        """Whether the quota wants no request now."""
+        if not self._pacer.paces:
+            return False
+        pause = self._pacer.wait(sum(part.left for part in self._parts.values()))
+        now = time.monotonic()
+        self._paced_until = now + pause
+        if pause > 0:
+            self._progress_at = now
+        return pause > 0
 
     def _send(self, node: int, parts: list[_Part]) -> None:
         connection = self._connections.get(node)
@@ -184,8 +205,19 @@ class Reading:
             for p, size in zip(parts, sizes, strict=True)
         ]
         # Kafka fills a response in the order asked for: what comes first is read to its end first.
-        most = max(min(self._engine.most_bytes, sum(sizes)), *(p.least_bytes for p in parts), 1)
+        most = max(
+            min(self._engine.most_bytes, self._let_through(parts), sum(sizes)), *(p.least_bytes for p in parts), 1
+        )
         connection.send(wanted, most, any_replica=not any(p.leader_only for p in parts))
+
+    def _let_through(self, parts: list[_Part]) -> int:
+        each = max(self._engine.record_bytes.get(part.whole.topic, _UNKNOWN_RECORD_BYTES) for part in parts)
+        most = self._pacer.most_bytes(each)
+        if most is None:
+            return self._engine.most_bytes
+        whole = self._batch_bytes * _BATCH_MARGIN
+        # Brokers send the beginning of a batch too if there is room for it, which would have to be sent again.
+        return max(1, int(most // whole)) * int(whole) if whole and most < _MANY_BATCHES * whole else most
 
     def _bytes_for(self, part: _Part) -> int:
         """What is left of a range in bytes, about: to ask for no more than is to be read."""
@@ -207,6 +239,8 @@ class Reading:
                 events.append(connection.ready_at)
         if self._homeless():
             events.append(self._look_again_at)
+        if self._paced_until > now:
+            events.append(self._paced_until)
         heard = {descriptor for descriptor, _ in poll.poll(max(0.0, min(events) - now) * 1000)}
         for node, connection in list(self._connections.items()):
             if connection.waiting and connection.fileno() in heard:
@@ -236,6 +270,8 @@ class Reading:
             raise error_for_code(response.error, f"Fetching from broker {node} failed")
         # Held back by a quota is not stuck.
         self._progress_at += response.throttle_ms / 1000
+        self._pacer.throttled(response.throttle_ms / 1000)
+        self._pacer.fetched(response.size, 0)
         records = []
         for fetched in response.partitions:
             part = self._parts.get(TopicPartition(fetched.topic, fetched.partition))
@@ -269,7 +305,10 @@ class Reading:
         part.short_since, part.least_bytes = None, 0
         if part.asked > begun:
             self._failures, self._progress_at = 0, time.monotonic()
-            self._engine.record_bytes[whole.topic] = (fetched.end - fetched.begin) / (scan.next_offset - begun)
+            self._engine.record_bytes[whole.topic] = (scan.size or fetched.end - fetched.begin) / (part.asked - begun)
+            self._batch_bytes = scan.size / max(1, scan.batches)
+            self._pacer.fetched(0, part.asked - begun)
+            self._pacer.measured(whole.topic_partition, fetched.end - fetched.begin, part.asked - begun)
         return kernel.RecordSet(
             self._buffer,
             whole.topic,
@@ -377,9 +416,17 @@ class Reading:
 
     def _find_leaders(self, *, refresh: bool) -> None:
         if refresh:
-            self._engine.refresh(self._topics)
+            try:
+                self._engine.refresh(self._topics)
+            except RetriableError as problem:
+                if self._engine.cluster.cluster_id is None:
+                    raise  # It was never there.
+                # All brokers may be on their way to elsewhere: the range has a time limit of its own.
+                self._problem = str(problem)
+                self._check_progress()
             self._look_again_at = time.monotonic() + delay(self._failures, *_BACK_OFF)
             self._failures += 1
+        self._engine.check_cluster(self._request.cluster)
         cluster = self._engine.cluster
         for tp, part in list(self._parts.items()):
             if tp.topic in cluster.unauthorized:

@@ -72,12 +72,13 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A Fetch response: for how long the broker wants no request (ms), an error of the whole, and the partitions."""
+    """A Fetch response: for how long the broker wants no request (ms), an error of the whole, the partitions, bytes."""
 
     correlation_id: int
     throttle_ms: int
     error: int
     partitions: tuple[Fetched, ...]
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +88,14 @@ class Scan:
     Attributes:
         next_offset: The offset after the last whole batch; the position asked for if there is none.
         cut_off: The size in bytes of the first batch (the least it can be) if the record set ends within it, else 0.
+        size: Bytes of the whole batches.
+        batches: How many these are.
     """
 
     next_offset: int
     cut_off: int
+    size: int = 0
+    batches: int = 0
 
 
 def encode(
@@ -125,7 +130,7 @@ def parse(buffer: bytearray, size: int) -> Response:
         partitions = tuple(_partitions(buffer, size, topics))
     except (struct.error, UnicodeDecodeError, IndexError) as problem:
         raise ValueError(f"a malformed fetch response: {problem}") from None
-    return Response(correlation_id, throttle_ms, error, partitions)
+    return Response(correlation_id, throttle_ms, error, partitions, size)
 
 
 def _partitions(buffer: bytearray, size: int, topics: int) -> Iterator[Fetched]:
@@ -159,12 +164,12 @@ def scan(buffer: bytearray, begin: int, end: int, position: int) -> Scan:
     """Look through the heads of the batches in `buffer[begin:end]`: what to ask for next, before they are decoded."""
     if 0 < end - begin < _OVERHEAD:
         return Scan(position, _OVERHEAD)
-    at = begin
+    at, batches = begin, 0
     while end - at >= _OVERHEAD:
         _, length = _LENGTH.unpack_from(buffer, at)
         size = _OVERHEAD + length
         if at + size > end:
-            return Scan(position, size if at == begin else 0)
+            return Scan(position, size if at == begin else 0, at - begin, batches)
         if size < _BATCH.size:
             break
         base, _, magic, _, _, last_delta = _BATCH.unpack_from(buffer, at)
@@ -172,7 +177,8 @@ def scan(buffer: bytearray, begin: int, end: int, position: int) -> Scan:
             break
         position = max(position, base + last_delta + 1)
         at += size
-    return Scan(position, 0)
+        batches += 1
+    return Scan(position, 0, at - begin, batches)
 
 
 def _string(text: str) -> bytes:

@@ -11,7 +11,7 @@ from kafka_source.kafka_client.messages import ApiVersions, decode_response, enc
 from kafka_source.kafka_client.metadata import Broker, PartitionMetadata, Snapshot, TopicMetadata
 from kafka_source.kafka_client.raw import RawConnection
 from kafka_source.kafka_client.rebootstrap import Recovery
-from kafka_source.kafka_client.settings import ConnectionSettings, Endpoint, parse_servers
+from kafka_source.kafka_client.settings import ConnectionSettings, Endpoint, parse_servers, rebootstrap_after
 
 __all__ = [
     "GROUP",
@@ -34,4 +34,5 @@ __all__ = [
     "delay",
     "encode_request",
     "parse_servers",
+    "rebootstrap_after",
 ]

@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 from kafka_source.client_config import Settings
 from kafka_source.errors import (
     BootstrapError,
-    InvalidConfigurationError,
     KafkaGroupError,
     RetriableError,
     error_for_code,
 )
+from kafka_source.identity import check_same_cluster
 from kafka_source.kafka_client.backoff import Deadline, delay
 from kafka_source.kafka_client.connection import Connection, ConnectionLost, explain_failure
 from kafka_source.kafka_client.loop import EventLoop
@@ -129,12 +129,12 @@ class KafkaClient:
         return snapshot
 
     def _learn(self, snapshot: Snapshot) -> None:
-        if self.cluster_id is not None and snapshot.cluster_id != self.cluster_id:
-            raise InvalidConfigurationError(
-                f"kafka.bootstrap.servers={self.settings.bootstrap_names} now leads to the cluster "
-                f"{snapshot.cluster_id}; it led to {self.cluster_id} before. Offsets of one cluster mean nothing in "
-                "another: start the query anew against the new one."
-            )
+        check_same_cluster(
+            self.cluster_id,
+            snapshot.cluster_id,
+            servers=self.settings.bootstrap_names,
+            moved_from=self.settings.moved_from,
+        )
         self.cluster_id = snapshot.cluster_id or self.cluster_id
         self._recovery = self._recovery.answered()
         for node_id, broker in snapshot.brokers.items():

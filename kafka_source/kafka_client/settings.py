@@ -9,6 +9,7 @@ from typing import Any
 
 from kafka_source.client_config import Settings, kafka_python_config
 from kafka_source.errors import OptionError
+from kafka_source.identity import MOVED_FROM
 
 _DEFAULT_PORT = 9092
 
@@ -37,6 +38,7 @@ class ConnectionSettings:
         request_timeout: Seconds for a request's answer.
         retry: Seconds of the first and of the longest back-off.
         rebootstrap_after: Seconds without metadata until the client starts over (KIP-1102); None: never.
+        moved_from: The id of a cluster that was left for another on purpose.
     """
 
     bootstrap: tuple[Endpoint, ...]
@@ -47,6 +49,7 @@ class ConnectionSettings:
     request_timeout: float
     retry: tuple[float, float]
     rebootstrap_after: float | None
+    moved_from: str | None = None
 
     @property
     def bootstrap_names(self) -> str:
@@ -62,7 +65,6 @@ class ConnectionSettings:
         """
         python = kafka_python_config(settings)
         protocol = python["security_protocol"]
-        recovers = settings.get("metadata.recovery.strategy", "rebootstrap").lower() != "none"
         return cls(
             bootstrap=parse_servers(settings.get("bootstrap.servers", "")),
             client_id=client_id or settings.get("client.id") or "kafkagroup",
@@ -72,10 +74,16 @@ class ConnectionSettings:
             connect_timeout=_seconds(settings, "socket.connection.setup.timeout.ms", 10_000),
             request_timeout=_seconds(settings, "request.timeout.ms", 30_000),
             retry=(_seconds(settings, "retry.backoff.ms", 100), _seconds(settings, "retry.backoff.max.ms", 1_000)),
-            rebootstrap_after=(
-                _seconds(settings, "metadata.recovery.rebootstrap.trigger.ms", 300_000) if recovers else None
-            ),
+            rebootstrap_after=rebootstrap_after(settings),
+            moved_from=settings.get(MOVED_FROM),
         )
+
+
+def rebootstrap_after(settings: Settings) -> float | None:
+    """Seconds without metadata until a client starts over (KIP-1102); None: it never does."""
+    if settings.get("metadata.recovery.strategy", "rebootstrap").lower() == "none":
+        return None
+    return _seconds(settings, "metadata.recovery.rebootstrap.trigger.ms", 300_000)
 
 
 def parse_servers(servers: str) -> tuple[Endpoint, ...]:

@@ -14,9 +14,14 @@ from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
 from pyspark.sql.types import StructType
 
 from kafka_source.client_config import Settings
+from kafka_source.driver_process import driver_process
 from kafka_source.errors import InvalidConfigurationError, OptionError
-from kafka_source.options import Where, parse
+from kafka_source.options import Options, Where, parse
+from kafka_source.quota.hub import start_hub
+from kafka_source.quota.server import new_token
+from kafka_source.quota.settings import QuotaSettings, Ticket
 from kafka_source.sink.delivery import producer_config
+from kafka_source.sink.pace import PRODUCER_RATE
 from kafka_source.sink.schema import sink_columns
 from kafka_source.sink.writer import BatchWriter, StreamWriter, Target
 
@@ -72,4 +77,18 @@ def _target(given: Mapping[str, str], schema: StructType) -> Target:
         raise OptionError(
             "transactional.id.prefix", None, "a name for this query's transactions, the same after every restart"
         )
-    return Target(settings, sink_columns(schema, topic), topic, prefix if options["transactional"] else None)
+    return Target(
+        settings,
+        sink_columns(schema, topic),
+        topic,
+        prefix if options["transactional"] else None,
+        ticket=_ticket(options, settings),
+    )
+
+
+def _ticket(options: Options, settings: Settings) -> Ticket | None:
+    quota = QuotaSettings.of(options)
+    if quota is None:
+        return None
+    hub = start_hub(quota, settings, PRODUCER_RATE, new_token(), driver_process())
+    return Ticket(quota, quota.bounds, 0, 1.0, hub.endpoint, hub.token)

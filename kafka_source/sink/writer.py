@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,9 +16,12 @@ from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.errors import KafkaGroupError
 from kafka_source.kafka_client import Deadline, KafkaClient
+from kafka_source.quota.settings import Ticket
+from kafka_source.quota.task import pacer_of
 from kafka_source.sink.committer import TwoPhaseCommit
 from kafka_source.sink.delivery import deliver
 from kafka_source.sink.ongoing import OpenTransaction
+from kafka_source.sink.pace import PRODUCER_RATE, paced
 from kafka_source.sink.prepare import prepare
 from kafka_source.sink.records import Records, from_arrow, from_rows
 from kafka_source.sink.schema import SinkColumns
@@ -38,6 +41,7 @@ class Target:
         topic: The option `topic`, None: the column says it.
         prefix: Of transactional ids, for an exactly-once sink; None: at least once.
         write_id: Of a single write; None: a stream, whose query and batch the tasks know.
+        ticket: The query's quota; None: nothing is held back.
     """
 
     settings: Settings
@@ -45,6 +49,7 @@ class Target:
     topic: str | None
     prefix: str | None = None
     write_id: str | None = None
+    ticket: Ticket | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +140,15 @@ def _write_arrow(target: Target, batches: Iterator[pa.RecordBatch]) -> Written:
 
 
 def _write(target: Target, records: Iterable[Records]) -> Written:
+    if target.ticket is None:
+        return _write_now(target, records)
+    task = TaskContext.get()
+    ticket = replace(target.ticket, part=-1 if task is None else task.partitionId())
+    with pacer_of(ticket, target.settings, PRODUCER_RATE) as pacer:
+        return _write_now(target, paced(records, pacer))
+
+
+def _write_now(target: Target, records: Iterable[Records]) -> Written:
     if target.prefix is None:
         return Written(deliver(target.settings, records))
     task = TaskContext.get()
