@@ -1,0 +1,254 @@
+"""A stream's own quota: what goes over the wire stays at the bound, whichever engine, slots and sizes."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import time
+
+import pytest
+from confluent_kafka import Producer
+from typer.testing import CliRunner
+
+from kafka_source.cli import app
+from kafka_source.embedded import EmbeddedKafka
+from tests.support import until
+from tests.wire import Wire, watched_kafka
+
+MB = 1_000_000
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def wire():
+    return Wire()
+
+
+@pytest.fixture(scope="module")
+def kafka(wire):
+    with watched_kafka(wire) as kafka:
+        yield kafka
+
+
+def fill(kafka: EmbeddedKafka, topic: str, megabytes: int, size: int, partitions: int = 4) -> str:
+    """A backlog in batches of at most 16 KiB, or of one record."""
+    kafka.create_topic(topic, partitions)
+    producer = Producer(
+        {
+            "bootstrap.servers": kafka.internal_bootstrap_servers,
+            "batch.size": 16_384,
+            "linger.ms": 20,
+            "queue.buffering.max.messages": 1_000_000,
+        }
+    )
+    value = os.urandom(size)
+    for number in range(megabytes * MB // size):
+        producer.produce(topic, value, partition=number // 100 % partitions if size < 10_000 else number % partitions)
+        if number % 100 == 0:
+            producer.poll(0)
+    assert producer.flush(60) == 0
+    return topic
+
+
+def started(spark, kafka, topic, tmp_path, *, slots: int = 0, **options: object):
+    """A query that reads a topic from its beginning; options with _ for . in their names."""
+    reader = spark.readStream.format("kafkagroup").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+    reader = reader.option("subscribe", topic).option("startingOffsets", "earliest")
+    if slots:
+        reader = reader.option("kafka.group.id", f"quota-{os.getpid()}-{next(_numbers)}").option("group.members", slots)
+    for name, value in options.items():
+        reader = reader.option(name.replace("_", "."), value)
+    writer = reader.load().writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    return writer.start()
+
+
+def watch(query, wire: Wire, seconds: float) -> tuple[float, float]:
+    """Let the query read for so long after its first fetch of records; when that was, and now."""
+    until(lambda: sum(size for _, size in wire.seen) > 10_000 or query.exception() is not None, "the first fetch")
+    begin = wire.seen[0][0]
+    while time.monotonic() < begin + seconds:
+        assert query.isActive, query.exception()
+        time.sleep(0.1)
+    return begin, time.monotonic()
+
+
+@pytest.mark.parametrize(("engine", "slots"), [("native", 1), ("native", 4), ("librdkafka", 2)])
+def test_a_backlog_is_read_at_the_bound(spark, kafka, wire, tmp_path, engine, slots):
+    topic = fill(kafka, f"backlog-{engine}-{slots}", 15, 1000)
+    wire.forget()
+    query = started(
+        spark, kafka, topic, tmp_path, slots=slots, engine=engine, quota_bytes_per_second=MB, quota_windows=4
+    )
+    try:
+        begin, end = watch(query, wire, 13)
+        rates = wire.rates(begin + 4, end)
+        print([f"{rate / MB:.3f}" for rate in rates])
+        assert max(rates) <= 1.05 * MB
+        # A busy machine may read slower.
+        assert max(rates) >= 0.8 * MB
+        shown = [json.loads(source.endOffset)["quota"] for p in query.recentProgress for source in p.sources]
+        assert shown[-1]["usedPercent"] > 50
+        assert sum(slot["delayMs"] for slot in shown[-1]["slots"].values()) > 1000
+    finally:
+        query.stop()
+
+
+def strictly(wire: Wire, begin: float, end: float, bound: float) -> None:
+    """Every 5 s average within 5 % of the bound."""
+    rates = wire.rates(begin, end)
+    print([f"{rate / MB:.3f}" for rate in rates])
+    assert rates
+    assert all(0.95 * bound <= rate <= 1.05 * bound for rate in rates)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("size", [100, 100_000])
+@pytest.mark.parametrize("slots", [1, 4])
+@pytest.mark.parametrize("engine", ["native", "librdkafka"])
+def test_every_five_seconds_are_at_the_bound(spark, kafka, wire, tmp_path, engine, slots, size):
+    topic = fill(kafka, f"whole-{engine}-{slots}-{size}", 100, size)
+    wire.forget()
+    query = started(spark, kafka, topic, tmp_path, slots=slots, engine=engine, quota_bytes_per_second=MB)
+    try:
+        begin, end = watch(query, wire, 45)
+        strictly(wire, begin + 10, end, MB)
+    finally:
+        query.stop()
+
+
+def rate_settles(wire: Wire, bound: float, seconds: float = 3.0) -> None:
+    """Wait until `seconds` have passed at about this rate."""
+
+    def settled() -> bool:
+        now = time.monotonic()
+        found = sum(size for when, size in wire.seen if now - seconds <= when < now) / seconds
+        return 0.8 * bound <= found <= 1.1 * bound
+
+    until(settled, f"a rate of {bound}")
+
+
+def test_a_bound_is_raised_lowered_and_removed_in_flight(spark, kafka, wire, tmp_path):
+    topic = fill(kafka, "in-flight", 40, 1000)
+    wire.forget()
+    document, report = tmp_path / "quota.json", tmp_path / "report.json"
+    document.write_text(json.dumps({"bytes_per_second": MB / 2}))
+    watched = {"quota_watch": document, "quota_windows": 4, "quota_report": report, "kafka_client_id": "etl"}
+    query = started(spark, kafka, topic, tmp_path, engine="native", slots=2, **watched)
+    try:
+        rate_settles(wire, MB / 2)
+        command = [str(document), "--bytes-per-second"]
+        assert CliRunner().invoke(app, ["quota", "set", *command, str(2 * MB)]).exit_code == 0
+        rate_settles(wire, 2 * MB)
+        assert CliRunner().invoke(app, ["quota", "set", *command, str(MB / 2)]).exit_code == 0
+        rate_settles(wire, MB / 2)
+        shown = CliRunner().invoke(app, ["quota", "show", str(report)])
+        assert "client etl" in shown.output, shown.output
+        removed = CliRunner().invoke(app, ["quota", "set", str(document), "--client-id", "etl", "--disable"])
+        assert removed.exit_code == 0
+        at = time.monotonic()
+        until(lambda: sum(size for when, size in wire.seen if when > at) > 15 * MB, "all the rest, unbounded", 30)
+    finally:
+        query.stop()
+
+
+def test_the_brokers_own_quota_is_watched(spark, kafka, wire, tmp_path):
+    topic = fill(kafka, "brokers-own", 12, 1000)
+    wire.forget()
+    servers = ["-b", kafka.internal_bootstrap_servers]
+    change = ["quota", "brokers", *servers, "--client-id", "careful", "--yes", "--consumer-bytes"]
+    assert CliRunner().invoke(app, [*change, str(MB)]).exit_code == 0
+    query = started(
+        spark, kafka, topic, tmp_path, kafka_client_id="careful", quota_watch="broker", quota_windows=4, slots=2
+    )
+    try:
+        rate_settles(wire, MB)
+        assert "careful" in wire.clients
+        assert CliRunner().invoke(app, [*change, "0"]).exit_code == 0
+        at = time.monotonic()
+        until(lambda: sum(size for when, size in wire.seen if when > at) > 4 * MB, "the rest, unbounded", 30)
+    finally:
+        query.stop()
+
+
+@pytest.mark.parametrize("engine", ["native", "librdkafka"])
+def test_throttling_by_brokers_is_obeyed_and_counted_and_nobody_rebalances(spark, kafka, wire, tmp_path, engine):
+    topic = fill(kafka, f"throttled-{engine}", 25, 1000)
+    wire.forget()
+    change = ["quota", "brokers", "-b", kafka.internal_bootstrap_servers, "--client-id", f"greedy-{engine}", "--yes"]
+    assert CliRunner().invoke(app, [*change, "--consumer-bytes", str(MB)]).exit_code == 0
+    # Our own bound is far off: it is only there to be told of what the brokers do.
+    options = {"kafka_client_id": f"greedy-{engine}", "quota_bytes_per_second": 50 * MB, "maxOffsetsPerTrigger": 3000}
+    query = started(spark, kafka, topic, tmp_path, engine=engine, slots=2, kafka_session_timeout_ms=6000, **options)
+    try:
+
+        def throttled() -> bool:
+            assert query.isActive, query.exception()
+            ends = [json.loads(source.endOffset) for p in query.recentProgress for source in p.sources]
+            return bool(ends) and sum(slot["throttleMs"] for slot in ends[-1]["quota"]["slots"].values()) > 1000
+
+        until(throttled, "throttling that is counted")
+        begin = wire.seen[0][0]
+        until(lambda: time.monotonic() > begin + 11, "the brokers' window")
+        rate = sum(size for _, size in wire.seen) / (time.monotonic() - begin)
+        # A window of the brokers is let through at once.
+        assert rate <= 2.2 * MB
+        generations = {json.loads(source.endOffset)["generation"] for p in query.recentProgress for source in p.sources}
+        assert len(generations) == 1
+    finally:
+        query.stop()
+
+
+@pytest.mark.parametrize("engine", ["native", "librdkafka"])
+def test_a_batch_keeps_to_the_bound_with_more_slots_than_cores(spark, kafka, wire, engine):
+    topic = fill(kafka, f"batch-{engine}", 5, 1000)
+    wire.forget()
+    reader = spark.read.format("kafkagroup").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+    frame = reader.option("subscribe", topic).option("engine", engine).option("quota.bytes.per.second", MB).load()
+    assert frame.count() == 5000
+    seconds = wire.seen[-1][0] - wire.seen[0][0]
+    rate = sum(size for _, size in wire.seen) / seconds
+    print(f"{rate:.0f}")
+    assert 0.6 * MB <= rate <= 1.1 * MB
+
+
+def test_a_sink_keeps_to_the_bound(spark, kafka):
+    kafka.create_topic("paced-sink", 2)
+    rows = spark.range(4000).selectExpr("repeat('x', 1000) AS value").repartition(4)
+    writer = rows.write.format("kafkagroup").mode("append").option("topic", "paced-sink")
+    writer = writer.option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+    begun = time.monotonic()
+    writer.option("quota.bytes.per.second", MB).save()
+    # Four tasks share it: 4 MB take four seconds, less what is let through at once.
+    assert time.monotonic() - begun >= 3.5
+
+
+@pytest.mark.long
+def test_two_queries_with_one_to_three_and_an_unbounded_one_beside_them(spark, tmp_path):
+    wire, bounds = Wire(), {"one": 0.5 * MB, "three": 1.5 * MB}
+    with watched_kafka(wire, nodes=3) as kafka:
+        topics = {name: fill(kafka, name, 60, 1000, partitions=3) for name in (*bounds, "free")}
+        queries = []
+
+        def start(name: str, **options: object) -> float:
+            queries.append(
+                started(spark, kafka, topics[name], tmp_path / name, kafka_client_id=name, slots=2, **options)
+            )
+            until(lambda: wire.of(name).seen, f"the first records of {name}")
+            return time.monotonic()
+
+        try:
+            begin = 0.0
+            for name, bound in bounds.items():
+                begin = start(name, quota_bytes_per_second=bound)
+            until(lambda: time.monotonic() > begin + 12, "the first window")
+            free = start("free")
+            until(lambda: sum(size for _, size in wire.of("free").seen) > 60 * MB, "all of the unbounded one", 60)
+            print(f"unbounded: 60 MB in {time.monotonic() - free:.1f} s")
+            assert time.monotonic() - free < 30
+            until(lambda: time.monotonic() > begin + 35, "more to look at")
+            for name, bound in bounds.items():
+                strictly(wire.of(name), begin + 10, time.monotonic(), bound)
+        finally:
+            for query in queries:
+                query.stop()
