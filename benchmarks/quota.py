@@ -1,0 +1,78 @@
+"""What the machinery of quotas costs: streams with a bound that is never reached, beside the same without one.
+
+    ./run bench quota [--rounds 7] [--records 4000000] [--save FILE]
+
+local[2], a noop sink, AvailableNow over a topic of 100 B records, four slots in a group and none; in turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+from pyspark.sql import SparkSession
+
+from benchmarks._machine import describe_machine
+from benchmarks.read import sources
+from benchmarks.read.figures import HEAD, Figures, in_turns, save
+from benchmarks.read.topics import Load, fill
+from kafka_source.embedded import EmbeddedKafka
+
+NEVER_REACHED = 10**12
+ALLOWED = 0.02
+_numbers = itertools.count(1)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--records", type=int, default=4_000_000)
+    parser.add_argument("--save", type=Path)
+    given = parser.parse_args()
+    machine = describe_machine()
+    print(machine, HEAD, sep="\n", flush=True)
+    load = Load(100, given.records)
+    with EmbeddedKafka(config={"log.retention.ms": -1}, heap="1g", jvm_options=()) as kafka:
+        fill(kafka, load)
+        spark = sources.session()
+        engines = (sources.NATIVE, sources.LIBRDKAFKA)
+        results = [measure(spark, kafka.bootstrap_servers, load, engine, given.rounds) for engine in engines]
+        spark.stop()
+    if given.save:
+        save(given.save, machine, results)
+
+
+def measure(spark: SparkSession, servers: str, load: Load, engine: str, rounds: int) -> Figures:
+    def run(**options: object) -> float:
+        group = {"kafka_group_id": f"bench-{os.getpid()}-{next(_numbers)}", "group_members": 2}
+        folder = tempfile.mkdtemp(prefix="kafkagroup-checkpoint-")
+        frame = sources.frame(spark, engine, servers, load.topic, stream=True, **group, **options)
+        writer = frame.writeStream.format("noop").option("checkpointLocation", folder).trigger(availableNow=True)
+        started = time.perf_counter()
+        query = writer.start()
+        query.awaitTermination()
+        seconds = time.perf_counter() - started
+        assert sum(p.numInputRows for p in query.recentProgress) == load.records
+        shutil.rmtree(folder, ignore_errors=True)
+        return seconds
+
+    figures = in_turns(
+        Figures(f"{engine}, {load.records} x {load.value_bytes} B"),
+        {"no quota": run, "a bound never reached": lambda: run(quota_bytes_per_second=NEVER_REACHED)},
+        rounds,
+        warm_up=2,
+    )
+    without, bound = figures.seconds.values()
+    overhead = median(bound) / median(without) - 1
+    print(f"{engine}: overhead {overhead:+.1%}: {'met' if overhead <= ALLOWED else 'MISSED'}", flush=True)
+    return figures
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""From "all brokers have moved" to the next committed micro-batch: ours and the JVM connector, in one run.
+
+    ./run bench rebootstrap [--rounds 3] [--save FILE]
+
+The bootstrap name is a proxy that is pointed at the broker's new port. The JVM connector is told to rebootstrap too,
+which its Kafka client does not by default; a source that has not come back after 120 s counts as 120 s.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+
+from benchmarks._machine import describe_machine
+from benchmarks.read import sources
+from benchmarks.read.figures import HEAD, Figures, in_turns, save
+from kafka_source.embedded import EmbeddedKafka
+from kafka_source.embedded.tcp_proxy import TcpProxy
+
+TOPIC = "moving"
+RECORDS = 1000
+LONGEST_SECONDS = 120.0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--save", type=Path)
+    given = parser.parse_args()
+    machine = describe_machine()
+    print(machine, HEAD, sep="\n", flush=True)
+    entry = TcpProxy()
+    with entry, EmbeddedKafka() as kafka:
+        kafka.create_topic(TOPIC, 4)
+        entry.connect_to(kafka.port(1))
+        spark = sources.session()
+        ours = {"kafka_group_id": "bench-moving", "group_members": 2}
+        contestants = {
+            "jvm": lambda: run(spark, kafka, entry, sources.JVM),
+            "native, in a group": lambda: run(spark, kafka, entry, sources.NATIVE, **ours),
+            "native, no group": lambda: run(spark, kafka, entry, sources.NATIVE),
+            "librdkafka, no group": lambda: run(spark, kafka, entry, sources.LIBRDKAFKA),
+        }
+        figures = in_turns(Figures("all brokers moved to next batch"), contestants, given.rounds, warm_up=0)
+        spark.stop()
+    if given.save:
+        save(given.save, machine, [figures])
+
+
+def run(spark: SparkSession, kafka: EmbeddedKafka, entry: TcpProxy, source: str, **options: object) -> float:
+    folder = tempfile.mkdtemp(prefix="kafkagroup-checkpoint-")
+    frame = sources.frame(
+        spark, source, f"127.0.0.1:{entry.port}", TOPIC, stream=True,
+        kafka_metadata_recovery_strategy="rebootstrap", **options,
+    )  # fmt: skip
+    query = frame.writeStream.format("noop").option("checkpointLocation", folder).start()
+    try:
+        _produce(kafka)
+        _wait_for_rows(query, 0)
+        before = query.lastProgress.batchId
+        entry.cut()
+        kafka.restart(1, new_ports=True)
+        entry.connect_to(kafka.port(1))
+        moved = time.perf_counter()
+        _produce(kafka)
+        _wait_for_rows(query, before)
+        return min(LONGEST_SECONDS, time.perf_counter() - moved)
+    finally:
+        if query.isActive:
+            query.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _wait_for_rows(query, after: int) -> None:
+    deadline = time.monotonic() + LONGEST_SECONDS
+    while query.isActive and time.monotonic() < deadline:
+        if any(p.batchId > after - (not after) and p.numInputRows for p in query.recentProgress):
+            return
+        time.sleep(0.02)
+    if not query.isActive:
+        print(f"it failed: {str(query.exception())[:300]}", flush=True)
+
+
+def _produce(kafka: EmbeddedKafka) -> None:
+    producer = Producer({"bootstrap.servers": kafka.internal_bootstrap_servers})
+    for number in range(RECORDS):
+        producer.produce(TOPIC, str(number).encode(), partition=number % 4)
+    assert producer.flush(60) == 0
+
+
+if __name__ == "__main__":
+    main()
