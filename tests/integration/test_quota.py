@@ -73,15 +73,15 @@ def watch(query, wire: Wire, seconds: float) -> tuple[float, float]:
     return begin, time.monotonic()
 
 
-@pytest.mark.parametrize(("engine", "slots"), [("native", 1), ("native", 4), ("librdkafka", 2)])
+@pytest.mark.parametrize(("engine", "slots"), [("native", 4), ("librdkafka", 2)])
 def test_a_backlog_is_read_at_the_bound(spark, kafka, wire, tmp_path, engine, slots):
-    topic = fill(kafka, f"backlog-{engine}-{slots}", 15, 1000)
+    topic = fill(kafka, f"backlog-{engine}-{slots}", 14, 1000)
     wire.forget()
     query = started(
         spark, kafka, topic, tmp_path, slots=slots, engine=engine, quota_bytes_per_second=MB, quota_windows=4
     )
     try:
-        begin, end = watch(query, wire, 13)
+        begin, end = watch(query, wire, 11)
         rates = wire.rates(begin + 4, end)
         print([f"{rate / MB:.3f}" for rate in rates])
         assert max(rates) <= 1.05 * MB
@@ -171,7 +171,7 @@ def test_the_brokers_own_quota_is_watched(spark, kafka, wire, tmp_path):
         query.stop()
 
 
-@pytest.mark.parametrize("engine", ["native", "librdkafka"])
+@pytest.mark.parametrize("engine", ["native", pytest.param("librdkafka", marks=pytest.mark.long)])
 def test_throttling_by_brokers_is_obeyed_and_counted_and_nobody_rebalances(spark, kafka, wire, tmp_path, engine):
     topic = fill(kafka, f"throttled-{engine}", 25, 1000)
     wire.forget()
@@ -199,7 +199,7 @@ def test_throttling_by_brokers_is_obeyed_and_counted_and_nobody_rebalances(spark
         query.stop()
 
 
-@pytest.mark.parametrize("engine", ["native", "librdkafka"])
+@pytest.mark.parametrize("engine", ["native", pytest.param("librdkafka", marks=pytest.mark.long)])
 def test_a_batch_keeps_to_the_bound_with_more_slots_than_cores(spark, kafka, wire, engine):
     topic = fill(kafka, f"batch-{engine}", 5, 1000)
     wire.forget()

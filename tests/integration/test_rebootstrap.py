@@ -98,7 +98,7 @@ def test_a_stream_goes_on_where_the_brokers_have_moved_to(spark, tmp_path, engin
             running.has(FIRST + MORE)
 
 
-@pytest.mark.parametrize("engine", ["native", "librdkafka"])
+@pytest.mark.parametrize("engine", ["native", pytest.param("librdkafka", marks=pytest.mark.long)])
 def test_a_batch_is_read_to_its_end_where_the_brokers_have_moved_to(spark, engine):
     with place() as there, ThreadPoolExecutor(1) as pool:
         there.produce(20_000, 0)
