@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
@@ -169,9 +169,15 @@ class Cluster:
                 isolation_level=isolation,
                 request_timeout=self._brokers.timeout,
             )
-            return {
+            found = {
                 TopicPartition(position.topic, position.partition): self._brokers.answer(future).offset
                 for position, future in asked.items()
             }
+            if OFFSET_INVALID in found.values():
+                # So says librdkafka, and calls it no error, where a partition's leader is lost. It goes on asking the
+                # one that it remembers, for a quarter of an hour, unless all topics are looked at.
+                self._brokers.topics()
+                raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
+            return found
 
         return self._brokers.ask("Asking for offsets", ask)

@@ -44,7 +44,8 @@ _ANY_BYTES = (1 << 63) - 1
 # Far fewer than Spark starts a task for in the time in which they are read.
 _TASK_RECORDS = 1000
 
-_SETTLE_SECONDS = 15.0
+# How long a partition may have no leader: a broker that dies is missed after 9 s, by default.
+_SETTLE_SECONDS = 30.0
 _LOOK_SECONDS = 0.2
 
 
@@ -88,7 +89,7 @@ class MicroBatches:
             try:
                 return self._next(before, limited=limited)
             except RefreshRetriableError:
-                # A topic was deleted since it was looked at, or has just been made and is not known everywhere.
+                # A leader is lost, or a topic was deleted since it was looked at, or is not known everywhere yet.
                 if time.monotonic() > deadline:
                     raise
                 self._topics.doubt()

@@ -166,7 +166,8 @@ def test_a_stream_reads_on_when_its_coordinators_node_dies(spark, nodes, group, 
         node = admin.describe_consumer_groups([group])[group].result(timeout=60).coordinator.id
         kafka.kill(node)
         marked = trickle.count
-        until(lambda: len(written(out)) > marked + 1000, "the stream to read on", 200)
+        until(lambda: not query.isActive or len(written(out)) > marked + 1000, "the stream to read on", 200)
+        assert query.exception() is None
         trickle.close()
         until(lambda: len(written(out)) >= trickle.count, "all records")
         assert query.isActive
