@@ -11,6 +11,7 @@ Heartbeats: the processor time of the one thread that sends them for all slots, 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import threading
@@ -25,6 +26,7 @@ from assignors import load
 from benchmarks._machine import describe_machine
 from kafka_source.client_config import Settings
 from kafka_source.embedded import EmbeddedKafka
+from kafka_source.errors import ApplicationRecoverableError
 from kafka_source.group import GroupMembership, GroupSettings, Topics
 
 TOPICS, PARTITIONS = 10, 100
@@ -128,23 +130,31 @@ class Bench:
 
 
 def _settle(applications: list[GroupMembership]) -> None:
-    """All join, and join again until they are of one generation."""
+    """All join, and join again whenever the group asks for it, until they are of one generation."""
+    settled = threading.Event()
 
-    def one(application: GroupMembership) -> None:
+    def run(application: GroupMembership) -> None:
         application.join(120)
+        while not settled.wait(0.05):
+            if application.rebalance_needed():
+                application.rejoin(120)
+
+    def whole() -> bool:
+        # Applications that have not joined have no assignment to ask for yet.
+        generations = {application.assignment.generation for application in applications}
+        return len(generations) == 1 and not any(application.rebalance_needed() for application in applications)
 
     with ThreadPoolExecutor(len(applications)) as pool:
-        joining = [pool.submit(one, application) for application in applications]
-        while True:
-            for application, done in zip(applications, joining, strict=True):
-                if done.done() and application.rebalance_needed():
-                    done.result()
-                    application.rejoin(120)
-            if all(done.done() for done in joining):
-                generations = {application.assignment.generation for application in applications}
-                if len(generations) == 1 and not any(a.rebalance_needed() for a in applications):
-                    return
+        running = [pool.submit(run, application) for application in applications]
+        while not settled.is_set():
             time.sleep(0.05)
+            with contextlib.suppress(ApplicationRecoverableError):
+                if whole():
+                    settled.set()
+            if any(one.done() for one in running):
+                settled.set()
+        for one in running:
+            one.result()
 
 
 def _timed(case: Case, name: str, work: Callable[[], object]) -> None:
