@@ -60,7 +60,7 @@ def _sasl(settings: Settings) -> dict[str, Any]:
         config["sasl_kerberos_service_name"] = sasl.service_name
     if sasl.oauth is not None:
         # It brings kafka-python with it, which workers that only use librdkafka need not load.
-        from kafka_source.client_config.oauth import token_provider
+        from kafka_source.kafka_client.oauth import token_provider
 
         config["sasl_oauth_token_provider"] = token_provider(sasl.oauth)
     return config
