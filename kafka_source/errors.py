@@ -11,6 +11,7 @@
     │   ├── FencedError                   another member or producer has taken over this one's place
     │   ├── UnknownOutcomeError           a commit was sent and never answered
     │   ├── LostTransactionsError         transactions that were to make a batch visible are gone
+    │   ├── NotVisibleError               a committed batch cannot be seen: a broker lost its commit markers
     │   ├── AssignmentFailed              the group's leader could not plan the partitions
     │   ├── DataLossError                 planned offsets are no longer in the topic
     │   └── CorruptRecordsError           bytes of the topic cannot be read
@@ -24,11 +25,12 @@ All of them survive pickling: Spark sends them between its processes. `error_cod
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
+from assignors.model import TopicPartition
 from kafka_source.error_codes import CODES, Category
 
 
@@ -117,9 +119,44 @@ class LostTransactionsError(ApplicationRecoverableError):
             _sentences(
                 f"Of batch {batch} the transactions {names} are gone: they were open for longer than "
                 "kafka.transaction.timeout.ms, or another query uses the same transactional.id.prefix",
-                "The batch had been decided and its other transactions are committed: the records of these are lost"
+                "The batch had been decided and its other transactions are committed: the records of these are lost, "
+                "unless the query's tasks get the same rows again and transactional.lost is replay. To go on without "
+                "them: kafkagroup transactions commit --accept-loss"
                 if decided
                 else "Nothing of the batch is visible and nothing is lost: it is written again when the query restarts",
+            )
+        )
+
+
+class NotVisibleError(ApplicationRecoverableError):
+    """A batch is committed, but readers do not see all of it: commit markers are missing in some partitions.
+
+    Args:
+        batch: The number of the batch.
+        partitions: Where markers are missing, or where nobody could be asked.
+        missing: The transactional ids, by partition.
+        seconds: For how long they were waited for.
+    """
+
+    def __init__(
+        self,
+        *,
+        batch: int,
+        partitions: Iterable[TopicPartition],
+        missing: Mapping[TopicPartition, str],
+        seconds: float,
+    ) -> None:
+        self.batch, self.partitions = batch, tuple(partitions)
+        where = ", ".join(
+            f"{tp.topic}-{tp.partition}" + (f" (transaction of {missing[tp]})" if tp in missing else "")
+            for tp in self.partitions
+        )
+        super().__init__(
+            _sentences(
+                f"Batch {batch} is committed, but {seconds:.0f} s later its commit markers are not in {where}: readers "
+                "with read_committed do not see these records, nor what comes after them there",
+                "If the brokers are well, one that was lost right after the commit has lost the markers too; "
+                "`kafkagroup transactions repair` writes them. Aborting instead would drop committed records",
             )
         )
 

@@ -97,6 +97,7 @@ class StreamOffset:
         min_partitions: The option's value at planning, part of the plan.
         max_records: Likewise of maxRecordsPerPartition.
         task_records: Likewise of minRecordsPerTask.
+        stream: The stream's own id, kept from batch to batch, where its sink commits (`commit=sink`).
     """
 
     partitions: Mapping[TopicPartition, Span] = field(default_factory=dict)
@@ -107,6 +108,7 @@ class StreamOffset:
     max_records: int | None = None
     task_records: int = 1
     topics: Mapping[str, str] = field(default_factory=dict)
+    stream: str | None = None
 
     @property
     def ends(self) -> dict[TopicPartition, int]:
@@ -135,6 +137,7 @@ class StreamOffset:
             "split": [self.min_partitions, self.max_records, self.task_records],
             "topics": dict(sorted(self.topics.items())),
             "partitions": partitions,
+            **({} if self.stream is None else {"stream": self.stream}),
         }
 
     @staticmethod
@@ -170,6 +173,7 @@ class StreamOffset:
                 least,
                 # Offsets of kafkagroup's first days have none.
                 dict(value.get("topics", {})),
+                value.get("stream"),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InvalidConfigurationError(

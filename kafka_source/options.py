@@ -314,9 +314,9 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "commit",
-        _word("batch", "task", "none"),
+        _word("batch", "task", "sink", "none"),
         "Who commits offsets to the group: `batch` the driver after each micro-batch, `task` each task at the end of "
-        "its ranges, `none` nobody.",
+        "its ranges, `sink` the exactly-once sink of the stream (its option commit.group), `none` nobody.",
         default_text="batch for streams, none for batches",
     ),
     Option(
@@ -497,6 +497,22 @@ OPTIONS: tuple[Option, ...] = (
         "With transactional=true: names the query's transactions. The same after every restart, of no other query.",
         where=Where.SINK,
     ),
+    Option(
+        "transactional.lost",
+        _word("stop", "replay"),
+        "What happens if transactions of a decided batch ran out of time while no driver was there: `stop` with an "
+        "error that names them, or write their records again from the `replay` of the batch, for queries whose tasks "
+        "get the same rows each time. Row counts are compared.",
+        default="stop",
+        where=Where.SINK,
+    ),
+    Option(
+        "commit.group",
+        TEXT,
+        "With transactional=true, in a stream: the kafka.group.id of the query's source, whose commit is `sink`. The "
+        "group's offsets are committed in the same transaction as the decision about a batch.",
+        where=Where.SINK,
+    ),
 )
 
 REFUSED: Mapping[str, str] = {
@@ -634,10 +650,14 @@ def _check_reading(options: Options, where: Where) -> None:
     if low is not None and high is not None and low > high:
         raise OptionError("minOffsetsPerTrigger", str(low), f"at most maxOffsetsPerTrigger ({high})")
     grouped = options.given("kafka.group.id") and options["group.membership"]
-    if options["commit"] in ("batch", "task") and not grouped:
-        raise OptionError("commit", options["commit"], "batch and task only with kafka.group.id, where offsets go")
-    if options["commit"] == "batch" and where is Where.BATCH:
-        raise OptionError("commit", "batch", "task or none in a batch read; kafka_source.pinned commits a whole read")
+    if options["commit"] in ("batch", "task", "sink") and not grouped:
+        raise OptionError(
+            "commit", options["commit"], "batch, task and sink only with kafka.group.id, where offsets go"
+        )
+    if options["commit"] in ("batch", "sink") and where is Where.BATCH:
+        raise OptionError(
+            "commit", options["commit"], "task or none in a batch read; kafka_source.pinned commits a whole read"
+        )
     if options.given("assign") and grouped:
         raise OptionError(
             "assign", json.dumps(options["assign"]), "subscribe or subscribePattern in a group, which assigns itself"

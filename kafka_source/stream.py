@@ -13,6 +13,7 @@ import os
 import signal
 import threading
 import time
+import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -23,10 +24,11 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from assignors.model import TopicPartition
-from kafka_source import positions, tasks
+from kafka_source import positions, sink_commits, tasks
 from kafka_source.cluster import Cluster, Topic
 from kafka_source.errors import RefreshRetriableError
 from kafka_source.fetch.engine import warn_without_native
+from kafka_source.group.model import CommitOffset
 from kafka_source.identity import MOVED_FROM, check_same_cluster
 from kafka_source.offsets import Range, StreamOffset
 from kafka_source.options import Where
@@ -58,6 +60,7 @@ class MicroBatches:
 
     def __init__(self, reading: Reading) -> None:
         self._options = reading.options
+        self._settings = reading.settings
         warn_without_native(reading.options["engine"])
         self._cluster = Cluster.of(reading.options, reading.settings)
         self._subscription = subscription_of(reading.options)
@@ -75,6 +78,8 @@ class MicroBatches:
         self._anew: dict[str, Topic | None] = {}
         quota = QuotaSettings.of(reading.options)
         self._quota = None if quota is None else StreamQuota(quota, reading.settings)
+        # What `next` gave last; a batch that ends elsewhere is replayed from the checkpoint.
+        self._planned: StreamOffset | None = None
 
     def next(self, before: StreamOffset, *, limited: bool) -> StreamOffset:
         """The end offset of the micro-batch after `before`; `before` itself if there is nothing new.
@@ -117,7 +122,7 @@ class MicroBatches:
             # A driver that was suspended while it planned would plan what others have read meanwhile.
             return given
         self._last_batch = time.monotonic()
-        return StreamOffset(
+        self._planned = StreamOffset(
             spans(starts, ends, owned.slots, owned.copies),
             cluster=self._cluster.cluster_id(),
             generation=owned.generation,
@@ -126,18 +131,33 @@ class MicroBatches:
             max_records=self._options["maxRecordsPerPartition"],
             task_records=self._task_records,
             topics=self._topics.ids({tp.topic for tp in starts}),
+            stream=(before.stream or uuid.uuid4().hex) if self._sink_commits else None,
         )
+        return self._planned
 
     def tasks(self, start: StreamOffset, end: StreamOffset) -> list[TaskBundle]:
         """The input partitions of the batch that ends at `end`, with the slots' credentials of now."""
         self._check_cluster(end)
-        planned = plan(end, start)
+        planned: sink_commits.Planned = plan(end, start)
+        if self._sink_commits and end != self._planned:
+            owned = self._ownership.settle({})
+            planned = sink_commits.left_of(planned, owned.slots, self._marked(), end.stream or "")
         whole = sum(r.size for _, ranges in planned for r in ranges)
         numbers = itertools.count()
-        return [
+        tasks = [
             TaskBundle(tuple(self._task(next(numbers), slot, ranges, whole) for slot, ranges in bundle))
             for bundle in bundles(planned, end.task_records)
         ]
+        return self._with_handoff(tasks, planned, end) if self._sink_commits and tasks else tasks
+
+    def _with_handoff(
+        self, tasks: list[TaskBundle], planned: sink_commits.Planned, end: StreamOffset
+    ) -> list[TaskBundle]:
+        """The same tasks, the first of which tells the sink what all of them read."""
+        first, *others = tasks
+        credentials = first.tasks[0].credentials
+        assert credentials is not None
+        return [replace(first, handoff=sink_commits.handoff_of(planned, credentials, end.stream or "")), *others]
 
     def _task(self, number: int, slot: int, ranges: tuple[Range, ...], whole: int) -> ReadTask:
         task = ReadTask(ranges, self._ownership.credentials(slot), cluster=self._cluster.cluster_id())
@@ -182,6 +202,13 @@ class MicroBatches:
     def _read_committed(self) -> bool:
         return bool(self._options["kafka.isolation.level"] == "read_committed")
 
+    @property
+    def _sink_commits(self) -> bool:
+        return bool(self._options["commit"] == "sink")
+
+    def _marked(self) -> dict[TopicPartition, CommitOffset]:
+        return sink_commits.committed_with_marks(self._settings, self._options["kafka.group.id"])
+
     def _owner(self, reading: Reading) -> Ownership:
         options = reading.options
         if not in_group(options):
@@ -205,17 +232,26 @@ class MicroBatches:
             self._positions.update(before.ends)
             self._before = before
         if owned.generation != self._generation or any(tp not in self._positions for tp in mine):
-            uses = self._uses_committed(before, owned)
-            committed = self._ownership.committed([tp for tp in mine if tp.topic not in self._anew]) if uses else {}
-            # Another application of the group may have read on meanwhile: the furthest position is the right one.
-            known = {
-                tp: max(c for c in (self._positions.get(tp), committed.get(tp)) if c is not None)
-                for tp in mine
-                if tp in self._positions or committed.get(tp) is not None
-            }
+            goes_on = self._goes_on(before, owned)
+            known = {tp: offset for tp, offset in goes_on.items() if offset is not None}
             self._positions = known | self._first(before, [tp for tp in mine if tp not in known])
             self._generation = owned.generation
         return {tp: self._positions[tp] for tp in mine}
+
+    def _goes_on(self, before: StreamOffset, owned: Owned) -> dict[TopicPartition, int | None]:
+        """Where each owned partition goes on by what the checkpoint and the group know; None: neither knows it."""
+        mine, uses_committed = self._topics.existing(owned.slots), self._uses_committed(before, owned)
+        if self._sink_commits:
+            marked = self._marked() if uses_committed else {}
+            marked = {tp: entry for tp, entry in marked.items() if tp.topic not in self._anew}
+            return {tp: sink_commits.goes_on_at(tp, self._positions.get(tp), marked, before.stream) for tp in mine}
+        known = [tp for tp in mine if tp.topic not in self._anew]
+        committed = self._ownership.committed(known) if uses_committed else {}
+        # Another application of the group may have read on meanwhile: the furthest position is the right one.
+        return {
+            tp: max((c for c in (self._positions.get(tp), committed.get(tp)) if c is not None), default=None)
+            for tp in mine
+        }
 
     def _first(self, before: StreamOffset, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
         """Where partitions start that this query and its group have not read yet."""
@@ -313,8 +349,7 @@ class _StreamReader(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one input partition."""
         assert isinstance(partition, TaskBundle)
-        for task in partition.tasks:
-            yield from tasks.read(task, self._reading)
+        return tasks.read_bundle(partition, self._reading)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Spark has made everything before `end` durable."""

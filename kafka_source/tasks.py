@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -11,12 +11,15 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
+from assignors.model import TopicPartition
 from kafka_source import logs, replicas
 from kafka_source.client_config import Settings
 from kafka_source.commit import TransactionalCommitter
 from kafka_source.errors import FencedError
 from kafka_source.fetch.engine import FetchRequest, engine_for
 from kafka_source.group import GroupSettings, SlotCredentials, SlotSession
+from kafka_source.handoff import BatchOfRun, Handoff, leave
+from kafka_source.kafka_client import Deadline, kept_client
 from kafka_source.offsets import Range
 from kafka_source.options import Options, Where, parse
 from kafka_source.quota.driver import CONSUMER_RATE
@@ -27,6 +30,8 @@ from kafka_source.schema import Column, columns_of
 log = logging.getLogger(__name__)
 
 _FENCED_INSTANCE_ID = 82
+_Commit = Callable[[Mapping[TopicPartition, int]], None]
+_HANDOFF_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -56,9 +61,15 @@ def shares_of(planned: Sequence[ReadTask]) -> list[float]:
 
 @dataclass(frozen=True)
 class TaskBundle(InputPartition):
-    """One Spark input partition of a stream: what one slot reads, or several that have little to read."""
+    """One Spark input partition of a stream: what one slot reads, or several that have little to read.
+
+    Attributes:
+        tasks: One for each slot.
+        handoff: Set in one of a batch whose sink commits: what the whole batch reads.
+    """
 
     tasks: tuple[ReadTask, ...]
+    handoff: Handoff | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +94,15 @@ class Reading:
         return cls(options, Settings(options.kafka), columns_of(schema))
 
 
+def read_bundle(bundle: TaskBundle, reading: Reading) -> Iterator[pa.RecordBatch]:
+    """The records of a stream's tasks; raises as `read`."""
+    if bundle.handoff is not None:
+        client = kept_client(reading.settings)
+        client.run(leave(client, BatchOfRun.of_task(), bundle.handoff, Deadline(_HANDOFF_SECONDS)))
+    for task in bundle.tasks:
+        yield from read(task, reading)
+
+
 def read(task: ReadTask, reading: Reading) -> Iterator[pa.RecordBatch]:
     """The records of a task, as record batches.
 
@@ -95,8 +115,10 @@ def read(task: ReadTask, reading: Reading) -> Iterator[pa.RecordBatch]:
     commits = options["commit"] == "task"
     with ExitStack() as stack:
         session = _session(task, reading, commits)
+        commit: _Commit | None = None
         if session is not None:
             stack.enter_context(session)
+            commit = _committer(session, reading, stack) if commits else None
         pacer = stack.enter_context(pacer_of(task.ticket, reading.settings, CONSUMER_RATE))
         for replica, ranges in replicas.by_replica(task.ranges):
             request = FetchRequest(
@@ -115,8 +137,10 @@ def read(task: ReadTask, reading: Reading) -> Iterator[pa.RecordBatch]:
                     _check(session, commits)
                 yield replicas.with_replica(batch, reading.columns, replica)
         if session is not None:
-            if commits:
-                _commit(session, task, reading)
+            # Of several copies the first one counts.
+            ends = {r.topic_partition: r.end for r in task.ranges if r.replica == 0}
+            if commit is not None and ends:
+                commit(ends)
             if task.takes_over is not None:
                 session.leave()
 
@@ -157,19 +181,13 @@ def _check(session: SlotSession, commits: bool) -> None:
         log.debug("slot taken over by another reader; nothing is to be committed, so reading goes on")
 
 
-def _commit(session: SlotSession, task: ReadTask, reading: Reading) -> None:
-    # Of several copies the first one counts.
-    ends = {r.topic_partition: r.end for r in task.ranges if r.replica == 0}
-    if not ends:
-        return
+def _committer(session: SlotSession, reading: Reading, stack: ExitStack) -> _Commit:
+    """What commits at the end; made before the reading, so that its initialisation needs no time of its own."""
     if not reading.options["commit.transactional"]:
-        session.commit(ends)
-        return
+        return session.commit
     credentials = session.credentials
     committer = TransactionalCommitter(
         reading.settings, f"{credentials.group}-{credentials.instance_id}", keep_warm=False
     )
-    try:
-        committer.commit(credentials, ends)
-    finally:
-        committer.close()
+    stack.callback(committer.close)
+    return lambda ends: committer.commit(credentials, ends)

@@ -8,6 +8,7 @@ from rich.table import Table
 
 from kafka_source.admin import Group, PartitionLag
 from kafka_source.sink.ledger import Decision
+from kafka_source.sink.markers import LostMarker
 from kafka_source.sink.ongoing import Described
 
 
@@ -73,4 +74,13 @@ def undecided(found: Iterable[Described], now: float) -> Table:
             f"{one.timeout_ms / 1000:.0f} s",
             ", ".join(f"{tp.topic}-{tp.partition}" for tp in one.partitions),
         )
+    return table
+
+
+def markers(missing: Iterable[LostMarker]) -> Table:
+    """Commit markers that are to be written."""
+    table = Table("transactional id", "producer id", "epoch", "partition", title="committed, and cannot be seen")
+    for lost in missing:
+        of, tp = lost.transaction, lost.place
+        table.add_row(of.transactional_id, str(of.producer_id), str(of.epoch), f"{tp.topic}-{tp.partition}")
     return table

@@ -1,4 +1,4 @@
-"""`kafkagroup transactions list | commit | abort`: what an exactly-once sink has left open.
+"""`kafkagroup transactions list | commit | abort | repair`: what an exactly-once sink has left open.
 
 A query does all of this itself when it runs again; the commands are for one that will not.
 """
@@ -14,9 +14,11 @@ import typer
 
 from kafka_source.cli import show
 from kafka_source.cli.common import DRY_RUN, Config, Servers, Yes, console, settings_of, told
+from kafka_source.cluster import Cluster, Subscription
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.sink.committer import TwoPhaseCommit
 from kafka_source.sink.ledger import Decision
+from kafka_source.sink.markers import lost_markers, write_marker
 from kafka_source.sink.ongoing import Described
 
 transactions = typer.Typer(no_args_is_help=True, help="What exactly-once sinks have left open.")
@@ -34,7 +36,15 @@ def list_them(prefix: Prefix, servers: Servers, config: Config = None) -> None:
 
 
 @transactions.command()
-def commit(prefix: Prefix, servers: Servers, config: Config = None, yes: Yes = False) -> None:
+def commit(
+    prefix: Prefix,
+    servers: Servers,
+    config: Config = None,
+    accept_loss: Annotated[
+        bool, typer.Option("--accept-loss", help="Go on without the records of transactions that ran out of time.")
+    ] = False,
+    yes: Yes = False,
+) -> None:
     """Commit what a driver had decided and could not finish; anything else would be half a batch."""
     with _sink(prefix, servers, config) as (client, phases):
         decision, _ = _look(client, phases)
@@ -44,8 +54,11 @@ def commit(prefix: Prefix, servers: Servers, config: Config = None, yes: Yes = F
         if not yes:
             console.print(DRY_RUN)
             return
-        client.run(phases.finish_decided(Deadline(_SECONDS)))
-        console.print(f"Committed {len(decision.transactions)} transactions of batch {decision.batch}.")
+        turn = client.run(phases.begin(Deadline(_SECONDS), replays=accept_loss))
+        client.run(phases.accept_loss(turn, Deadline(_SECONDS)))
+        count = len(decision.transactions) - len(turn.lost)
+        lost = f", {len(turn.lost)} are lost" if turn.lost else ""
+        console.print(f"Committed {count} transactions of batch {decision.batch}{lost}.")
 
 
 @transactions.command()
@@ -64,6 +77,33 @@ def abort(prefix: Prefix, servers: Servers, config: Config = None, yes: Yes = Fa
             return
         client.run(phases.abort_undecided(Deadline(_SECONDS)))
         console.print(f"Aborted {len(undecided)} transactions.")
+
+
+@transactions.command()
+def repair(
+    prefix: Prefix,
+    servers: Servers,
+    topic: Annotated[list[str], typer.Option("--topic", "-t", help="A topic that the sink writes to.")],
+    config: Config = None,
+    yes: Yes = False,
+) -> None:
+    """Write commit markers that a broker has lost: transactions that are committed and cannot be seen.
+
+    Takes the right to alter the cluster.
+    """
+    with _sink(prefix, servers, config) as (client, _):
+        partitions = Cluster(settings_of(servers, config)).partitions(Subscription(topics=tuple(topic)))
+        missing = client.run(lost_markers(client, prefix, partitions, Deadline(_SECONDS)))
+        if not missing:
+            console.print(f"No commit marker of {prefix} is missing.")
+            return
+        console.print(show.markers(missing))
+        if not yes:
+            console.print(DRY_RUN)
+            return
+        for lost in missing:
+            client.run(write_marker(client, lost, Deadline(_SECONDS)))
+        console.print(f"Wrote {len(missing)} commit markers.")
 
 
 def _look(client: KafkaClient, phases: TwoPhaseCommit) -> tuple[Decision | None, list[Described]]:

@@ -6,17 +6,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from assignors.model import TopicPartition
-from kafka_source.errors import RetriableError, UnknownOutcomeError, error_for_code
+from kafka_source.errors import RetriableError, UnknownOutcomeError
 from kafka_source.group.model import CommitOffset, SlotCredentials
-from kafka_source.kafka_client import ConnectionLost, Deadline, KafkaClient
+from kafka_source.kafka_client import GROUP, ConnectionLost, Deadline, KafkaClient, check_coordinator, to_coordinator
 from kafka_source.kafka_client.messages import OffsetCommitRequest, OffsetFetchRequest
 
 # Later versions ask for many groups, or name topics by id, in other layouts; these have all that is needed.
 _FETCH_VERSION = 7
 _COMMIT_VERSION = 9
-
-_MOVED = (15, 16)
-_UNSTABLE_OFFSET_COMMIT = 88
 
 
 async def fetch_committed(
@@ -42,29 +39,40 @@ async def fetch_committed(
         KafkaGroupError: The deadline is over.
     """
     wanted = None if partitions is None else sorted(set(partitions))
-    if wanted == []:
-        return {}
-    what = f"Fetching the committed offsets of group {group} failed"
+    found = {} if wanted == [] else await _fetch(client, group, wanted, deadline, stable=stable)
+    offsets = {tp: entry.offset for tp, entry in found.items()}
+    return {**dict.fromkeys(wanted or ()), **offsets}
 
-    async def ask() -> dict[TopicPartition, int | None]:
-        request = OffsetFetchRequest(
-            group_id=group,
-            topics=None
-            if wanted is None
-            else [
-                OffsetFetchRequest.OffsetFetchRequestTopic(name=topic, partition_indexes=numbers)
-                for topic, numbers in _by_topic(wanted).items()
-            ],
-            require_stable=stable,
-        )
-        answer = await _to_coordinator(client, group, request, deadline, _FETCH_VERSION)
-        _raise(client, group, answer.error_code, what)
-        found: dict[TopicPartition, int | None] = dict.fromkeys(wanted or ())
+
+async def fetch_all_committed(
+    client: KafkaClient, group: str, deadline: Deadline
+) -> dict[TopicPartition, CommitOffset]:
+    """All that the group has committed, with its metadata; waits and raises as `fetch_committed`."""
+    return await _fetch(client, group, None, deadline, stable=True)
+
+
+async def _fetch(
+    client: KafkaClient, group: str, wanted: Iterable[TopicPartition] | None, deadline: Deadline, *, stable: bool
+) -> dict[TopicPartition, CommitOffset]:
+    what = f"Fetching the committed offsets of group {group} failed"
+    topics = None
+    if wanted is not None:
+        topics = [
+            OffsetFetchRequest.OffsetFetchRequestTopic(name=topic, partition_indexes=numbers)
+            for topic, numbers in _by_topic(wanted).items()
+        ]
+
+    async def ask() -> dict[TopicPartition, CommitOffset]:
+        request = OffsetFetchRequest(group_id=group, topics=topics, require_stable=stable)
+        answer = await to_coordinator(client, GROUP, group, request, deadline, _FETCH_VERSION)
+        check_coordinator(client, GROUP, group, answer.error_code, what)
+        found = {}
         for topic in answer.topics:
             for p in topic.partitions:
-                _raise(client, group, p.error_code, f"{what} for {topic.name}-{p.partition_index}")
+                check_coordinator(client, GROUP, group, p.error_code, f"{what} for {topic.name}-{p.partition_index}")
                 if p.committed_offset >= 0:
-                    found[TopicPartition(topic.name, p.partition_index)] = p.committed_offset
+                    tp = TopicPartition(topic.name, p.partition_index)
+                    found[tp] = CommitOffset(p.committed_offset, p.committed_leader_epoch, p.metadata or "")
         return found
 
     return await client.retrying(ask, deadline)
@@ -102,14 +110,20 @@ async def commit_offsets(
             ],
         )
         try:
-            answer = await _to_coordinator(client, credentials.group, request, deadline, _COMMIT_VERSION)
+            answer = await to_coordinator(client, GROUP, credentials.group, request, deadline, _COMMIT_VERSION)
         except ConnectionLost:
             unanswered = True
             raise
         unanswered = False
         for topic in answer.topics:
             for p in topic.partitions:
-                _raise(client, credentials.group, p.error_code, f"{what} failed for {topic.name}-{p.partition_index}")
+                check_coordinator(
+                    client,
+                    GROUP,
+                    credentials.group,
+                    p.error_code,
+                    f"{what} failed for {topic.name}-{p.partition_index}",
+                )
 
     try:
         await client.retrying(ask, deadline)
@@ -127,23 +141,6 @@ def _commit(value: int | CommitOffset, number: int) -> Any:
         committed_leader_epoch=full.leader_epoch,
         committed_metadata=full.metadata,
     )
-
-
-async def _to_coordinator(client: KafkaClient, group: str, request: Any, deadline: Deadline, version: int) -> Any:
-    coordinator = await client.coordinator(group, deadline)
-    try:
-        connection = await client.connection(coordinator, deadline)
-        return await connection.send(request, max(0.001, min(client.settings.request_timeout, deadline.left)), version)
-    except ConnectionLost:
-        client.forget_coordinator(group)
-        raise
-
-
-def _raise(client: KafkaClient, group: str, code: int, what: str) -> None:
-    if code in _MOVED:
-        client.forget_coordinator(group)
-    if code:
-        raise error_for_code(code, what)
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

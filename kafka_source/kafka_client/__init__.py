@@ -6,6 +6,8 @@ Nothing else in this project imports `kafka.*`. Nothing here writes requests, re
 from kafka_source.kafka_client.backoff import Deadline, delay
 from kafka_source.kafka_client.client import GROUP, TRANSACTION, KafkaClient
 from kafka_source.kafka_client.connection import Connection, ConnectionLost
+from kafka_source.kafka_client.coordinators import check_coordinator, to_coordinator
+from kafka_source.kafka_client.kept import kept_client
 from kafka_source.kafka_client.loop import EventLoop
 from kafka_source.kafka_client.messages import ApiVersions, decode_response, encode_request
 from kafka_source.kafka_client.metadata import Broker, PartitionMetadata, Snapshot, TopicMetadata
@@ -30,9 +32,12 @@ __all__ = [
     "Recovery",
     "Snapshot",
     "TopicMetadata",
+    "check_coordinator",
     "decode_response",
     "delay",
     "encode_request",
+    "kept_client",
     "parse_servers",
     "rebootstrap_after",
+    "to_coordinator",
 ]

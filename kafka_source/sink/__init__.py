@@ -1,4 +1,4 @@
-"""The sink: rows of a DataFrame as Kafka records, in batches and streams, at least once as in Spark's own sink.
+"""The sink: rows of a DataFrame as Kafka records, in batches and streams, at least once or exactly once.
 
 The way of the data: Spark's Arrow batches -> `records` (columns as records) -> `delivery` (librdkafka) -> brokers.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Mapping
-from dataclasses import replace
 
 from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
 from pyspark.sql.types import StructType
@@ -23,7 +22,7 @@ from kafka_source.quota.settings import QuotaSettings, Ticket
 from kafka_source.sink.delivery import producer_config
 from kafka_source.sink.pace import PRODUCER_RATE
 from kafka_source.sink.schema import sink_columns
-from kafka_source.sink.writer import BatchWriter, StreamWriter, Target
+from kafka_source.sink.writer import BatchWriter, ExactlyOnce, StreamWriter, Target
 
 __all__ = ["batch_writer", "stream_writer"]
 
@@ -46,8 +45,7 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
         raise InvalidConfigurationError(
             "Save mode overwrite not allowed for Kafka: records are only ever added to a topic. Use mode append."
         )
-    target = _target(options, schema)
-    return BatchWriter(target if target.prefix is None else replace(target, write_id=uuid.uuid4().hex))
+    return BatchWriter(_target(options, schema, write_id=uuid.uuid4().hex))
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
@@ -65,25 +63,35 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
     return StreamWriter(_target(options, schema))
 
 
-def _target(given: Mapping[str, str], schema: StructType) -> Target:
+def _target(given: Mapping[str, str], schema: StructType, write_id: str | None = None) -> Target:
     options = parse(given, Where.SINK)
     for warning in options.warnings:
         log.warning(warning)
     settings = Settings(options.kafka)
     producer_config(settings)
     topic = options["topic"]
-    prefix = options["transactional.id.prefix"]
-    if options["transactional"] and prefix is None:
-        raise OptionError(
-            "transactional.id.prefix", None, "a name for this query's transactions, the same after every restart"
-        )
     return Target(
         settings,
         sink_columns(schema, topic),
         topic,
-        prefix if options["transactional"] else None,
-        ticket=_ticket(options, settings),
+        _exactly_once(options, write_id),
+        _ticket(options, settings),
     )
+
+
+def _exactly_once(options: Options, write_id: str | None) -> ExactlyOnce | None:
+    prefix, group = options["transactional.id.prefix"], options["commit.group"]
+    if not options["transactional"]:
+        if group is not None:
+            raise OptionError("commit.group", group, "a group only with transactional=true")
+        return None
+    if prefix is None:
+        raise OptionError(
+            "transactional.id.prefix", None, "a name for this query's transactions, the same after every restart"
+        )
+    if group is not None and write_id is not None:
+        raise OptionError("commit.group", group, "nothing in a batch write: kafka_source.pinned commits a batch read")
+    return ExactlyOnce(prefix, write_id, group, replays=options["transactional.lost"] == "replay")
 
 
 def _ticket(options: Options, settings: Settings) -> Ticket | None:

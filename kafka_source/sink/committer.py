@@ -2,20 +2,24 @@
 
 The order of things for a batch, and what a crash between them leaves behind:
 
-1. Each task writes in a transaction of its own, flushes, and leaves it open. A crash: nobody sees the records; the
+1. The driver takes its turn: it initialises `{prefix}-driver`, after which no other driver of this prefix can decide
+   anything, finishes what was decided before, and aborts what was not.
+2. Each task writes in a transaction of its own, flushes, and leaves it open. A crash: nobody sees the records; the
    replayed task initialises the same transactional id, which aborts the old transaction.
-2. The driver checks that all of them are still open and writes its decision into the ledger. Before this moment the
-   batch does not exist, after it nothing can take it back.
-3. The driver commits each transaction. A crash: Spark replays the batch; its tasks find it decided and write nothing,
-   and the driver commits what the ledger names. To commit a transaction again is answered as the first time.
-4. The ledger notes that the batch is done, and transactions of this sink that nobody decided on are aborted.
+3. The driver checks that all of them are still open and writes its decision into the ledger, with the offsets of the
+   query's source if they are this sink's to commit, in one transaction with the epoch of its turn. Before this moment
+   the batch does not exist, after it nothing can take it back.
+4. The driver commits each transaction, and waits until the records can be seen. A crash: the next turn commits what
+   the ledger names, and the replay writes nothing. To commit a transaction again is answered as the first time.
+5. The ledger notes that the batch is done, and transactions of this sink that nobody decided on are aborted.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from assignors.model import TopicPartition
 from kafka_source.errors import (
@@ -24,11 +28,55 @@ from kafka_source.errors import (
     LostTransactionsError,
 )
 from kafka_source.failpoints import reached
+from kafka_source.group.model import SlotCredentials
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.sink.ledger import Decision, Ledger
-from kafka_source.sink.ongoing import Described, OpenTransaction, describe, end, open_of
+from kafka_source.sink.offsets_transaction import GroupOffsets, commit_in, initialise
+from kafka_source.sink.ongoing import Described, OpenTransaction, describe, describe_all, end, open_of
+from kafka_source.sink.visibility import wait_until_visible
 
 log = logging.getLogger(__name__)
+
+# The decision itself is a matter of milliseconds; while it is open, readers of the groups' offsets wait.
+_DECISION_TIMEOUT_MS = 30_000
+_VISIBLE_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The right to decide about one batch, until another driver takes its turn.
+
+    Attributes:
+        driver: The epoch of `{prefix}-driver` in which the decision is to be written.
+        last: The newest decision.
+        lost: Transactional ids of the last decision whose transactions are gone: their records have to come from the
+            replay of that batch.
+    """
+
+    driver: OpenTransaction
+    last: Decision | None = None
+    lost: frozenset[str] = frozenset()
+
+    def covers(self, query: str, batch: int) -> bool:
+        """Whether a batch is decided already: what tasks write of it now is a replay."""
+        return self.last is not None and self.last.covers(query, batch)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What the tasks of a batch have done.
+
+    Attributes:
+        query: Which query, or which single write, it is of.
+        number: Its number in the query.
+        prepared: The open transactions, and the partitions that each has written to; none if there were no rows.
+        sources: Offsets of groups that are to be committed with it.
+    """
+
+    query: str
+    number: int
+    prepared: Mapping[OpenTransaction, tuple[TopicPartition, ...]]
+    sources: tuple[GroupOffsets, ...] = ()
 
 
 class TwoPhaseCommit:
@@ -44,100 +92,182 @@ class TwoPhaseCommit:
         self._prefix = prefix
         self._ledger = Ledger(client, prefix)
 
-    async def commit(
-        self,
-        query: str,
-        batch: int,
-        prepared: Sequence[OpenTransaction],
-        place: TopicPartition | None,
-        deadline: Deadline,
-    ) -> None:
-        """Make a batch visible, all of its transactions or, on an error before the decision, none.
+    async def begin(self, deadline: Deadline, *, replays: bool = False) -> Turn:
+        """Take the turn before the tasks of a batch begin: nothing of an earlier batch is left undone after it.
 
         Args:
-            query: Which query, or which single write, the batch is of.
-            batch: Its number; one that was decided before is finished, not decided anew.
-            prepared: The transactions that its tasks left open; none if there were no rows.
-            place: A partition that was written to, for the ledger; None without rows.
             deadline: For all of it.
+            replays: Whether records of decided transactions that are gone may come from the replay of their batch.
+
+        Raises:
+            LostTransactionsError: A decided transaction is gone, and its records with it.
+        """
+        driver = await initialise(self._client, f"{self._prefix}-driver", _DECISION_TIMEOUT_MS, deadline)
+        last = await self._ledger.last(deadline)
+        if last is None or last.done:
+            return Turn(driver, last)
+        lost = await self._commit_all(last, deadline)
+        if not lost:
+            await self._ledger.finished(last, deadline)
+            return Turn(driver, replace(last, done=True))
+        if not replays:
+            raise LostTransactionsError(batch=last.batch, transactional_ids=sorted(lost), decided=True)
+        return Turn(driver, last, frozenset(lost))
+
+    async def commit(self, turn: Turn, batch: Batch, deadline: Deadline) -> None:
+        """Make a batch visible, all of its transactions or, on an error before the decision, none.
 
         Raises:
             LostTransactionsError: A transaction is no longer there, because it took too long or another query uses the
                 prefix. Before the decision nothing is lost, after it the records of the named ones are.
+            FencedError: Another driver has taken its turn, or a member of the source's group has been replaced: nothing
+                is decided.
+            NotVisibleError: The batch is committed, but a broker has lost what makes it visible.
         """
-        last = await self.finish_decided(deadline)
-        if prepared and place is not None and not (last is not None and last.covers(query, batch)):
-            await self._check_open(batch, prepared, deadline)
-            number = 1 if last is None else last.number + 1
-            decision = Decision(number, query, batch, place, done=False, transactions=tuple(sorted(prepared)))
+        covered = turn.covers(batch.query, batch.number)
+        decision = self._repaired(turn, batch) if covered else self._decision(turn, batch)
+        if decision is not None:
+            await self._check_open(batch, deadline)
             reached("sink-prepared")
-            await self._ledger.decide(decision, deadline)
+            nobody = SlotCredentials(self._ledger.group, -1, "", None)
+            entry = GroupOffsets(nobody, {decision.place: self._ledger.entry(decision)})
+            # The ledger comes last: what a source's group refuses is not decided.
+            sources = () if covered else batch.sources
+            await commit_in(self._client, turn.driver, [*sources, entry], deadline)
             reached("sink-decided")
-            await self._finish(decision, deadline)
-        await self.abort_undecided(deadline)
+            await self._finish(turn, decision, batch, deadline)
+        else:
+            await self._sweep(turn, deadline)
 
-    async def finish_decided(self, deadline: Deadline) -> Decision | None:
-        """Finish what a driver that died had decided; returns the newest decision."""
-        last = await self._ledger.last(deadline)
-        if last is not None:
-            await self._finish(last, deadline)
-        return last
+    async def accept_loss(self, turn: Turn, deadline: Deadline) -> None:
+        """Go on without the records of decided transactions that are gone."""
+        if turn.lost and turn.last is not None:
+            await self._ledger.finished(turn.last, deadline)
+
+    async def give_up(self, turn: Turn, write: str, place: TopicPartition, deadline: Deadline) -> None:
+        """Nothing of a single write shall be seen, and its tasks that still run shall not leave transactions behind.
+
+        A task that is done is aborted here; one that is not finds the write in the ledger and aborts itself. Not for
+        streams, whose batch is written again.
+        """
+        if not await self._is_still(turn, deadline):
+            return
+        turn = await self.begin(deadline)
+        decision = Decision(1 if turn.last is None else turn.last.number + 1, write, 0, place)
+        nobody = SlotCredentials(self._ledger.group, -1, "", None)
+        await commit_in(
+            self._client, turn.driver, [GroupOffsets(nobody, {place: self._ledger.entry(decision)})], deadline
+        )
+        await self._ledger.finished(decision, deadline)
+        await self.abort_undecided(deadline, turn)
 
     async def is_decided(self, query: str, batch: int, deadline: Deadline) -> bool:
         """Whether a batch needs no more tasks: it counts already, or its write was given up."""
         last = await self._ledger.last(deadline)
         return last is not None and last.covers(query, batch)
 
-    async def give_up(self, write: str, place: TopicPartition, deadline: Deadline) -> None:
-        """Nothing of a single write shall be seen, and its tasks that still run shall not leave transactions behind.
+    async def decided(self, deadline: Deadline) -> Decision | None:
+        """The newest decision if a driver died before all of its transactions were committed."""
+        last = await self._ledger.last(deadline)
+        return None if last is None or last.done else last
 
-        A task that is done is aborted here; one that is not finds the write in the ledger and aborts itself. Not for
-        streams, whose batch is written again.
+    async def undecided(self, deadline: Deadline) -> list[Described]:
+        """The sink's open transactions that no decision names."""
+        decision = await self.decided(deadline)
+        decided = set() if decision is None else set(decision.transactions)
+        return [one for one in await open_of(self._client, self._prefix, deadline) if one.transaction not in decided]
+
+    async def abort_undecided(self, deadline: Deadline, turn: Turn | None = None) -> None:
+        """Abort the sink's open transactions that no decision names; readers would wait for them otherwise.
+
+        Args:
+            deadline: For all of it.
+            turn: The caller's: if another driver has begun a batch since, nothing is done, for they may be its. None:
+                no driver is at work.
         """
-        last = await self.finish_decided(deadline)
-        number = 1 if last is None else last.number + 1
-        await self._ledger.finished(Decision(number, write, 0, place, done=True), deadline)
-        await self.abort_undecided(deadline)
+        await self._abort(await self.undecided(deadline), turn, deadline)
 
-    async def abort_undecided(self, deadline: Deadline) -> None:
-        """Abort the sink's open transactions that no decision names; readers would wait for them otherwise."""
-        for one in await self.undecided(deadline):
+    async def _abort(self, found: list[Described], turn: Turn | None, deadline: Deadline) -> None:
+        # In this order: what is open of another driver began after its turn.
+        if not found or (turn is not None and not await self._is_still(turn, deadline)):
+            return
+        for one in found:
             try:
                 await end(self._client, one.transaction, commit=False, deadline=deadline)
             except ApplicationRecoverableError as error:
                 # Ended meanwhile, by a task that has initialised its id again or by the coordinator.
                 log.debug("%s", error)
 
-    async def undecided(self, deadline: Deadline) -> list[Described]:
-        """The sink's open transactions that no decision names."""
-        decision = await self._ledger.last(deadline)
-        decided = set() if decision is None or decision.done else set(decision.transactions)
-        return [one for one in await open_of(self._client, self._prefix, deadline) if one.transaction not in decided]
+    async def _is_still(self, turn: Turn, deadline: Deadline) -> bool:
+        """Whether no other driver has begun a batch since."""
+        now = await describe(self._client, turn.driver.transactional_id, deadline)
+        return now.transaction == turn.driver
 
-    async def decided(self, deadline: Deadline) -> Decision | None:
-        """The newest decision if a driver died before all of its transactions were committed."""
-        last = await self._ledger.last(deadline)
-        return None if last is None or last.done else last
+    def _decision(self, turn: Turn, batch: Batch) -> Decision | None:
+        """What is to be decided; None: there is nothing to write down."""
+        if turn.lost and turn.last is not None:
+            # Only a replay of that batch has its records, and this is another one.
+            raise LostTransactionsError(batch=turn.last.batch, transactional_ids=sorted(turn.lost), decided=True)
+        places = [tp for partitions in batch.prepared.values() for tp in partitions]
+        places += [tp for source in batch.sources for tp in source.offsets]
+        if not places:
+            return None
+        number = 1 if turn.last is None else turn.last.number + 1
+        return Decision(number, batch.query, batch.number, min(places), tuple(sorted(batch.prepared)))
 
-    async def _check_open(self, batch: int, prepared: Sequence[OpenTransaction], deadline: Deadline) -> None:
-        found = await asyncio.gather(*(describe(self._client, t.transactional_id, deadline) for t in prepared))
+    def _repaired(self, turn: Turn, batch: Batch) -> Decision | None:
+        """The last decision with what was lost of it replaced by what the replay wrote; None: nothing was lost."""
+        if not turn.lost or turn.last is None:
+            return None
+        again = {_task(t): t for t in batch.prepared}
+        transactions = tuple(again.get(_task(t), t) for t in turn.last.transactions)
+        wanting = sorted(
+            old.transactional_id
+            for old, new in zip(turn.last.transactions, transactions, strict=True)
+            if old.transactional_id in turn.lost and (new is old or new.records != old.records)
+        )
+        if wanting:
+            raise LostTransactionsError(batch=batch.number, transactional_ids=wanting, decided=True)
+        return replace(turn.last, number=turn.last.number + 1, transactions=transactions)
+
+    async def _check_open(self, batch: Batch, deadline: Deadline) -> None:
+        found = await describe_all(self._client, [t.transactional_id for t in batch.prepared], deadline)
         still = {one.transaction for one in found if one.is_open}
-        lost = [t.transactional_id for t in prepared if t not in still]
+        lost = [t.transactional_id for t in batch.prepared if t not in still]
         if lost:
-            raise LostTransactionsError(batch=batch, transactional_ids=lost, decided=False)
+            raise LostTransactionsError(batch=batch.number, transactional_ids=lost, decided=False)
 
-    async def _finish(self, decision: Decision, deadline: Deadline) -> None:
-        if decision.done:
-            return
+    async def _finish(self, turn: Turn, decision: Decision, batch: Batch, deadline: Deadline) -> None:
+        lost = await self._commit_all(decision, deadline)
+        if lost:
+            raise LostTransactionsError(batch=decision.batch, transactional_ids=sorted(lost), decided=True)
+        reached("sink-committed")
+        within = Deadline(min(_VISIBLE_SECONDS, deadline.left))
+        await asyncio.gather(
+            self._ledger.finished(decision, deadline),
+            self._fence_earlier_attempts(batch, deadline),
+            self._sweep(turn, deadline),
+            wait_until_visible(self._client, decision.batch, batch.prepared, within),
+        )
+
+    async def _sweep(self, turn: Turn, deadline: Deadline) -> None:
+        """Abort what is open when all that was decided is committed."""
+        await self._abort(await open_of(self._client, self._prefix, deadline), turn, deadline)
+
+    async def _fence_earlier_attempts(self, batch: Batch, deadline: Deadline) -> None:
+        """A worker that was taken for dead may go on, and would open a transaction that nobody ends for a while."""
+        names = [name for transaction in batch.prepared for name in _earlier_attempts(transaction)]
+        await asyncio.gather(*(initialise(self._client, name, _DECISION_TIMEOUT_MS, deadline) for name in names))
+
+    async def _commit_all(self, decision: Decision, deadline: Deadline) -> list[str]:
+        """Commit what was decided; the transactional ids of what is gone."""
+        if not decision.transactions:
+            return []
         first, *others = decision.transactions
         lost = [await self._commit_one(first, deadline)]
         reached("sink-half-committed")
         lost += await asyncio.gather(*(self._commit_one(transaction, deadline) for transaction in others))
-        names = [name for name in lost if name is not None]
-        if names:
-            raise LostTransactionsError(batch=decision.batch, transactional_ids=names, decided=True)
-        reached("sink-committed")
-        await self._ledger.finished(decision, deadline)
+        return [name for name in lost if name is not None]
 
     async def _commit_one(self, transaction: OpenTransaction, deadline: Deadline) -> str | None:
         """None, or the transactional id if its transaction is gone."""
@@ -147,3 +277,13 @@ class TwoPhaseCommit:
             log.error("%s", error)
             return transaction.transactional_id
         return None
+
+
+def _task(transaction: OpenTransaction) -> str:
+    """What is the same in all attempts of a task."""
+    return transaction.transactional_id.rpartition("-")[0]
+
+
+def _earlier_attempts(transaction: OpenTransaction) -> list[str]:
+    attempt = int(transaction.transactional_id.rpartition("-")[2])
+    return [f"{_task(transaction)}-{number}" for number in range(attempt)]

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from assignors.model import TopicPartition
-from kafka_source.errors import error_for_code
-from kafka_source.kafka_client import TRANSACTION, Deadline, KafkaClient
+from kafka_source.errors import RetriableError, error_for_code
+from kafka_source.kafka_client import TRANSACTION, Deadline, KafkaClient, check_coordinator, to_coordinator
 from kafka_source.kafka_client.messages import DescribeTransactionsRequest, EndTxnRequest, ListTransactionsRequest
 
 ONGOING = "Ongoing"
+COMMITTED = "CompleteCommit"
 
 # A retry must use the version of the first try, also after a restart: 4 and 5 answer a repeated commit differently.
 # Version 3 is what every broker since 2.8 has.
 _END_VERSION = 3
-_MOVED = (15, 16)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -27,11 +29,13 @@ class OpenTransaction:
         transactional_id: Its id.
         producer_id: The producer's, given by the coordinator.
         epoch: Of the producer; no other transaction of this id has it.
+        records: How many it holds, where that is known.
     """
 
     transactional_id: str
     producer_id: int
     epoch: int
+    records: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,30 +70,59 @@ async def describe(client: KafkaClient, transactional_id: str, deadline: Deadlin
     """
 
     async def ask() -> Described:
-        coordinator = await client.coordinator(transactional_id, deadline, TRANSACTION)
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
-        answer = await client.send(coordinator.node_id, request, deadline)
+        answer = await to_coordinator(client, TRANSACTION, transactional_id, request, deadline)
         (found,) = answer.transaction_states
-        check(client, transactional_id, found.error_code, f"Describing the transaction of {transactional_id} failed")
-        return Described(
-            OpenTransaction(transactional_id, found.producer_id, found.producer_epoch),
-            found.transaction_state,
-            tuple(sorted(TopicPartition(topic.topic, p) for topic in found.topics for p in topic.partitions)),
-            found.transaction_start_time_ms,
-            found.transaction_timeout_ms,
-        )
+        what = f"Describing the transaction of {transactional_id} failed"
+        check_coordinator(client, TRANSACTION, transactional_id, found.error_code, what)
+        return _described(found)
 
     return await client.retrying(ask, deadline)
 
 
+async def describe_all(client: KafkaClient, transactional_ids: Sequence[str], deadline: Deadline) -> list[Described]:
+    """The newest transactions of several ids, in no order; one request for each coordinator if all goes well."""
+    coordinators = await asyncio.gather(*(client.coordinator(n, deadline, TRANSACTION) for n in transactional_ids))
+    by_node: dict[int, list[str]] = {}
+    for name, coordinator in zip(transactional_ids, coordinators, strict=True):
+        by_node.setdefault(coordinator.node_id, []).append(name)
+
+    async def ask(names: list[str]) -> list[Described]:
+        try:
+            request = DescribeTransactionsRequest(transactional_ids=names)
+            answer = await to_coordinator(client, TRANSACTION, names[0], request, deadline)
+            if not any(found.error_code for found in answer.transaction_states):
+                return [_described(found) for found in answer.transaction_states]
+        except RetriableError:
+            pass
+        return list(await asyncio.gather(*(describe(client, name, deadline) for name in names)))
+
+    return [one for part in await asyncio.gather(*map(ask, by_node.values())) for one in part]
+
+
+def _described(found: Any) -> Described:
+    return Described(
+        OpenTransaction(found.transactional_id, found.producer_id, found.producer_epoch),
+        found.transaction_state,
+        tuple(sorted(TopicPartition(topic.topic, p) for topic in found.topics for p in topic.partitions)),
+        found.transaction_start_time_ms,
+        found.transaction_timeout_ms,
+    )
+
+
 async def open_of(client: KafkaClient, prefix: str, deadline: Deadline) -> list[Described]:
-    """The open transactions of a sink's tasks, on all brokers, by their ids."""
+    """The open transactions of a sink's tasks, by their ids."""
+    return await in_state(client, prefix, ONGOING, deadline)
+
+
+async def in_state(client: KafkaClient, prefix: str, state: str, deadline: Deadline) -> list[Described]:
+    """The newest transactions of a sink's tasks that are in a state, on all brokers, by their ids."""
 
     async def ask() -> list[str]:
         snapshot = await client.metadata((), deadline)
         found: list[str] = []
         for broker in snapshot.brokers:
-            request = ListTransactionsRequest(state_filters=[ONGOING], producer_id_filters=[])
+            request = ListTransactionsRequest(state_filters=[state], producer_id_filters=[])
             answer = await client.send(broker, request, deadline, 0)
             if answer.error_code:
                 raise error_for_code(answer.error_code, f"Listing the transactions of {prefix} failed")
@@ -97,8 +130,8 @@ async def open_of(client: KafkaClient, prefix: str, deadline: Deadline) -> list[
         return found
 
     names = await client.retrying(ask, deadline)
-    described = await asyncio.gather(*(describe(client, name, deadline) for name in sorted(set(names))))
-    return [one for one in described if one.is_open]
+    described = await describe_all(client, sorted(set(names)), deadline)
+    return sorted((one for one in described if one.state == state), key=lambda one: one.transaction)
 
 
 def is_of(prefix: str, transactional_id: str) -> bool:
@@ -123,16 +156,7 @@ async def end(client: KafkaClient, transaction: OpenTransaction, *, commit: bool
     )
 
     async def ask() -> None:
-        coordinator = await client.coordinator(name, deadline, TRANSACTION)
-        answer = await client.send(coordinator.node_id, request, deadline, _END_VERSION)
-        check(client, name, answer.error_code, what)
+        answer = await to_coordinator(client, TRANSACTION, name, request, deadline, _END_VERSION)
+        check_coordinator(client, TRANSACTION, name, answer.error_code, what)
 
     await client.retrying(ask, deadline)
-
-
-def check(client: KafkaClient, transactional_id: str, code: int, what: str) -> None:
-    """Raise the error of a coordinator's answer; the next try asks who the coordinator is if it has moved."""
-    if code in _MOVED:
-        client.forget_coordinator(transactional_id, TRANSACTION)
-    if code:
-        raise error_for_code(code, what)

@@ -15,20 +15,43 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.errors import KafkaGroupError
-from kafka_source.kafka_client import Deadline, KafkaClient
+from kafka_source.handoff import BatchOfRun
+from kafka_source.kafka_client import Deadline, kept_client
 from kafka_source.quota.settings import Ticket
 from kafka_source.quota.task import pacer_of
-from kafka_source.sink.committer import TwoPhaseCommit
+from kafka_source.sink.committer import Batch, Turn, TwoPhaseCommit
 from kafka_source.sink.delivery import deliver
-from kafka_source.sink.ongoing import OpenTransaction
+from kafka_source.sink.offsets_transaction import GroupOffsets
 from kafka_source.sink.pace import PRODUCER_RATE, paced
-from kafka_source.sink.prepare import prepare
+from kafka_source.sink.prepare import Prepared, SinkTask, prepare
 from kafka_source.sink.records import Records, from_arrow, from_rows
 from kafka_source.sink.schema import SinkColumns
+from kafka_source.sink.sources import offsets_of_sources
+from kafka_source.sink.timeout import check_timeout, transaction_timeout_ms
 
 log = logging.getLogger(__name__)
 
 _SECONDS = 120.0
+
+# The prefixes whose first batch in this process has begun.
+_checked: set[str] = set()
+
+
+@dataclass(frozen=True, slots=True)
+class ExactlyOnce:
+    """What an exactly-once sink knows besides.
+
+    Attributes:
+        prefix: Of transactional ids.
+        write_id: Of a single write; None: a stream, whose query and batch the tasks know.
+        source_group: Whose offsets are committed with the batch; None: nobody's.
+        replays: Whether what is lost of a decided batch may come from its replay.
+    """
+
+    prefix: str
+    write_id: str | None = None
+    source_group: str | None = None
+    replays: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +62,14 @@ class Target:
         settings: Of the Kafka clients.
         columns: Of the DataFrame.
         topic: The option `topic`, None: the column says it.
-        prefix: Of transactional ids, for an exactly-once sink; None: at least once.
-        write_id: Of a single write; None: a stream, whose query and batch the tasks know.
+        exactly_once: None: at least once.
         ticket: The query's quota; None: nothing is held back.
     """
 
     settings: Settings
     columns: SinkColumns
     topic: str | None
-    prefix: str | None = None
-    write_id: str | None = None
+    exactly_once: ExactlyOnce | None = None
     ticket: Ticket | None = None
 
 
@@ -58,59 +79,113 @@ class Written(WriterCommitMessage):
 
     Attributes:
         records: How many.
-        query: Of an exactly-once sink: which query or write they are of.
-        transaction: The open transaction that holds them.
-        place: A partition that they were written to.
+        batch: Of an exactly-once sink: which batch they are of.
+        turn: The driver's, as the task got it.
+        prepared: What the task has left open.
     """
 
     records: int
-    query: str = ""
-    transaction: OpenTransaction | None = None
-    place: TopicPartition | None = None
+    batch: BatchOfRun | None = None
+    turn: Turn | None = None
+    prepared: Prepared | None = None
 
 
-class BatchWriter(DataSourceArrowWriter):
-    """Writes a batch, at least once: a task that Spark runs again writes its records again."""
+class _Writer:
+    """What all writers have in common."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
+        self._turn: Turn | KafkaGroupError | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Spark pickles a writer for its tasks, for each batch anew and before they begin: here the driver takes its
+        # turn. An error is told by the tasks: from here it would be called one of pickling.
+        if self._target.exactly_once is not None and self._turn is None:
+            try:
+                self._turn = _begin(self._target.settings, self._target.exactly_once)
+            except KafkaGroupError as error:
+                self._turn = error
+        return self.__dict__
+
+    def _write(self, records: Iterable[Records]) -> Written:
+        target = self._target
+        if target.ticket is None:
+            return self._write_now(records)
+        task = TaskContext.get()
+        ticket = replace(target.ticket, part=-1 if task is None else task.partitionId())
+        with pacer_of(ticket, target.settings, PRODUCER_RATE) as pacer:
+            return self._write_now(paced(records, pacer))
+
+    def _write_now(self, records: Iterable[Records]) -> Written:
+        sink = self._target.exactly_once
+        if sink is None:
+            return Written(deliver(self._target.settings, records))
+        if isinstance(self._turn, KafkaGroupError):
+            raise self._turn
+        assert self._turn is not None
+        task = TaskContext.get()
+        if task is None:
+            raise KafkaGroupError("An exactly-once write needs Spark's TaskContext; this is no Spark task.")
+        batch = BatchOfRun(sink.write_id, "", 0) if sink.write_id else BatchOfRun.of_task()
+        prepared = prepare(
+            self._target.settings,
+            SinkTask(
+                sink.prefix, batch.query, batch.number, task.partitionId(), task.attemptNumber(), bool(sink.write_id)
+            ),
+            self._turn,
+            records,
+        )
+        return Written(prepared.records, batch, self._turn, prepared)
+
+    def _write_arrow(self, batches: Iterator[pa.RecordBatch]) -> Written:
+        target = self._target
+        return self._write(from_arrow(batch, target.columns, target.topic) for batch in batches)
+
+    def _commit(self, messages: list[WriterCommitMessage | None]) -> int:
+        """How many records were written."""
+        written = [message for message in messages if isinstance(message, Written)]
+        if self._target.exactly_once is not None:
+            _decide(self._target.settings, self._target.exactly_once, written)
+        return sum(message.records for message in written)
+
+    def _abort(self, messages: list[WriterCommitMessage | None], what: str) -> None:
+        written = [message for message in messages if isinstance(message, Written)]
+        if self._target.exactly_once is not None:
+            turns = [self._turn, *(message.turn for message in written)]
+            turn = next((turn for turn in turns if isinstance(turn, Turn)), None)
+            if turn is not None:
+                _give_up(self._target, self._target.exactly_once, turn, written)
+        else:
+            count = sum(message.records for message in written)
+            log.warning("%s failed; %d records of other tasks were written and stay", what, count)
+
+
+class BatchWriter(_Writer, DataSourceArrowWriter):
+    """Writes a batch, at least once: a task that Spark runs again writes its records again."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """In a task: returns when all of its records are acknowledged."""
-        return _write_arrow(self._target, iterator)
+        return self._write_arrow(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """In the driver: all tasks are done; an exactly-once write becomes visible now."""
-        if self._target.prefix is not None:
-            _decide(self._target, self._target.prefix, messages, 0)
-        log.info("%d records written", _sum(messages))
+        log.info("%d records written", self._commit(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """In the driver: a task failed for good; what other tasks wrote stays, unless the sink is exactly-once."""
-        if self._target.prefix is not None:
-            _give_up(self._target, self._target.prefix, messages)
-            return
-        log.warning("the write failed; %d records of other tasks were written and stay", _sum(messages))
+        self._abort(messages, "the write")
 
 
-class _StreamWriter(DataSourceStreamWriter):
+class _StreamWriter(_Writer, DataSourceStreamWriter):
     """What the two kinds of stream writers have in common."""
-
-    def __init__(self, target: Target) -> None:
-        self._target = target
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """In the driver: all tasks of the micro-batch are done; of an exactly-once sink it becomes visible now."""
-        if self._target.prefix is not None:
-            _decide(self._target, self._target.prefix, messages, batchId)
-        log.debug("batch %d: %d records written", batchId, _sum(messages))
+        log.debug("batch %d: %d records written", batchId, self._commit(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """In the driver: a task failed for good; the batch is written again when the query restarts."""
-        if self._target.prefix is not None:
-            _give_up(self._target, self._target.prefix, messages)
-            return
-        log.warning("batch %d failed; %d records of other tasks were written and stay", batchId, _sum(messages))
+        self._abort(messages, f"batch {batchId}")
 
 
 class RowStreamWriter(_StreamWriter):
@@ -118,8 +193,7 @@ class RowStreamWriter(_StreamWriter):
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """In a task: returns when all of its records are acknowledged."""
-        target = self._target
-        return _write(target, from_rows(iterator, target.columns, target.topic))
+        return self._write(from_rows(iterator, self._target.columns, self._target.topic))
 
 
 if TYPE_CHECKING or hasattr(datasource, "DataSourceStreamArrowWriter"):
@@ -129,63 +203,41 @@ if TYPE_CHECKING or hasattr(datasource, "DataSourceStreamArrowWriter"):
 
         def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
             """In a task: returns when all of its records are acknowledged."""
-            return _write_arrow(self._target, iterator)
+            return self._write_arrow(iterator)
 
 else:
     StreamWriter = RowStreamWriter
 
 
-def _write_arrow(target: Target, batches: Iterator[pa.RecordBatch]) -> Written:
-    return _write(target, (from_arrow(batch, target.columns, target.topic) for batch in batches))
+def _begin(settings: Settings, sink: ExactlyOnce) -> Turn:
+    client, deadline = kept_client(settings), Deadline(_SECONDS)
+    if sink.prefix not in _checked:
+        client.run(check_timeout(client, sink.prefix, transaction_timeout_ms(settings), deadline))
+        _checked.add(sink.prefix)
+    return client.run(TwoPhaseCommit(client, sink.prefix).begin(deadline, replays=sink.replays))
 
 
-def _write(target: Target, records: Iterable[Records]) -> Written:
-    if target.ticket is None:
-        return _write_now(target, records)
-    task = TaskContext.get()
-    ticket = replace(target.ticket, part=-1 if task is None else task.partitionId())
-    with pacer_of(ticket, target.settings, PRODUCER_RATE) as pacer:
-        return _write_now(target, paced(records, pacer))
-
-
-def _write_now(target: Target, records: Iterable[Records]) -> Written:
-    if target.prefix is None:
-        return Written(deliver(target.settings, records))
-    task = TaskContext.get()
-    if task is None:
-        raise KafkaGroupError("An exactly-once write needs Spark's TaskContext; this is no Spark task.")
-    query = target.write_id or task.getLocalProperty("sql.streaming.queryId") or ""
-    batch = 0 if target.write_id else int(task.getLocalProperty("streaming.sql.batchId") or 0)
-    done = prepare(target.settings, target.prefix, query, batch, task.partitionId(), task.attemptNumber(), records)
-    return Written(done.records, query, done.transaction, done.place)
-
-
-def _decide(target: Target, prefix: str, messages: list[WriterCommitMessage | None], batch: int) -> None:
-    written = [message for message in messages if isinstance(message, Written)]
-    prepared = [message.transaction for message in written if message.transaction is not None]
-    place = min((message.place for message in written if message.place is not None), default=None)
-    if not written:
+def _decide(settings: Settings, sink: ExactlyOnce, written: list[Written]) -> None:
+    told = next(((m.turn, m.batch) for m in written if m.turn is not None and m.batch is not None), None)
+    if told is None:
         return
-    client = KafkaClient(target.settings)
-    try:
-        client.run(TwoPhaseCommit(client, prefix).commit(written[0].query, batch, prepared, place, Deadline(_SECONDS)))
-    finally:
-        client.close()
+    turn, batch = told
+    prepared = [m.prepared for m in written if m.prepared is not None]
+    places = {one.transaction: one.places for one in prepared if one.transaction is not None}
+    client, deadline = kept_client(settings), Deadline(_SECONDS)
+    sources: tuple[GroupOffsets, ...] = ()
+    if sink.source_group is not None and not turn.covers(batch.query, batch.number):
+        sources = client.run(offsets_of_sources(client, sink.source_group, batch, deadline, wrote=bool(places)))
+    phases = TwoPhaseCommit(client, sink.prefix)
+    client.run(phases.commit(turn, Batch(batch.query, batch.number, places, sources), deadline))
 
 
-def _give_up(target: Target, prefix: str, messages: list[WriterCommitMessage | None]) -> None:
-    places = [message.place for message in messages if isinstance(message, Written) and message.place is not None]
+def _give_up(target: Target, sink: ExactlyOnce, turn: Turn, written: list[Written]) -> None:
+    places = [tp for m in written if m.prepared is not None for tp in m.prepared.places]
     place = min(places, default=None if target.topic is None else TopicPartition(target.topic, 0))
-    client = KafkaClient(target.settings)
-    phases, deadline = TwoPhaseCommit(client, prefix), Deadline(_SECONDS)
-    try:
-        if target.write_id is None or place is None:
-            client.run(phases.abort_undecided(deadline))
-        else:
-            client.run(phases.give_up(target.write_id, place, deadline))
-    finally:
-        client.close()
-
-
-def _sum(messages: list[WriterCommitMessage | None]) -> int:
-    return sum(message.records for message in messages if isinstance(message, Written))
+    client, deadline = kept_client(target.settings), Deadline(_SECONDS)
+    phases = TwoPhaseCommit(client, sink.prefix)
+    if sink.write_id is None or place is None:
+        client.run(phases.abort_undecided(deadline, turn))
+    else:
+        client.run(phases.give_up(turn, sink.write_id, place, deadline))

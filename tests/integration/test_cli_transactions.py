@@ -9,16 +9,7 @@ from typer.testing import CliRunner
 
 from kafka_source.cli import app
 from kafka_source.embedded import EmbeddedKafka
-from tests.integration.test_exactly_once import (
-    SIGKILL,
-    TASKS,
-    in_a_process,
-    open_transactions,
-    run_batch,
-    task,
-    visible,
-    whole,
-)
+from tests.two_phase import SIGKILL, TASKS, Sink, in_a_process, rows, take_over, visible, whole
 
 Topic = Callable[..., str]
 
@@ -36,14 +27,14 @@ def command(kafka: EmbeddedKafka, *arguments: str) -> str:
 
 def test_nothing_is_open(kafka: EmbeddedKafka, topic: Topic) -> None:
     name = topic("cli-none")
-    run_batch(kafka.bootstrap_servers, name, "q", 0)
+    Sink(kafka.bootstrap_servers, name).run(0)
     for what in ("list", "commit", "abort"):
         assert command(kafka, what, "--prefix", name) == f"Nothing is open of {name}.\n"
 
 
 def test_what_was_decided_is_committed_and_not_aborted(kafka: EmbeddedKafka, topic: Topic) -> None:
     name = topic("cli-decided")
-    assert in_a_process(kafka.bootstrap_servers, name, "q", 3, "sink-decided") == SIGKILL
+    assert in_a_process("sink-decided", kafka.bootstrap_servers, name, batches=(3,)) == SIGKILL
     shown = command(kafka, "list", "--prefix", name)
     assert "decided, to be committed: batch 3 of q" in shown
     assert all(f"{name}-{n}-0" in shown for n in range(TASKS))
@@ -57,19 +48,33 @@ def test_what_was_decided_is_committed_and_not_aborted(kafka: EmbeddedKafka, top
 
 def test_what_nobody_decided_on_is_aborted_and_not_committed(kafka: EmbeddedKafka, topic: Topic) -> None:
     name, another = topic("cli-undecided"), topic("cli-another")
-    other_sink = f"{name}-7"
-    task(kafka.bootstrap_servers, name, "q", 0, 0)
-    task(kafka.bootstrap_servers, another, "q", 0, 0)
-    task(kafka.bootstrap_servers, name, "q", 0, 0, prefix=other_sink)
+    sink, others = (
+        Sink(kafka.bootstrap_servers, name),
+        [Sink(kafka.bootstrap_servers, another), Sink(kafka.bootstrap_servers, name, prefix=f"{name}-7")],
+    )
+    for one in (sink, *others):
+        one.task(one.begin(), 0, 0)
     assert f"{name}-0" in command(kafka, "list", "--prefix", name)
     assert command(kafka, "commit", "--prefix", name, "--yes") == f"Nothing is open of {name}.\n"
     assert "add --yes" in command(kafka, "abort", "--prefix", name)
-    assert len(open_transactions(kafka, name)) == 1
+    assert len(sink.open()) == 1
     assert "Aborted 1 transactions." in command(kafka, "abort", "--prefix", name, "--yes")
-    assert open_transactions(kafka, name) == []
-    assert len(open_transactions(kafka, another)) == 1
-    assert len(open_transactions(kafka, other_sink)) == 1
+    assert sink.open() == []
+    assert [len(one.open()) for one in others] == [1, 1]
     assert visible(kafka, name) == []
+
+
+def test_a_loss_is_accepted_only_in_so_many_words(kafka: EmbeddedKafka, topic: Topic) -> None:
+    name = topic("cli-lost")
+    assert in_a_process("sink-decided", kafka.bootstrap_servers, name, batches=(0,)) == SIGKILL
+    take_over(kafka.bootstrap_servers, f"{name}-1-0")
+    arguments = ["transactions", "commit", "--prefix", name, "--yes", "-b", kafka.bootstrap_servers]
+    refused = CliRunner().invoke(app, arguments)
+    assert refused.exit_code == 1
+    assert f"{name}-1-0" in refused.output
+    assert "Committed 2 transactions of batch 0, 1 are lost." in command(kafka, *arguments[1:-2], "--accept-loss")
+    Sink(kafka.bootstrap_servers, name).run(0, 1)
+    assert visible(kafka, name, 100) == sorted(rows(0, 0) + rows(0, 2) + whole(1))
 
 
 def test_brokers_that_are_not_there_are_told() -> None:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import SparkSession
 
 from assignors.model import TopicPartition as TP
@@ -17,104 +13,34 @@ from kafka_source.client_config import Settings
 from kafka_source.datasource import register
 from kafka_source.deadline import Deadline as Wait
 from kafka_source.embedded import EmbeddedKafka
-from kafka_source.errors import KafkaGroupError, LostTransactionsError
-from kafka_source.kafka_client import Deadline, KafkaClient
-from kafka_source.producers import TransactionalProducers
+from kafka_source.errors import FencedError, KafkaGroupError, LostTransactionsError
+from kafka_source.kafka_client import Deadline, kept_client
 from kafka_source.sink.committer import TwoPhaseCommit
-from kafka_source.sink.ongoing import OpenTransaction, open_of
-from kafka_source.sink.prepare import Prepared, prepare
+from kafka_source.sink.prepare import Prepared, SinkTask, prepare
 from kafka_source.sink.records import Records
+from tests.two_phase import SIGKILL, TASKS, Sink, in_a_process, rows, take_over, visible, whole
 
 Topic = Callable[..., str]
 
-TASKS = 3
-SIGKILL = -9
-
-
-def rows(batch: int, task: int, count: int = 20) -> list[bytes]:
-    return [f"{batch}-{task}-{i}".encode() for i in range(count)]
-
-
-def whole(batch: int) -> list[bytes]:
-    return sorted(row for task in range(TASKS) for row in rows(batch, task))
-
-
-def task(servers: str, topic: str, query: str, batch: int, number: int, attempt: int = 0, prefix: str = "") -> Prepared:
-    """What Spark would run as one task."""
-    settings = Settings({"bootstrap.servers": servers})
-    records = Records(rows(batch, number), None, topic, None, None)
-    return prepare(settings, prefix or topic, query, batch, number, attempt, [records])
-
-
-def decide(servers: str, topic: str, query: str, batch: int, prepared: list[Prepared]) -> None:
-    """What Spark would call in the driver."""
-    client = KafkaClient(Settings({"bootstrap.servers": servers}))
-    transactions = [p.transaction for p in prepared if p.transaction is not None]
-    place = min((p.place for p in prepared if p.place is not None), default=None)
-    try:
-        client.run(TwoPhaseCommit(client, topic).commit(query, batch, transactions, place, Deadline(60)))
-    finally:
-        client.close()
-
-
-def run_batch(servers: str, topic: str, query: str, batch: int, failpoint: str = "") -> None:
-    """A whole batch, in a process that may be killed at a failpoint."""
-    os.environ["KAFKAGROUP_FAILPOINT"] = failpoint
-    prepared = [task(servers, topic, query, batch, number) for number in range(TASKS)]
-    decide(servers, topic, query, batch, prepared)
-
-
-def in_a_process(*args: Any) -> int | None:
-    process = multiprocessing.get_context("spawn").Process(target=run_batch, args=args)
-    process.start()
-    process.join(120)
-    return process.exitcode
-
-
-def open_transactions(kafka: EmbeddedKafka, prefix: str) -> list[OpenTransaction]:
-    client = KafkaClient(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
-    try:
-        return [one.transaction for one in client.run(open_of(client, prefix, Deadline(30)))]
-    finally:
-        client.close()
-
-
-def visible(kafka: EmbeddedKafka, topic: str, until: int = 0) -> list[bytes]:
-    """What a `read_committed` reader sees, once it has seen so many or, if they do not come, after 20 s.
-
-    Commit markers are written after a commit is answered, so the last records may take a moment.
-    """
-    config: dict[str, Any] = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "reader"}
-    reader = Consumer({**config, "isolation.level": "read_committed", "enable.partition.eof": True})
-    reader.assign([TopicPartition(topic, 0, 0)])
-    values: list[bytes] = []
-    wait = Wait(20)
-    while not wait.over:
-        message = reader.poll(1)
-        if message is not None and message.error() is None:
-            values.append(message.value() or b"")
-        elif message is not None and len(values) >= until:
-            break
-    reader.close()
-    return sorted(values)
-
 
 def test_batches_become_visible_once_and_nothing_stays_open(kafka: EmbeddedKafka, topic: Topic) -> None:
-    name = topic("eo")
+    sink = Sink(kafka.bootstrap_servers, topic("eo"))
     for batch in range(3):
-        run_batch(kafka.bootstrap_servers, name, "q", batch)
-        run_batch(kafka.bootstrap_servers, name, "q", batch)  # as Spark replays it
-    assert visible(kafka, name, 180) == sorted(whole(0) + whole(1) + whole(2))
-    assert open_transactions(kafka, name) == []
+        sink.run(batch)
+        assert visible(kafka, sink.topic) == whole(*range(batch + 1))  # at once: the commit waits until it can be seen
+        sink.run(batch)  # as Spark replays it
+    assert visible(kafka, sink.topic, 180) == whole(0, 1, 2)
+    assert sink.open() == []
 
 
 def test_prepared_records_are_not_visible_before_the_decision(kafka: EmbeddedKafka, topic: Topic) -> None:
-    name = topic("eo-prepared")
-    prepared = [task(kafka.bootstrap_servers, name, "q", 0, number) for number in range(TASKS)]
-    assert visible(kafka, name) == []
-    assert len(open_transactions(kafka, name)) == TASKS
-    decide(kafka.bootstrap_servers, name, "q", 0, prepared)
-    assert visible(kafka, name, 60) == whole(0)
+    sink = Sink(kafka.bootstrap_servers, topic("eo-prepared"))
+    turn = sink.begin()
+    prepared = sink.tasks(turn, 0)
+    assert visible(kafka, sink.topic) == []
+    assert len(sink.open()) == TASKS
+    sink.decide(turn, 0, prepared)
+    assert visible(kafka, sink.topic, 60) == whole(0)
 
 
 @pytest.mark.parametrize(
@@ -130,104 +56,146 @@ def test_prepared_records_are_not_visible_before_the_decision(kafka: EmbeddedKaf
 def test_a_kill_between_any_two_steps_loses_and_doubles_nothing(
     kafka: EmbeddedKafka, topic: Topic, failpoint: str, count_before_the_replay: int
 ) -> None:
-    name = topic(f"eo-{failpoint}")
-    servers = kafka.bootstrap_servers
-    run_batch(servers, name, "q", 0)
-    assert visible(kafka, name, 60) == whole(0)
-    assert in_a_process(servers, name, "q", 1, failpoint) == SIGKILL
+    sink = Sink(kafka.bootstrap_servers, topic(f"eo-{failpoint}"))
+    sink.run(0)
+    assert visible(kafka, sink.topic, 60) == whole(0)
+    assert in_a_process(failpoint, kafka.bootstrap_servers, sink.topic, batches=(1,)) == SIGKILL
     if count_before_the_replay == 0:
-        assert visible(kafka, name) == whole(0)
-    assert in_a_process(servers, name, "q", 1) == 0
-    assert visible(kafka, name, 120) == sorted(whole(0) + whole(1))
-    run_batch(servers, name, "q", 2)
-    assert visible(kafka, name, 180) == sorted(whole(0) + whole(1) + whole(2))
-    assert open_transactions(kafka, name) == []
+        assert visible(kafka, sink.topic) == whole(0)
+    assert in_a_process("", kafka.bootstrap_servers, sink.topic, batches=(1,)) == 0
+    assert visible(kafka, sink.topic, 120) == whole(0, 1)
+    sink.run(2)
+    assert visible(kafka, sink.topic, 180) == whole(0, 1, 2)
+    assert sink.open() == []
 
 
 def test_a_decided_batch_is_finished_even_if_another_query_takes_over(kafka: EmbeddedKafka, topic: Topic) -> None:
     name = topic("eo-takeover")
-    assert in_a_process(kafka.bootstrap_servers, name, "old", 7, "sink-decided") == SIGKILL
+    assert in_a_process("sink-decided", kafka.bootstrap_servers, name, "old", batches=(7,)) == SIGKILL
     # A new checkpoint: batch 0 of another query is no replay, and its tasks use the same transactional ids.
-    run_batch(kafka.bootstrap_servers, name, "new", 0)
-    assert visible(kafka, name, 120) == sorted(whole(7) + whole(0))
+    Sink(kafka.bootstrap_servers, name, "new").run(0)
+    assert visible(kafka, name, 120) == whole(0, 7)
 
 
 def test_an_attempt_that_did_not_count_is_aborted(kafka: EmbeddedKafka, topic: Topic) -> None:
-    name = topic("eo-attempts")
-    servers = kafka.bootstrap_servers
-    first = [task(servers, name, "q", 0, number) for number in range(TASKS)]
-    again = task(servers, name, "q", 0, 1, attempt=1)
-    decide(servers, name, "q", 0, [first[0], again, first[2]])
-    assert visible(kafka, name, 60) == whole(0)
-    assert open_transactions(kafka, name) == []
+    sink = Sink(kafka.bootstrap_servers, topic("eo-attempts"))
+    turn = sink.begin()
+    first = sink.tasks(turn, 0)
+    again = sink.task(turn, 0, 1, attempt=1)
+    sink.decide(turn, 0, [first[0], again, first[2]])
+    assert visible(kafka, sink.topic, 60) == whole(0)
+    assert sink.open() == []
+
+
+def test_a_driver_that_was_replaced_decides_nothing(kafka: EmbeddedKafka, topic: Topic) -> None:
+    old = Sink(kafka.bootstrap_servers, topic("eo-zombie"))
+    turn = old.begin()
+    prepared = old.tasks(turn, 0)
+    new = Sink(kafka.bootstrap_servers, old.topic)
+    new_turn = new.begin()
+    with pytest.raises(FencedError):
+        old.decide(turn, 0, prepared)
+    assert visible(kafka, old.topic) == []
+    prepared = new.tasks(new_turn, 0)
+    old.abort(turn)  # as Spark has it do; these are not its
+    new.decide(new_turn, 0, prepared)
+    assert visible(kafka, old.topic, 60) == whole(0)
 
 
 @pytest.mark.parametrize("began", [False, True])
 def test_a_task_that_still_runs_when_its_write_is_given_up_leaves_nothing(
     kafka: EmbeddedKafka, topic: Topic, began: bool
 ) -> None:
-    name = topic("eo-late")
-    servers = kafka.bootstrap_servers
-    done = task(servers, name, "write", 0, 0)
-    client = KafkaClient(Settings({"bootstrap.servers": servers}))
+    sink = Sink(kafka.bootstrap_servers, topic("eo-late"), "write")
+    settings = Settings({"bootstrap.servers": kafka.bootstrap_servers})
+    turn = sink.begin()
+    done = sink.task(turn, 0, 0)
+    client = kept_client(settings)
 
     def records() -> Iterator[Records]:
         if began:
-            yield Records(rows(0, 1), None, name, None, None)
-        client.run(TwoPhaseCommit(client, name).give_up("write", done.place or TP(name, 0), Deadline(30)))
-        yield Records(rows(0, 2), None, name, None, None)
+            yield Records(rows(0, 1), None, sink.topic, None, None)
+        place = min(done.places, default=TP(sink.topic, 0))
+        client.run(TwoPhaseCommit(client, sink.prefix).give_up(turn, "write", place, Deadline(30)))
+        yield Records(rows(0, 2), None, sink.topic, None, None)
 
     try:
-        assert prepare(Settings({"bootstrap.servers": servers}), name, "write", 0, 1, 0, records()) == Prepared(0)
+        assert prepare(settings, SinkTask(sink.prefix, "write", 0, 1, single=True), turn, records()) == Prepared(0)
     except KafkaGroupError:
         assert began  # its transaction was ended while it wrote
-    client.close()
-    assert open_transactions(kafka, name) == []
-    assert visible(kafka, name) == []
+    assert sink.open() == []
+    assert visible(kafka, sink.topic) == []
 
 
 def test_tasks_without_rows_have_no_transaction(kafka: EmbeddedKafka, topic: Topic) -> None:
-    name = topic("eo-empty")
-    servers = kafka.bootstrap_servers
-    empty = prepare(Settings({"bootstrap.servers": servers}), name, "q", 0, 0, 0, [])
+    sink = Sink(kafka.bootstrap_servers, topic("eo-empty"))
+    turn = sink.begin()
+    empty = prepare(sink.settings, SinkTask(sink.prefix, "q", 0, 0), turn, [])
     assert empty == Prepared(0)
-    decide(servers, name, "q", 0, [empty])
-    decide(servers, name, "q", 1, [empty, task(servers, name, "q", 1, 1)])
-    assert visible(kafka, name, 20) == sorted(rows(1, 1))
-
-
-def take_over(servers: str, transactional_id: str) -> None:
-    """What the coordinator does when a transaction runs out of time, and what another query with this id does."""
-    producers = TransactionalProducers({"bootstrap.servers": servers}, transactional_id, keep_warm=False)
-    producers.take(Wait(60))
+    sink.decide(turn, 0, [empty])
+    turn = sink.begin()
+    sink.decide(turn, 1, [empty, sink.task(turn, 1, 1)])
+    assert visible(kafka, sink.topic, 20) == sorted(rows(1, 1))
 
 
 def test_a_transaction_that_is_gone_before_the_decision_stops_the_batch_and_loses_nothing(
     kafka: EmbeddedKafka, topic: Topic
 ) -> None:
-    name = topic("eo-gone")
-    servers = kafka.bootstrap_servers
-    prepared = [task(servers, name, "q", 0, number) for number in range(TASKS)]
-    take_over(servers, f"{name}-1-0")
-    with pytest.raises(LostTransactionsError, match=f"{name}-1-0 are gone.*nothing is lost") as caught:
-        decide(servers, name, "q", 0, prepared)
+    sink = Sink(kafka.bootstrap_servers, topic("eo-gone"))
+    turn = sink.begin()
+    prepared = sink.tasks(turn, 0)
+    take_over(kafka.bootstrap_servers, f"{sink.prefix}-1-0")
+    with pytest.raises(LostTransactionsError, match=f"{sink.prefix}-1-0 are gone.*nothing is lost") as caught:
+        sink.decide(turn, 0, prepared)
     assert not caught.value.decided
-    assert visible(kafka, name) == []
-    run_batch(servers, name, "q", 0)
-    assert visible(kafka, name, 60) == whole(0)
+    assert visible(kafka, sink.topic) == []
+    sink.run(0)
+    assert visible(kafka, sink.topic, 60) == whole(0)
+
+
+def lose_one(kafka: EmbeddedKafka, name: str) -> str:
+    """A driver dies after its decision about batch 5, and one of the transactions runs out of time."""
+    assert in_a_process("sink-decided", kafka.bootstrap_servers, name, batches=(5,)) == SIGKILL
+    take_over(kafka.bootstrap_servers, f"{name}-2-0")
+    return f"{name}-2-0"
 
 
 def test_a_transaction_that_is_gone_after_the_decision_is_a_hard_error_with_its_name(
     kafka: EmbeddedKafka, topic: Topic
 ) -> None:
-    name = topic("eo-lost")
-    servers = kafka.bootstrap_servers
-    assert in_a_process(servers, name, "q", 0, "sink-decided") == SIGKILL
-    take_over(servers, f"{name}-2-0")
-    with pytest.raises(LostTransactionsError, match=f"{name}-2-0 are gone.*records of these are lost") as caught:
-        run_batch(servers, name, "q", 0)
-    assert caught.value.decided
-    assert caught.value.transactional_ids == (f"{name}-2-0",)
+    sink = Sink(kafka.bootstrap_servers, topic("eo-lost"))
+    lost = lose_one(kafka, sink.topic)
+    for _ in range(2):  # however often it is started
+        with pytest.raises(LostTransactionsError, match=f"{lost} are gone.*records of these are lost") as caught:
+            sink.run(5)
+        assert caught.value.decided
+        assert caught.value.transactional_ids == (lost,)
+
+
+def test_what_is_gone_after_the_decision_is_written_again_from_the_replay(kafka: EmbeddedKafka, topic: Topic) -> None:
+    sink = Sink(kafka.bootstrap_servers, topic("eo-repair"), replays=True)
+    lose_one(kafka, sink.topic)
+    # Whatever the repair is interrupted by, it can be taken up again.
+    repair = (kafka.bootstrap_servers, sink.topic, "q", "", True)
+    assert in_a_process("sink-prepared", *repair, batches=(5,)) == SIGKILL
+    assert in_a_process("sink-half-committed", *repair, batches=(5,)) == SIGKILL
+    sink.run(5, 6)
+    assert visible(kafka, sink.topic, 120) == whole(5, 6)
+    assert sink.open() == []
+
+
+def test_a_replay_with_other_rows_repairs_nothing(kafka: EmbeddedKafka, topic: Topic) -> None:
+    sink = Sink(kafka.bootstrap_servers, topic("eo-other-rows"), replays=True)
+    lost = lose_one(kafka, sink.topic)
+    turn = sink.begin()
+    records = Records(rows(5, 2, count=19), None, sink.topic, None, None)
+    fewer = prepare(sink.settings, SinkTask(sink.prefix, "q", 5, 2), turn, [records])
+    with pytest.raises(LostTransactionsError, match=lost):
+        sink.decide(turn, 5, [fewer])
+    with pytest.raises(LostTransactionsError, match=lost):
+        sink.run(6)  # another batch has not got them either
+    sink.abort()
+    assert visible(kafka, sink.topic, 40) == sorted(rows(5, 0) + rows(5, 1))
 
 
 def test_a_batch_write_is_visible_as_a_whole(spark: SparkSession, kafka: EmbeddedKafka, topic: Topic) -> None:
@@ -242,7 +210,7 @@ def test_a_batch_write_is_visible_as_a_whole(spark: SparkSession, kafka: Embedde
     with pytest.raises(Exception, match="poison"):
         broken.write.format("kafkagroup").mode("append").options(**options).save()
     wait = Wait(30)
-    while open_transactions(kafka, name):  # a task may be on its way still; it aborts its own
+    while Sink(kafka.bootstrap_servers, name).open():  # a task may be on its way still; it aborts its own
         assert not wait.over
     assert len(visible(kafka, name, 100)) == 100
     with pytest.raises(Exception, match=r"transactional\.id\.prefix is missing"):

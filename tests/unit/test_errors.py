@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from assignors.model import TopicPartition
 from kafka_source import errors
 from kafka_source.error_codes import CODES
 from kafka_source.errors import (
@@ -48,6 +49,7 @@ ONE_OF_EACH = [
     ApplicationRecoverableError("m", code=-1),
     errors.FencedError("m", code=82),
     errors.UnknownOutcomeError("m", code=-185),
+    errors.NotVisibleError(batch=7, partitions=[TopicPartition("t", 0)], missing={}, seconds=30.0),
     errors.LostTransactionsError(batch=3, transactional_ids=["a-0-0", "a-1-0"], decided=True),
     errors.AssignmentFailed("m"),
     errors.DataLossError(topic="t", partition=3, planned=7, available=(9, 12), reason="retention"),

@@ -1,0 +1,243 @@
+"""`commit=sink`: the source group's offsets move with the sink's decision, whoever else is in the group."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from confluent_kafka import Consumer
+
+from assignors.model import TopicPartition
+from kafka_source.admin import Groups
+from kafka_source.client_config import Settings
+from kafka_source.errors import FencedError, InvalidConfigurationError
+from kafka_source.group.offsets import fetch_committed
+from kafka_source.kafka_client import Deadline, kept_client
+from kafka_source.sink.offsets_transaction import add_offsets, initialise
+from kafka_source.sink.ongoing import end
+from tests.committed_reader import CommittedReader
+from tests.pipes import Pipe
+from tests.support import produce, stream, until
+from tests.two_phase import visible
+
+PARTITIONS = 4
+COUNT = 200
+
+
+@pytest.fixture
+def topics(kafka, topic):
+    source, sink = topic("by-sink-in", partitions=PARTITIONS), topic("by-sink-out")
+    produce(kafka.bootstrap_servers, source, COUNT)
+    return source, sink
+
+
+@pytest.fixture
+def pipe(kafka, topics, group):
+    made = []
+
+    def make(name="a", **options):
+        made.append(Pipe(kafka.bootstrap_servers, *topics, group, f"{group}-{name}", **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def reader(kafka, topics):
+    with CommittedReader(kafka.bootstrap_servers, topics[1]) as watching:
+        yield watching
+
+
+def committed(kafka, group):
+    return Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers})).committed(group)
+
+
+def ends(kafka, topics):
+    client = Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
+    rows = client.lag("nobody", tuple(TopicPartition(topics[0], n) for n in range(PARTITIONS)))
+    return {TopicPartition(row.topic, row.partition): row.end for row in rows}
+
+
+def to_the_end(*queries):
+    """Until nobody finds anything new."""
+    until(lambda: [query.whole_batch() for query in queries] == [-1] * len(queries), "everything to be read")
+
+
+def check(kafka, topics, reader, count=COUNT):
+    expected = sorted(str(n).encode() for n in range(count))
+    assert visible(kafka, topics[1], count) == expected
+    reader.wait_for(count)
+    assert reader.values == expected
+    reader.check_order()
+
+
+def test_offsets_move_with_the_decision_and_not_before(kafka, topics, group, pipe, reader):
+    query = pipe(maxOffsetsPerTrigger=COUNT // 2)
+    query.batch()
+    assert committed(kafka, group) == {}
+    query.decide()
+    half = sum(committed(kafka, group).values())
+    assert half == len(visible(kafka, topics[1], half)) < COUNT
+    to_the_end(query)
+    assert committed(kafka, group) == ends(kafka, topics)
+    check(kafka, topics, reader)
+
+
+@pytest.mark.parametrize("decided", [True, False])
+def test_a_restart_replays_what_was_planned(kafka, topics, group, pipe, reader, decided):
+    first = pipe(maxOffsetsPerTrigger=COUNT // 2)
+    first.whole_batch()
+    first.batch()
+    rows = sorted(first.read)
+    if decided:
+        first.decide()
+    first.close()
+    again = first.restarted()
+    again.replay()
+    assert sorted(again.read) == rows  # a decided batch too: operators before the sink want to see it
+    again.decide()
+    to_the_end(again)
+    assert committed(kafka, group) == ends(kafka, topics)
+    again.close()
+    check(kafka, topics, reader)
+
+
+def test_a_query_with_a_new_checkpoint_goes_on_where_the_output_ends(kafka, topics, group, pipe, reader):
+    first = pipe(maxOffsetsPerTrigger=COUNT // 2)
+    first.whole_batch()
+    first.batch()  # and dies
+    first.close()
+    second = pipe("b")
+    to_the_end(second)
+    first.abort()
+    check(kafka, topics, reader)
+
+
+def test_f19_a_driver_that_was_away_decides_nothing_and_leaves_to_others_what_they_have_read(
+    kafka, topics, group, pipe, reader
+):
+    away = pipe(maxOffsetsPerTrigger=COUNT // 2)
+    away.whole_batch()
+    away.batch()
+    away.close()  # its members leave, as a session's end would make them
+    other = pipe("b", maxOffsetsPerTrigger=40)
+    other.whole_batch()
+    with pytest.raises(FencedError):
+        away.decide()
+    away.abort()
+    before = committed(kafka, group)
+    again = away.restarted()
+    with ThreadPoolExecutor(1) as pool:
+        joining = pool.submit(again.replay)
+        until(lambda: (other.whole_batch(), joining.done())[1], "both to be members", 120)
+        joining.result(60)
+    again.decide()
+    to_the_end(again, other)
+    assert all(committed(kafka, group)[tp] >= offset for tp, offset in before.items())
+    assert committed(kafka, group) == ends(kafka, topics)
+    again.close()
+    check(kafka, topics, reader)
+
+
+def test_f20_two_queries_of_a_group_read_every_record_once_between_them(kafka, topics, group, pipe, reader):
+    first = pipe(maxOffsetsPerTrigger=COUNT // 4)
+    first.batch()
+    second = pipe("b", maxOffsetsPerTrigger=COUNT // 4)
+    with ThreadPoolExecutor(1) as pool:
+        joining = pool.submit(second.batch)
+        first.decide()  # still a member of the generation that ends
+        until(lambda: (first.whole_batch(), joining.done())[1], "both to be members", 120)
+        if joining.result(60) >= 0:
+            second.decide()
+    to_the_end(first, second)
+    assert committed(kafka, group) == ends(kafka, topics)
+    check(kafka, topics, reader)
+
+
+def test_f21_a_query_whose_instance_id_another_has_taken_decides_nothing(kafka, topics, group, pipe, reader):
+    first = pipe("a", kafka_group_instance_id=f"{group}-same")
+    first.batch()
+    second = pipe("b", kafka_group_instance_id=f"{group}-same")
+    second.batch()
+    with pytest.raises(FencedError, match=r"FENCED_INSTANCE_ID.*give each query its own"):
+        first.decide()
+    first.abort()
+    assert committed(kafka, group) == {}
+    second.decide()
+    check(kafka, topics, reader)
+
+
+def test_f22_a_rebalance_before_the_transaction_ends_does_not_stop_it_and_the_next_owner_waits(
+    kafka, topics, group, pipe
+):
+    first = pipe()
+    first.batch()
+    client = kept_client(first.settings)
+    transaction = client.run(initialise(client, f"{group}-f22", 30_000, Deadline(30)))
+    (source,) = first.sources()
+    client.run(add_offsets(client, transaction, source, Deadline(30)))
+    first.close()
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": group})
+    consumer.subscribe([topics[0]])
+    until(lambda: (consumer.poll(0.1), consumer.assignment())[1], "the other member to own the partitions")
+    found, waits = {}, threading.Event()
+
+    def next_owner():
+        work = fetch_committed(client, group, source.offsets, Deadline(60))
+        waits.set()
+        found.update(client.run(work))
+
+    thread = threading.Thread(target=next_owner)
+    thread.start()
+    waits.wait()
+    thread.join(2)
+    assert thread.is_alive()  # the offsets are not stable yet
+    client.run(end(client, transaction, commit=True, deadline=Deadline(30)))
+    thread.join(60)
+    consumer.close()
+    assert found == ends(kafka, topics)
+    first.abort()
+
+
+def test_a_sink_whose_source_tells_nothing_says_so(kafka, topics, group, pipe):
+    query = pipe()
+    query.batch()
+    query.group = "another"
+    with pytest.raises(InvalidConfigurationError, match="commit=sink"):
+        query.decide()
+    query.abort()
+    assert visible(kafka, topics[1]) == []
+
+
+def test_in_spark(spark, kafka, topics, group, tmp_path):
+    def run(checkpoint, count):
+        frame = stream(spark, kafka, topics[0], startingOffsets="earliest", kafka_group_id=group, commit="sink",
+                       maxOffsetsPerTrigger=80)  # fmt: skip
+        query = (
+            frame.select("value")
+            .writeStream.format("kafkagroup")
+            .option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+            .option("topic", topics[1])
+            .option("transactional", "true")
+            .option("transactional.id.prefix", f"{group}-{checkpoint}")
+            .option("commit.group", group)
+            .option("checkpointLocation", str(tmp_path / checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(200)
+        assert committed(kafka, group) == ends(kafka, topics)
+        assert visible(kafka, topics[1], count) == sorted(str(n).encode() for n in range(count))
+
+    run("first", COUNT)
+    # As if the driver had died after the sink's commit and before Spark's own.
+    last = max(int(path.name) for path in (tmp_path / "first" / "commits").glob("[0-9]*"))
+    (tmp_path / "first" / "commits" / str(last)).unlink()
+    (tmp_path / "first" / "commits" / f".{last}.crc").unlink(missing_ok=True)
+    produce(kafka.bootstrap_servers, topics[0], 50, first=COUNT)
+    run("first", COUNT + 50)
+    produce(kafka.bootstrap_servers, topics[0], 50, first=COUNT + 50)
+    run("second", COUNT + 100)

@@ -1,0 +1,132 @@
+"""A query from Kafka to Kafka without Spark: a group's stream, and a sink that commits its offsets.
+
+What Spark does between source and sink is done here step by step, so that a test can do something else in between.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+from kafka_source import tasks
+from kafka_source.client_config import Settings
+from kafka_source.handoff import BatchOfRun, leave
+from kafka_source.kafka_client import Deadline, kept_client
+from kafka_source.offsets import StreamOffset
+from kafka_source.options import Where
+from kafka_source.schema import source_schema
+from kafka_source.sink.committer import Batch, TwoPhaseCommit
+from kafka_source.sink.offsets_transaction import GroupOffsets
+from kafka_source.sink.prepare import SinkTask, prepare
+from kafka_source.sink.records import Records
+from kafka_source.sink.sources import offsets_of_sources
+from kafka_source.stream import MicroBatches
+from kafka_source.tasks import Reading
+
+_runs = itertools.count(1)
+
+
+class Pipe:
+    """One start of a query.
+
+    Args:
+        servers: Brokers.
+        source: Topic.
+        sink: Topic.
+        group: Of the source.
+        name: Of the query: its checkpoint, the prefix of its transactions.
+        checkpoint: The offsets log of an earlier start.
+        options: Of the source, besides.
+    """
+
+    def __init__(
+        self,
+        servers: str,
+        source: str,
+        sink: str,
+        group: str,
+        name: str,
+        checkpoint: list[StreamOffset] | None = None,
+        **options: object,
+    ) -> None:
+        given = {
+            "kafka.bootstrap.servers": servers,
+            "subscribe": source,
+            "kafka.group.id": group,
+            "group.members": "2",
+            "kafka.heartbeat.interval.ms": "200",
+            "startingOffsets": "earliest",
+            "commit": "sink",
+            **{key.replace("_", "."): str(value) for key, value in options.items()},
+        }
+        self.settings = Settings({"bootstrap.servers": servers})
+        self.group, self.name, self.topic = group, name, sink
+        self.run = f"run-{next(_runs)}"
+        self.offsets = list(checkpoint or [StreamOffset()])
+        self.reading = Reading.of(given, source_schema(headers=False), Where.STREAM)
+        self.stream = MicroBatches(self.reading)
+        self.read: list[int] = []
+        self._phases = TwoPhaseCommit(kept_client(self.settings), name)
+
+    def batch(self) -> int:
+        """Plans a batch, and does all but deciding about it; its number, or -1 if there is nothing new."""
+        end = self.stream.next(self.offsets[-1], limited=True)
+        if end is self.offsets[-1]:
+            return -1
+        self.offsets.append(end)
+        return self.replay()
+
+    def replay(self) -> int:
+        """The last batch that was planned, as Spark runs it after a restart."""
+        start, end = (StreamOffset.from_json(offset.to_json()) for offset in self.offsets[-2:])
+        number = len(self.offsets) - 2
+        self.turn = self._run(self._phases.begin(Deadline(60)))
+        self.prepared, self.read = [], []
+        for partition, bundle in enumerate(self.stream.tasks(start, end)):
+            if bundle.handoff is not None:
+                batch = BatchOfRun(self.name, self.run, number)
+                self._run(leave(kept_client(self.settings), batch, bundle.handoff, Deadline(60)))
+            read = tasks.read_bundle(replace(bundle, handoff=None), self.reading)
+            values = [value.as_py() for records in read for value in records["value"]]
+            self.read += map(int, values)
+            records = Records(values, None, self.topic, None, None)
+            one = prepare(self.settings, SinkTask(self.name, self.name, number, partition), self.turn, [records])
+            self.prepared.append(one)
+        return number
+
+    def sources(self) -> tuple[GroupOffsets, ...]:
+        """What the sink commits for the source."""
+        batch = BatchOfRun(self.name, self.run, len(self.offsets) - 2)
+        client, wrote = kept_client(self.settings), any(one.transaction is not None for one in self.prepared)
+        return self._run(offsets_of_sources(client, self.group, batch, Deadline(60), wrote=wrote))
+
+    def decide(self) -> None:
+        """What Spark calls in the driver after the tasks."""
+        number = len(self.offsets) - 2
+        places = {one.transaction: one.places for one in self.prepared if one.transaction is not None}
+        sources = () if self.turn.covers(self.name, number) else self.sources()
+        self._run(self._phases.commit(self.turn, Batch(self.name, number, places, sources), Deadline(60)))
+
+    def whole_batch(self) -> int:
+        """Plan, read, write, decide."""
+        number = self.batch()
+        if number >= 0:
+            self.decide()
+        return number
+
+    def abort(self) -> None:
+        """What Spark calls in the driver when a batch failed."""
+        self._run(self._phases.abort_undecided(Deadline(60)))
+
+    def restarted(self) -> Pipe:
+        """The query after a restart from its checkpoint."""
+        servers = self.settings["bootstrap.servers"]
+        source = self.reading.options["subscribe"][0]
+        return Pipe(servers, source, self.topic, self.group, self.name, self.offsets)
+
+    def close(self) -> None:
+        """The end of the driver."""
+        self.stream.close()
+
+    def _run(self, work):
+        return kept_client(self.settings).run(work)

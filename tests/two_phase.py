@@ -1,0 +1,125 @@
+"""An exactly-once sink without Spark: its driver and tasks as plain calls, in this process or in one to be killed."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import Consumer, TopicPartition
+
+from kafka_source.client_config import Settings
+from kafka_source.deadline import Deadline as Wait
+from kafka_source.embedded import EmbeddedKafka
+from kafka_source.kafka_client import Deadline, kept_client
+from kafka_source.producers import TransactionalProducers
+from kafka_source.sink.committer import Batch, Turn, TwoPhaseCommit
+from kafka_source.sink.ongoing import OpenTransaction, open_of
+from kafka_source.sink.prepare import Prepared, SinkTask, prepare
+from kafka_source.sink.records import Records
+from kafka_source.sink.timeout import check_timeout, transaction_timeout_ms
+
+TASKS = 3
+SIGKILL = -9
+
+
+def rows(batch: int, task: int, count: int = 20) -> list[bytes]:
+    return [f"{batch}-{task}-{i}".encode() for i in range(count)]
+
+
+def whole(*batches: int) -> list[bytes]:
+    return sorted(row for batch in batches for task in range(TASKS) for row in rows(batch, task))
+
+
+class Sink:
+    """One query's sink; `query` tells it from another one of the same prefix."""
+
+    def __init__(
+        self,
+        servers: str,
+        topic: str,
+        query: str = "q",
+        prefix: str = "",
+        replays: bool = False,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        self.settings = Settings({"bootstrap.servers": servers, **(settings or {})})
+        self.topic, self.query, self.prefix, self.replays = topic, query, prefix or topic, replays
+
+    def begin(self) -> Turn:
+        """What Spark has the driver do before the tasks of a batch."""
+        timeout_ms = transaction_timeout_ms(self.settings)
+        self._run(check_timeout(kept_client(self.settings), self.prefix, timeout_ms, Deadline(60)))
+        return self._run(self._phases().begin(Deadline(60), replays=self.replays))
+
+    def task(self, turn: Turn, batch: int, number: int, attempt: int = 0) -> Prepared:
+        """What Spark runs as one task."""
+        task = SinkTask(self.prefix, self.query, batch, number, attempt)
+        return prepare(self.settings, task, turn, [Records(rows(batch, number), None, self.topic, None, None)])
+
+    def tasks(self, turn: Turn, batch: int) -> list[Prepared]:
+        return [self.task(turn, batch, number) for number in range(TASKS)]
+
+    def decide(self, turn: Turn, batch: int, prepared: Sequence[Prepared], seconds: float = 60) -> None:
+        """What Spark calls in the driver after the tasks."""
+        places = {one.transaction: one.places for one in prepared if one.transaction is not None}
+        self._run(self._phases().commit(turn, Batch(self.query, batch, places), Deadline(seconds)))
+
+    def run(self, *batches: int) -> None:
+        """Whole batches."""
+        for batch in batches:
+            turn = self.begin()
+            self.decide(turn, batch, self.tasks(turn, batch))
+
+    def abort(self, turn: Turn | None = None) -> None:
+        """What Spark calls in the driver when a batch failed."""
+        self._run(self._phases().abort_undecided(Deadline(60), turn))
+
+    def open(self) -> list[OpenTransaction]:
+        return [one.transaction for one in self._run(open_of(kept_client(self.settings), self.prefix, Deadline(30)))]
+
+    def _phases(self) -> TwoPhaseCommit:
+        return TwoPhaseCommit(kept_client(self.settings), self.prefix)
+
+    def _run(self, work: Any) -> Any:
+        return kept_client(self.settings).run(work)
+
+
+def run_batches(failpoint: str, arguments: tuple[Any, ...], batches: tuple[int, ...]) -> None:
+    os.environ["KAFKAGROUP_FAILPOINT"] = failpoint
+    Sink(*arguments).run(*batches)
+
+
+def in_a_process(failpoint: str, *sink: Any, batches: tuple[int, ...]) -> int | None:
+    """Batches of `Sink(*sink)` in a process that dies at a failpoint; its exit code."""
+    process = multiprocessing.get_context("spawn").Process(target=run_batches, args=(failpoint, sink, batches))
+    process.start()
+    process.join(120)
+    return process.exitcode
+
+
+def take_over(servers: str, transactional_id: str) -> None:
+    """What the coordinator does when a transaction runs out of time, and what another query with this id does."""
+    producers = TransactionalProducers({"bootstrap.servers": servers}, transactional_id, keep_warm=False)
+    producers.take(Wait(60))
+
+
+def visible(kafka: EmbeddedKafka, topic: str, until: int = 0, partitions: int = 1) -> list[bytes]:
+    """What a `read_committed` reader sees to the end, once it has seen so many or, if they do not come, after 20 s."""
+    config: dict[str, Any] = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "reader"}
+    reader = Consumer({**config, "isolation.level": "read_committed", "enable.partition.eof": True})
+    reader.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
+    values: list[bytes] = []
+    ended: set[int | None] = set()
+    wait = Wait(20)
+    while not wait.over:
+        message = reader.poll(1)
+        if message is not None and message.error() is None:
+            values.append(message.value() or b"")
+        elif message is not None:
+            ended.add(message.partition())
+            if len(ended) == partitions and len(values) >= until:
+                break
+    reader.close()
+    return sorted(values)
