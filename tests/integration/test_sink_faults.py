@@ -1,0 +1,246 @@
+"""Faults of an exactly-once sink's workers, drivers and settings, with a `read_committed` reader watching.
+
+Numbers F… are those of docs/design/transactions.md.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assignors.model import TopicPartition
+from kafka_source.embedded import EmbeddedKafka, Security
+from kafka_source.errors import AuthenticationError, DeliveryError, InvalidConfigurationError, LostTransactionsError
+from kafka_source.sink.prepare import SinkTask, prepare
+from kafka_source.sink.records import Records
+from tests.committed_reader import CommittedReader
+from tests.support import until
+from tests.two_phase import SIGKILL, TASKS, Sink, in_a_process, rows, visible, whole
+
+Topic = Callable[..., str]
+
+
+@pytest.fixture
+def sink(kafka: EmbeddedKafka, topic: Topic) -> Sink:
+    return Sink(kafka.bootstrap_servers, topic("faults"))
+
+
+@pytest.fixture
+def reader(kafka: EmbeddedKafka, sink: Sink) -> Iterator[CommittedReader]:
+    with CommittedReader(kafka.bootstrap_servers, sink.topic) as watching:
+        yield watching
+
+
+def check(kafka: EmbeddedKafka, sink: Sink, reader: CommittedReader, *batches: int) -> None:
+    """I1 to I4, I7 and I8: these batches and nothing else, once, for both readers, and nothing stays open."""
+    expected = whole(*batches)
+    assert visible(kafka, sink.topic, len(expected)) == expected
+    reader.wait_for(len(expected))
+    assert reader.values == expected
+    reader.check_order()
+    assert sink.open() == []
+
+
+def worker(arguments: tuple[Any, ...], turn: Any, number: int, result: Any, fault: str) -> None:
+    """A task in a process of its own."""
+    os.environ["KAFKAGROUP_FAILPOINT"] = fault
+    sink = Sink(*arguments)
+    if fault != "stop-itself":
+        result.put(sink.task(turn, 0, number))
+        result.close()
+        result.join_thread()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def records() -> Iterator[Records]:
+        yield Records(rows(0, number), None, sink.topic, None, None)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        yield Records(rows(0, number), None, sink.topic, None, None)
+
+    prepare(sink.settings, SinkTask(sink.prefix, sink.query, 0, number), turn, records())
+
+
+def start(sink: Sink, kafka: EmbeddedKafka, turn: Any, number: int, fault: str = "") -> tuple[Any, Any]:
+    context = multiprocessing.get_context("spawn")
+    result = context.Queue()
+    process = context.Process(target=worker, args=((kafka.bootstrap_servers, sink.topic), turn, number, result, fault))
+    process.start()
+    return process, result
+
+
+def test_f2_a_worker_killed_after_its_flush_leaves_nothing_visible(
+    kafka: EmbeddedKafka, sink: Sink, reader: CommittedReader
+) -> None:
+    turn = sink.begin()
+    process, _ = start(sink, kafka, turn, 1, "task-flushed")
+    process.join(60)
+    assert process.exitcode == SIGKILL
+    assert [t.transactional_id for t in sink.open()] == [f"{sink.prefix}-1-0"]
+    sink.decide(turn, 0, [sink.task(turn, 0, 0), sink.task(turn, 0, 1, attempt=1), sink.task(turn, 0, 2)])
+    check(kafka, sink, reader, 0)
+
+
+def test_f3_a_worker_killed_after_it_told_the_driver_loses_nothing(
+    kafka: EmbeddedKafka, sink: Sink, reader: CommittedReader
+) -> None:
+    turn = sink.begin()
+    process, result = start(sink, kafka, turn, 1)
+    prepared = result.get(timeout=60)
+    process.join(60)
+    assert process.exitcode == SIGKILL
+    sink.decide(turn, 0, [sink.task(turn, 0, 0), prepared, sink.task(turn, 0, 2)])
+    check(kafka, sink, reader, 0)
+
+
+def test_f4_a_worker_that_was_suspended_writes_nothing_when_it_goes_on(
+    kafka: EmbeddedKafka, sink: Sink, reader: CommittedReader
+) -> None:
+    turn = sink.begin()
+    zombie, _ = start(sink, kafka, turn, 1, "stop-itself")
+    stat = Path(f"/proc/{zombie.pid}/stat")
+    until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "the worker to be suspended")
+    sink.decide(turn, 0, [sink.task(turn, 0, 0), sink.task(turn, 0, 1, attempt=1), sink.task(turn, 0, 2)])
+    os.kill(zombie.pid, signal.SIGCONT)
+    zombie.join(90)
+    assert zombie.exitcode == 1  # it failed, with an error of its own
+    check(kafka, sink, reader, 0)
+    sink.run(1)
+    check(kafka, sink, reader, 0, 1)
+
+
+@pytest.mark.parametrize("failpoint", ["sink-prepared", "sink-decided", "sink-half-committed", "sink-committed"])
+def test_f6_f7_f8_a_driver_killed_around_its_decision(
+    kafka: EmbeddedKafka, sink: Sink, reader: CommittedReader, failpoint: str
+) -> None:
+    assert in_a_process(failpoint, kafka.bootstrap_servers, sink.topic, batches=(0,)) == SIGKILL
+    sink.run(0, 1)
+    check(kafka, sink, reader, 0, 1)
+
+
+def test_f9_a_driver_that_is_away_for_longer_than_the_transaction_timeout(kafka: EmbeddedKafka, topic: Topic) -> None:
+    away = {"transaction.timeout.ms": "1000"}
+    stops = Sink(kafka.bootstrap_servers, topic("away"), settings=away)
+    replays = Sink(kafka.bootstrap_servers, topic("away"), replays=True, settings=away)
+    undecided = Sink(kafka.bootstrap_servers, topic("away"), settings=away)
+    for one, failpoint in (
+        (stops, "sink-half-committed"),
+        (replays, "sink-half-committed"),
+        (undecided, "sink-prepared"),
+    ):
+        arguments = (kafka.bootstrap_servers, one.topic, "q", "", False, away)
+        assert in_a_process(failpoint, *arguments, batches=(0,)) == SIGKILL
+    # The coordinator looks for transactions that ran out of time every 10 s.
+    until(lambda: not (stops.open() or replays.open() or undecided.open()), "the transactions to run out of time")
+    with pytest.raises(LostTransactionsError, match="records of these are lost") as caught:
+        stops.run(0)
+    assert set(caught.value.transactional_ids) == {f"{stops.prefix}-1-0", f"{stops.prefix}-2-0"}
+    assert visible(kafka, stops.topic, 20) == sorted(rows(0, 0))
+    for one in (replays, undecided):
+        one.run(0, 1)
+        assert visible(kafka, one.topic, 120) == whole(0, 1)
+
+
+def test_f12_one_task_that_fails_holds_no_reader_up(kafka: EmbeddedKafka, sink: Sink, reader: CommittedReader) -> None:
+    turn = sink.begin()
+    sink.task(turn, 0, 0)
+
+    def poisoned() -> Iterator[Records]:
+        yield Records(rows(0, 1), None, sink.topic, None, None)
+        raise ZeroDivisionError("poison")
+
+    with pytest.raises(ZeroDivisionError):
+        prepare(sink.settings, SinkTask(sink.prefix, sink.query, 0, 1), turn, poisoned())
+    sink.abort()
+    assert sink.open() == []
+    sink.run(0)
+    check(kafka, sink, reader, 0)
+
+
+def test_f41_a_record_that_is_too_large_leaves_no_half_batch(kafka: EmbeddedKafka, topic: Topic) -> None:
+    sink = Sink(kafka.bootstrap_servers, topic("large", config={"max.message.bytes": 2000}))
+    turn = sink.begin()
+    sink.task(turn, 0, 0)
+    records = Records([b"small", b"x" * 3000], None, sink.topic, None, None)
+    with pytest.raises(DeliveryError, match=r"max\.message\.bytes"):
+        prepare(sink.settings, SinkTask(sink.prefix, sink.query, 0, 1), turn, [records])
+    sink.abort()
+    assert sink.open() == []
+    assert visible(kafka, sink.topic) == []
+
+
+def test_f38_a_timeout_above_the_brokers_is_told_before_anything_is_written(kafka: EmbeddedKafka, topic: Topic) -> None:
+    sink = Sink(kafka.bootstrap_servers, topic("timeout"), settings={"transaction.timeout.ms": "3600000"})
+    with pytest.raises(InvalidConfigurationError) as caught:
+        sink.begin()
+    assert "kafka.transaction.timeout.ms=3600000" in str(caught.value)
+    assert "transaction.max.timeout.ms=900000" in str(caught.value)
+
+
+def test_f39_missing_rights_are_told_before_anything_is_written() -> None:
+    with EmbeddedKafka(security=Security("SASL_PLAINTEXT", {"alice": "correct-horse"}, acls=True)) as own:
+        own.create_topic("orders")
+        own.allow("alice", "DESCRIBE", "WRITE", name="orders")
+        settings = {k: v for k, v in own.java_client_config("alice", "PLAIN").items() if k != "bootstrap.servers"}
+
+        def sink() -> Sink:
+            return Sink(own.bootstrap_servers, "orders", settings=settings)
+
+        with pytest.raises(AuthenticationError, match="transactional id orders-driver"):
+            sink().begin()
+        own.allow("alice", "DESCRIBE", "WRITE", resource="transactional_id")
+        with pytest.raises(AuthenticationError, match=r"group orders-(ledger|finished)"):
+            sink().begin()
+        own.allow("alice", "READ", resource="group")
+        with pytest.raises(AuthenticationError, match="orders-0: TOPIC_AUTHORIZATION_FAILED"):
+            sink().run(0)
+        own.allow("alice", "READ", name="orders")
+        sink().run(0, 1)
+        assert own_visible(own, "orders", 120) == whole(0, 1)
+
+
+def own_visible(kafka: EmbeddedKafka, topic: str, count: int) -> list[bytes]:
+    with CommittedReader(kafka.internal_bootstrap_servers, topic) as reader:
+        reader.wait_for(count)
+        return reader.values
+
+
+def handles() -> tuple[int, int]:
+    return len(list(Path("/proc/self/fd").iterdir())), threading.active_count()
+
+
+@pytest.mark.parametrize(
+    ("batches", "tasks"),
+    [(12, 3), pytest.param(100, 8, marks=[pytest.mark.long, pytest.mark.timeout(900)])],
+)
+def test_f42_handles_and_transactional_ids_stay_bounded(
+    kafka: EmbeddedKafka, topic: Topic, batches: int, tasks: int
+) -> None:
+    sink = Sink(kafka.bootstrap_servers, topic("bounded"))
+    ids: set[str] = set()
+    before = handles()
+    for batch in range(batches):
+        turn = sink.begin()
+        prepared = [sink.task(turn, batch, number) for number in range(tasks)]
+        ids |= {one.transaction.transactional_id for one in prepared if one.transaction is not None}
+        sink.decide(turn, batch, prepared)
+        if batch == 2:
+            before = handles()
+    assert len(ids) == tasks
+    # Producers that were let go close their connections in the background.
+    until(lambda: all(now <= then + 20 for now, then in zip(handles(), before, strict=True)), f"no more than {before}")
+
+
+def test_a_place_that_nobody_can_look_at_is_told(kafka: EmbeddedKafka, sink: Sink) -> None:
+    turn = sink.begin()
+    prepared = sink.tasks(turn, 0)
+    nowhere = replace(prepared[0], places=(TopicPartition(sink.topic, 99),))
+    with pytest.raises(Exception, match=f"{sink.topic}-99"):
+        sink.decide(turn, 0, [nowhere, *prepared[1:]], seconds=5)
+    assert visible(kafka, sink.topic, TASKS * 20) == whole(0)
