@@ -22,7 +22,7 @@ class App:
 
     def __init__(self, command: Sequence[str], log: Path) -> None:
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
-        self._log = log.open("wb")
+        self._log = log.open("ab")
         self.log = log
         self.process = subprocess.Popen(
             command,
@@ -83,17 +83,18 @@ class App:
 
     def suspend(self) -> None:
         """SIGSTOP for the program and all its children, as if its machine were unplugged."""
-        for pid in self._family():
+        for pid in self.family():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGSTOP)
 
     def resume(self) -> None:
         """SIGCONT for all of them."""
-        for pid in self._family():
+        for pid in self.family():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
 
-    def _family(self) -> list[int]:
+    def family(self) -> list[int]:
+        """The process ids of the program and of all its children."""
         # Spark's Python daemons make process groups of their own, but stay in the session.
         found = []
         for stat in Path("/proc").glob("[0-9]*/stat"):
@@ -104,7 +105,7 @@ class App:
 
     def kill(self) -> None:
         """SIGKILL for the program and all its children."""
-        for pid in self._family():
+        for pid in self.family():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.process.wait(30)
@@ -124,6 +125,16 @@ def streaming_app(folder: Path, options: Mapping[str, object], *, master: str = 
     settings = json.dumps({key: str(value) for key, value in options.items()})
     command = [sys.executable, "-m", "tests.apps.streaming_app", str(folder), master, settings]
     return App(command, folder / f"{name}.log")
+
+
+def copying_app(
+    folder: Path, source: Mapping[str, object], sink: Mapping[str, object], *, master: str = "local[2]"
+) -> App:
+    """`tests.apps.copying_app` with its files in `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = [json.dumps({key: str(value) for key, value in options.items()}) for options in (source, sink)]
+    command = [sys.executable, "-m", "tests.apps.copying_app", str(folder), master, *settings]
+    return App(command, folder / "app.log")
 
 
 def java_consumer(

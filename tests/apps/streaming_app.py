@@ -13,6 +13,7 @@ import sys
 import threading
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
 
 def session(master: str) -> SparkSession:
@@ -43,6 +44,13 @@ def main(folder: str, master: str, options: str) -> None:
         .option("path", f"{folder}/out")
         .start()
     )
+    tell(query)
+    spark.stop()
+    print("stopped", flush=True)
+
+
+def tell(query: StreamingQuery) -> None:
+    """Say what a query does until it fails or the program's input closes, then stop it."""
     print("started", flush=True)
     closed = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.read(), closed.set()), daemon=True).start()
@@ -55,8 +63,6 @@ def main(folder: str, master: str, options: str) -> None:
     if query.exception() is not None:
         print(f"failed {query.exception()}", flush=True)
     query.stop()
-    spark.stop()
-    print("stopped", flush=True)
 
 
 if __name__ == "__main__":
