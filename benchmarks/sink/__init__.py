@@ -1,0 +1,1 @@
+"""Writing with Spark, beside the JVM connector."""

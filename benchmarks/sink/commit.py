@@ -1,0 +1,39 @@
+"""Offsets committed in a transaction by the driver, one commit for all partitions of a micro-batch."""
+
+from __future__ import annotations
+
+import time
+from statistics import median
+
+from assignors import load
+from assignors.model import TopicPartition
+from kafka_source.client_config import Settings
+from kafka_source.commit import TransactionalCommitter
+from kafka_source.embedded import EmbeddedKafka
+from kafka_source.group import GroupMembership, GroupSettings, Topics
+
+PARTITIONS, TIMES, BETWEEN_SECONDS = 8, 60, 0.2
+BAR_MS = 30
+
+
+def measure(kafka: EmbeddedKafka) -> None:
+    topic = kafka.create_topic("commits", PARTITIONS)
+    settings = Settings({"bootstrap.servers": kafka.bootstrap_servers})
+    membership = GroupMembership(settings, GroupSettings("bench-commits"), Topics((topic,)), [load("range")])
+    credentials = membership.join(60).slots[0].credentials
+    committer = TransactionalCommitter(settings, "bench-commits")
+    took = []
+    for number in range(TIMES + 1):
+        time.sleep(BETWEEN_SECONDS)
+        started = time.perf_counter()
+        committer.commit(credentials, {TopicPartition(topic, p): number for p in range(PARTITIONS)})
+        took.append(1000 * (time.perf_counter() - started))
+    committer.close()
+    membership.close()
+    took = sorted(took[1:])
+    print(
+        f"a transactional commit of {PARTITIONS} partitions by the driver, {TIMES} times, every {BETWEEN_SECONDS} s: "
+        f"{median(took):.1f} ms in the median, {took[int(0.9 * TIMES)]:.1f} for nine of ten, {took[-1]:.1f} at most; "
+        f"bar {BAR_MS} ms, {'met' if median(took) <= BAR_MS else 'MISSED'}",
+        flush=True,
+    )

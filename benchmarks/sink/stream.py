@@ -1,0 +1,112 @@
+"""Micro-batches of 8 tasks with few rows: what exactly once adds to each, and how long readers wait."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+import time
+from functools import partial
+from statistics import median
+
+from pyspark.sql import SparkSession
+
+from assignors.model import TopicPartition
+from benchmarks.read.figures import Figures, in_turns
+from benchmarks.sink.throughput import AT_LEAST_ONCE, EXACTLY_ONCE, PARTITIONS
+from kafka_source.client_config import Settings
+from kafka_source.cluster import Cluster
+from kafka_source.embedded import EmbeddedKafka
+from kafka_source.kafka_client import Deadline, KafkaClient
+from kafka_source.sink.ongoing import open_of
+
+TASKS, ROWS = 8, 160
+TRIGGERS, SKIPPED = 30, 10
+ADDED_MS = 150
+PREFIX = "bench-stream"
+DEADLINE_SECONDS = 180
+
+
+def measure(spark: SparkSession, kafka: EmbeddedKafka, rounds: int) -> Figures:
+    topic = kafka.create_topic("micro-batches", PARTITIONS)
+    watch = Watch(kafka, topic)
+    figures = Figures(f"micro-batch of {TASKS} tasks")
+
+    def run(contestant: str) -> float:
+        with watch:
+            return _trigger(spark, kafka, topic, contestant)
+
+    in_turns(figures, {name: partial(run, name) for name in (AT_LEAST_ONCE, EXACTLY_ONCE)}, rounds)
+    pairs = zip(figures.seconds[AT_LEAST_ONCE], figures.seconds[EXACTLY_ONCE], strict=True)
+    added = sorted(1000 * (exactly - least) for least, exactly in pairs)
+    print(
+        f"  exactly once adds {median(added):.0f} ms to a micro-batch, median of rounds ({added[0]:.0f} to "
+        f"{added[-1]:.0f}); bar {ADDED_MS} ms, {'met' if median(added) <= ADDED_MS else 'MISSED'}"
+    )
+    print(watch.words())
+    watch.close()
+    return figures
+
+
+def _trigger(spark: SparkSession, kafka: EmbeddedKafka, topic: str, contestant: str) -> float:
+    """Seconds of a trigger by Spark's own account, median."""
+    folder = tempfile.mkdtemp(prefix="kafkagroup-checkpoint-")
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS).option("numPartitions", TASKS)
+    writer = rows.load().selectExpr("cast(value as string) as value").writeStream.format("kafkagroup")
+    writer = writer.option("kafka.bootstrap.servers", kafka.bootstrap_servers).option("topic", topic)
+    if contestant == EXACTLY_ONCE:
+        writer = writer.option("transactional", "true").option("transactional.id.prefix", PREFIX)
+    query = writer.option("checkpointLocation", folder).start()
+    try:
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while len(query.recentProgress) < SKIPPED + TRIGGERS:
+            if not query.isActive or time.monotonic() > deadline:
+                raise RuntimeError(f"{contestant}: {len(query.recentProgress)} triggers, {query.exception()}")
+            time.sleep(0.2)
+        progress = query.recentProgress[SKIPPED : SKIPPED + TRIGGERS]
+    finally:
+        query.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+    return median(p["durationMs"]["triggerExecution"] for p in progress) / 1000
+
+
+class Watch:
+    """Looks at the sink's open transactions and at its topic while `with` lasts."""
+
+    def __init__(self, kafka: EmbeddedKafka, topic: str) -> None:
+        settings = Settings({"bootstrap.servers": kafka.bootstrap_servers})
+        self._client, self._cluster = KafkaClient(settings), Cluster(settings)
+        self._partitions = [TopicPartition(topic, p) for p in range(PARTITIONS)]
+        self._open_ms: dict[tuple[int, int], float] = {}
+        self._lags: list[int] = []
+        self._stopping = threading.Event()
+
+    def __enter__(self) -> None:
+        self._stopping.clear()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopping.wait(0.1):
+            for one in self._client.run(open_of(self._client, PREFIX, Deadline(10))):
+                key = (one.transaction.producer_id, one.transaction.epoch)
+                self._open_ms[key] = time.time() * 1000 - one.started_ms
+            ends = self._cluster.latest(self._partitions, read_committed=False)
+            stable = self._cluster.latest(self._partitions, read_committed=True)
+            self._lags.append(sum(max(0, ends[tp] - stable[tp]) for tp in self._partitions))
+
+    def words(self) -> str:
+        """What was seen: each transaction's age when it was last seen open, and records that readers wait for."""
+        ages, lags = sorted(self._open_ms.values()) or [0.0], sorted(self._lags) or [0]
+        return (
+            f"  transactions were open for {median(ages):.0f} ms in the median, {ages[-1]:.0f} at most (looked at "
+            f"every 0.1 s, {len(ages)} seen); the last stable offset was {median(lags):.0f} records behind in the "
+            f"median, {lags[-1]} at most"
+        )
+
+    def close(self) -> None:
+        self._client.close()

@@ -1,0 +1,78 @@
+"""Batches of rows from memory, each into a topic of its own."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from dataclasses import dataclass
+from functools import partial
+
+from confluent_kafka import Consumer, TopicPartition
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks.read.figures import Figures, in_turns
+from kafka_source.embedded import EmbeddedKafka
+
+PARTITIONS = 4
+JVM, AT_LEAST_ONCE, EXACTLY_ONCE = "jvm", "at least once", "exactly once"
+
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is written; the first contestant is what the other one is compared with."""
+
+    name: str
+    value_bytes: int
+    rows: int
+    contestants: tuple[str, str]
+    bar: float
+
+
+CASES = (
+    Case("write 100 B", 100, 2_000_000, (JVM, AT_LEAST_ONCE), 1.2),
+    Case("write 1 kB", 1000, 400_000, (JVM, AT_LEAST_ONCE), 1.2),
+    Case("write 1 million rows of 100 B", 100, 1_000_000, (AT_LEAST_ONCE, EXACTLY_ONCE), 0.8),
+)
+
+
+def measure(spark: SparkSession, kafka: EmbeddedKafka, rounds: int, smaller_by: int) -> list[Figures]:
+    results = []
+    for case in CASES:
+        rows = case.rows // smaller_by
+        frame = _rows(spark, rows, case.value_bytes)
+        figures = Figures(case.name, {case.contestants[1]: case.bar})
+        runs = {name: partial(_write, kafka, frame, name, rows) for name in case.contestants}
+        results.append(in_turns(figures, runs, rounds))
+        frame.unpersist()
+    return results
+
+
+def _rows(spark: SparkSession, rows: int, value_bytes: int) -> DataFrame:
+    value = f"cast(lpad(cast(id * 2654435761 as string), {value_bytes}, 'kafkagroup ') as binary) as value"
+    frame = spark.range(0, rows, numPartitions=PARTITIONS).selectExpr(value).cache()
+    assert frame.count() == rows
+    return frame
+
+
+def _write(kafka: EmbeddedKafka, frame: DataFrame, contestant: str, rows: int) -> float:
+    topic = kafka.create_topic(f"write-{next(_numbers)}", PARTITIONS)
+    writer = frame.write.format("kafka" if contestant == JVM else "kafkagroup").mode("append")
+    writer = writer.option("kafka.bootstrap.servers", kafka.bootstrap_servers).option("topic", topic)
+    if contestant == EXACTLY_ONCE:
+        writer = writer.option("transactional", "true").option("transactional.id.prefix", "bench")
+    started = time.perf_counter()
+    writer.save()
+    seconds = time.perf_counter() - started
+    assert _count(kafka, topic) >= rows, contestant
+    kafka.delete_topic(topic)
+    return seconds
+
+
+def _count(kafka: EmbeddedKafka, topic: str) -> int:
+    """Offsets of a topic, with those of commit markers."""
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "count"})
+    ends = [consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=30)[1] for p in range(PARTITIONS)]
+    consumer.close()
+    return sum(ends)
