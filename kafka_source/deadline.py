@@ -24,14 +24,14 @@ class Deadline:
         self._end = time.monotonic() + seconds
 
     @property
-    def remaining(self) -> float:
+    def left(self) -> float:
         """Seconds that are left, never below 0."""
         return max(0.0, self._end - time.monotonic())
 
     @property
     def over(self) -> bool:
         """Whether nothing is left."""
-        return self.remaining == 0.0
+        return self.left == 0.0
 
 
 def call_within(deadline: Deadline, call: Callable[[], T]) -> T:
@@ -47,7 +47,7 @@ def call_within(deadline: Deadline, call: Callable[[], T]) -> T:
     outcome: _Outcome[T] = _Outcome(call)
     thread = threading.Thread(target=outcome.run, name="kafkagroup-call", daemon=True)
     thread.start()
-    thread.join(deadline.remaining)
+    thread.join(deadline.left)
     if thread.is_alive():
         raise TimeoutError
     return outcome.result()

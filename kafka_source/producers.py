@@ -118,7 +118,7 @@ class _Preparation:
 
     def result(self, deadline: Deadline) -> Producer:
         """The producer; TimeoutError if it is not ready by then."""
-        if not self._done.wait(deadline.remaining):
+        if not self._done.wait(deadline.left):
             raise TimeoutError
         if self._producer is None:
             raise self._error or KafkaGroupError(self._context)

@@ -80,7 +80,7 @@ class Transaction:
                 except BufferError:
                     if self._deadline.over:
                         raise self._late("Producing in") from None
-                    self._producer.poll(min(0.1, self._deadline.remaining))
+                    self._producer.poll(min(0.1, self._deadline.left))
             except KafkaException as error:
                 raise from_confluent(
                     error, f"Producing to {topic} in a {self._name} failed", in_transaction=True, produce=True
@@ -137,7 +137,7 @@ class Transaction:
         """Abort as far as that is possible; for `run_transaction`. The next initialisation aborts what is left."""
         deadline = Deadline(_ABORT_SECONDS)
         try:
-            call_within(deadline, lambda: self._producer.abort_transaction(deadline.remaining))
+            call_within(deadline, lambda: self._producer.abort_transaction(deadline.left))
         except (KafkaException, TimeoutError, SystemError) as error:
             log.debug("%s was not aborted: %s", self._name, error)
 
@@ -146,7 +146,7 @@ class Transaction:
         del self._producer
 
     def _call(self, doing: str, call: Callable[[float], object]) -> None:
-        seconds = self._deadline.remaining
+        seconds = self._deadline.left
         try:
             call_within(Deadline(seconds + _GRACE_SECONDS), lambda: call(seconds))
         except KafkaException as error:
@@ -214,7 +214,7 @@ def run_transaction(
             again = isinstance(error, (AbortableError, RetriableError)) or (
                 repeatable and isinstance(error, ApplicationRecoverableError) and not isinstance(error, FencedError)
             )
-            if not again or deadline.remaining <= backoff:
+            if not again or deadline.left <= backoff:
                 raise
             log.info("%s; trying again", error)
         if rewind is not None:

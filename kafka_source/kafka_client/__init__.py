@@ -3,7 +3,8 @@
 Nothing else in this project imports `kafka.*`. Nothing here writes requests, responses or settings to a log.
 """
 
-from kafka_source.kafka_client.backoff import Deadline, delay
+from kafka_source.deadline import Deadline
+from kafka_source.kafka_client.backoff import delay
 from kafka_source.kafka_client.client import GROUP, TRANSACTION, KafkaClient
 from kafka_source.kafka_client.connection import Connection, ConnectionLost
 from kafka_source.kafka_client.coordinators import check_coordinator, to_coordinator

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
 from kafka_source.client_config import Settings
+from kafka_source.deadline import Deadline
 from kafka_source.errors import (
     BootstrapError,
     KafkaGroupError,
@@ -17,7 +18,7 @@ from kafka_source.errors import (
     error_for_code,
 )
 from kafka_source.identity import check_same_cluster
-from kafka_source.kafka_client.backoff import Deadline, delay
+from kafka_source.kafka_client.backoff import delay
 from kafka_source.kafka_client.connection import Connection, ConnectionLost, explain_failure
 from kafka_source.kafka_client.loop import EventLoop
 from kafka_source.kafka_client.messages import FindCoordinatorRequest, MetadataRequest

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from kafka_source.deadline import Deadline
 from kafka_source.errors import error_for_code
-from kafka_source.kafka_client.backoff import Deadline
 from kafka_source.kafka_client.client import KafkaClient
 from kafka_source.kafka_client.connection import ConnectionLost
 

@@ -140,7 +140,7 @@ class Delivery:
         self.drop()
         with contextlib.suppress(KafkaException, TimeoutError):
             deadline = Deadline(_ABORT_SECONDS)
-            call_within(deadline, lambda: self._producer.abort_transaction(deadline.remaining))
+            call_within(deadline, lambda: self._producer.abort_transaction(deadline.left))
 
     def release(self) -> None:
         """Let go of the producer as it is, its transaction still open."""

@@ -32,7 +32,7 @@ def test_a_call_that_does_not_return_is_left_to_itself() -> None:
 
 def test_what_remains_never_falls_below_nothing() -> None:
     deadline = Deadline(0.01)
-    assert 0 < deadline.remaining <= 0.01
+    assert 0 < deadline.left <= 0.01
     time.sleep(0.02)
     assert deadline.over
-    assert deadline.remaining == 0.0
+    assert deadline.left == 0.0
