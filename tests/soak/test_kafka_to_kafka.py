@@ -13,6 +13,7 @@ import random
 import signal
 import time
 from collections import Counter, defaultdict
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,7 @@ class Soak:
             "kafka.group.instance.id": "soak-app",
             "group.members": 2,
             "commit": "sink",
-            "maxOffsetsPerTrigger": 1_000,
+            "maxOffsetsPerTrigger": 2_000,
         }
         self.sink = {
             **servers,
@@ -71,6 +72,11 @@ class Soak:
         self.starts += 1
         with contextlib.suppress(AssertionError):  # it may fail at its start, as anything may here
             self.app.wait_for("started", 120)
+
+    def close(self) -> None:
+        """Its end."""
+        if self.app is not None and self.app.process.poll() is None:
+            self.app.kill()
 
     def fault(self) -> None:
         """Do one thing to it."""
@@ -166,24 +172,25 @@ def test_what_comes_in_comes_out_once_and_in_order(tmp_path: Path) -> None:
         with (
             CommittedReader(kafka.bootstrap_servers, "soak-in", PARTITIONS) as source,
             CommittedReader(kafka.bootstrap_servers, "soak-out", PARTITIONS) as during,
+            ExitStack() as stack,
         ):
             source.wait_for(COUNT, 120)
-            soak = Soak(kafka, during, tmp_path, rng)
+            soak = stack.enter_context(closing(Soak(kafka, during, tmp_path, rng)))
             soak.start()
             began = time.monotonic()
             while len(during.records) < COUNT:
                 assert time.monotonic() - began < 3000, f"{len(during.records)} of {COUNT} records, {soak.faults}"
                 soak.start()
-                if sum(soak.faults.values()) < FAULTS * 2:
-                    time.sleep(rng.uniform(0.5, 5))
+                if sum(soak.faults.values()) < FAULTS + 5:
+                    wait_for_progress(during, 15)
+                    time.sleep(rng.uniform(0, 3))
                     soak.fault()
                 else:
                     time.sleep(0.5)
             took = time.monotonic() - began
             print(f"{soak.faults}, {soak.starts} starts, {soak.stops_compared} compared, {took:.0f} s", flush=True)
             assert sum(soak.faults.values()) >= FAULTS
-            assert soak.app is not None
-            soak.app.kill()
+            soak.close()
             finish(kafka)
             check_offsets_are_what_is_in_the_output(kafka, during)
             with CommittedReader(kafka.bootstrap_servers, "soak-out", PARTITIONS) as after:
@@ -192,6 +199,13 @@ def test_what_comes_in_comes_out_once_and_in_order(tmp_path: Path) -> None:
                 assert sorted(after.records) == sorted(during.records)
             for reader in (during, source):
                 reader.check_order()
+
+
+def wait_for_progress(reader: CommittedReader, seconds: float) -> None:
+    """Until the reader sees something new, or so long: most faults shall meet a query at work."""
+    before, end = len(reader.records), time.monotonic() + seconds
+    while len(reader.records) == before and time.monotonic() < end:
+        time.sleep(0.1)
 
 
 def check_same(source: CommittedReader, copy: CommittedReader) -> None:
