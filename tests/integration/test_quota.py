@@ -102,6 +102,21 @@ def strictly(wire: Wire, begin: float, end: float, bound: float) -> None:
     assert all(0.95 * bound <= rate <= 1.05 * bound for rate in rates)
 
 
+def test_a_streaming_sink_keeps_to_the_bound(spark, kafka, tmp_path):
+    topic = fill(kafka, "to-be-copied", 4, 1000)
+    kafka.create_topic("copied", 2)
+    reader = spark.readStream.format("kafkagroup").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+    rows = reader.option("subscribe", topic).option("startingOffsets", "earliest").load().select("value")
+    writer = rows.writeStream.format("kafkagroup").option("topic", "copied").option("quota.bytes.per.second", MB)
+    writer = writer.option("kafka.bootstrap.servers", kafka.bootstrap_servers).trigger(availableNow=True)
+    begun = time.monotonic()
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    until(lambda: not query.isActive, "the end of the copy")
+    assert query.exception() is None
+    assert time.monotonic() - begun >= 3.5
+    assert sum(progress.numInputRows for progress in query.recentProgress) == 4000
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("size", [100, 100_000])
 @pytest.mark.parametrize("slots", [1, 4])
