@@ -62,7 +62,7 @@ def run(spark: SparkSession, kafka: EmbeddedKafka, entry: TcpProxy, source: str,
     query = frame.writeStream.format("noop").option("checkpointLocation", folder).start()
     try:
         _produce(kafka)
-        _wait_for_rows(query, 0)
+        _wait_for_rows(query, -1)
         before = query.lastProgress.batchId
         entry.cut()
         kafka.restart(1, new_ports=True)
@@ -80,7 +80,7 @@ def run(spark: SparkSession, kafka: EmbeddedKafka, entry: TcpProxy, source: str,
 def _wait_for_rows(query, after: int) -> None:
     deadline = time.monotonic() + LONGEST_SECONDS
     while query.isActive and time.monotonic() < deadline:
-        if any(p.batchId > after - (not after) and p.numInputRows for p in query.recentProgress):
+        if any(p.batchId > after and p.numInputRows for p in query.recentProgress):
             return
         time.sleep(0.02)
     if not query.isActive:
