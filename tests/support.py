@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kafka_source.embedded import EmbeddedKafka
 
-DEADLINE_SECONDS = 90
+DEADLINE_SECONDS = 180
 
 
 def produce(

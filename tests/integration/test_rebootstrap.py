@@ -175,6 +175,7 @@ def test_another_cluster_behind_the_name_stops_a_stream_unless_it_is_wanted(spar
         there.produce(FIRST, 0)
         with Running(spark, there, tmp_path) as running:
             running.has(FIRST)
+            until(lambda: running.query.lastProgress is not None, "the first progress")
             known = json.loads(running.query.lastProgress.sources[0].endOffset)["cluster"]
             if wanted:
                 running.query.stop()
