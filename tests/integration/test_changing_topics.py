@@ -97,6 +97,7 @@ def test_a_pattern_follows_topics_that_come_and_grow(kafka, topic, start, tmp_pa
     }
 
 
+@pytest.mark.long
 def test_a_topic_that_is_given_up_leaves_the_others_alone(kafka, topic, start, tmp_path):
     prefix = topic("shop", partitions=1)
     steady, doomed = kafka.create_topic(f"{prefix}-steady", 4), kafka.create_topic(f"{prefix}-doomed", 2)

@@ -43,15 +43,18 @@ def run(name, *arguments):
     return done.stdout
 
 
+@pytest.mark.long
 def test_batch_reads_what_is_new_each_night(servers):
     said = run("batch", servers)
     assert re.findall(r"(\w+) night: (\d+) new orders", said) == [("first", "500"), ("second", "200"), ("third", "0")]
 
 
+@pytest.mark.long
 def test_streaming_archives_each_order_once_over_a_restart(servers):
     assert "archived 800 orders, 800 different ones" in run("streaming", servers)
 
 
+@pytest.mark.long
 def test_two_applications_share_the_partitions_and_give_them_back(servers):
     groups = run("two_applications", servers).split("group shared is ")[1:]
     shares = [dict_of_shares(group) for group in groups]

@@ -151,6 +151,7 @@ def test_the_leader_dies_and_another_leads(readers):
     assert max(times.values()) == 2
 
 
+@pytest.mark.long
 def test_a_stream_reads_on_when_its_coordinators_node_dies(spark, nodes, group, tmp_path):
     kafka, _ = nodes
     name = kafka.create_topic(f"flow-{group}", PARTITIONS, 3)

@@ -202,6 +202,7 @@ def test_range_becomes_cooperative_sticky_member_by_member(mixed, restart):
     mixed.check_every_record_was_read_once()
 
 
+@pytest.mark.long
 def test_a_stream_hands_partitions_to_a_cooperative_java_consumer_and_takes_them_back(kafka, topic, tmp_path):
     name = topic("shared", partitions=4)
     options = {

@@ -22,6 +22,7 @@ def test_it_is_kept_without_outputs(notebook):
     assert [cell for cell in code if cell.outputs or cell.execution_count is not None] == []
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_it_runs_from_top_to_bottom(notebook, tmp_path, monkeypatch):
     monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)

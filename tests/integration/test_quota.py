@@ -73,7 +73,7 @@ def watch(query, wire: Wire, seconds: float) -> tuple[float, float]:
     return begin, time.monotonic()
 
 
-@pytest.mark.parametrize(("engine", "slots"), [("native", 4), ("librdkafka", 2)])
+@pytest.mark.parametrize(("engine", "slots"), [("native", 4), pytest.param("librdkafka", 2, marks=pytest.mark.long)])
 def test_a_backlog_is_read_at_the_bound(spark, kafka, wire, tmp_path, engine, slots):
     topic = fill(kafka, f"backlog-{engine}-{slots}", 14, 1000)
     wire.forget()
@@ -102,6 +102,7 @@ def strictly(wire: Wire, begin: float, end: float, bound: float) -> None:
     assert all(0.95 * bound <= rate <= 1.05 * bound for rate in rates)
 
 
+@pytest.mark.long
 def test_a_streaming_sink_keeps_to_the_bound(spark, kafka, tmp_path):
     topic = fill(kafka, "to-be-copied", 4, 1000)
     kafka.create_topic("copied", 2)

@@ -87,7 +87,9 @@ class Running:
 IN_GROUP = {"kafka_group_id": "movers", "group_members": 2, "kafka_group_instance_id": "movers"}
 
 
-@pytest.mark.parametrize(("engine", "group"), [("native", True), ("librdkafka", False)])
+@pytest.mark.parametrize(
+    ("engine", "group"), [("native", True), pytest.param("librdkafka", False, marks=pytest.mark.long)]
+)
 def test_a_stream_goes_on_where_the_brokers_have_moved_to(spark, tmp_path, engine, group):
     with place() as there:
         there.produce(FIRST, 0)
@@ -113,6 +115,7 @@ def test_a_batch_is_read_to_its_end_where_the_brokers_have_moved_to(spark, engin
         assert reading.result(180) == list(range(20_000))
 
 
+@pytest.mark.long
 def test_a_stream_leaves_frozen_brokers_for_the_name(spark, tmp_path):
     with place() as there:
         there.produce(FIRST, 0)
@@ -132,6 +135,7 @@ def test_a_stream_leaves_frozen_brokers_for_the_name(spark, tmp_path):
                 running.has(FIRST + MORE)
 
 
+@pytest.mark.long
 def test_a_stream_starts_over_when_a_proxy_asks_for_it(spark, tmp_path):
     entry = TcpProxy()
     with entry, EmbeddedKafka(advertised_ports={1: entry.port}) as kafka:
@@ -156,6 +160,7 @@ def test_a_stream_starts_over_when_a_proxy_asks_for_it(spark, tmp_path):
             running.has(FIRST + MORE)
 
 
+@pytest.mark.long
 def test_with_the_strategy_none_a_stream_fails_and_says_so(spark, tmp_path):
     with place() as there:
         there.produce(FIRST, 0)
@@ -167,6 +172,7 @@ def test_with_the_strategy_none_a_stream_fails_and_says_so(spark, tmp_path):
             assert "metadata.recovery.strategy is none" in running.fails()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("wanted", [False, True])
 def test_another_cluster_behind_the_name_stops_a_stream_unless_it_is_wanted(spark, tmp_path, wanted):
     with place() as there, EmbeddedKafka() as other:

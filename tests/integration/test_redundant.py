@@ -60,6 +60,7 @@ def copies(groups, name):
     return [[tp.partition for tp in m.partitions] for m in found.members] if found.state == "Stable" else None
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_standby_takes_over_when_the_primarys_application_dies(spark, kafka, name, groups, tmp_path):
     here, there = tmp_path / "here", tmp_path / "there"
@@ -93,6 +94,7 @@ def rows(folder):
     return sorted((int(value), replica) for value, replica in written_rows(folder / "out", "value", "replica"))
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_all_copies_emit_rows_with_their_number(spark, kafka, name, groups, tmp_path):
     more = {"redundant.emit": "all"}

@@ -124,6 +124,7 @@ def test_f6_f7_f8_a_driver_killed_around_its_decision(
     check(kafka, sink, reader, 0, 1)
 
 
+@pytest.mark.long
 def test_f9_a_driver_that_is_away_for_longer_than_the_transaction_timeout(kafka: EmbeddedKafka, topic: Topic) -> None:
     away = {"transaction.timeout.ms": "1000"}
     stops = Sink(kafka.bootstrap_servers, topic("away"), settings=away)

@@ -132,6 +132,7 @@ def test_f14_a_broker_killed_between_prepare_and_commit(broker: Broker) -> None:
         assert reader.values == whole(0)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 def test_f15_a_lone_broker_killed_right_after_the_commit_is_noticed_if_it_forgets(broker: Broker) -> None:
     sink = broker.sink()

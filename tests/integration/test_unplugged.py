@@ -140,6 +140,7 @@ def test_it_rejoins_and_every_record_is_there(kafka, name, tap, other, tmp_path)
     assert all(planned[p] <= ends[p] for p in range(PARTITIONS)), "it planned what came while it was suspended"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_it_stops_if_it_is_told_to(kafka, name, tap, other, tmp_path):
     with streaming_app(tmp_path, options(kafka, name, **{"group.lost": "stop"})) as app:
