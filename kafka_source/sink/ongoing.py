@@ -137,7 +137,7 @@ async def in_state(client: KafkaClient, prefix: str, state: str, deadline: Deadl
 def is_of(prefix: str, transactional_id: str) -> bool:
     """Whether an id is one of a sink's tasks: `{prefix}-{partition}-{attempt}`."""
     # Exactly two numbers: `orders-2` may be the prefix of another sink.
-    return re.fullmatch(r"\d+-\d+", transactional_id.removeprefix(f"{prefix}-")) is not None
+    return re.fullmatch(rf"{re.escape(prefix)}-\d+-\d+", transactional_id) is not None
 
 
 async def end(client: KafkaClient, transaction: OpenTransaction, *, commit: bool, deadline: Deadline) -> None:
