@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -70,22 +71,26 @@ def brokers(
     client_id: Annotated[str | None, typer.Option(help="Change the quota of this client.id.")] = None,
     consumer_bytes: Annotated[float | None, typer.Option(help="Bytes a second to read, a broker; 0: none.")] = None,
     producer_bytes: Annotated[float | None, typer.Option(help="Bytes a second to write, a broker; 0: none.")] = None,
+    request_percentage: Annotated[
+        float | None, typer.Option(help="Percent of a thread's time for its requests, a broker; 0: none.")
+    ] = None,
     yes: Yes = False,
 ) -> None:
     """The quotas that the brokers keep for clients (KIP-546), or a change of one."""
-    wanted = {"consumer_byte_rate": consumer_bytes, "producer_byte_rate": producer_bytes}
+    wanted = {
+        "consumer_byte_rate": consumer_bytes,
+        "producer_byte_rate": producer_bytes,
+        "request_percentage": request_percentage,
+    }
     values = {name: value or None for name, value in wanted.items() if value is not None}
     with told():
-        client = KafkaClient(settings_of(servers, config))
-        try:
+        with closing(KafkaClient(settings_of(servers, config))) as client:
             deadline = Deadline(_SECONDS)
             if client_id is not None and values and yes:
                 client.run(alter_quota(client, {CLIENT: client_id}, values, deadline))
             console.print(_entities(client.run(describe_quotas(client, deadline))))
             if values and (client_id is None or not yes):
                 console.print(DRY_RUN if client_id is not None else "Say whose with --client-id.")
-        finally:
-            client.close()
 
 
 def _usage(figures: Mapping[str, Any]) -> Table:
@@ -116,7 +121,7 @@ def _entities(quotas: list[ClientQuota]) -> Table:
     table = Table("user", "client id", "quota", "value", title="the brokers' quotas")
     for each in sorted(quotas, key=lambda each: str(sorted(each.entity.items(), key=str))):
         for name, value in sorted(each.values.items()):
-            table.add_row(_name(each.entity, USER), _name(each.entity, CLIENT), name, f"{value:,.0f}")
+            table.add_row(_name(each.entity, USER), _name(each.entity, CLIENT), name, f"{value:,.10g}")
     return table
 
 

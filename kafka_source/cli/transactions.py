@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Annotated
 
 import typer
@@ -123,9 +123,5 @@ def _show(prefix: str, decision: Decision | None, undecided: list[Described]) ->
 
 @contextmanager
 def _sink(prefix: str, servers: str, config: list[str] | None) -> Iterator[tuple[KafkaClient, TwoPhaseCommit]]:
-    with told():
-        client = KafkaClient(settings_of(servers, config))
-        try:
-            yield client, TwoPhaseCommit(client, prefix)
-        finally:
-            client.close()
+    with told(), closing(KafkaClient(settings_of(servers, config))) as client:
+        yield client, TwoPhaseCommit(client, prefix)
