@@ -171,6 +171,7 @@ class _Reading:
         self._engine = engine
         self._open = {r.topic_partition: r for r in request.ranges if r.size > 0}
         self._next = {tp: r.start for tp, r in self._open.items()}
+        self._unassigned = list(self._open)
         self._rows = _Rows(request.columns)
         self._record_bytes = 1024.0
 
@@ -178,11 +179,11 @@ class _Reading:
         if not self._open:
             return
         self._check_cluster()
-        self._hold_back()
-        self._consumer.assign([Position(tp.topic, tp.partition, r.start) for tp, r in self._open.items()])
+        self._consumer.assign([])
         deadline = self._deadline()
         while self._open:
             deadline += self._hold_back()
+            self._assign_more()
             messages = self._consumer.consume(self._most_messages(), _POLL_SECONDS)
             deadline += self._account(messages)
             if self._engine.shaken:
@@ -212,6 +213,13 @@ class _Reading:
             self._engine.shaken = True
             return
         self._engine.check_cluster(self._request.cluster, found)
+
+    def _assign_more(self) -> None:
+        """Have the ranges fetched; under a quota one after another, for each begins with a fetch at once."""
+        more = self._unassigned[:1] if self._pacer.paces else self._unassigned
+        if more:
+            self._unassigned = self._unassigned[len(more) :]
+            self._consumer.incremental_assign([Position(tp.topic, tp.partition, self._next[tp]) for tp in more])
 
     def _left(self) -> int:
         return sum(r.end - self._next[tp] for tp, r in self._open.items())
@@ -285,7 +293,9 @@ class _Reading:
 
     def _finish(self, tp: TopicPartition) -> None:
         del self._open[tp]
-        if self._open:
+        if tp in self._unassigned:
+            self._unassigned.remove(tp)
+        elif self._open:
             self._consumer.incremental_unassign([Position(tp.topic, tp.partition)])
 
     def _watermarks(self, whole: Range) -> tuple[int, int]:
