@@ -215,6 +215,34 @@ def test_throttling_by_brokers_is_obeyed_and_counted_and_nobody_rebalances(spark
         query.stop()
 
 
+@pytest.mark.long
+def test_a_member_outlives_the_throttling_of_its_fetchers_requests(spark, kafka, wire, tmp_path):
+    topic = fill(kafka, "request-time", 10, 1000)
+    wire.forget()
+    change = ["quota", "brokers", "-b", kafka.internal_bootstrap_servers, "--client-id", "slow", "--yes"]
+    changed = CliRunner().invoke(app, [*change, "--request-percentage", "0.1"])
+    assert "0.1" in changed.output, changed.output
+    options = {"kafka_client_id": "slow", "quota_bytes_per_second": 50 * MB, "maxOffsetsPerTrigger": 50}
+    query = started(spark, kafka, topic, tmp_path, slots=2, kafka_session_timeout_ms=6000, **options)
+    try:
+
+        def ends() -> list[dict]:
+            assert query.isActive, query.exception()
+            return [json.loads(source.endOffset) for p in query.recentProgress for source in p.sources]
+
+        def throttled() -> bool:
+            return bool(ends()) and sum(slot["throttleMs"] for slot in ends()[-1]["quota"]["slots"].values()) > 3000
+
+        until(throttled, "throttling that is counted")
+        begin, before = time.monotonic(), query.recentProgress[-1].batchId
+        # Three sessions long, with the fetchers throttled all the while.
+        until(lambda: throttled() and time.monotonic() > begin + 18, "three sessions")
+        assert query.recentProgress[-1].batchId > before
+        assert len({end["generation"] for end in ends()}) == 1
+    finally:
+        query.stop()
+
+
 @pytest.mark.parametrize("engine", ["native", pytest.param("librdkafka", marks=pytest.mark.long)])
 def test_a_batch_keeps_to_the_bound_with_more_slots_than_cores(spark, kafka, wire, engine):
     topic = fill(kafka, f"batch-{engine}", 5, 1000)

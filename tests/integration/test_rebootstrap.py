@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
 
+from kafka_source.client_config import Settings
+from kafka_source.cluster import Cluster, Subscription
 from kafka_source.embedded import EmbeddedKafka
 from kafka_source.embedded.tcp_proxy import Frame, TcpProxy
 from tests.support import numbers, produce, until, written
@@ -35,6 +37,12 @@ class Place:
         self.kafka.restart(1, new_ports=True)
         self.entry.connect_to(self.kafka.port(1))
         return old
+
+    def wait_for_records(self) -> None:
+        """Until the topic has some, in a transaction or not."""
+        cluster = Cluster(Settings({"bootstrap.servers": self.kafka.internal_bootstrap_servers}))
+        partitions = cluster.partitions(Subscription(topics=(self.topic,)))
+        until(lambda: any(cluster.latest(partitions, read_committed=False).values()), "the first records")
 
     def produce(self, count: int, first: int) -> None:
         produce(self.kafka.internal_bootstrap_servers, self.topic, count, first=first)
@@ -84,6 +92,11 @@ class Running:
         self.query.stop()
 
 
+QUICK = {
+    "metadata_recovery_rebootstrap_trigger_ms": 3000,
+    "kafka_request_timeout_ms": 2000,
+    "kafka_socket_connection_setup_timeout_ms": 2000,
+}
 IN_GROUP = {"kafka_group_id": "movers", "group_members": 2, "kafka_group_instance_id": "movers"}
 
 
@@ -100,35 +113,81 @@ def test_a_stream_goes_on_where_the_brokers_have_moved_to(spark, tmp_path, engin
             running.has(FIRST + MORE)
 
 
-@pytest.mark.parametrize("engine", ["native", pytest.param("librdkafka", marks=pytest.mark.long)])
-def test_a_batch_is_read_to_its_end_where_the_brokers_have_moved_to(spark, engine):
-    with place() as there, ThreadPoolExecutor(1) as pool:
-        there.produce(20_000, 0)
-        reader = spark.read.format("kafkagroup").option("subscribe", there.topic).option("engine", engine)
-        reader = reader.option("kafka.bootstrap.servers", f"127.0.0.1:{there.entry.port}")
-        # Slow enough for the brokers to move meanwhile.
-        frame = reader.option("quota.records.per.second", 2500).load()
-        reading = pool.submit(numbers, frame)
+COUNT = 20_000
+
+
+@contextmanager
+def read_slowly(spark, there: Place, **options: object) -> Iterator[Future[list[int]]]:
+    """The numbers of a batch that is being read when this begins, so slowly that brokers can move meanwhile."""
+    there.produce(COUNT, 0)
+    reader = spark.read.format("kafkagroup").option("subscribe", there.topic)
+    reader = reader.option("kafka.bootstrap.servers", f"127.0.0.1:{there.entry.port}")
+    for name, value in {"quota_records_per_second": 2500, **options}.items():
+        reader = reader.option(name.replace("_", "."), value)
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(numbers, reader.load())
         until(lambda: bool(spark.sparkContext.statusTracker().getActiveStageIds()), "the first task")
         time.sleep(3)
+        yield reading
+
+
+@pytest.mark.parametrize("engine", ["native", pytest.param("librdkafka", marks=pytest.mark.long)])
+def test_a_batch_is_read_to_its_end_where_the_brokers_have_moved_to(spark, engine):
+    with place() as there, read_slowly(spark, there, engine=engine) as reading:
         there.move()
-        assert reading.result(180) == list(range(20_000))
+        assert reading.result(180) == list(range(COUNT))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("engine", ["native", "librdkafka"])
+def test_a_batch_leaves_frozen_brokers_for_the_name(spark, engine):
+    with place() as there, read_slowly(spark, there, engine=engine, **QUICK) as reading:
+        with TcpProxy(there.move()) as frozen:
+            frozen.connect_to(there.kafka.port(1))
+            frozen.hold()
+            assert reading.result(180) == list(range(COUNT))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("engine", ["native", "librdkafka"])
+def test_another_cluster_behind_the_name_stops_a_batch(spark, engine):
+    with place() as there, EmbeddedKafka() as other, read_slowly(spark, there, engine=engine) as reading:
+        other.create_topic("orders", 2)
+        produce(other.internal_bootstrap_servers, "orders", COUNT)
+        there.kafka.kill(1)
+        there.entry.cut()
+        there.entry.connect_to(other.port(1))
+        with pytest.raises(Exception, match="now leads to the cluster"):
+            reading.result(180)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("transactional", [False, True])
+def test_a_sink_writes_on_where_the_brokers_have_moved_to(spark, transactional):
+    with place() as there, ThreadPoolExecutor(1) as pool:
+        rows = spark.range(COUNT, numPartitions=2).selectExpr("CAST(id AS STRING) AS value")
+        writer = rows.write.format("kafkagroup").mode("append").option("topic", there.topic)
+        writer = writer.option("kafka.bootstrap.servers", f"127.0.0.1:{there.entry.port}")
+        writer = writer.option("quota.records.per.second", 2500).option("transactional", transactional)
+        writing = pool.submit(writer.save)
+        there.wait_for_records()
+        there.move()
+        writing.result(180)
+        reader = spark.read.format("kafkagroup").option("subscribe", there.topic)
+        reader = reader.option("kafka.isolation.level", "read_committed")
+        found = numbers(reader.option("kafka.bootstrap.servers", there.kafka.bootstrap_servers).load())
+        # A transaction that the move met may have been aborted and written anew; neither is seen twice.
+        assert found == list(range(COUNT))
 
 
 @pytest.mark.long
 def test_a_stream_leaves_frozen_brokers_for_the_name(spark, tmp_path):
     with place() as there:
         there.produce(FIRST, 0)
-        quick = {
-            "metadata_recovery_rebootstrap_trigger_ms": 3000,
-            "kafka_request_timeout_ms": 2000,
-            "kafka_socket_connection_setup_timeout_ms": 2000,
-        }
-        with Running(spark, there, tmp_path, engine="native", **IN_GROUP, **quick) as running:
+        with Running(spark, there, tmp_path, engine="native", **IN_GROUP, **QUICK) as running:
             running.has(FIRST)
             # Whoever asks at the old address gets a connection, and no answer.
-            frozen = TcpProxy(there.move())
-            with frozen:
+            with TcpProxy(there.move()) as frozen:
                 frozen.connect_to(there.kafka.port(1))
                 frozen.hold()
                 there.produce(MORE, FIRST)

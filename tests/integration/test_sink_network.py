@@ -5,6 +5,8 @@ Numbers F… are those of docs/design/transactions.md.
 
 from __future__ import annotations
 
+import os
+import resource
 import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +18,8 @@ from kafka_source.cli import app
 from kafka_source.embedded import EmbeddedKafka
 from kafka_source.embedded.tcp_proxy import CutConnection, Frame, TcpProxy, pass_on
 from kafka_source.errors import DeliveryError, KafkaGroupError, NotVisibleError
+from kafka_source.sink.prepare import SinkTask, prepare
+from kafka_source.sink.records import Records
 from tests.committed_reader import CommittedReader
 from tests.support import until
 from tests.two_phase import TASKS, Sink, visible, whole
@@ -101,7 +105,7 @@ def test_f11_a_lost_request_or_answer_of_the_decision_is_sent_again(
     broker.check(sink, 0, 1)
 
 
-def test_f41_a_broker_that_cannot_store_records_leaves_no_half_batch(broker: Broker) -> None:
+def test_a_task_whose_records_nobody_takes_leaves_no_half_batch(broker: Broker) -> None:
     sink = broker.sink(settings={"delivery.timeout.ms": "3000"})
     turn = sink.begin()
     sink.task(turn, 0, 0)
@@ -109,6 +113,30 @@ def test_f41_a_broker_that_cannot_store_records_leaves_no_half_batch(broker: Bro
     with pytest.raises(DeliveryError):
         sink.task(turn, 0, 1)
     broker.proxy.on_request = pass_on
+    sink.abort()
+    assert sink.open() == []
+    assert visible(broker.kafka, sink.topic) == []
+    sink.run(0)
+    broker.check(sink, 0)
+
+
+@pytest.mark.timeout(180)
+def test_f41_a_broker_whose_disk_is_full_leaves_no_half_batch(broker: Broker) -> None:
+    sink = broker.sink(settings={"delivery.timeout.ms": "5000"})
+    turn = sink.begin()
+    sink.task(turn, 0, 0)
+    pid = broker.kafka.pid()
+    assert pid is not None
+    # No file can grow beyond this, as on a disk that is full; Kafka's index files have 10 MiB from the start.
+    limits = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (12 << 20, limits[1]))
+    large = Records([os.urandom(500_000) for _ in range(40)], None, sink.topic, None, None)
+    with pytest.raises(DeliveryError):
+        prepare(sink.settings, SinkTask(sink.prefix, sink.query, 0, 1), turn, [large])
+    # It has no other folder to go on with, so it ends itself.
+    until(lambda: not broker.kafka.is_running(), "the broker to give up")
+    assert "storage" in broker.kafka.log().lower()
+    broker.kafka.restart()
     sink.abort()
     assert sink.open() == []
     assert visible(broker.kafka, sink.topic) == []
