@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from kafka_source.brokers import Brokers
 from kafka_source.client_config import Settings
 from kafka_source.errors import UnknownTopicError
 from kafka_source.options import Options
+from kafka_source.topic_pattern import matching
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Subscription:
 
     Attributes:
         topics: These topics.
-        pattern: All topics whose whole name matches.
+        pattern: All topics that `matching` finds.
         partitions: Exactly these partitions.
     """
 
@@ -85,16 +85,11 @@ class Cluster:
             BootstrapError: No broker answers.
         """
         if subscription.pattern is not None:
-            pattern = re.compile(subscription.pattern)
             found = self._brokers.ask("Listing the topics", self._brokers.topics)
-            return sorted(
-                TopicPartition(name, number)
-                for name, topic in found.items()
-                if pattern.fullmatch(name)
-                for number in topic.partitions
-            )
-        names = subscription.topics or tuple(dict.fromkeys(tp.topic for tp in subscription.partitions))
-        existing = {tp for name in names for tp in self._partitions_of(name)}
+            names = matching(subscription.pattern, found)
+            return sorted(TopicPartition(name, number) for name in names for number in found[name].partitions)
+        named = subscription.topics or tuple(dict.fromkeys(tp.topic for tp in subscription.partitions))
+        existing = {tp for name in named for tp in self._partitions_of(name)}
         missing = sorted(set(subscription.partitions) - existing)
         if missing:
             raise UnknownTopicError(

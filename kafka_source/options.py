@@ -196,7 +196,12 @@ OPTIONS: tuple[Option, ...] = (
     # Where to read
     Option("kafka.bootstrap.servers", TEXT, "Brokers to begin with, host:port, separated by commas.", where=Where.ALL),
     Option("subscribe", Kind("topic names separated by commas", _topics), "The topics to read."),
-    Option("subscribePattern", Kind("a regular expression", _pattern), "Read all topics whose whole name matches."),
+    Option(
+        "subscribePattern",
+        Kind("a regular expression", _pattern),
+        "Read all topics in whose name it is found, as Spark does: `orders` means `my-orders` too, `^orders$` only "
+        "itself. Kafka's internal topics are never meant.",
+    ),
     Option("assign", Kind('JSON such as {"topic":[0,1]}', _partition_list), "Exactly these partitions."),
     # Where to start and end
     Option(

@@ -13,7 +13,7 @@ CONSUMER = "consumer"
 
 
 class TopicSubscription(Protocol):
-    """What all slots of a query want: topics by name, or all whose whole name matches a pattern."""
+    """What all slots of a query want: topics by name, or all that a pattern means."""
 
     @property
     def topics(self) -> tuple[str, ...]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from kafka_source.group.model import TopicSubscription
 from kafka_source.kafka_client import Snapshot
+from kafka_source.topic_pattern import matching
 
 _MOST_NAMED = 3
 
@@ -25,13 +25,12 @@ def topics_of(subscription: TopicSubscription, snapshot: Snapshot) -> tuple[str,
     """The topics that a subscription means now, sorted.
 
     Args:
-        subscription: Names are taken as they are; a pattern matches whole names, and no internal topics.
+        subscription: Names are taken as they are; a pattern means what `matching` finds.
         snapshot: Of all topics if there is a pattern.
     """
     if subscription.pattern is None:
         return tuple(sorted(set(subscription.topics)))
-    pattern = re.compile(subscription.pattern)
-    return tuple(sorted(t.name for t in snapshot.topics.values() if not t.internal and pattern.fullmatch(t.name)))
+    return tuple(matching(subscription.pattern, snapshot.topics))
 
 
 def states_of(snapshot: Snapshot, topics: Collection[str]) -> dict[str, TopicState]:

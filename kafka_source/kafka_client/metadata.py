@@ -37,7 +37,6 @@ class TopicMetadata:
 
     name: str
     topic_id: uuid.UUID | None
-    internal: bool
     partitions: Mapping[int, PartitionMetadata]
 
 
@@ -82,7 +81,6 @@ def read_snapshot(response: Any) -> Snapshot:
             topics[topic.name] = TopicMetadata(
                 topic.name,
                 _topic_id(topic),
-                bool(topic.is_internal),
                 {
                     p.partition_index: PartitionMetadata(p.leader_id, p.leader_epoch, tuple(p.replica_nodes))
                     for p in topic.partitions

@@ -99,13 +99,24 @@ def test_timestamps_bound_the_rows(spark, kafka, topic):
     assert numbers(reader(spark, kafka, name, startingOffsetsByTimestampStrategy="latest", **late).load()) == []
 
 
-def test_a_pattern_reads_all_topics_that_match_it_whole(spark, kafka, topic):
-    names = [topic("pat-one", partitions=1), topic("pat-two", partitions=2)]
+@pytest.mark.parametrize("in_group", [False, True])
+def test_a_pattern_reads_all_topics_in_whose_names_it_is_found(spark, kafka, topic, in_group):
+    names = [topic("pat-one", partitions=1), topic("my-pat-two", partitions=2)]
     for number, name in enumerate(names):
         produce(kafka.bootstrap_servers, name, 10, first=number * 10)
-    pattern = "|".join(names) + "|pat"
-    frame = reader(spark, kafka, "", subscribePattern=pattern).load()
-    assert numbers(frame) == list(range(20))
+    # Topics of a test have a number behind their names.
+    one, two = (name.replace("my-", "") for name in names)
+    options = {"kafka_group_id": f"{one}-group"} if in_group else {}
+    assert numbers(reader(spark, kafka, "", subscribePattern=f"{one}|{two}", **options).load()) == list(range(20))
+    assert numbers(reader(spark, kafka, "", subscribePattern=f"^{one}$|^{two}").load()) == list(range(10))
+
+
+def test_a_pattern_never_means_kafkas_own_topics(spark, kafka, topic):
+    name = topic("__of_ours", partitions=1)
+    produce(kafka.bootstrap_servers, name, 10)
+    frame = reader(spark, kafka, "", subscribePattern="^__").load()
+    assert name in {row.topic for row in frame.select("topic").distinct().collect()}
+    assert not {"__consumer_offsets", "__transaction_state"} & {row.topic for row in frame.collect()}
 
 
 def test_assign_reads_only_these_partitions(spark, kafka, orders):

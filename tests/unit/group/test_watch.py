@@ -9,11 +9,10 @@ from kafka_source.kafka_client import PartitionMetadata, Snapshot, TopicMetadata
 ONE, TWO = uuid.UUID(int=1), uuid.UUID(int=2)
 
 
-def topic(name: str, partitions: int, topic_id: uuid.UUID = ONE, internal: bool = False) -> TopicMetadata:
+def topic(name: str, partitions: int, topic_id: uuid.UUID = ONE) -> TopicMetadata:
     return TopicMetadata(
         name,
         topic_id,
-        internal,
         {n: PartitionMetadata(leader=1, leader_epoch=0, replicas=(1,)) for n in range(partitions)},
     )
 
@@ -22,12 +21,14 @@ def snapshot(*topics: TopicMetadata) -> Snapshot:
     return Snapshot("c", {}, {t.name: t for t in topics})
 
 
-ALL = snapshot(topic("orders", 4), topic("orders-eu", 2), topic("my-orders", 1), topic("__orders", 1, internal=True))
+ALL = snapshot(topic("orders", 4), topic("orders-eu", 2), topic("my-orders", 1), topic("__consumer_offsets", 50))
 
 
-def test_a_pattern_matches_whole_names_and_nothing_internal() -> None:
-    assert topics_of(Topics(pattern="orders.*"), ALL) == ("orders", "orders-eu")
-    assert topics_of(Topics(pattern=".*orders"), ALL) == ("my-orders", "orders")
+def test_a_pattern_is_found_anywhere_in_a_name_and_never_in_an_internal_one() -> None:
+    assert topics_of(Topics(pattern="orders"), ALL) == ("my-orders", "orders", "orders-eu")
+    assert topics_of(Topics(pattern="^orders"), ALL) == ("orders", "orders-eu")
+    assert topics_of(Topics(pattern="^orders$"), ALL) == ("orders",)
+    assert topics_of(Topics(pattern=".*"), ALL) == ("my-orders", "orders", "orders-eu")
 
 
 def test_names_are_taken_as_they_are() -> None:
