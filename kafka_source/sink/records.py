@@ -58,9 +58,14 @@ def from_rows(rows: Iterator[Sequence[Any]], columns: SinkColumns, topic: str | 
     while chunk := list(islice(rows, _ROWS)):
 
         def column(position: int | None, chunk: list[Sequence[Any]] = chunk) -> list[Any] | None:
-            return None if position is None else [row[position] for row in chunk]
+            return None if position is None else [_fixed(row[position]) for row in chunk]
 
         yield _records(column, columns, topic)
+
+
+def _fixed(value: Any) -> Any:
+    # Spark's rows have binary columns as bytearrays, which librdkafka's client does not take.
+    return bytes(value) if isinstance(value, bytearray) else value
 
 
 def _records(column: Any, columns: SinkColumns, topic: str | None) -> Records:

@@ -115,6 +115,13 @@ def test_arrow_batches_and_rows_make_the_same_records(rows: list[tuple[object, .
     assert list(from_batch.headers or [None] * len(rows)) == [row[4] for row in rows]
 
 
+def test_binary_columns_of_rows_are_bytes_that_the_producer_takes() -> None:
+    row = Row(bytearray(b"v"), bytearray(b"k"), None, None, [Row(key="h", value=bytearray(b"x"))])
+    (records,) = from_rows(iter([row]), SinkColumns(value=0, key=1, headers=4), "t")
+    assert (records.values, records.keys, records.headers) == ([b"v"], [b"k"], [[("h", b"x")]])
+    assert {type(records.values[0]), type((records.keys or [None])[0])} == {bytes}
+
+
 def test_many_rows_are_taken_some_at_a_time() -> None:
     chunks = list(from_rows(iter([(b"v",)] * 2500), SinkColumns(0), "t"))
     assert [len(chunk.values) for chunk in chunks] == [1000, 1000, 500]
