@@ -6,12 +6,8 @@ before `start` is durable, so commit it; rejoin the group if a rebalance is due;
 
 from __future__ import annotations
 
-import atexit
 import itertools
 import logging
-import os
-import signal
-import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -26,6 +22,7 @@ from pyspark.sql.types import StructType
 from assignors.model import TopicPartition
 from kafka_source import positions, sink_commits, tasks
 from kafka_source.cluster import Cluster, Topic
+from kafka_source.ending import leave_when_ended
 from kafka_source.errors import RefreshRetriableError
 from kafka_source.fetch.engine import warn_without_native
 from kafka_source.group.model import CommitOffset
@@ -364,7 +361,7 @@ class _StreamReader(DataSourceStreamReader):
     def _batches(self) -> MicroBatches:
         if self._planner is None:
             self._planner = MicroBatches(self._reading)
-            _leave_when_ended(self)
+            leave_when_ended(self.stop)
         return self._planner
 
     def __getstate__(self) -> dict[str, Any]:
@@ -378,22 +375,6 @@ def _shown(end: StreamOffset, quota: Mapping[str, Any] | None) -> dict[str, Any]
         return end.to_json()
     log.info("quota %s", quota)
     return {**end.to_json(), "quota": quota}
-
-
-def _leave_when_ended(reader: _StreamReader) -> None:
-    """Call `stop` when Spark ends the reader's process: when a query is stopped it sends SIGTERM (seen in 4.2.0)."""
-
-    def end(*_: object) -> None:
-        # Spark sends the signal twice: the second must not cut the leaving short.
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        reader.stop()
-        # An exception would be reported to a Spark that does not want to hear of it any more.
-        os._exit(0)
-
-    atexit.register(reader.stop)
-    in_main = threading.current_thread() is threading.main_thread()
-    if in_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, end)
 
 
 if hasattr(spark_api.DataSourceStreamReader, "getDefaultReadLimit"):  # Spark >= 4.2

@@ -1,0 +1,48 @@
+"""The end of a stream's driver process: the group is left first. Spark ends it with SIGTERM (seen in 4.2 and 4.3)."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import threading
+from collections.abc import Callable
+
+_LONGEST_SECONDS = 30.0
+
+
+def leave_when_ended(stop: Callable[[], None]) -> None:
+    """Call `stop` before this process ends, by itself or by a signal.
+
+    Not in the signal's handler: it would interrupt the main thread anywhere, and wait for ever for a lock that this
+    thread holds. The handler only wakes a thread.
+
+    Args:
+        stop: May be called again when it is done.
+    """
+    leaving = threading.Lock()
+
+    def leave() -> None:
+        with leaving:
+            stop()
+
+    atexit.register(leave)
+    in_main = threading.current_thread() is threading.main_thread()
+    if in_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        woken, wake = os.pipe()
+        threading.Thread(target=_leave_on, args=(woken, leave), name="kafkagroup-end", daemon=True).start()
+        # Spark sends the signal twice; the second one finds nobody to wake.
+        signal.signal(signal.SIGTERM, lambda *_: os.write(wake, b"."))
+
+
+def _leave_on(woken: int, leave: Callable[[], None]) -> None:
+    os.read(woken, 1)
+    # Whatever hangs: a member that does not end would keep its partitions by its heartbeats.
+    latest = threading.Timer(_LONGEST_SECONDS, os._exit, (1,))
+    latest.daemon = True
+    latest.start()
+    try:
+        leave()
+    finally:
+        # An exit in the usual way would tell Spark of an error, and it does not want to hear of it any more.
+        os._exit(0)
