@@ -19,8 +19,8 @@ from kafka_source.options import Options, Where, parse
 from kafka_source.quota.hub import start_hub
 from kafka_source.quota.server import new_token
 from kafka_source.quota.settings import QuotaSettings, Ticket
-from kafka_source.sink.delivery import producer_config
 from kafka_source.sink.pace import PRODUCER_RATE
+from kafka_source.sink.producer_config import producer_config, transactional_config
 from kafka_source.sink.schema import sink_columns
 from kafka_source.sink.writer import BatchWriter, ExactlyOnce, StreamWriter, Target
 
@@ -68,13 +68,15 @@ def _target(given: Mapping[str, str], schema: StructType, write_id: str | None =
     for warning in options.warnings:
         log.warning(warning)
     settings = Settings(options.kafka)
-    producer_config(settings)
+    exactly_once = _exactly_once(options, write_id)
+    # Of the tasks; what is wrong with it is told here.
+    _ = producer_config(settings) if exactly_once is None else transactional_config(settings)
     topic = options["topic"]
     return Target(
         settings,
         sink_columns(schema, topic),
         topic,
-        _exactly_once(options, write_id),
+        exactly_once,
         _ticket(options, settings),
     )
 

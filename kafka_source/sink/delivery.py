@@ -5,16 +5,16 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import repeat
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from kafka_source.client_config import Settings, librdkafka_config
+from kafka_source.client_config import Settings
 from kafka_source.deadline import Deadline, call_within
 from kafka_source.errors import AuthenticationError, DeliveryError, KafkaGroupError, from_confluent
-from kafka_source.sink.partitioner import JAVA_COMPATIBLE
+from kafka_source.sink.producer_config import producer_config
 from kafka_source.sink.records import Records
 
 log = logging.getLogger(__name__)
@@ -33,52 +33,20 @@ _ADVICE = {
     29: "Give this user WRITE on the topic",
 }
 
-# Java's defaults, where librdkafka has others.
-_DEFAULTS = {
-    "partitioner": JAVA_COMPATIBLE,
-    "message.timeout.ms": "120000",
-    # Of records that wait to be sent: a worker's memory is not the executor's to grow.
-    "queue.buffering.max.kbytes": "65536",
-}
-
-_ALIASES = {"delivery.timeout.ms": "message.timeout.ms"}
-
-
-def producer_config(settings: Settings) -> dict[str, Any]:
-    """librdkafka's configuration for the sink: the user's settings over Java's defaults.
-
-    Raises:
-        OptionError: A setting is refused or unknown, or its value is not taken.
-    """
-    given = librdkafka_config(settings)
-    given = {_ALIASES.get(name, name): value for name, value in given.items()}
-    config = {**_DEFAULTS, **given}
-    if "enable.idempotence" not in config:
-        config["enable.idempotence"] = _allows_idempotence(config)
-    return config
-
-
-def _allows_idempotence(config: dict[str, Any]) -> bool:
-    """Java's rule: idempotent by default, unless another setting speaks against it."""
-    acks = str(config.get("acks", config.get("request.required.acks", "all"))).lower()
-    in_flight = config.get("max.in.flight.requests.per.connection", config.get("max.in.flight", "5"))
-    retries = config.get("retries", config.get("message.send.max.retries", "1"))
-    return acks in ("all", "-1") and int(in_flight) <= 5 and int(retries) > 0
-
 
 class Delivery:
     """A producer for one writer at a time.
 
     Args:
-        settings: Of the Kafka clients.
+        config: librdkafka's.
         make: Makes the producer from its configuration.
     """
 
-    def __init__(self, settings: Settings, make: Callable[[dict[str, Any]], Producer] | None = None) -> None:
+    def __init__(self, config: Mapping[str, Any], make: Callable[[dict[str, Any]], Producer] | None = None) -> None:
         self._failed: KafkaGroupError | None = None
         self._problem: KafkaError | None = None
         config = {
-            **producer_config(settings),
+            **config,
             # Reports of success would cost more than the records themselves.
             "delivery.report.only.error": True,
             "on_delivery": self._reported,
@@ -207,7 +175,7 @@ class _Kept:
                 if of == settings:
                     del self._idle[i]
                     return delivery
-        return Delivery(settings)
+        return Delivery(producer_config(settings))
 
     def give_back(self, settings: Settings, delivery: Delivery) -> None:
         with self._lock:

@@ -19,8 +19,8 @@ from kafka_source.producers import TransactionalProducers
 from kafka_source.sink.committer import Turn, TwoPhaseCommit
 from kafka_source.sink.delivery import Delivery
 from kafka_source.sink.ongoing import ONGOING, OpenTransaction, describe
+from kafka_source.sink.producer_config import transactional_config
 from kafka_source.sink.records import Records
-from kafka_source.sink.timeout import transaction_timeout_ms
 
 _SECONDS = 60.0
 
@@ -90,7 +90,7 @@ def prepare(settings: Settings, task: SinkTask, turn: Turn, batches: Iterable[Re
             if not records.values:
                 continue
             if delivery is None:
-                delivery = Delivery(settings, partial(_in_transaction, settings, task.transactional_id))
+                delivery = Delivery(transactional_config(settings), partial(_in_transaction, task.transactional_id))
             delivery.send(records)
             count += len(records.values)
         if delivery is None:
@@ -133,8 +133,7 @@ def _prepared(settings: Settings, task: SinkTask, count: int) -> Prepared:
     return Prepared(count, replace(found.transaction, records=count), found.partitions)
 
 
-def _in_transaction(settings: Settings, transactional_id: str, config: dict[str, Any]) -> Producer:
-    config |= {"transaction.timeout.ms": transaction_timeout_ms(settings), "enable.idempotence": True}
+def _in_transaction(transactional_id: str, config: dict[str, Any]) -> Producer:
     producers = TransactionalProducers(config, transactional_id, keep_warm=False)
     producer = producers.take(calls.Deadline(_SECONDS))
     producers.close()

@@ -12,10 +12,8 @@ from hypothesis import strategies as st
 from pyspark.sql import Row
 from pyspark.sql.types import StructType
 
-from kafka_source.client_config import Settings
 from kafka_source.errors import InvalidConfigurationError, OptionError
 from kafka_source.sink import batch_writer, stream_writer
-from kafka_source.sink.delivery import producer_config
 from kafka_source.sink.partitioner import murmur2, partition_of
 from kafka_source.sink.records import from_arrow, from_rows
 from kafka_source.sink.schema import SinkColumns, sink_columns
@@ -125,30 +123,6 @@ def test_binary_columns_of_rows_are_bytes_that_the_producer_takes() -> None:
 def test_many_rows_are_taken_some_at_a_time() -> None:
     chunks = list(from_rows(iter([(b"v",)] * 2500), SinkColumns(0), "t"))
     assert [len(chunk.values) for chunk in chunks] == [1000, 1000, 500]
-
-
-def test_java_defaults_where_librdkafka_has_others() -> None:
-    config = producer_config(Settings({}))
-    assert config["partitioner"] == "murmur2_random"
-    assert config["message.timeout.ms"] == "120000"
-    assert config["enable.idempotence"] is True
-    assert producer_config(Settings({"delivery.timeout.ms": "5000"}))["message.timeout.ms"] == "5000"
-
-
-@pytest.mark.parametrize(
-    ("given", "idempotent"),
-    [
-        ({"acks": "all"}, True),
-        ({"acks": "1"}, False),
-        ({"acks": "0"}, False),
-        ({"retries": "0"}, False),
-        ({"max.in.flight.requests.per.connection": "6"}, False),
-        ({"max.in.flight.requests.per.connection": "1"}, True),
-        ({"enable.idempotence": "false"}, "false"),
-    ],
-)
-def test_idempotence_gives_way_to_settings_that_speak_against_it(given: dict[str, str], idempotent: bool | str) -> None:
-    assert producer_config(Settings(given))["enable.idempotence"] == idempotent
 
 
 def test_writers_are_sent_to_tasks_and_show_no_secret() -> None:
