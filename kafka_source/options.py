@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from enum import Enum, Flag, auto
 from typing import Any
 
+from kafka_source.client_config import HIDDEN
+from kafka_source.client_config.java_names import KNOWN
 from kafka_source.errors import OptionError
 from kafka_source.identity import MOVED_FROM
 
@@ -601,7 +603,8 @@ def parse(given: Mapping[str, str], where: Where) -> Options:
                 continue
             if key in SPARKS_OWN:
                 continue
-            raise OptionError(name, text, f"nothing: there is no such option{_closest(key)}")
+            # It may be a secret whose name is misspelt or lacks the prefix.
+            raise OptionError(name, HIDDEN, f"nothing: there is no such option{_closest(key)}")
         if not option.where & where:
             if option.elsewhere is Elsewhere.REFUSE:
                 raise OptionError(name, text, "nothing here: it has a meaning in batch reads only")
@@ -631,11 +634,11 @@ def _parse_one(option: Option, text: str) -> Any:
 
 
 def _closest(key: str) -> str:
-    close = difflib.get_close_matches(key, [*_BY_NAME, *(n.removeprefix(KAFKA_PREFIX) for n in _BY_NAME)], n=1)
-    if not close:
-        return ""
-    meant = _BY_NAME.get(close[0]) or _BY_NAME[KAFKA_PREFIX + close[0]]
-    return f"; did you mean {meant.name}?"
+    meant: dict[str, str] = {}
+    for name in (*(KAFKA_PREFIX + known for known in sorted(KNOWN)), *(option.name for option in OPTIONS)):
+        meant |= {name.lower(): name, name.lower().removeprefix(KAFKA_PREFIX): name}
+    close = difflib.get_close_matches(key, meant, n=1)
+    return f"; did you mean {meant[close[0]]}?" if close else ""
 
 
 def _check_reading(options: Options, where: Where) -> None:

@@ -93,6 +93,18 @@ def test_a_misspelt_option_is_told_what_was_meant():
         parse({**BASE, "group.id": "g"}, Where.STREAM)
 
 
+@pytest.mark.parametrize("name", ["sasl.jaas.config", "sasl.pasword", "ssl.keystore.key", "anything"])
+def test_the_value_of_an_unknown_option_is_not_shown(name):
+    with pytest.raises(OptionError, match=name) as caught:
+        parse({**BASE, name: "topsecret"}, Where.BATCH)
+    assert "topsecret" not in str(caught.value) + repr(vars(caught.value))
+
+
+def test_a_forgotten_prefix_is_told():
+    with pytest.raises(OptionError, match=r"did you mean kafka\.sasl\.jaas\.config\?"):
+        parse({**BASE, "sasl.jaas.config": "x"}, Where.BATCH)
+
+
 def test_a_bound_per_trigger_is_ignored_in_a_batch_with_a_warning():
     parsed = parse({**BASE, "maxOffsetsPerTrigger": "5"}, Where.BATCH)
     assert parsed["maxOffsetsPerTrigger"] is None
