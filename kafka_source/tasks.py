@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
@@ -23,6 +24,7 @@ from kafka_source.kafka_client import Deadline, kept_client
 from kafka_source.offsets import Range
 from kafka_source.options import Options, Where, parse
 from kafka_source.quota.driver import CONSUMER_RATE
+from kafka_source.quota.pacer import Pacer
 from kafka_source.quota.settings import Ticket
 from kafka_source.quota.task import pacer_of
 from kafka_source.schema import Column, columns_of
@@ -99,8 +101,25 @@ def read_bundle(bundle: TaskBundle, reading: Reading) -> Iterator[pa.RecordBatch
     if bundle.handoff is not None:
         client = kept_client(reading.settings)
         client.run(leave(client, BatchOfRun.of_task(), bundle.handoff, Deadline(_HANDOFF_SECONDS)))
+    if len(bundle.tasks) > 1 and reading.options["commit"] != "task" and not any(task.ticket for task in bundle.tasks):
+        yield from _read_together(bundle.tasks, reading)
+        return
     for task in bundle.tasks:
         yield from read(task, reading)
+
+
+def _read_together(group: Sequence[ReadTask], reading: Reading) -> Iterator[pa.RecordBatch]:
+    """The records of tasks that end together: all slots ask at once, so that a bundle takes no longer than one."""
+    logs.set_up()
+    with ThreadPoolExecutor(len(group)) as pool:
+        sessions = list(pool.map(lambda task: _session(task, reading, commits=False), group))
+    with ExitStack() as stack:
+        held = [stack.enter_context(session) for session in sessions if session is not None]
+        whole = replace(group[0], ranges=tuple(r for task in group for r in task.ranges))
+        for batch in _batches(whole, reading, stack.enter_context(Pacer())):
+            for session in held:
+                _check(session, commits=False)
+            yield batch
 
 
 def read(task: ReadTask, reading: Reading) -> Iterator[pa.RecordBatch]:
@@ -120,22 +139,10 @@ def read(task: ReadTask, reading: Reading) -> Iterator[pa.RecordBatch]:
             stack.enter_context(session)
             commit = _committer(session, reading, stack) if commits else None
         pacer = stack.enter_context(pacer_of(task.ticket, reading.settings, CONSUMER_RATE))
-        for replica, ranges in replicas.by_replica(task.ranges):
-            request = FetchRequest(
-                ranges=ranges,
-                columns=replicas.columns_to_fetch(reading.columns),
-                batch_rows=options["batchRows"],
-                batch_bytes=options["batchBytes"],
-                timeout_ms=options["kafkaConsumer.pollTimeoutMs"],
-                read_committed=options["kafka.isolation.level"] == "read_committed",
-                fail_on_data_loss=options["failOnDataLoss"],
-                cluster=task.cluster,
-                pacer=pacer,
-            )
-            for batch in engine_for(options["engine"], reading.settings).read(request):
-                if session is not None:
-                    _check(session, commits)
-                yield replicas.with_replica(batch, reading.columns, replica)
+        for batch in _batches(task, reading, pacer):
+            if session is not None:
+                _check(session, commits)
+            yield batch
         if session is not None:
             # Of several copies the first one counts.
             ends = {r.topic_partition: r.end for r in task.ranges if r.replica == 0}
@@ -143,6 +150,25 @@ def read(task: ReadTask, reading: Reading) -> Iterator[pa.RecordBatch]:
                 commit(ends)
             if task.takes_over is not None:
                 session.leave()
+
+
+def _batches(task: ReadTask, reading: Reading, pacer: Pacer) -> Iterator[pa.RecordBatch]:
+    """What an engine reads of the task's ranges, with exactly the columns asked for."""
+    options = reading.options
+    for replica, ranges in replicas.by_replica(task.ranges):
+        request = FetchRequest(
+            ranges=ranges,
+            columns=replicas.columns_to_fetch(reading.columns),
+            batch_rows=options["batchRows"],
+            batch_bytes=options["batchBytes"],
+            timeout_ms=options["kafkaConsumer.pollTimeoutMs"],
+            read_committed=options["kafka.isolation.level"] == "read_committed",
+            fail_on_data_loss=options["failOnDataLoss"],
+            cluster=task.cluster,
+            pacer=pacer,
+        )
+        for batch in engine_for(options["engine"], reading.settings).read(request):
+            yield replicas.with_replica(batch, reading.columns, replica)
 
 
 def _session(task: ReadTask, reading: Reading, commits: bool) -> SlotSession | None:
