@@ -22,17 +22,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from assignors.model import TopicPartition
-from kafka_source.errors import (
-    ApplicationRecoverableError,
-    InvalidConfigurationError,
-    LostTransactionsError,
-)
+from kafka_source.errors import KafkaGroupError, LostTransactionsError
 from kafka_source.failpoints import reached
 from kafka_source.group.model import SlotCredentials
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.sink.ledger import Decision, Ledger
 from kafka_source.sink.offsets_transaction import GroupOffsets, commit_in, initialise
-from kafka_source.sink.ongoing import Described, OpenTransaction, describe, describe_all, end, open_of
+from kafka_source.sink.ongoing import (
+    Described,
+    OpenTransaction,
+    describe,
+    describe_all,
+    end,
+    is_gone,
+    open_of,
+)
 from kafka_source.sink.visibility import wait_until_visible
 
 log = logging.getLogger(__name__)
@@ -48,12 +52,14 @@ class Turn:
 
     Attributes:
         driver: The epoch of `{prefix}-driver` in which the decision is to be written.
+        notes: That of `{prefix}-finished`, in which it is to be noted that nothing is left to do for the decision.
         last: The newest decision.
         lost: Transactional ids of the last decision whose transactions are gone: their records have to come from the
             replay of that batch.
     """
 
     driver: OpenTransaction
+    notes: OpenTransaction
     last: Decision | None = None
     lost: frozenset[str] = frozenset()
 
@@ -102,17 +108,18 @@ class TwoPhaseCommit:
         Raises:
             LostTransactionsError: A decided transaction is gone, and its records with it.
         """
-        driver = await initialise(self._client, f"{self._prefix}-driver", _DECISION_TIMEOUT_MS, deadline)
+        driver, notes = await asyncio.gather(self._take("driver", deadline), self._take("finished", deadline))
         last = await self._ledger.last(deadline)
         if last is None or last.done:
-            return Turn(driver, last)
+            return Turn(driver, notes, last)
         lost = await self._commit_all(last, deadline)
         if not lost:
-            await self._ledger.finished(last, deadline)
-            return Turn(driver, replace(last, done=True))
+            await self._ledger.finished(notes, last, deadline)
+            # An epoch is for one transaction.
+            return Turn(driver, await self._take("finished", deadline), replace(last, done=True))
         if not replays:
             raise LostTransactionsError(batch=last.batch, transactional_ids=sorted(lost), decided=True)
-        return Turn(driver, last, frozenset(lost))
+        return Turn(driver, notes, last, frozenset(lost))
 
     async def commit(self, turn: Turn, batch: Batch, deadline: Deadline) -> None:
         """Make a batch visible, all of its transactions or, on an error before the decision, none.
@@ -142,7 +149,7 @@ class TwoPhaseCommit:
     async def accept_loss(self, turn: Turn, deadline: Deadline) -> None:
         """Go on without the records of decided transactions that are gone."""
         if turn.lost and turn.last is not None:
-            await self._ledger.finished(turn.last, deadline)
+            await self._ledger.finished(turn.notes, turn.last, deadline)
 
     async def give_up(self, turn: Turn, write: str, place: TopicPartition, deadline: Deadline) -> None:
         """Nothing of a single write shall be seen, and its tasks that still run shall not leave transactions behind.
@@ -158,7 +165,7 @@ class TwoPhaseCommit:
         await commit_in(
             self._client, turn.driver, [GroupOffsets(nobody, {place: self._ledger.entry(decision)})], deadline
         )
-        await self._ledger.finished(decision, deadline)
+        await self._ledger.finished(turn.notes, decision, deadline)
         await self.abort_undecided(deadline, turn)
 
     async def is_decided(self, query: str, batch: int, deadline: Deadline) -> bool:
@@ -194,9 +201,14 @@ class TwoPhaseCommit:
         for one in found:
             try:
                 await end(self._client, one.transaction, commit=False, deadline=deadline)
-            except ApplicationRecoverableError as error:
+            except KafkaGroupError as error:
                 # Ended meanwhile, by a task that has initialised its id again or by the coordinator.
-                log.debug("%s", error)
+                if not is_gone(error):
+                    raise
+
+    async def _take(self, name: str, deadline: Deadline) -> OpenTransaction:
+        """A transactional id of the driver's, taken from whoever had it."""
+        return await initialise(self._client, f"{self._prefix}-{name}", _DECISION_TIMEOUT_MS, deadline)
 
     async def _is_still(self, turn: Turn, deadline: Deadline) -> bool:
         """Whether no other driver has begun a batch since."""
@@ -244,7 +256,7 @@ class TwoPhaseCommit:
         reached("sink-committed")
         within = Deadline(min(_VISIBLE_SECONDS, deadline.left))
         await asyncio.gather(
-            self._ledger.finished(decision, deadline),
+            self._ledger.finished(turn.notes, decision, deadline),
             self._fence_earlier_attempts(batch, deadline),
             self._sweep(turn, deadline),
             wait_until_visible(self._client, decision.batch, batch.prepared, within),
@@ -273,7 +285,9 @@ class TwoPhaseCommit:
         """None, or the transactional id if its transaction is gone."""
         try:
             await end(self._client, transaction, commit=True, deadline=deadline)
-        except (ApplicationRecoverableError, InvalidConfigurationError) as error:
+        except KafkaGroupError as error:
+            if not is_gone(error):
+                raise
             log.error("%s", error)
             return transaction.transactional_id
         return None

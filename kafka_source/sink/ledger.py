@@ -3,21 +3,23 @@
 The ledger is a consumer group of its own, `{prefix}-ledger`, without members. A decision is one committed offset of it:
 the offset counts decisions, its metadata names query, batch and transactions. It is written in a transaction of
 `{prefix}-driver`, so that a driver that was replaced decides nothing, and so that a source's offsets can go with it.
-That nothing is left to do for a decision is noted in a second group, `{prefix}-finished`, by its number alone: a late
-note of a driver that was replaced cannot hide a newer decision. Brokers keep both for `offsets.retention.minutes`
-(7 days) after the last batch.
+That nothing is left to do for a decision is noted in a second group, `{prefix}-finished`, by its number alone, in a
+transaction of the id of this name: a driver that was replaced notes nothing either. Brokers keep both groups for
+`offsets.retention.minutes` (7 days) after the last batch.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from dataclasses import dataclass
 
 from assignors.model import TopicPartition
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.group.model import CommitOffset, SlotCredentials
-from kafka_source.group.offsets import commit_offsets, fetch_all_committed
+from kafka_source.group.offsets import fetch_all_committed
 from kafka_source.kafka_client import Deadline, KafkaClient
+from kafka_source.sink.offsets_transaction import GroupOffsets, commit_in
 from kafka_source.sink.ongoing import OpenTransaction
 
 # Brokers refuse more (offset.metadata.max.bytes).
@@ -91,10 +93,29 @@ class Ledger:
             )
         return CommitOffset(decision.number, metadata=text)
 
-    async def finished(self, decision: Decision, deadline: Deadline) -> None:
-        """Note that nothing is left to do for a decision."""
-        nobody = SlotCredentials(self._finished, -1, "", None)
-        await commit_offsets(self._client, nobody, {decision.place: decision.number}, deadline)
+    async def finished(
+        self,
+        transaction: OpenTransaction,
+        decision: Decision,
+        deadline: Deadline,
+        *,
+        after: Awaitable[None] | None = None,
+    ) -> None:
+        """Note that nothing is left to do for a decision.
+
+        Args:
+            transaction: Of `{prefix}-finished`, of the driver's turn.
+            decision: Which.
+            deadline: For all of it.
+            after: What has to succeed before.
+
+        Raises:
+            FencedError: Another driver has taken its turn.
+        """
+        note = GroupOffsets(
+            SlotCredentials(self._finished, -1, "", None), {decision.place: CommitOffset(decision.number)}
+        )
+        await commit_in(self._client, transaction, [note], deadline, after=after)
 
     def _read(self, entry: CommitOffset, place: TopicPartition, done: int) -> Decision:
         query, batch, text = entry.metadata.split(" ", 2)

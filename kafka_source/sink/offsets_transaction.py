@@ -6,8 +6,9 @@ process than the one that decides.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,7 +65,12 @@ async def initialise(
 
 
 async def commit_in(
-    client: KafkaClient, transaction: OpenTransaction, groups: list[GroupOffsets], deadline: Deadline
+    client: KafkaClient,
+    transaction: OpenTransaction,
+    groups: list[GroupOffsets],
+    deadline: Deadline,
+    *,
+    after: Awaitable[None] | None = None,
 ) -> None:
     """Commit offsets of several groups, all or none.
 
@@ -73,20 +79,28 @@ async def commit_in(
         transaction: From `initialise`; one epoch is for one transaction.
         groups: What to commit.
         deadline: For all of it.
+        after: What has to succeed before; it goes on while the offsets are sent.
 
     Raises:
         FencedError: The transactional id is another's by now, or a member is no longer its group's.
         KafkaGroupError: Nothing is committed, unless it is an `UnknownOutcomeError`.
     """
     try:
-        for group in groups:
-            await add_offsets(client, transaction, group, deadline)
+        adding = _add_all(client, transaction, groups, deadline)
+        await (adding if after is None else asyncio.gather(adding, after))
     except KafkaGroupError:
         # Else readers of the groups' offsets would wait for it until its timeout.
         with contextlib.suppress(KafkaGroupError):
             await end(client, transaction, commit=False, deadline=Deadline(_ABORT_SECONDS))
         raise
     await end(client, transaction, commit=True, deadline=deadline)
+
+
+async def _add_all(
+    client: KafkaClient, transaction: OpenTransaction, groups: list[GroupOffsets], deadline: Deadline
+) -> None:
+    for group in groups:
+        await add_offsets(client, transaction, group, deadline)
 
 
 async def add_offsets(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from assignors.model import TopicPartition
-from kafka_source.errors import RetriableError, error_for_code
+from kafka_source.errors import KafkaGroupError, RetriableError, error_for_code
 from kafka_source.kafka_client import TRANSACTION, Deadline, KafkaClient, check_coordinator, to_coordinator
 from kafka_source.kafka_client.messages import DescribeTransactionsRequest, EndTxnRequest, ListTransactionsRequest
 
@@ -19,6 +19,9 @@ COMMITTED = "CompleteCommit"
 # A retry must use the version of the first try, also after a restart: 4 and 5 answer a repeated commit differently.
 # Version 3 is what every broker since 2.8 has.
 _END_VERSION = 3
+
+# INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, TRANSACTIONAL_ID_NOT_FOUND
+_GONE = frozenset((47, 48, 49, 90, 105))
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -140,11 +143,16 @@ def is_of(prefix: str, transactional_id: str) -> bool:
     return re.fullmatch(rf"{re.escape(prefix)}-\d+-\d+", transactional_id) is not None
 
 
+def is_gone(error: KafkaGroupError) -> bool:
+    """Whether a coordinator says that a transaction is not there any more, or was ended the other way."""
+    return error.code in _GONE
+
+
 async def end(client: KafkaClient, transaction: OpenTransaction, *, commit: bool, deadline: Deadline) -> None:
     """Commit or abort a transaction; the same again is answered as the first time.
 
     Raises:
-        ApplicationRecoverableError: It is gone, or was ended the other way.
+        KafkaGroupError: If `is_gone` says so of it, the transaction is gone; else nothing is known.
     """
     name = transaction.transactional_id
     what = f"{'Committing' if commit else 'Aborting'} the transaction of {name}, epoch {transaction.epoch}, failed"

@@ -16,6 +16,7 @@ from kafka_source.embedded import EmbeddedKafka
 from kafka_source.errors import FencedError, KafkaGroupError, LostTransactionsError
 from kafka_source.kafka_client import Deadline, kept_client
 from kafka_source.sink.committer import TwoPhaseCommit
+from kafka_source.sink.ledger import Ledger
 from kafka_source.sink.prepare import Prepared, SinkTask, prepare
 from kafka_source.sink.records import Records
 from tests.two_phase import SIGKILL, TASKS, Sink, in_a_process, rows, take_over, visible, whole
@@ -100,6 +101,23 @@ def test_a_driver_that_was_replaced_decides_nothing(kafka: EmbeddedKafka, topic:
     old.abort(turn)  # as Spark has it do; these are not its
     new.decide(new_turn, 0, prepared)
     assert visible(kafka, old.topic, 60) == whole(0)
+
+
+def test_a_driver_that_was_replaced_notes_nothing(kafka: EmbeddedKafka, topic: Topic) -> None:
+    sink = Sink(kafka.bootstrap_servers, topic("eo-late-note"))
+    old = sink.begin()
+    sink.decide(old, 0, sink.tasks(old, 0))
+    client = kept_client(sink.settings)
+    ledger = Ledger(client, sink.prefix)
+    first = client.run(ledger.last(Deadline(30)))
+    sink.run(1)
+    assert first is not None
+    with pytest.raises(FencedError):
+        client.run(ledger.finished(old.notes, first, Deadline(30)))
+    # Else batch 1 would be committed again, in transactions that the tasks of batch 2 have ended.
+    sink.task(sink.begin(), 2, 0)
+    sink.run(2)
+    assert visible(kafka, sink.topic, 180) == whole(0, 1, 2)
 
 
 @pytest.mark.parametrize("began", [False, True])

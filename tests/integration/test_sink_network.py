@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from kafka_source.cli import app
 from kafka_source.embedded import EmbeddedKafka
 from kafka_source.embedded.tcp_proxy import CutConnection, Frame, TcpProxy, pass_on
-from kafka_source.errors import DeliveryError, KafkaGroupError, NotVisibleError
+from kafka_source.errors import DeliveryError, KafkaGroupError, LostTransactionsError, NotVisibleError
 from kafka_source.sink.prepare import SinkTask, prepare
 from kafka_source.sink.records import Records
 from tests.committed_reader import CommittedReader
@@ -73,7 +73,7 @@ def test_f10_a_commit_that_arrives_again_while_the_next_batch_is_open_does_not_t
 
     broker.proxy.on_request = keep
     sink.run(0)
-    assert len(kept) == TASKS + 1  # the decision's own too
+    assert len(kept) == TASKS + 2  # the decision's own too, and that of the note that nothing is left to do
     turn = sink.begin()
     prepared = sink.tasks(turn, 1)
     broker.proxy.on_response = swallow
@@ -102,6 +102,28 @@ def test_f11_a_lost_request_or_answer_of_the_decision_is_sent_again(
     setattr(broker.proxy, f"on_{direction}", lose)
     sink.run(0, 1)
     assert len(lost) == 2
+    broker.check(sink, 0, 1)
+
+
+@pytest.mark.parametrize("code", [-1, 42, 53])
+def test_a_commit_that_is_refused_for_another_reason_than_being_gone_is_made_later(broker: Broker, code: int) -> None:
+    sink, ended = broker.sink(), []
+
+    def refuse(frame: Frame) -> Iterable[bytes]:
+        if frame.api_key != END_TXN:
+            return [frame.payload]
+        ended.append(frame)
+        # After correlation id, tags and throttle time; the first one is the decision itself.
+        return [frame.payload if len(ended) != 2 else frame.payload[:9] + code.to_bytes(2, "big", signed=True) + b"\0"]
+
+    turn = sink.begin()
+    prepared = sink.tasks(turn, 0)
+    broker.proxy.on_response = refuse
+    with pytest.raises(KafkaGroupError, match=f"epoch .* failed: .*{code}") as caught:
+        sink.decide(turn, 0, prepared)
+    assert not isinstance(caught.value, LostTransactionsError)
+    broker.proxy.on_response = pass_on
+    sink.run(0, 1)
     broker.check(sink, 0, 1)
 
 
