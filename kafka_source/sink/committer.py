@@ -24,7 +24,6 @@ from dataclasses import dataclass, replace
 from assignors.model import TopicPartition
 from kafka_source.errors import KafkaGroupError, LostTransactionsError
 from kafka_source.failpoints import reached
-from kafka_source.group.model import SlotCredentials
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.sink.ledger import Decision, Ledger
 from kafka_source.sink.offsets_transaction import GroupOffsets, commit_in, initialise
@@ -84,6 +83,11 @@ class Batch:
     prepared: Mapping[OpenTransaction, tuple[TopicPartition, ...]]
     sources: tuple[GroupOffsets, ...] = ()
 
+    @property
+    def places(self) -> tuple[TopicPartition, ...]:
+        """The partitions that were written to."""
+        return tuple(sorted({tp for partitions in self.prepared.values() for tp in partitions}))
+
 
 class TwoPhaseCommit:
     """The driver's part, for the batches of one sink.
@@ -136,11 +140,9 @@ class TwoPhaseCommit:
         if decision is not None:
             await self._check_open(batch, deadline)
             reached("sink-prepared")
-            nobody = SlotCredentials(self._ledger.group, -1, "", None)
-            entry = GroupOffsets(nobody, {decision.place: self._ledger.entry(decision)})
             # The ledger comes last: what a source's group refuses is not decided.
             sources = () if covered else batch.sources
-            await commit_in(self._client, turn.driver, [*sources, entry], deadline)
+            await commit_in(self._client, turn.driver, [*sources, *self._ledger.entries(decision)], deadline)
             reached("sink-decided")
             await self._finish(turn, decision, batch, deadline)
         else:
@@ -161,10 +163,7 @@ class TwoPhaseCommit:
             return
         turn = await self.begin(deadline)
         decision = Decision(1 if turn.last is None else turn.last.number + 1, write, 0, place)
-        nobody = SlotCredentials(self._ledger.group, -1, "", None)
-        await commit_in(
-            self._client, turn.driver, [GroupOffsets(nobody, {place: self._ledger.entry(decision)})], deadline
-        )
+        await commit_in(self._client, turn.driver, self._ledger.entries(decision), deadline)
         await self._ledger.finished(turn.notes, decision, deadline)
         await self.abort_undecided(deadline, turn)
 
@@ -220,12 +219,13 @@ class TwoPhaseCommit:
         if turn.lost and turn.last is not None:
             # Only a replay of that batch has its records, and this is another one.
             raise LostTransactionsError(batch=turn.last.batch, transactional_ids=sorted(turn.lost), decided=True)
-        places = [tp for partitions in batch.prepared.values() for tp in partitions]
-        places += [tp for source in batch.sources for tp in source.offsets]
-        if not places:
+        written = batch.places
+        read = {tp for source in batch.sources for tp in source.offsets}
+        if not written and not read:
             return None
         number = 1 if turn.last is None else turn.last.number + 1
-        return Decision(number, batch.query, batch.number, min(places), tuple(sorted(batch.prepared)))
+        place = min({*written, *read})
+        return Decision(number, batch.query, batch.number, place, tuple(sorted(batch.prepared)), written)
 
     def _repaired(self, turn: Turn, batch: Batch) -> Decision | None:
         """The last decision with what was lost of it replaced by what the replay wrote; None: nothing was lost."""
@@ -240,7 +240,8 @@ class TwoPhaseCommit:
         )
         if wanting:
             raise LostTransactionsError(batch=batch.number, transactional_ids=wanting, decided=True)
-        return replace(turn.last, number=turn.last.number + 1, transactions=transactions)
+        places = tuple(sorted({*turn.last.places, *batch.places}))
+        return replace(turn.last, number=turn.last.number + 1, transactions=transactions, places=places)
 
     async def _check_open(self, batch: Batch, deadline: Deadline) -> None:
         found = await describe_all(self._client, [t.transactional_id for t in batch.prepared], deadline)

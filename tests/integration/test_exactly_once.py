@@ -16,7 +16,9 @@ from kafka_source.embedded import EmbeddedKafka
 from kafka_source.errors import FencedError, KafkaGroupError, LostTransactionsError
 from kafka_source.kafka_client import Deadline, kept_client
 from kafka_source.sink.committer import TwoPhaseCommit
-from kafka_source.sink.ledger import Ledger
+from kafka_source.sink.ledger import Decision, Ledger
+from kafka_source.sink.offsets_transaction import commit_in, initialise
+from kafka_source.sink.ongoing import OpenTransaction
 from kafka_source.sink.prepare import Prepared, SinkTask, prepare
 from kafka_source.sink.records import Records
 from tests.two_phase import SIGKILL, TASKS, Sink, in_a_process, rows, take_over, visible, whole
@@ -118,6 +120,33 @@ def test_a_driver_that_was_replaced_notes_nothing(kafka: EmbeddedKafka, topic: T
     sink.task(sink.begin(), 2, 0)
     sink.run(2)
     assert visible(kafka, sink.topic, 180) == whole(0, 1, 2)
+
+
+@pytest.mark.parametrize("tasks", [0, 1, 200, 1000])
+def test_a_decision_names_all_of_its_tasks_however_many(kafka: EmbeddedKafka, topic: Topic, tasks: int) -> None:
+    name = topic("eo-many")
+    client = kept_client(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
+    ledger = Ledger(client, name)
+    places = tuple(TP(name, number) for number in (0, 1, 2, 5, *range(7, 7 + tasks)))
+
+    def decision(number: int, count: int) -> Decision:
+        transactions = tuple(
+            OpenTransaction(f"{name}-{task}-0", 123_456 + task, 12_345, 1_234_567) for task in range(count)
+        )
+        return Decision(number, "0b6c2a52-6a1b-4f0c-9a53-5d1d6a6f0a41", 98_765, TP(name, 0), transactions, places)
+
+    def turn() -> OpenTransaction:
+        return client.run(initialise(client, f"{name}-driver", 30_000, Deadline(30)))
+
+    driver = turn()
+    for number, count in enumerate((tasks, tasks // 2, tasks), 1):
+        wanted = decision(number, count)
+        client.run(commit_in(client, driver, ledger.entries(wanted), Deadline(30)))
+        driver = turn()
+        found = client.run(ledger.last(Deadline(30)))
+        assert found == wanted
+        assert found is not None
+        assert [one.records for one in found.transactions] == [one.records for one in wanted.transactions]
 
 
 @pytest.mark.parametrize("began", [False, True])
