@@ -85,6 +85,6 @@ class BatchReader(DataSourceReader):
         hub = start_hub(quota, self._reading.settings, CONSUMER_RATE, new_token(), driver_process())
         shares = [1.0 if quota.per_member else share for share in shares_of(planned)]
         return [
-            replace(task, ticket=Ticket(quota, quota.bounds, number, share, hub.endpoint, hub.token))
+            replace(task, ticket=Ticket(quota, hub.bounds, number, share, hub.endpoint, hub.token))
             for number, (task, share) in enumerate(zip(planned, shares, strict=True))
         ]

@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ from kafka_source.client_config import Settings
 from kafka_source.kafka_client import parse_servers
 from kafka_source.quota.account import Account
 from kafka_source.quota.admission import admit
+from kafka_source.quota.bounds import Bounds
 from kafka_source.quota.server import QuotaServer, address_towards, new_token
 from kafka_source.quota.settings import QuotaSettings, Ticket
-from kafka_source.quota.watch import Watch, look_of
+from kafka_source.quota.watch import Watch, look_first, look_of
 
 log = logging.getLogger(__name__)
 
@@ -39,14 +41,15 @@ class StreamQuota:
 
     def __init__(self, quota: QuotaSettings, settings: Settings) -> None:
         self._quota = quota
+        look = None if quota.watch is None else look_of(quota, settings, CONSUMER_RATE)
+        bounds = quota.bounds if look is None else look_first(look)
         broker = parse_servers(settings.get("bootstrap.servers", ""))[0]
         listener = socket.create_server((address_towards(broker.host, broker.port), 0), backlog=128)
-        self._server = QuotaServer(Account(quota), listener, new_token())
+        self._server = QuotaServer(Account(replace(quota, bounds=bounds)), listener, new_token())
         self._watch = None
         self._ended = threading.Event()
-        if quota.watch is not None:
-            look = look_of(quota, settings, CONSUMER_RATE)
-            self._watch = Watch(look, lambda bounds: self._server.call(lambda a: a.change(bounds)), quota.window)
+        if look is not None:
+            self._watch = Watch(look, self._change, quota.window, bounds)
         if quota.report is not None:
             threading.Thread(target=self._keep_report, name="kafkagroup-quota-report", daemon=True).start()
 
@@ -88,6 +91,9 @@ class StreamQuota:
         if self._watch is not None:
             self._watch.close()
         self._server.close()
+
+    def _change(self, bounds: Bounds) -> None:
+        self._server.call(lambda account: account.change(bounds))
 
     def _keep_report(self) -> None:
         assert self._quota.report is not None

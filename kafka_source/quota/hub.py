@@ -12,15 +12,16 @@ import socket
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kafka_source import logs
 from kafka_source.client_config import Settings
 from kafka_source.kafka_client import parse_servers
 from kafka_source.quota.account import Account
+from kafka_source.quota.bounds import Bounds
 from kafka_source.quota.server import QuotaServer, address_towards
 from kafka_source.quota.settings import QuotaSettings
-from kafka_source.quota.watch import Watch, look_of
+from kafka_source.quota.watch import Watch, look_first, look_of
 
 _IDLE_SECONDS = 600.0
 _LOOK_SECONDS = 1.0
@@ -28,9 +29,10 @@ _LOOK_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Hub:
-    """Where the process listens, and what tasks show it."""
+    """Where the process listens, the bounds that it begins with, and what tasks show it."""
 
     endpoint: tuple[str, int]
+    bounds: Bounds
     token: str = field(repr=False)
 
 
@@ -39,6 +41,7 @@ class _Charge:
     """What the process is told over its standard input, for it may hold secrets."""
 
     quota: QuotaSettings
+    bounds: Bounds
     settings: Settings
     rate: str
     token: str
@@ -55,12 +58,16 @@ def start_hub(quota: QuotaSettings, settings: Settings, rate: str, token: str, d
         rate: The brokers' name for a bound in bytes, see `look_of`.
         token: That tasks will show.
         driver: The process with which it ends.
+
+    Raises:
+        InvalidConfigurationError: What `quota.watch` names cannot be read.
     """
+    bounds = quota.bounds if quota.watch is None else look_first(look_of(quota, settings, rate))
     broker = parse_servers(settings.get("bootstrap.servers", ""))[0]
     host = address_towards(broker.host, broker.port)
     with socket.create_server((host, 0), backlog=128) as listener:
         endpoint = (host, int(listener.getsockname()[1]))
-        charge = _Charge(quota, settings, rate, token, listener.fileno(), driver)
+        charge = _Charge(quota, bounds, settings, rate, token, listener.fileno(), driver)
         process = subprocess.Popen(
             [sys.executable, "-m", "kafka_source.quota.hub"],
             stdin=subprocess.PIPE,
@@ -72,17 +79,18 @@ def start_hub(quota: QuotaSettings, settings: Settings, rate: str, token: str, d
         assert process.stdin is not None
         process.stdin.write(pickle.dumps(charge))
         process.stdin.close()
-    return Hub(endpoint, token)
+    return Hub(endpoint, bounds, token)
 
 
 def main() -> None:
     """Serve until the driver has ended or nobody has asked for long."""
     logs.set_up()
     charge: _Charge = pickle.load(sys.stdin.buffer)
-    server = QuotaServer(Account(charge.quota), socket.socket(fileno=charge.listener), charge.token)
+    account = Account(replace(charge.quota, bounds=charge.bounds))
+    server = QuotaServer(account, socket.socket(fileno=charge.listener), charge.token)
     if charge.quota.watch is not None:
         look = look_of(charge.quota, charge.settings, charge.rate)
-        Watch(look, lambda bounds: server.call(lambda a: a.change(bounds)), charge.quota.window)
+        Watch(look, lambda bounds: server.call(lambda a: a.change(bounds)), charge.quota.window, charge.bounds)
     while server.idle_seconds < _IDLE_SECONDS and _is_alive(charge.driver):
         time.sleep(_LOOK_SECONDS)
     server.close()

@@ -10,7 +10,7 @@ from kafka_source.quota.bounds import Bounds
 from kafka_source.quota.pacer import Allowances, Own, Pacer
 from kafka_source.quota.server import FromDriver
 from kafka_source.quota.settings import Ticket
-from kafka_source.quota.watch import Watch, look_of
+from kafka_source.quota.watch import Watch, is_of_a_file, look_of
 
 
 def pacer_of(ticket: Ticket | None, settings: Settings, rate: str) -> Pacer:
@@ -34,10 +34,10 @@ def pacer_of(ticket: Ticket | None, settings: Settings, rate: str) -> Pacer:
 def _own(ticket: Ticket, settings: Settings, rate: str) -> Own:
     quota = ticket.settings
     account = Account(replace(quota, bounds=ticket.bounds.share(ticket.share)))
-    if quota.watch is None:
+    if quota.watch is None or is_of_a_file(quota.watch):
         return Own(account)
 
     def change(bounds: Bounds) -> None:
         account.change(bounds.share(ticket.share))
 
-    return Own(account, Watch(look_of(quota, settings, rate), change, quota.window).close)
+    return Own(account, Watch(look_of(quota, settings, rate), change, quota.window, ticket.bounds).close)

@@ -18,11 +18,17 @@ from kafka_source.quota.settings import QuotaSettings
 log = logging.getLogger(__name__)
 
 BROKER = "broker"
+_URLS = ("http://", "https://")
 _URL_SECONDS = 5.0
 _LONGEST_DOCUMENT = 1 << 20
 _MOST_SECONDS = 1.0
 
 Look = Callable[[], Bounds]
+
+
+def is_of_a_file(watch: str) -> bool:
+    """Whether the bounds are in a file, which is the driver's, and not where every task can look."""
+    return watch != BROKER and not watch.lower().startswith(_URLS)
 
 
 def look_of(quota: QuotaSettings, settings: Settings, rate: str) -> Look:
@@ -37,9 +43,9 @@ def look_of(quota: QuotaSettings, settings: Settings, rate: str) -> Look:
     assert where is not None
     if where == BROKER:
         return ClientQuotas(settings, quota.client_id, rate, quota.bounds).look
-    if where.lower().startswith(("http://", "https://")):
-        return lambda: read_document(json.loads(_fetch(where)), quota.client_id, quota.bounds)
-    return lambda: _read_file(Path(where), quota)
+    if is_of_a_file(where):
+        return lambda: _read_file(Path(where), quota)
+    return lambda: read_document(json.loads(_fetch(where)), quota.client_id, quota.bounds)
 
 
 def _read_file(path: Path, quota: QuotaSettings) -> Bounds:
@@ -56,6 +62,18 @@ def _fetch(url: str) -> bytes:
         return body
 
 
+def look_first(look: Look) -> Bounds:
+    """The bounds of a query that is being planned.
+
+    Raises:
+        InvalidConfigurationError: They cannot be read.
+    """
+    try:
+        return look()
+    except (OSError, ValueError, KafkaGroupError) as problem:
+        raise InvalidConfigurationError(f"The quota that quota.watch names cannot be read: {problem}") from None
+
+
 class Watch:
     """Looks again and again, on a thread of its own; what cannot be read changes nothing.
 
@@ -63,22 +81,16 @@ class Watch:
         look: Gives the bounds of now.
         tell: Called with them when they change.
         window: Seconds within which a change must be in effect.
-
-    Raises:
-        InvalidConfigurationError: The first look fails.
+        last: The bounds that hold already.
     """
 
-    def __init__(self, look: Look, tell: Callable[[Bounds], None], window: float) -> None:
+    def __init__(self, look: Look, tell: Callable[[Bounds], None], window: float, last: Bounds) -> None:
         self._look = look
         self._tell = tell
         self._pause = min(_MOST_SECONDS, window / 4)
+        self._last = last
         self._ended = threading.Event()
         self._problem = ""
-        try:
-            self._last = look()
-        except (OSError, ValueError, KafkaGroupError) as problem:
-            raise InvalidConfigurationError(f"The quota that quota.watch names cannot be read: {problem}") from None
-        tell(self._last)
         threading.Thread(target=self._run, name="kafkagroup-quota-watch", daemon=True).start()
 
     def close(self) -> None:

@@ -101,4 +101,4 @@ def _ticket(options: Options, settings: Settings) -> Ticket | None:
     if quota is None:
         return None
     hub = start_hub(quota, settings, PRODUCER_RATE, new_token(), driver_process())
-    return Ticket(quota, quota.bounds, 0, 1.0, hub.endpoint, hub.token)
+    return Ticket(quota, hub.bounds, 0, 1.0, hub.endpoint, hub.token)

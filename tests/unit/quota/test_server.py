@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -86,6 +88,35 @@ def test_a_task_that_cannot_ask_keeps_to_its_share(server, why):
     assert "another" not in repr(ticket)
 
 
+@pytest.mark.parametrize("watch", ["/no/such/file/here.json", "http://127.0.0.1:1/quota.json"])
+def test_a_task_that_can_neither_ask_nor_look_keeps_to_its_share_of_what_held(server, watch):
+    # The options themselves set no bound: the driver found it where it watches.
+    quota = replace(QUOTA, bounds=UNBOUNDED, watch=watch, windows=1, seconds=0.1)
+    server.close()
+    with pacer_of(replace(ticket_of(server), settings=quota), SETTINGS, "") as pacer:
+        assert pacer.wait(1) == 0
+        assert pacer.most_bytes(1000) == 12_500
+
+
+def test_a_task_that_cannot_ask_looks_at_the_url_itself(server):
+    class Quota(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"bytes_per_second": 4000000}')
+
+    server.close()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Quota) as pages:
+        threading.Thread(target=pages.serve_forever, daemon=True).start()
+        quota = replace(QUOTA, watch=f"http://127.0.0.1:{pages.server_port}/", windows=1, seconds=0.1)
+        with pacer_of(replace(ticket_of(server), settings=quota), SETTINGS, "") as pacer:
+            deadline = time.monotonic() + 30
+            while pacer.wait(1) > 0 or pacer.most_bytes(1000) != 50_000:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+        pages.shutdown()
+
+
 def test_a_report_survives_the_wire():
     report = Report(1, 2.0, 3.0, 4, 5.0, 6.0, {TopicPartition("t", 7): (8.0, 9)})
     assert Report.from_json(report.to_json()) == report
@@ -95,9 +126,8 @@ def test_a_file_is_watched(tmp_path):
     path = tmp_path / "quota.json"
     quota = replace(QUOTA, watch=str(path))
     seen = []
-    watch = Watch(look_of(quota, SETTINGS, ""), seen.append, window=0.2)
+    watch = Watch(look_of(quota, SETTINGS, ""), seen.append, 0.2, QUOTA.bounds)
     try:
-        assert seen == [QUOTA.bounds]
         for text, expected in [
             ('{"bytes_per_second": 5}', Bounds(5.0)),
             ('{"bytes_per_sec', None),
@@ -105,9 +135,9 @@ def test_a_file_is_watched(tmp_path):
         ]:
             path.write_text(text)
             deadline = time.monotonic() + 10
-            while expected is not None and seen[-1] != expected:
+            while expected is not None and seen[-1:] != [expected]:
                 assert time.monotonic() < deadline, seen
                 time.sleep(0.01)
-        assert seen == [QUOTA.bounds, Bounds(5.0), UNBOUNDED]
+        assert seen == [Bounds(5.0), UNBOUNDED]
     finally:
         watch.close()
