@@ -14,7 +14,7 @@ from assignors.model import TopicPartition
 from kafka_source import positions, tasks
 from kafka_source.cluster import Cluster
 from kafka_source.driver_process import driver_process
-from kafka_source.fetch.engine import warn_without_native
+from kafka_source.fetch.engine import check_engine
 from kafka_source.offsets import StreamOffset
 from kafka_source.options import Where
 from kafka_source.ownership import Alone, InGroup, Ownership, group_settings, in_group, subscription_of
@@ -43,7 +43,7 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """The plan: an input partition for each slot with something to read, or for each range without a group."""
         options, settings = self._reading.options, self._reading.settings
-        warn_without_native(options["engine"])
+        check_engine(options["engine"], settings)
         cluster = Cluster.of(options, settings)
         subscription = subscription_of(options)
         subscribed = cluster.partitions(subscription)

@@ -24,7 +24,7 @@ from kafka_source import positions, sink_commits, tasks
 from kafka_source.cluster import Cluster, Topic
 from kafka_source.ending import leave_when_ended
 from kafka_source.errors import RefreshRetriableError
-from kafka_source.fetch.engine import warn_without_native
+from kafka_source.fetch.engine import check_engine
 from kafka_source.group.model import CommitOffset
 from kafka_source.identity import MOVED_FROM, check_same_cluster
 from kafka_source.offsets import Range, StreamOffset
@@ -58,7 +58,7 @@ class MicroBatches:
     def __init__(self, reading: Reading) -> None:
         self._options = reading.options
         self._settings = reading.settings
-        warn_without_native(reading.options["engine"])
+        check_engine(reading.options["engine"], reading.settings)
         self._cluster = Cluster.of(reading.options, reading.settings)
         self._subscription = subscription_of(reading.options)
         self._subscribed = self._cluster.partitions(self._subscription)

@@ -93,19 +93,24 @@ def tls_of(settings: Settings) -> Tls:
     )
 
 
+def check_pem(tls: Tls) -> None:
+    """Raises OptionError if the key is in a PKCS12 store, which librdkafka alone reads."""
+    if tls.pkcs12:
+        raise OptionError(
+            "kafka.ssl.keystore.location",
+            tls.pkcs12,
+            "a PEM file where a group is joined or engine=native reads: openssl pkcs12 -in client.p12 -nodes -out "
+            "client.pem, then kafka.ssl.keystore.type=PEM",
+        )
+
+
 def ssl_context(tls: Tls) -> ssl.SSLContext:
     """Python's own view of the same.
 
     Raises:
         OptionError: A certificate or key cannot be read.
     """
-    if tls.pkcs12:
-        raise OptionError(
-            "kafka.ssl.keystore.location",
-            tls.pkcs12,
-            "a PEM file where a group is joined: openssl pkcs12 -in client.p12 -nodes -out client.pem, then "
-            "kafka.ssl.keystore.type=PEM",
-        )
+    check_pem(tls)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = tls.check_hostname and tls.verify

@@ -12,6 +12,8 @@ from typing import Protocol
 import pyarrow as pa
 
 from kafka_source.client_config import Settings
+from kafka_source.client_config.sasl import security_protocol
+from kafka_source.client_config.tls import Tls, check_pem, tls_of
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.offsets import Range
 from kafka_source.quota.pacer import Pacer
@@ -93,7 +95,7 @@ def engine_for(name: str, settings: Settings) -> Engine:
     """
     from kafka_source.fetch import librdkafka
 
-    if name == "librdkafka":
+    if name == "librdkafka" or (name == "auto" and _tls(settings).pkcs12):
         return librdkafka.engine(settings)
     if importlib.util.find_spec(NATIVE_MODULE) is not None:
         from kafka_source.fetch import native
@@ -108,7 +110,24 @@ def engine_for(name: str, settings: Settings) -> Engine:
 
 
 @cache
-def warn_without_native(name: str) -> None:
-    """Say once, where the query is planned, that the slower engine will read."""
-    if name == "auto" and importlib.util.find_spec(NATIVE_MODULE) is None:
+def check_engine(name: str, settings: Settings) -> None:
+    """Say once, where the query is planned, that the slower engine will read.
+
+    Raises:
+        OptionError: `native` is asked for and cannot read the client's key.
+    """
+    if name == "native":
+        check_pem(_tls(settings))
+    if name != "auto":
+        return
+    if importlib.util.find_spec(NATIVE_MODULE) is None:
         log.warning("the package kafkagroup-native is not installed: the slower librdkafka engine reads (engine=auto)")
+    elif _tls(settings).pkcs12:
+        log.warning(
+            "the key store %s is PKCS12: the slower librdkafka engine reads (engine=auto); PEM is for both",
+            settings["ssl.keystore.location"],
+        )
+
+
+def _tls(settings: Settings) -> Tls:
+    return tls_of(settings) if security_protocol(settings).endswith("SSL") else Tls()

@@ -13,6 +13,8 @@ from confluent_kafka import Producer
 from kafka_source.client_config import Settings, kafka_python_config, librdkafka_config
 from kafka_source.client_config.tls import ssl_context, tls_of
 from kafka_source.errors import OptionError
+from kafka_source.fetch.engine import check_engine, engine_for
+from kafka_source.fetch.librdkafka import LibrdkafkaEngine
 
 TLS = {"security.protocol": "SSL", "bootstrap.servers": "127.0.0.1:1"}
 
@@ -125,13 +127,19 @@ def test_an_encrypted_key_without_a_password_does_not_ask_at_the_terminal(stores
         kafka_python_config(settings)
 
 
-def test_a_pkcs12_key_store_is_for_librdkafka_alone(stores: Stores) -> None:
+def test_a_pkcs12_key_store_is_for_librdkafka_alone(stores: Stores, caplog: pytest.LogCaptureFixture) -> None:
     settings = Settings({**TLS, "ssl.keystore.location": stores.path("store.p12"), "ssl.keystore.password": "changeit"})
     config = librdkafka_config(settings)
     assert config["ssl.keystore.location"] == stores.path("store.p12")
     Producer({**config, "log_level": 0})
     with pytest.raises(OptionError, match="openssl pkcs12"):
         ssl_context(tls_of(settings))
+    pytest.importorskip("kafkagroup_native", reason="the native engine was not built (no cargo)")
+    assert isinstance(engine_for("auto", settings), LibrdkafkaEngine)
+    check_engine("auto", settings)
+    assert ["PKCS12" in record.getMessage() for record in caplog.records] == [True]
+    with pytest.raises(OptionError, match="openssl pkcs12"):
+        check_engine("native", settings)
 
 
 @pytest.mark.parametrize("store", ["keystore", "truststore"])
