@@ -32,10 +32,12 @@ class QuotaServer:
         account: Of the query; from here on only to be used by `call`.
         listener: A socket that listens already.
         token: See `new_token`.
+        patience: Seconds within which a connection has to show the token.
     """
 
-    def __init__(self, account: Account, listener: socket.socket, token: str) -> None:
+    def __init__(self, account: Account, listener: socket.socket, token: str, patience: float = _SECONDS) -> None:
         self._account = account
+        self._patience = patience
         self._lock = threading.Lock()
         self._asked_at = time.monotonic()
         self.token = token
@@ -60,13 +62,18 @@ class QuotaServer:
         self._server.server_close()
 
     def _make_handler(self) -> type[socketserver.StreamRequestHandler]:
-        serve, token = self._serve, self.token
+        serve, token, patience = self._serve, self.token, self._patience
 
         class Handler(socketserver.StreamRequestHandler):
             disable_nagle_algorithm = True
 
             def handle(self) -> None:
-                if hmac.compare_digest(self.rfile.readline(256).strip(), token.encode()):
+                # A machine that is gone says no goodbye.
+                self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                self.connection.settimeout(patience)
+                shown = self.rfile.readline(256).strip()
+                self.connection.settimeout(None)
+                if hmac.compare_digest(shown, token.encode()):
                     while line := self.rfile.readline(_LONGEST_LINE):
                         self.wfile.write(serve(line))
 

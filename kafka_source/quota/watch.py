@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import logging
 import threading
@@ -22,6 +23,7 @@ _URLS = ("http://", "https://")
 _URL_SECONDS = 5.0
 _LONGEST_DOCUMENT = 1 << 20
 _MOST_SECONDS = 1.0
+_PROBLEMS = (OSError, ValueError, KafkaGroupError, http.client.HTTPException)
 
 Look = Callable[[], Bounds]
 
@@ -70,8 +72,13 @@ def look_first(look: Look) -> Bounds:
     """
     try:
         return look()
-    except (OSError, ValueError, KafkaGroupError) as problem:
-        raise InvalidConfigurationError(f"The quota that quota.watch names cannot be read: {problem}") from None
+    except _PROBLEMS as problem:
+        raise InvalidConfigurationError(f"The quota that quota.watch names cannot be read: {_words(problem)}") from None
+
+
+def _words(problem: Exception) -> str:
+    # HTTP's own errors show pieces of the URL, in which there may be a password.
+    return type(problem).__name__ if isinstance(problem, http.client.HTTPException) else str(problem)
 
 
 class Watch:
@@ -102,9 +109,9 @@ class Watch:
             try:
                 now = self._look()
                 problem = ""
-            except (OSError, ValueError, KafkaGroupError) as error:
+            except _PROBLEMS as error:
                 # A document that is just being written may be half there: what held goes on to hold.
-                now, problem = self._last, str(error)
+                now, problem = self._last, _words(error)
             if problem != self._problem:
                 self._problem = problem
                 if problem:

@@ -12,12 +12,13 @@ import pytest
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
+from kafka_source.errors import InvalidConfigurationError
 from kafka_source.quota import UNBOUNDED, Bounds
 from kafka_source.quota.account import Account, Report
 from kafka_source.quota.server import QuotaServer, new_token
 from kafka_source.quota.settings import QuotaSettings, Ticket
 from kafka_source.quota.task import pacer_of
-from kafka_source.quota.watch import Watch, look_of
+from kafka_source.quota.watch import Watch, look_first, look_of
 
 QUOTA = QuotaSettings(Bounds(bytes_per_second=1_000_000.0), False, 10, 1.0, None, None, "orders")
 SETTINGS = Settings({"bootstrap.servers": "127.0.0.1:1"})
@@ -98,23 +99,94 @@ def test_a_task_that_can_neither_ask_nor_look_keeps_to_its_share_of_what_held(se
         assert pacer.most_bytes(1000) == 12_500
 
 
-def test_a_task_that_cannot_ask_looks_at_the_url_itself(server):
-    class Quota(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(b'{"bytes_per_second": 4000000}')
+class Page:
+    """A document on a web server.
 
+    Attributes:
+        text: The document.
+        cut: Whether its last chunk ends too early.
+        served: How often.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text, self.cut, self.served = text, False, 0
+        page = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.send_response(200)
+                self.send_header("Transfer-Encoding", "chunked")
+                self.end_headers()
+                end = "" if page.cut else "\r\n0\r\n\r\n"
+                self.wfile.write(f"{len(page.text) + page.cut:x}\r\n{page.text}{end}".encode())
+                page.served += 1
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}/"
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def page():
+    made = Page('{"bytes_per_second": 4000000}')
+    yield made
+    made.close()
+
+
+def wait_for(happened) -> None:
+    deadline = time.monotonic() + 30
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_task_that_cannot_ask_looks_at_the_url_itself(server, page):
     server.close()
-    with ThreadingHTTPServer(("127.0.0.1", 0), Quota) as pages:
-        threading.Thread(target=pages.serve_forever, daemon=True).start()
-        quota = replace(QUOTA, watch=f"http://127.0.0.1:{pages.server_port}/", windows=1, seconds=0.1)
-        with pacer_of(replace(ticket_of(server), settings=quota), SETTINGS, "") as pacer:
-            deadline = time.monotonic() + 30
-            while pacer.wait(1) > 0 or pacer.most_bytes(1000) != 50_000:
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
-        pages.shutdown()
+    quota = replace(QUOTA, watch=page.url, windows=1, seconds=0.1)
+    with pacer_of(replace(ticket_of(server), settings=quota), SETTINGS, "") as pacer:
+        wait_for(lambda: pacer.wait(1) == 0 and pacer.most_bytes(1000) == 50_000)
+
+
+def test_a_document_that_comes_in_part_changes_nothing(page):
+    quota = replace(QUOTA, watch=page.url)
+    seen = []
+    page.cut = True
+    watch = Watch(look_of(quota, SETTINGS, ""), seen.append, 0.1, QUOTA.bounds)
+    try:
+        wait_for(lambda: page.served > 2)
+        assert seen == []
+        page.cut = False
+        wait_for(lambda: seen == [Bounds(4_000_000.0)])
+    finally:
+        watch.close()
+
+
+def test_no_error_shows_what_is_in_a_url():
+    quota = replace(QUOTA, watch="http://127.0.0.1:s3cret@quotas/")
+    with pytest.raises(InvalidConfigurationError, match=r"quota\.watch .* InvalidURL$"):
+        look_first(look_of(quota, SETTINGS, ""))
+
+
+def test_a_connection_without_a_token_is_ended_and_one_with_it_may_be_silent():
+    server = QuotaServer(Account(QUOTA), socket.create_server(("127.0.0.1", 0)), new_token(), patience=0.2)
+    try:
+        with (
+            pacer_of(ticket_of(server), SETTINGS, "") as pacer,
+            socket.create_connection(server.endpoint, timeout=30) as nobody,
+        ):
+            assert pacer.wait(1) == 0
+            assert nobody.recv(1) == b""
+            pacer.fetched(10_000, 10)
+            time.sleep(0.3)
+            assert pacer.wait(1) >= 0
+        # The driver was told, not the task's own share.
+        assert server.call(lambda account: account.figures(time.monotonic()))["slots"]["0"]["bytes"] == 10_000
+    finally:
+        server.close()
 
 
 def test_a_report_survives_the_wire():
