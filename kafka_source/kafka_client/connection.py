@@ -20,6 +20,9 @@ _LENGTH = struct.Struct(">i")
 _LONGEST_RESPONSE = 256 * 1024 * 1024
 _REAUTHENTICATE_AT = 0.85
 
+# What Python says where Java has an EOFException: a lost connection, not a refusal.
+_TLS_ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
+
 
 class ConnectionLost(RefreshRetriableError):  # noqa: N818 - what happened, not a kind of error
     """A connection could not be made, was lost, or did not answer in time."""
@@ -134,6 +137,11 @@ def explain_failure(endpoint: Endpoint, problem: Exception, *, tls: bool) -> Kaf
             f"The TLS certificate of {endpoint} is not trusted: {problem.verify_message}. "
             "Check kafka.ssl.truststore.location and kafka.ssl.endpoint.identification.algorithm."
         )
+    if isinstance(problem, _TLS_ENDED):
+        return ConnectionLost(
+            f"The broker {endpoint} ended the connection during the TLS handshake: it is going down, or its listener "
+            "has no TLS: check kafka.security.protocol."
+        )
     if isinstance(problem, ssl.SSLError):
         return AuthenticationError(
             f"The TLS handshake with {endpoint} failed: {problem.reason or problem}. "
@@ -144,7 +152,7 @@ def explain_failure(endpoint: Endpoint, problem: Exception, *, tls: bool) -> Kaf
     if isinstance(problem, ConnectionLost):
         hint = "" if tls else " A listener that wants TLS or SASL ends connections so: check kafka.security.protocol."
         return ConnectionLost(f"The broker {endpoint} ended the connection during the handshake.{hint}")
-    reason = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
+    reason = (problem.strerror if isinstance(problem, OSError) else None) or str(problem) or type(problem).__name__
     return ConnectionLost(f"The broker {endpoint} cannot be reached: {reason}.")
 
 
