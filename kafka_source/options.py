@@ -22,6 +22,9 @@ from kafka_source.identity import MOVED_FROM
 
 KAFKA_PREFIX = "kafka."
 
+# Arrow counts a column's rows and bytes in 32 bits.
+_ARROW_MOST = 2**31 - 1
+
 
 class Where(Flag):
     """Where an option has a meaning."""
@@ -73,14 +76,15 @@ class Option:
     units: str = ""
 
 
-def _integer(low: int | None = None) -> Kind:
+def _integer(low: int | None = None, high: int | None = None) -> Kind:
     def parse(text: str) -> int:
         value = int(text)
-        if low is not None and value < low:
+        if (low is not None and value < low) or (high is not None and value > high):
             raise ValueError
         return value
 
-    return Kind("a whole number" if low is None else f"a whole number of at least {low}", parse)
+    bounds = [f"of at least {low}"] * (low is not None) + [f"at most {high}"] * (high is not None)
+    return Kind(" ".join(["a whole number", " and ".join(bounds)]).strip(), parse)
 
 
 def _positive(text: str) -> float:
@@ -383,8 +387,20 @@ OPTIONS: tuple[Option, ...] = (
         "What fetches records: `native` is the fast one, `auto` takes it where it is installed.",
         default="auto",
     ),
-    Option("batchRows", COUNT, "Rows of an Arrow record batch, at most.", default=65_536, units="rows"),
-    Option("batchBytes", COUNT, "Bytes of an Arrow record batch, about.", default=16 * 1024 * 1024, units="bytes"),
+    Option(
+        "batchRows",
+        _integer(1, _ARROW_MOST),
+        "Rows of an Arrow record batch, at most.",
+        default=65_536,
+        units="rows",
+    ),
+    Option(
+        "batchBytes",
+        _integer(1, 1 << 30),
+        "Bytes of an Arrow record batch, about.",
+        default=16 * 1024 * 1024,
+        units="bytes",
+    ),
     Option(
         "kafkaConsumer.pollTimeoutMs",
         COUNT,

@@ -58,6 +58,8 @@ def test_kafka_settings_are_passed_on_without_the_prefix():
             "endingOffsets",
         ),
         ({"minPartitions": "0"}, Where.BATCH, "minPartitions"),
+        ({"batchBytes": str(2**30 + 1)}, Where.BATCH, "batchBytes"),
+        ({"batchRows": str(2**31)}, Where.STREAM, "batchRows"),
         ({"redundant.copies": "0"}, Where.BATCH, "redundant.copies"),
         ({"assignor.options": '{"weighted": 3}'}, Where.STREAM, "assignor.options"),
         ({"redundant.emit": "both"}, Where.STREAM, "redundant.emit"),
