@@ -184,9 +184,11 @@ class TcpProxy:
         return connection.receive_frame(direction) if self._frames else connection.receive_some(direction)
 
     def _wait(self, connection: _Connection, direction: Direction) -> bool:
-        """Waits while this direction is held, then the delay; False if the connection ended meanwhile."""
+        """Waits while this direction is held, then the delay; False if the connection or the proxy ended meanwhile."""
         with self._changed:
             self._changed.wait_for(lambda: direction not in self._held or connection.closed.is_set() or self._closed)
+        if self._closed:
+            return False
         return not connection.closed.wait(self.delay) if self.delay else not connection.closed.is_set()
 
     def _apply(self, connection: _Connection, direction: Direction, chunk: bytes) -> Iterable[bytes]:

@@ -209,3 +209,22 @@ def test_close_ends_the_proxys_threads() -> None:
     proxy = TcpProxy()
     proxy.close()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith(f"proxy-{proxy.port}")]
+
+
+def test_what_is_held_when_the_proxy_ends_is_lost(upstream: Upstream) -> None:
+    passed: list[Frame] = []
+    # Whether the thread that holds it wakes before its sockets are closed is chance.
+    for _ in range(50):
+        proxy = TcpProxy()
+        proxy.connect_to(upstream.port)
+        proxy.on_response = lambda frame: passed.append(frame) or [frame.payload]
+        proxy.hold("response")
+        before = len(upstream.received)
+        with dial(proxy) as client:
+            client.sendall(request(FETCH, 1))
+            deadline = time.monotonic() + 10
+            while len(upstream.received) == before and time.monotonic() < deadline:
+                time.sleep(0.001)
+            proxy.close()
+            assert client.recv(1) == b""
+    assert not passed
