@@ -11,7 +11,7 @@ from kafka_source.kafka_client import ConnectionLost, RawConnection
 from kafka_source.kafka_client.messages import FetchRequest
 
 _LENGTH = struct.Struct(">i")
-_RENEW_SECONDS = 10.0
+_RENEW_SECONDS, _RENEW_SHARE = 10.0, 0.15
 
 
 class FetchConnection:
@@ -38,6 +38,8 @@ class FetchConnection:
         self._rack = rack
         self._read_committed = read_committed
         self._timeout = timeout
+        expires, now = raw.expires_at, time.monotonic()
+        self._renew_at = None if expires is None else expires - min(_RENEW_SECONDS, _RENEW_SHARE * (expires - now))
         self._correlation = 0
         self._sent_at = 0.0
         self.waiting = False
@@ -46,8 +48,12 @@ class FetchConnection:
     @property
     def spent(self) -> bool:
         """Whether the broker ends the session soon (KIP-368): open a new one."""
-        expires = self._raw.expires_at
-        return expires is not None and time.monotonic() > expires - _RENEW_SECONDS
+        return self._renew_at is not None and time.monotonic() > self._renew_at
+
+    @property
+    def busy(self) -> bool:
+        """Whether an answer is under way, or the broker wants no request now, not on another connection either."""
+        return self.waiting or time.monotonic() < self.ready_at
 
     @property
     def overdue_at(self) -> float:

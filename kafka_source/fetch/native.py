@@ -95,7 +95,7 @@ class NativeEngine:
             ConnectionLost: It cannot be reached, or is not known.
         """
         kept = self._idle.pop((node, read_committed), None)
-        if kept is not None and not kept.spent:
+        if kept is not None and (kept.busy or not kept.spent):
             return kept
         if kept is not None:
             kept.close()

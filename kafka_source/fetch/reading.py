@@ -191,13 +191,13 @@ class Reading:
 
     def _send(self, node: int, parts: list[_Part]) -> None:
         connection = self._connections.get(node)
-        if connection is not None and connection.spent and not connection.waiting:
+        if connection is not None and connection.spent and not connection.busy:
             self._connections.pop(node).close()
             connection = None
         if connection is None:
             connection = self._engine.connection(node, read_committed=self._request.read_committed)
             self._connections[node] = connection
-        if connection.waiting or time.monotonic() < connection.ready_at:
+        if connection.busy:
             return
         sizes = [self._bytes_for(part) for part in parts]
         wanted = [

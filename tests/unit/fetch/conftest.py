@@ -1,0 +1,17 @@
+"""Fixtures for engines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.unit.fetch.fake_broker import FakeBroker
+
+
+@pytest.fixture
+def broker() -> Iterator[FakeBroker]:
+    """A fake broker without partitions yet."""
+    made = FakeBroker()
+    yield made
+    made.close()

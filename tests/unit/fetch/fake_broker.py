@@ -1,0 +1,238 @@
+"""A broker that says what a test wants: real bytes on a real socket, a log of a few batches, and troubles on demand."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import socket
+import struct
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka.protocol.consumer import (
+    FetchRequest,
+    FetchResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
+from kafka.protocol.sasl import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+from kafka.record.default_records import DefaultRecordBatchBuilder
+
+NODE, TOPIC = 1, "orders"
+VERSIONS = {
+    FetchRequest: 11,
+    ListOffsetsRequest: 6,
+    MetadataRequest: 12,
+    ApiVersionsRequest: 3,
+    OffsetForLeaderEpochRequest: 4,
+    SaslHandshakeRequest: 1,
+    SaslAuthenticateRequest: 2,
+}
+_CLASSES = {cls.API_KEY: cls for cls in VERSIONS}
+
+
+def batch(base: int, records: int, *, leader_epoch: int = 0, value: bytes = b"value", codec: int = 0) -> bytes:
+    """A record batch as a broker stores it."""
+    builder = DefaultRecordBatchBuilder(2, codec, False, -1, -1, -1, 1 << 24)
+    for number in range(records):
+        builder.append(number, 0, None, value, [])
+    built = bytearray(builder.build())
+    # The checksum covers neither of the two.
+    struct.pack_into(">q", built, 0, base)
+    struct.pack_into(">i", built, 12, leader_epoch)
+    return bytes(built)
+
+
+@dataclass(slots=True)
+class Partition:
+    """A partition: its batches by their first offset, its leader, what a fetch of it is answered with."""
+
+    batches: dict[int, bytes] = field(default_factory=dict)
+    end: int = 0
+    leader: int = NODE
+    leader_epoch: int = 0
+    error: int = 0
+
+    def add(self, count: int, **how: Any) -> None:
+        self.batches[self.end] = batch(self.end, count, **how)
+        self.end += count
+
+    def at(self, offset: int) -> bytes:
+        """The batch with the record `offset`; nothing at the end."""
+        return self.batches[max(base for base in self.batches if base <= offset)] if offset < self.end else b""
+
+
+class FakeBroker:
+    """One broker with one topic.
+
+    Attributes:
+        partitions: By number; to be changed by tests.
+        topic_id: The topic's.
+        ends_of_epochs: What OffsetForLeaderEpoch answers, by epoch.
+        session_ms: The session's lifetime, with SASL.
+        on_fetch: Called with each fetch request, before it is answered.
+        throttle_ms: Of each answer to a fetch.
+        fetches: When each fetch came, on which connection, what was asked for: offsets by partition.
+        asked: How often each API was asked.
+    """
+
+    def __init__(self) -> None:
+        self.partitions: dict[int, Partition] = {}
+        self.topic_id = uuid.uuid4()
+        self.ends_of_epochs: dict[int, int] = {}
+        self.session_ms = 0
+        self.throttle_ms = 0
+        self.on_fetch: Callable[[FetchRequest], None] = lambda _: None
+        self.fetches: list[tuple[float, int, dict[int, int]]] = []
+        self.asked: list[str] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._open: list[socket.socket] = []
+        self._handlers: dict[type, Callable[..., Any]] = {
+            ApiVersionsRequest: self._api_versions,
+            MetadataRequest: self._metadata,
+            FetchRequest: self._fetch,
+            ListOffsetsRequest: self._list_offsets,
+            OffsetForLeaderEpochRequest: self._end_of_epoch,
+            SaslHandshakeRequest: lambda _, __: SaslHandshakeResponse(error_code=0, mechanisms=["PLAIN"]),
+            SaslAuthenticateRequest: lambda _, __: SaslAuthenticateResponse(
+                error_code=0, error_message=None, auth_bytes=b"", session_lifetime_ms=self.session_ms
+            ),
+        }
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def close(self) -> None:
+        for each in (self._listener, *self._open):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            self._open.append(connection)
+            threading.Thread(target=self._serve, args=(connection, len(self._open)), daemon=True).start()
+
+    def _serve(self, connection: socket.socket, number: int) -> None:
+        with contextlib.suppress(OSError), connection, connection.makefile("rb") as stream:
+            while header := stream.read(4):
+                payload = stream.read(struct.unpack(">i", header)[0])
+                key, version, correlation_id = struct.unpack_from(">hhi", payload)
+                cls, data = _CLASSES[key], io.BytesIO(payload)
+                cls.parse_header(data, version)
+                self.asked.append(cls.__name__)
+                response = self._handlers[cls](cls.decode(data, version=version), number)
+                response.API_VERSION = version
+                response.with_header(correlation_id=correlation_id)
+                connection.sendall(response.encode(header=True, framed=True))
+
+    def _api_versions(self, _: ApiVersionsRequest, __: int) -> ApiVersionsResponse:
+        keys = [
+            ApiVersionsResponse.ApiVersion(api_key=cls.API_KEY, min_version=0, max_version=newest)
+            for cls, newest in VERSIONS.items()
+        ]
+        return ApiVersionsResponse(error_code=0, api_keys=keys, throttle_time_ms=0)
+
+    def _metadata(self, _: MetadataRequest, __: int) -> MetadataResponse:
+        topic_type = MetadataResponse.MetadataResponseTopic
+        return MetadataResponse(
+            throttle_time_ms=0,
+            cluster_id="fake",
+            controller_id=NODE,
+            brokers=[
+                MetadataResponse.MetadataResponseBroker(node_id=NODE, host="127.0.0.1", port=self.port, rack=None)
+            ],
+            topics=[
+                topic_type(
+                    error_code=0,
+                    name=TOPIC,
+                    topic_id=self.topic_id,
+                    is_internal=False,
+                    partitions=[
+                        topic_type.MetadataResponsePartition(
+                            error_code=0 if partition.leader >= 0 else 5,
+                            partition_index=index,
+                            leader_id=partition.leader,
+                            leader_epoch=partition.leader_epoch,
+                            replica_nodes=[NODE],
+                            isr_nodes=[NODE],
+                            offline_replicas=[],
+                        )
+                        for index, partition in sorted(self.partitions.items())
+                    ],
+                )
+            ],
+        )
+
+    def _fetch(self, request: FetchRequest, connection: int) -> FetchResponse:
+        asked = {p.partition: p.fetch_offset for topic in request.topics for p in topic.partitions}
+        self.fetches.append((time.monotonic(), connection, asked))
+        self.on_fetch(request)
+        topic_type = FetchResponse.FetchableTopicResponse
+        answers = []
+        for index, offset in asked.items():
+            partition = self.partitions[index]
+            answers.append(
+                topic_type.PartitionData(
+                    partition_index=index,
+                    error_code=partition.error,
+                    high_watermark=partition.end,
+                    last_stable_offset=partition.end,
+                    log_start_offset=0,
+                    aborted_transactions=None,
+                    preferred_read_replica=-1,
+                    records=b"" if partition.error else partition.at(offset),
+                )
+            )
+        return FetchResponse(
+            throttle_time_ms=self.throttle_ms,
+            error_code=0,
+            session_id=0,
+            responses=[topic_type(topic=TOPIC, partitions=answers)],
+        )
+
+    def _list_offsets(self, request: ListOffsetsRequest, _: int) -> ListOffsetsResponse:
+        topic_type = ListOffsetsResponse.ListOffsetsTopicResponse
+        answers = [
+            topic_type.ListOffsetsPartitionResponse(
+                partition_index=p.partition_index,
+                error_code=0,
+                timestamp=-1,
+                offset=0 if p.timestamp == -2 else self.partitions[p.partition_index].end,
+                leader_epoch=0,
+            )
+            for p in request.topics[0].partitions
+        ]
+        return ListOffsetsResponse(throttle_time_ms=0, topics=[topic_type(name=TOPIC, partitions=answers)])
+
+    def _end_of_epoch(self, request: OffsetForLeaderEpochRequest, _: int) -> OffsetForLeaderEpochResponse:
+        topic_type = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
+        answers = [
+            topic_type.EpochEndOffset(
+                error_code=0,
+                partition=p.partition,
+                leader_epoch=p.leader_epoch,
+                end_offset=self.ends_of_epochs[p.leader_epoch],
+            )
+            for p in request.topics[0].partitions
+        ]
+        return OffsetForLeaderEpochResponse(throttle_time_ms=0, topics=[topic_type(topic=TOPIC, partitions=answers)])

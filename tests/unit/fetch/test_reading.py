@@ -1,0 +1,80 @@
+"""The native engine and a broker in trouble: what it waits for, what it tries again, and when it gives up."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+pytest.importorskip("kafkagroup_native", reason="the native engine was not built (no cargo)")
+
+from kafka_source.client_config import Settings
+from kafka_source.fetch.engine import FetchRequest
+from kafka_source.fetch.native import NativeEngine
+from kafka_source.offsets import Range
+from kafka_source.schema import Column
+from tests.unit.fetch.fake_broker import TOPIC, FakeBroker, Partition
+
+COLUMNS = (Column("partition"), Column("offset"))
+
+
+def filled(batches: int = 1, **how) -> Partition:
+    """A partition with batches of ten records."""
+    partition = Partition()
+    for _ in range(batches):
+        partition.add(10, **how)
+    return partition
+
+
+def engine(broker: FakeBroker, **settings: str) -> NativeEngine:
+    return NativeEngine(Settings({"bootstrap.servers": broker.bootstrap_servers, **settings}))
+
+
+def request(*ranges: Range, columns=COLUMNS, timeout_ms=20_000, fail_on_data_loss=True, **more) -> FetchRequest:
+    return FetchRequest(
+        ranges,
+        columns,
+        batch_rows=1000,
+        batch_bytes=1 << 20,
+        timeout_ms=timeout_ms,
+        read_committed=False,
+        fail_on_data_loss=fail_on_data_loss,
+        **more,
+    )
+
+
+def read(reader: NativeEngine, asked: FetchRequest) -> dict[int, list[int]]:
+    """The offsets that were read, by partition."""
+    found: dict[int, list[int]] = {}
+    for batch in reader.read(asked):
+        for row in batch.to_pylist():
+            found.setdefault(row["partition"], []).append(row["offset"])
+    return found
+
+
+def test_the_pause_that_a_broker_asks_for_holds_at_the_end_of_a_session_too(broker):
+    broker.partitions = {0: filled(3)}
+    broker.session_ms, broker.throttle_ms = 200, 600
+    login = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required "
+        'username="u" password="p";',
+    }
+    assert read(engine(broker, **login), request(Range(TOPIC, 0, 0, 30))) == {0: list(range(30))}
+    assert all(later - sooner >= 0.6 for (sooner, *_), (later, *_) in pairwise(broker.fetches))
+    # Each fetch comes after the session's end, on a new connection.
+    assert len({connection for _, connection, _ in broker.fetches}) == 3
+
+
+def test_a_short_session_is_used_for_most_of_its_time(broker):
+    broker.partitions = {0: filled(10)}
+    broker.session_ms = 8_000
+    login = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required "
+        'username="u" password="p";',
+    }
+    assert read(engine(broker, **login), request(Range(TOPIC, 0, 0, 100))) == {0: list(range(100))}
+    assert len({connection for _, connection, _ in broker.fetches}) == 1
