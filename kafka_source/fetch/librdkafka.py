@@ -188,16 +188,17 @@ class _Reading:
             deadline += self._account(messages)
             if self._engine.shaken:
                 self._check_cluster()
+            for message in messages:
+                self._take(message)
+                if len(self._rows) >= self._request.batch_rows or self._rows.bytes >= self._request.batch_bytes:
+                    yield self._rows.drain()
             if messages:
+                # Not before they are taken: who takes the batches may be slow.
                 deadline = self._deadline()
             elif self._engine.topic_became_unknown():
                 self._check_existence()
             elif time.monotonic() > deadline:
                 raise self._timed_out()
-            for message in messages:
-                self._take(message)
-                if len(self._rows) >= self._request.batch_rows or self._rows.bytes >= self._request.batch_bytes:
-                    yield self._rows.drain()
         if len(self._rows):
             yield self._rows.drain()
 

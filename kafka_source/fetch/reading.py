@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 import select
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import kafkagroup_native as kernel
@@ -78,6 +78,9 @@ class _Part:
         leader_only: Set once a follower has failed us.
         least_bytes: The fetch size that its next batch needs, as far as is known.
         short_since: Since when the log ends before the range does, or the partition is not known; None: it is fine.
+        waits_since: Since when its records should have come; time in which nobody could send them does not count.
+        failures: How often it was set aside or not found since it gave records.
+        look_again_at: When to ask for its leader, if `node` is None.
     """
 
     whole: Range
@@ -88,6 +91,9 @@ class _Part:
     leader_only: bool = False
     least_bytes: int = 0
     short_since: float | None = None
+    waits_since: float = field(default_factory=time.monotonic)
+    failures: int = 0
+    look_again_at: float = 0.0
 
     @property
     def left(self) -> int:
@@ -103,6 +109,21 @@ class _Part:
         if self.short_since is None:
             self.short_since = now
         return now - self.short_since
+
+    def excuse(self, seconds: float) -> None:
+        """Time passed in which its records could not come, nor the truth about its end."""
+        self.waits_since += seconds
+        if self.short_since is not None:
+            self.short_since += seconds
+
+    def came(self) -> None:
+        """It has given records."""
+        self.waits_since, self.short_since, self.least_bytes, self.failures = time.monotonic(), None, 0, 0
+
+    def back_off(self) -> None:
+        """Nobody gives it now: wait before its leader is looked for, longer from time to time."""
+        self.look_again_at = time.monotonic() + delay(self.failures, *_BACK_OFF)
+        self.failures += 1
 
 
 class Reading:
@@ -129,20 +150,28 @@ class Reading:
         )
         self._problem = ""
         self._batch_bytes = 0.0
-        self._failures = 0
-        self._look_again_at = self._paced_until = 0.0
-        self._progress_at = time.monotonic()
+        self._paced_until = 0.0
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """See `Engine.read`."""
+        for batch in self._batches():
+            given_at = time.monotonic()
+            yield batch
+            # Who takes the batches may be slow: meanwhile nobody asks for records.
+            for part in self._parts.values():
+                part.excuse(time.monotonic() - given_at)
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
         self._find_leaders(refresh=not self._topics <= self._engine.cluster.topics.keys())
         while self._parts:
-            if self._homeless() and time.monotonic() >= self._look_again_at:
+            homeless = self._homeless()
+            self._check_patience(homeless)
+            if homeless and time.monotonic() >= min(part.look_again_at for part in homeless):
                 self._find_leaders(refresh=True)
             self._send_requests()
             node = self._next_answer()
             if node is None:
-                self._check_progress()
+                self._check_patience(self._parts.values())
                 continue
             try:
                 self._buffer, response = self._connections[node].receive(self._buffer)
@@ -183,10 +212,11 @@ class Reading:
         if not self._pacer.paces:
             return False
         pause = self._pacer.wait(sum(part.left for part in self._parts.values()))
-        now = time.monotonic()
-        self._paced_until = now + pause
+        self._paced_until = time.monotonic() + pause
         if pause > 0:
-            self._progress_at = now
+            for part in self._parts.values():
+                if part.node is not None:
+                    part.waits_since = time.monotonic()
         return pause > 0
 
     def _send(self, node: int, parts: list[_Part]) -> None:
@@ -237,8 +267,7 @@ class Reading:
                 events.append(connection.overdue_at)
             elif connection.ready_at > now:
                 events.append(connection.ready_at)
-        if self._homeless():
-            events.append(self._look_again_at)
+        events += [part.look_again_at for part in self._homeless()]
         if self._paced_until > now:
             events.append(self._paced_until)
         heard = {descriptor for descriptor, _ in poll.poll(max(0.0, min(events) - now) * 1000)}
@@ -251,13 +280,16 @@ class Reading:
                 self._lost(node, ConnectionLost(f"Broker {node} has not answered a fetch request."))
         return None
 
-    def _homeless(self) -> bool:
-        return any(part.node is None for part in self._parts.values())
+    def _homeless(self) -> list[_Part]:
+        return [part for part in self._parts.values() if part.node is None]
 
-    def _check_progress(self) -> None:
-        if (time.monotonic() - self._progress_at) * 1000 <= self._request.timeout_ms:
+    def _check_patience(self, parts: Iterable[_Part]) -> None:
+        """Raises RetriableError if one of them has given nothing for too long."""
+        since = time.monotonic() - self._request.timeout_ms / 1000
+        late = [part for part in parts if part.waits_since < since]
+        if not late:
             return
-        where = ", ".join(f"{part.name} at offset {part.asked}" for part in list(self._parts.values())[:5])
+        where = ", ".join(f"{part.name} at offset {part.asked}" for part in late[:5])
         problem = f"; the last problem was: {self._problem}" if self._problem else ""
         raise RetriableError(
             f"No records came within {self._request.timeout_ms} ms (kafkaConsumer.pollTimeoutMs) for {where}{problem}"
@@ -268,8 +300,10 @@ class Reading:
     def _take(self, node: int, response: wire.Response) -> Iterator[pa.RecordBatch]:
         if response.error:
             raise error_for_code(response.error, f"Fetching from broker {node} failed")
-        # Held back by a quota is not stuck.
-        self._progress_at += response.throttle_ms / 1000
+        for held in self._parts.values():
+            if held.node == node:
+                # Held back by a quota is not stuck.
+                held.excuse(response.throttle_ms / 1000)
         self._pacer.throttled(response.throttle_ms / 1000)
         self._pacer.fetched(response.size, 0)
         records = []
@@ -284,7 +318,7 @@ class Reading:
             elif fetched.preferred >= 0 and fetched.preferred != node and not part.leader_only:
                 part.node, part.epoch, part.follower = fetched.preferred, -1, True
             else:
-                self._check_end(part, fetched)
+                self._check_end(part, fetched, alone=not records)
         # The next request leaves before the records of this response are decoded.
         self._send_requests()
         for part, record_set in records:
@@ -299,12 +333,11 @@ class Reading:
         if scan.cut_off:
             # Old brokers cut a batch off at the fetch size instead of sending the first one whole (KIP-74).
             part.least_bytes = max(scan.cut_off, 2 * part.least_bytes)
-            self._check_progress()
+            self._check_patience([part])
             return None
         part.asked = min(whole.end, scan.next_offset)
-        part.short_since, part.least_bytes = None, 0
+        part.came()
         if part.asked > begun:
-            self._failures, self._progress_at = 0, time.monotonic()
             self._engine.record_bytes[whole.topic] = (scan.size or fetched.end - fetched.begin) / (part.asked - begun)
             self._batch_bytes = scan.size / max(1, scan.batches)
             self._pacer.fetched(0, part.asked - begun)
@@ -347,7 +380,8 @@ class Reading:
         part.asked = part.whole.end
         rest = Range(part.whole.topic, part.whole.partition, start, part.whole.end)
         yield from self._engine.read_old_format(rest, self._request)
-        self._progress_at = time.monotonic()
+        for other in self._parts.values():
+            other.waits_since = time.monotonic()
 
     def _batch(self) -> pa.RecordBatch:
         return conform(pa.record_batch(self._builder.take()), self._schema)
@@ -367,7 +401,7 @@ class Reading:
         self._problem = str(problem)
         part.leader_only |= part.follower
         part.node, part.follower = None, False
-        self._look_again_at = time.monotonic() + delay(self._failures, *_BACK_OFF)
+        part.back_off()
 
     def _lost(self, node: int, lost: ConnectionLost) -> None:
         connection = self._connections.pop(node, None)
@@ -392,12 +426,16 @@ class Reading:
         part.asked = low if part.asked < low < part.whole.end else part.whole.end
         return None
 
-    def _check_end(self, part: _Part, fetched: wire.Fetched) -> None:
-        """An answer without records: the log may end before the range does, for a moment or for good."""
+    def _check_end(self, part: _Part, fetched: wire.Fetched, *, alone: bool) -> None:
+        """No records (`alone`: nor of those before it): the log may end before the range, for a moment or for good."""
         if fetched.high_watermark >= part.whole.end:
-            # A transaction is open, or a partition before this one took all the bytes.
             part.short_since = None
-            self._check_progress()
+            if alone:
+                # A transaction is open.
+                self._check_patience([part])
+            else:
+                # A partition before this one took all the bytes.
+                part.waits_since = time.monotonic()
         elif part.follower:
             self._set_aside(part, RetriableError(f"A follower has {part.name} up to {fetched.high_watermark} only."))
         elif part.short_for() > _SETTLE_SECONDS:
@@ -423,9 +461,7 @@ class Reading:
                     raise  # It was never there.
                 # All brokers may be on their way to elsewhere: the range has a time limit of its own.
                 self._problem = str(problem)
-                self._check_progress()
-            self._look_again_at = time.monotonic() + delay(self._failures, *_BACK_OFF)
-            self._failures += 1
+                self._check_patience(self._homeless())
         self._engine.check_cluster(self._request.cluster)
         cluster = self._engine.cluster
         for tp, part in list(self._parts.items()):
@@ -440,3 +476,6 @@ class Reading:
                     del self._parts[tp]
             elif part.node is None and partition.leader >= 0:
                 part.node, part.epoch, part.short_since = partition.leader, partition.leader_epoch, None
+        if refresh:
+            for part in self._homeless():
+                part.back_off()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 
@@ -155,6 +156,33 @@ def test_a_connection_ends_in_place_of_an_answer(proxied, engine):
 
     read(proxied.kafka.bootstrap_servers, engine, ranges, lambda: proxied.on_response(every_fifth))
     assert cuts >= 3
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_time_that_a_slow_reader_takes_is_not_the_brokers(proxied, engine):
+    ranges = fill(proxied.kafka, proxied.kafka.create_topic(f"slow-reader-{engine}", 2))[:1]
+    limit_ms, go_on = 3000, threading.Event()
+    with_records: list[int] = []
+
+    def after_the_first(frame: Frame) -> Iterable[bytes]:
+        if frame.api_key == wire.API_KEY and len(frame.payload) > 5_000:
+            with_records.append(len(frame.payload))
+            assert len(with_records) == 1 or go_on.wait(60)
+        return [frame.payload]
+
+    proxied.on_response(after_the_first)
+    settings = {"bootstrap.servers": proxied.kafka.bootstrap_servers, "max.partition.fetch.bytes": "20000"}
+    request = FetchRequest(ranges, COLUMNS, 10, 1 << 20, limit_ms, read_committed=False, fail_on_data_loss=True)
+    batches = engine_for(engine, Settings(settings)).read(request)
+    try:
+        rows = next(batches).num_rows
+        time.sleep(limit_ms / 1000 + 0.5)
+        # While this is waited for the engine has nothing to read.
+        threading.Timer(1.0, go_on.set).start()
+        rows += sum(batch.num_rows for batch in batches)
+    finally:
+        go_on.set()
+    assert rows == RECORDS // 2
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("kafkagroup_native", reason="the native engine was not built (no cargo)")
 
 from kafka_source.client_config import Settings
+from kafka_source.errors import RetriableError
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.native import NativeEngine
 from kafka_source.offsets import Range
@@ -50,6 +51,16 @@ def read(reader: NativeEngine, asked: FetchRequest) -> dict[int, list[int]]:
         for row in batch.to_pylist():
             found.setdefault(row["partition"], []).append(row["offset"])
     return found
+
+
+def test_a_partition_without_a_leader_is_given_up_in_time_while_others_are_read(broker):
+    broker.partitions = {0: filled(400), 1: Partition(leader=-1)}
+    # Slow enough that there are records all the time.
+    broker.throttle_ms = 20
+    with pytest.raises(RetriableError, match=rf"No records came within 1500 ms .* for {TOPIC}-1 at offset 0$"):
+        read(engine(broker), request(Range(TOPIC, 0, 0, 4000), Range(TOPIC, 1, 0, 10), timeout_ms=1500))
+    # With the longest pause that there is, it would be one or two.
+    assert broker.asked.count("MetadataRequest") < 15
 
 
 def test_the_pause_that_a_broker_asks_for_holds_at_the_end_of_a_session_too(broker):
