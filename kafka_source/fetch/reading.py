@@ -36,6 +36,7 @@ from kafka_source.schema import arrow_schema
 log = logging.getLogger(__name__)
 
 MOST_FETCH_BYTES = 8 * 1024 * 1024
+MOST_BATCH_BYTES = 1 << 30
 _LEAST_FETCH_BYTES = 64 * 1024
 _UNKNOWN_RECORD_BYTES = 1024
 _BACK_OFF = (0.05, 1.0)
@@ -229,15 +230,15 @@ class Reading:
             self._connections[node] = connection
         if connection.busy:
             return
+        # What was cut off is asked for alone, so that it has all the bytes.
+        parts = [part for part in parts if part.least_bytes][:1] or parts
         sizes = [self._bytes_for(part) for part in parts]
         wanted = [
             wire.Wanted(p.whole.topic, p.whole.partition, p.asked, p.epoch, size)
             for p, size in zip(parts, sizes, strict=True)
         ]
         # Kafka fills a response in the order asked for: what comes first is read to its end first.
-        most = max(
-            min(self._engine.most_bytes, self._let_through(parts), sum(sizes)), *(p.least_bytes for p in parts), 1
-        )
+        most = max(min(self._engine.most_bytes, self._let_through(parts), sum(sizes)), parts[0].least_bytes, 1)
         connection.send(wanted, most, any_replica=not any(p.leader_only for p in parts))
 
     def _let_through(self, parts: list[_Part]) -> int:
@@ -331,9 +332,7 @@ class Reading:
         whole, begun = part.whole, part.asked
         scan = wire.scan(self._buffer, fetched.begin, fetched.end, begun)
         if scan.cut_off:
-            # Old brokers cut a batch off at the fetch size instead of sending the first one whole (KIP-74).
-            part.least_bytes = max(scan.cut_off, 2 * part.least_bytes)
-            self._check_patience([part])
+            self._ask_for_whole(part, scan.cut_off, fetched.end - fetched.begin)
             return None
         part.asked = min(whole.end, scan.next_offset)
         part.came()
@@ -352,6 +351,18 @@ class Reading:
             to_offset=whole.end,
             aborted_transactions=fetched.aborted or None,
         )
+
+    def _ask_for_whole(self, part: _Part, claimed: int, sent: int) -> None:
+        """A batch was cut off at the fetch size, as old brokers do (KIP-74); or its length is wrong."""
+        if claimed > MOST_BATCH_BYTES or claimed <= part.least_bytes:
+            raise CorruptRecordsError(
+                topic=part.whole.topic,
+                partition=part.whole.partition,
+                offset=part.asked,
+                reason=f"the answer has {sent} bytes of a batch that claims to have {claimed} or more",
+            )
+        part.least_bytes = claimed
+        self._check_patience([part])
 
     def _decode(self, part: _Part, records: kernel.RecordSet) -> Iterator[pa.RecordBatch]:
         whole, begun = part.whole, records.next_offset

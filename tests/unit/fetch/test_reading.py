@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from itertools import pairwise
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 pytest.importorskip("kafkagroup_native", reason="the native engine was not built (no cargo)")
 
 from kafka_source.client_config import Settings
-from kafka_source.errors import RetriableError
+from kafka_source.errors import CorruptRecordsError, RetriableError
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.native import NativeEngine
 from kafka_source.offsets import Range
@@ -89,3 +90,32 @@ def test_a_short_session_is_used_for_most_of_its_time(broker):
     }
     assert read(engine(broker, **login), request(Range(TOPIC, 0, 0, 100))) == {0: list(range(100))}
     assert len({connection for _, connection, _ in broker.fetches}) == 1
+
+
+@pytest.mark.parametrize(
+    ("claim", "fetches"), [(1 << 29, 2), ((1 << 30) + 1, 1), (2**31 - 13, 1)], ids=["cut twice", "too much", "most"]
+)
+def test_a_batch_that_claims_more_than_there_is_is_corrupt(broker, claim, fetches):
+    partition = filled(2)
+    damaged = bytearray(partition.batches[10])
+    struct.pack_into(">i", damaged, 8, claim - 12)
+    partition.batches[10] = bytes(damaged)
+    broker.partitions = {0: filled(2), 1: partition}
+    with pytest.raises(CorruptRecordsError, match=rf"{TOPIC}-1 at offset 10 .* claims to have {claim}") as caught:
+        read(engine(broker), request(Range(TOPIC, 0, 0, 20), Range(TOPIC, 1, 0, 20)))
+    assert (caught.value.topic, caught.value.partition, caught.value.offset) == (TOPIC, 1, 10)
+    assert [asked.get(1) for _, _, asked in broker.fetches].count(10) == fetches
+
+
+def test_a_batch_that_is_cut_off_at_the_fetch_size_is_fetched_whole(broker):
+    whole = filled(1, value=b"x" * 20_000)
+    cut = Partition({0: whole.batches[0][:65_536]}, end=10)
+    broker.partitions = {0: cut}
+
+    def give(asked) -> None:
+        if asked.topics[0].partitions[0].partition_max_bytes >= len(whole.batches[0]):
+            cut.batches[0] = whole.batches[0]
+
+    broker.on_fetch = give
+    assert read(engine(broker), request(Range(TOPIC, 0, 0, 10))) == {0: list(range(10))}
+    assert len(broker.fetches) == 2
