@@ -17,6 +17,7 @@
     │   └── CorruptRecordsError           bytes of the topic cannot be read
     └── InvalidConfigurationError         the user must change a setting or a permission; nothing is tried again
         ├── OptionError (also ValueError) an option has a value that it does not take
+        ├── UnreadableRecordError         a sound record that the columns or bounds asked for cannot show
         └── AuthenticationError           the brokers refuse the credentials, or the user lacks a right
 
 Every error carries `code` and `code_name`, the broker's or librdkafka's, or None where it does not come from Kafka.
@@ -228,6 +229,21 @@ class OptionError(InvalidConfigurationError, ValueError):
         what = f"Option {option} is missing" if got is None else f"Option {option} got {got!r}"
         super().__init__(f"{what}; it takes {takes}.")
         self.option, self.got, self.takes = option, got, takes
+
+
+class UnreadableRecordError(InvalidConfigurationError):
+    """Records are sound, but cannot be read with the columns or the bounds that were asked for.
+
+    Args:
+        topic: The topic.
+        partition: The partition.
+        offset: The first offset that cannot be read.
+        reason: Which column or bound it is, and what to ask for instead.
+    """
+
+    def __init__(self, *, topic: str, partition: int, offset: int, reason: str) -> None:
+        super().__init__(f"The record of {topic}-{partition} at offset {offset} cannot be read as asked for: {reason}.")
+        self.topic, self.partition, self.offset, self.reason = topic, partition, offset, reason
 
 
 class AuthenticationError(InvalidConfigurationError):

@@ -402,6 +402,13 @@ OPTIONS: tuple[Option, ...] = (
         units="bytes",
     ),
     Option(
+        "maxUnpackedBytes",
+        _integer(1, _ARROW_MOST),
+        "The most that one compressed batch in a topic may unpack to; the engine `native` ends with an error at more.",
+        default=256 * 1024 * 1024,
+        units="bytes",
+    ),
+    Option(
         "kafkaConsumer.pollTimeoutMs",
         COUNT,
         "How long a task waits for records that should be there.",

@@ -166,6 +166,7 @@ def _batches(task: ReadTask, reading: Reading, pacer: Pacer) -> Iterator[pa.Reco
             fail_on_data_loss=options["failOnDataLoss"],
             cluster=task.cluster,
             pacer=pacer,
+            max_unpacked_bytes=options["maxUnpackedBytes"],
         )
         for batch in engine_for(options["engine"], reading.settings).read(request):
             yield replicas.with_replica(batch, reading.columns, replica)

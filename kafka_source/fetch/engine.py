@@ -38,6 +38,7 @@ class FetchRequest:
         fail_on_data_loss: Whether records that are gone are an error or a warning.
         cluster: The id of the cluster that the offsets are of; None: not known.
         pacer: Holds fetches back where there is a quota, and counts what brokers throttle.
+        max_unpacked_bytes: The most that a compressed batch of a topic may unpack to (native).
     """
 
     ranges: tuple[Range, ...]
@@ -49,6 +50,7 @@ class FetchRequest:
     fail_on_data_loss: bool
     cluster: str | None = None
     pacer: Pacer = field(default_factory=Pacer)
+    max_unpacked_bytes: int = 256 * 1024 * 1024
 
 
 class Engine(Protocol):
@@ -60,6 +62,7 @@ class Engine(Protocol):
         Raises:
             DataLossError: Records of a range are gone and `fail_on_data_loss` is set.
             CorruptRecordsError: Bytes cannot be read.
+            UnreadableRecordError: A record does not fit the columns or bounds that are asked for.
             InvalidConfigurationError: Another cluster answers.
             KafkaGroupError: The brokers refuse, or do not answer in time.
         """

@@ -14,7 +14,13 @@ from confluent_kafka import TopicPartition as Position
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings, librdkafka_config
-from kafka_source.errors import CorruptRecordsError, DataLossError, RetriableError, from_confluent
+from kafka_source.errors import (
+    CorruptRecordsError,
+    DataLossError,
+    RetriableError,
+    UnreadableRecordError,
+    from_confluent,
+)
 from kafka_source.fetch.engine import FetchRequest, conform
 from kafka_source.fetch.wire_meter import WireMeter
 from kafka_source.identity import MOVED_FROM, check_same_cluster
@@ -413,7 +419,7 @@ def _bytes(column: Column, messages: list[Message], values: list[Any]) -> pa.Arr
         try:
             value is None or value.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise CorruptRecordsError(
+            raise UnreadableRecordError(
                 topic=message.topic() or "",
                 partition=message.partition() or 0,
                 offset=message.offset() or 0,

@@ -12,7 +12,7 @@ import select
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import kafkagroup_native as kernel
 import pyarrow as pa
@@ -23,6 +23,7 @@ from kafka_source.errors import (
     DataLossError,
     KafkaGroupError,
     RetriableError,
+    UnreadableRecordError,
     category,
     error_for_code,
 )
@@ -148,6 +149,7 @@ class Reading:
             [(c.name, "string") if c.text else c.name for c in request.columns],
             batch_rows=request.batch_rows,
             batch_bytes=request.batch_bytes,
+            max_unpacked_bytes=request.max_unpacked_bytes,
         )
         self._problem = ""
         self._batch_bytes = 0.0
@@ -372,10 +374,14 @@ class Reading:
         except kernel.OldMessageFormat:
             yield from self._decode_old(part, records.next_offset)
             return
+        except kernel.UnreadableRecord as error:
+            raise UnreadableRecordError(**_place(error), reason=error.reason) from None
+        except kernel.BatchTooLarge as error:
+            most = self._request.max_unpacked_bytes
+            reason = f"its compressed batch unpacks to more than {most} bytes; raise the option maxUnpackedBytes"
+            raise UnreadableRecordError(**_place(error), reason=reason) from None
         except kernel.RecordsError as error:
-            raise CorruptRecordsError(
-                topic=error.topic, partition=error.partition, offset=error.offset, reason=error.reason
-            ) from None
+            raise CorruptRecordsError(**_place(error), reason=error.reason) from None
         if not begun < records.next_offset == part.asked:
             raise CorruptRecordsError(
                 topic=whole.topic,
@@ -490,3 +496,7 @@ class Reading:
         if refresh:
             for part in self._homeless():
                 part.back_off()
+
+
+def _place(error: kernel.RecordsError) -> dict[str, Any]:
+    return {"topic": error.topic, "partition": error.partition, "offset": error.offset}

@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 
 from kafka_source.client_config import Settings
 from kafka_source.embedded import EmbeddedKafka, java_command
-from kafka_source.errors import CorruptRecordsError, DataLossError, InvalidConfigurationError
+from kafka_source.errors import DataLossError, InvalidConfigurationError, UnreadableRecordError
 from kafka_source.fetch.engine import FetchRequest, engine_for
 from kafka_source.offsets import Range
 from kafka_source.schema import Column, columns_of, source_schema
@@ -315,7 +315,7 @@ def test_text_that_is_none_names_its_record(broker, reads, engine):
     for value in (b"fine", b"\xff\xfe", b"fine"):
         producer.produce(topic, value)
     assert producer.flush(30) == 0
-    with pytest.raises(CorruptRecordsError, match="UTF-8") as error:
+    with pytest.raises(UnreadableRecordError, match="UTF-8") as error:
         reads.table(engine, reads.ranges(topic), [Column("value", text=True)])
     assert (error.value.topic, error.value.partition, error.value.offset) == (topic, 0, 1)
     assert reads.agree(reads.ranges(topic)).num_rows == 3

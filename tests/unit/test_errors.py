@@ -54,6 +54,7 @@ ONE_OF_EACH = [
     errors.AssignmentFailed("m"),
     errors.DataLossError(topic="t", partition=3, planned=7, available=(9, 12), reason="retention"),
     errors.CorruptRecordsError(topic="t", partition=3, offset=7, reason="bad CRC"),
+    errors.UnreadableRecordError(topic="t", partition=3, offset=7, reason="no text; ask for value as binary"),
     InvalidConfigurationError("m", code=40),
     errors.OptionError("subscribe", "", "a comma-separated list of topics"),
     errors.AuthenticationError("m", code=58),

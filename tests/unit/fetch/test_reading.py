@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("kafkagroup_native", reason="the native engine was not built (no cargo)")
 
 from kafka_source.client_config import Settings
-from kafka_source.errors import CorruptRecordsError, RetriableError
+from kafka_source.errors import CorruptRecordsError, RetriableError, UnreadableRecordError
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.native import NativeEngine
 from kafka_source.offsets import Range
@@ -119,3 +119,25 @@ def test_a_batch_that_is_cut_off_at_the_fetch_size_is_fetched_whole(broker):
     broker.on_fetch = give
     assert read(engine(broker), request(Range(TOPIC, 0, 0, 10))) == {0: list(range(10))}
     assert len(broker.fetches) == 2
+
+
+GZIP = 1
+
+
+def test_a_batch_that_unpacks_to_too_much_names_the_option(broker):
+    partition = filled(1)
+    partition.add(10, value=b"x" * 10_000, codec=GZIP)
+    broker.partitions = {0: partition}
+    what = rf"{TOPIC}-0 at offset 10 .* unpacks to more than 50000 bytes; raise the option maxUnpackedBytes\.$"
+    with pytest.raises(UnreadableRecordError, match=what):
+        read(engine(broker), request(Range(TOPIC, 0, 0, 20), max_unpacked_bytes=50_000))
+    assert read(engine(broker), request(Range(TOPIC, 0, 0, 20))) == {0: list(range(20))}
+
+
+def test_a_record_that_is_no_text_names_its_column(broker):
+    partition = filled(1)
+    partition.add(1, value=b"\xff\xfe")
+    broker.partitions = {0: partition}
+    text = (*COLUMNS, Column("value", text=True))
+    with pytest.raises(UnreadableRecordError, match=rf"{TOPIC}-0 at offset 10 .*: the value is not UTF-8 .* as binary"):
+        read(engine(broker), request(Range(TOPIC, 0, 0, 11), columns=text))
