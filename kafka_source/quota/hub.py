@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from kafka_source import logs
 from kafka_source.client_config import Settings
@@ -47,9 +48,12 @@ class _Charge:
     token: str
     listener: int
     driver: int
+    file: Path | None
 
 
-def start_hub(quota: QuotaSettings, settings: Settings, rate: str, token: str, driver: int) -> Hub:
+def start_hub(
+    quota: QuotaSettings, settings: Settings, rate: str, token: str, driver: int, file: Path | None = None
+) -> Hub:
     """Start the process, and do not wait for it: it listens already.
 
     Args:
@@ -58,6 +62,7 @@ def start_hub(quota: QuotaSettings, settings: Settings, rate: str, token: str, d
         rate: The brokers' name for a bound in bytes, see `look_of`.
         token: That tasks will show.
         driver: The process with which it ends.
+        file: That it takes away when it ends; None: none.
 
     Raises:
         InvalidConfigurationError: What `quota.watch` names cannot be read.
@@ -67,7 +72,7 @@ def start_hub(quota: QuotaSettings, settings: Settings, rate: str, token: str, d
     host = address_towards(broker.host, broker.port)
     with socket.create_server((host, 0), backlog=128) as listener:
         endpoint = (host, int(listener.getsockname()[1]))
-        charge = _Charge(quota, bounds, settings, rate, token, listener.fileno(), driver)
+        charge = _Charge(quota, bounds, settings, rate, token, listener.fileno(), driver, file)
         process = subprocess.Popen(
             [sys.executable, "-m", "kafka_source.quota.hub"],
             stdin=subprocess.PIPE,
@@ -93,6 +98,8 @@ def main() -> None:
         Watch(look, lambda bounds: server.call(lambda a: a.change(bounds)), charge.quota.window, charge.bounds)
     while server.idle_seconds < _IDLE_SECONDS and _is_alive(charge.driver):
         time.sleep(_LOOK_SECONDS)
+    if charge.file is not None:
+        charge.file.unlink(missing_ok=True)
     server.close()
 
 

@@ -53,7 +53,7 @@ class QuotaServer:
 
     @property
     def idle_seconds(self) -> float:
-        """Seconds since a task asked last."""
+        """Seconds since a task asked last, or came to ask."""
         return time.monotonic() - self._asked_at
 
     def close(self) -> None:
@@ -62,7 +62,7 @@ class QuotaServer:
         self._server.server_close()
 
     def _make_handler(self) -> type[socketserver.StreamRequestHandler]:
-        serve, token, patience = self._serve, self.token, self._patience
+        serve, asked, token, patience = self._serve, self._asked, self.token, self._patience
 
         class Handler(socketserver.StreamRequestHandler):
             disable_nagle_algorithm = True
@@ -74,14 +74,18 @@ class QuotaServer:
                 shown = self.rfile.readline(256).strip()
                 self.connection.settimeout(None)
                 if hmac.compare_digest(shown, token.encode()):
+                    asked()
                     while line := self.rfile.readline(_LONGEST_LINE):
                         self.wfile.write(serve(line))
 
         return Handler
 
+    def _asked(self) -> None:
+        self._asked_at = time.monotonic()
+
     def _serve(self, line: bytes) -> bytes:
         report = Report.from_json(json.loads(line))
-        self._asked_at = time.monotonic()
+        self._asked()
         grant = self.call(lambda account: account.grant(report, time.monotonic()))
         return json.dumps([grant.delay, grant.bytes, grant.records]).encode() + b"\n"
 

@@ -5,6 +5,8 @@ The way of the data: Spark's Arrow batches -> `records` (columns as records) -> 
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import uuid
 from collections.abc import Mapping
@@ -12,14 +14,10 @@ from collections.abc import Mapping
 from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
 from pyspark.sql.types import StructType
 
-from kafka_source.client_config import Settings
-from kafka_source.driver_process import driver_process
+from kafka_source.client_config import Settings, hidden
 from kafka_source.errors import InvalidConfigurationError, OptionError
 from kafka_source.options import Options, Where, parse
-from kafka_source.quota.hub import start_hub
-from kafka_source.quota.server import new_token
-from kafka_source.quota.settings import QuotaSettings, Ticket
-from kafka_source.sink.pace import PRODUCER_RATE
+from kafka_source.quota.settings import QuotaSettings
 from kafka_source.sink.producer_config import producer_config, transactional_config
 from kafka_source.sink.schema import sink_columns
 from kafka_source.sink.writer import BatchWriter, ExactlyOnce, StreamWriter, Target
@@ -77,7 +75,8 @@ def _target(given: Mapping[str, str], schema: StructType, write_id: str | None =
         sink_columns(schema, topic),
         topic,
         exactly_once,
-        _ticket(options, settings),
+        QuotaSettings.of(options),
+        _name(given),
     )
 
 
@@ -96,9 +95,7 @@ def _exactly_once(options: Options, write_id: str | None) -> ExactlyOnce | None:
     return ExactlyOnce(prefix, write_id, group, replays=options["transactional.lost"] == "replay")
 
 
-def _ticket(options: Options, settings: Settings) -> Ticket | None:
-    quota = QuotaSettings.of(options)
-    if quota is None:
-        return None
-    hub = start_hub(quota, settings, PRODUCER_RATE, new_token(), driver_process())
-    return Ticket(quota, hub.bounds, 0, 1.0, hub.endpoint, hub.token)
+def _name(given: Mapping[str, str]) -> str:
+    """A short name of all of these options, without their secrets; option names are case-insensitive."""
+    public = hidden({name.lower(): value for name, value in given.items()})
+    return hashlib.sha256(json.dumps(public, sort_keys=True).encode()).hexdigest()[:16]

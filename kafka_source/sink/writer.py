@@ -14,10 +14,12 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
+from kafka_source.driver_process import driver_process
 from kafka_source.errors import KafkaGroupError
 from kafka_source.handoff import BatchOfRun
 from kafka_source.kafka_client import Deadline, kept_client
-from kafka_source.quota.settings import Ticket
+from kafka_source.quota.settings import QuotaSettings, Ticket
+from kafka_source.quota.shared_hub import shared_hub
 from kafka_source.quota.task import pacer_of
 from kafka_source.sink.committer import Batch, Turn, TwoPhaseCommit
 from kafka_source.sink.delivery import deliver
@@ -63,14 +65,16 @@ class Target:
         columns: Of the DataFrame.
         topic: The option `topic`, None: the column says it.
         exactly_once: None: at least once.
-        ticket: The query's quota; None: nothing is held back.
+        quota: Of the query; None: nothing is held back.
+        name: What tells the query's quota from that of the driver's other writes.
     """
 
     settings: Settings
     columns: SinkColumns
     topic: str | None
     exactly_once: ExactlyOnce | None = None
-    ticket: Ticket | None = None
+    quota: QuotaSettings | None = None
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,24 +100,34 @@ class _Writer:
     def __init__(self, target: Target) -> None:
         self._target = target
         self._turn: Turn | KafkaGroupError | None = None
+        self._ticket: Ticket | KafkaGroupError | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # Spark pickles a writer for its tasks, for each batch anew and before they begin: here the driver takes its
-        # turn. An error is told by the tasks: from here it would be called one of pickling.
-        if self._target.exactly_once is not None and self._turn is None:
+        # turn, and sees that there is somebody to hand out the quota. A writer that only commits is not pickled. An
+        # error is told by the tasks: from here it would be called one of pickling.
+        target = self._target
+        if target.exactly_once is not None and self._turn is None:
             try:
-                self._turn = _begin(self._target.settings, self._target.exactly_once)
+                self._turn = _begin(target.settings, target.exactly_once)
             except KafkaGroupError as error:
                 self._turn = error
+        if target.quota is not None and self._ticket is None:
+            try:
+                self._ticket = _ticket(target.quota, target.settings, target.name)
+            except KafkaGroupError as error:
+                self._ticket = error
         return self.__dict__
 
     def _write(self, records: Iterable[Records]) -> Written:
-        target = self._target
-        if target.ticket is None:
+        ticket = self._ticket
+        if ticket is None:
             return self._write_now(records)
+        if isinstance(ticket, KafkaGroupError):
+            raise ticket
         task = TaskContext.get()
-        ticket = replace(target.ticket, part=-1 if task is None else task.partitionId())
-        with pacer_of(ticket, target.settings, PRODUCER_RATE) as pacer:
+        part = replace(ticket, part=-1 if task is None else task.partitionId())
+        with pacer_of(part, self._target.settings, PRODUCER_RATE) as pacer:
             return self._write_now(paced(records, pacer))
 
     def _write_now(self, records: Iterable[Records]) -> Written:
@@ -207,6 +221,14 @@ if TYPE_CHECKING or hasattr(datasource, "DataSourceStreamArrowWriter"):
 
 else:
     StreamWriter = RowStreamWriter
+
+
+def _ticket(quota: QuotaSettings, settings: Settings, name: str) -> Ticket:
+    try:
+        hub = shared_hub(quota, settings, PRODUCER_RATE, driver_process(), name)
+    except OSError as error:
+        raise KafkaGroupError(f"The process that hands out the query's quota could not be started: {error}") from error
+    return Ticket(quota, hub.bounds, 0, 1.0, hub.endpoint, hub.token)
 
 
 def _begin(settings: Settings, sink: ExactlyOnce) -> Turn:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import tempfile
 import time
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
@@ -116,6 +118,30 @@ def test_a_streaming_sink_keeps_to_the_bound(spark, kafka, tmp_path):
     assert query.exception() is None
     assert time.monotonic() - begun >= 3.5
     assert sum(progress.numInputRows for progress in query.recentProgress) == 4000
+
+
+def test_the_micro_batches_of_a_sink_ask_the_same_process(spark, kafka, tmp_path):
+    topic = fill(kafka, "in-three-batches", 1, 10_000, partitions=1)
+    kafka.create_topic("from-three-batches", 1)
+    driver = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
+    before = set(Path(tempfile.gettempdir()).glob(f"kafkagroup-{os.getuid()}/hub-{driver}-*.json"))
+    reader = spark.readStream.format("kafkagroup").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+    reader = reader.option("subscribe", topic).option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", 34)
+    writer = reader.load().select("value").writeStream.format("kafkagroup").option("topic", "from-three-batches")
+    writer = writer.option("kafka.bootstrap.servers", kafka.bootstrap_servers).trigger(availableNow=True)
+    writer = writer.option("quota.bytes.per.second", 100 * MB)
+    seen = set()
+
+    def is_over() -> bool:
+        after = set(Path(tempfile.gettempdir()).glob(f"kafkagroup-{os.getuid()}/hub-{driver}-*.json"))
+        seen.update((file, text) for file in after - before if (text := file.read_text()))
+        return not query.isActive
+
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    until(is_over, "the end of the copy")
+    assert query.exception() is None
+    assert len(query.recentProgress) >= 3
+    assert len(seen) == 1
 
 
 @pytest.mark.long
