@@ -46,6 +46,7 @@ class NativeEngine:
         cluster: Leaders and brokers as last seen.
         most_bytes: Of a response, and of a partition in it; `fetch.max.bytes` and `max.partition.fetch.bytes` lower it.
         record_bytes: Bytes of an offset on the wire, by topic, as last seen.
+        batch_bytes: Bytes of a record batch, by topic, as last seen.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -59,6 +60,7 @@ class NativeEngine:
         self.most_bytes = min([MOST_FETCH_BYTES, *(size for size in given if size)])
         self.cluster = Snapshot(None, {})
         self.record_bytes: dict[str, float] = {}
+        self.batch_bytes: dict[str, float] = {}
 
     def check_cluster(self, expected: str | None) -> None:
         """Raises InvalidConfigurationError if what was asked last is another cluster."""

@@ -56,6 +56,7 @@ class Brokers(Protocol):
     cluster: Snapshot
     most_bytes: int
     record_bytes: dict[str, float]
+    batch_bytes: dict[str, float]
 
     def read_old_format(self, rest: Range, request: FetchRequest) -> Iterator[pa.RecordBatch]: ...  # noqa: D102
     def refresh(self, topics: set[str]) -> None: ...  # noqa: D102
@@ -152,7 +153,6 @@ class Reading:
             max_unpacked_bytes=request.max_unpacked_bytes,
         )
         self._problem = ""
-        self._batch_bytes = 0.0
         self._paced_until = 0.0
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -248,14 +248,16 @@ class Reading:
         most = self._pacer.most_bytes(each)
         if most is None:
             return self._engine.most_bytes
-        whole = self._batch_bytes * _BATCH_MARGIN
+        whole = max(self._engine.batch_bytes.get(part.whole.topic, 0.0) for part in parts) * _BATCH_MARGIN
         # Brokers send the beginning of a batch too if there is room for it, which would have to be sent again.
         return max(1, int(most // whole)) * int(whole) if whole and most < _MANY_BATCHES * whole else most
 
     def _bytes_for(self, part: _Part) -> int:
-        """What is left of a range in bytes, about: to ask for no more than is to be read."""
-        each = self._engine.record_bytes.get(part.whole.topic, _UNKNOWN_RECORD_BYTES)
-        return max(part.least_bytes, min(self._engine.most_bytes, max(_LEAST_FETCH_BYTES, int(part.left * each * 1.1))))
+        """What is left of a range in bytes, about: to ask for no more than is to be read, but for its last batch."""
+        topic, engine = part.whole.topic, self._engine
+        each = engine.record_bytes.get(topic, _UNKNOWN_RECORD_BYTES)
+        about = int(part.left * each * 1.1 + engine.batch_bytes.get(topic, 0.0))
+        return max(part.least_bytes, min(engine.most_bytes, max(_LEAST_FETCH_BYTES, about)))
 
     # ---- waiting
 
@@ -339,10 +341,11 @@ class Reading:
         part.asked = min(whole.end, scan.next_offset)
         part.came()
         if part.asked > begun:
-            self._engine.record_bytes[whole.topic] = (scan.size or fetched.end - fetched.begin) / (part.asked - begun)
-            self._batch_bytes = scan.size / max(1, scan.batches)
+            # Of all that came: brokers send whole batches, of which the range may have a few records only.
+            self._engine.record_bytes[whole.topic] = scan.size / max(1, scan.offsets)
+            self._engine.batch_bytes[whole.topic] = scan.size / max(1, scan.batches)
             self._pacer.fetched(0, part.asked - begun)
-            self._pacer.measured(whole.topic_partition, fetched.end - fetched.begin, part.asked - begun)
+            self._pacer.measured(whole.topic_partition, scan.size, scan.offsets)
         return kernel.RecordSet(
             self._buffer,
             whole.topic,

@@ -90,12 +90,14 @@ class Scan:
         cut_off: The size in bytes of the first batch (the least it can be) if the record set ends within it, else 0.
         size: Bytes of the whole batches.
         batches: How many these are.
+        offsets: How many offsets these stand for; those before the position are among them.
     """
 
     next_offset: int
     cut_off: int
     size: int = 0
     batches: int = 0
+    offsets: int = 0
 
 
 def encode(
@@ -164,21 +166,22 @@ def scan(buffer: bytearray, begin: int, end: int, position: int) -> Scan:
     """Look through the heads of the batches in `buffer[begin:end]`: what to ask for next, before they are decoded."""
     if 0 < end - begin < _OVERHEAD:
         return Scan(position, _OVERHEAD)
-    at, batches = begin, 0
+    at, batches, first, last = begin, 0, 0, -1
     while end - at >= _OVERHEAD:
         _, length = _LENGTH.unpack_from(buffer, at)
         size = _OVERHEAD + length
         if at + size > end:
-            return Scan(position, size if at == begin else 0, at - begin, batches)
+            return Scan(position, size if at == begin else 0, at - begin, batches, last + 1 - first)
         if size < _BATCH.size:
             break
         base, _, magic, _, _, last_delta = _BATCH.unpack_from(buffer, at)
         if magic != _MAGIC:
             break
-        position = max(position, base + last_delta + 1)
+        first, last = first if batches else base, base + last_delta
+        position = max(position, last + 1)
         at += size
         batches += 1
-    return Scan(position, 0, at - begin, batches)
+    return Scan(position, 0, at - begin, batches, last + 1 - first)
 
 
 def _string(text: str) -> bytes:

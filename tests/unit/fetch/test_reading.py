@@ -9,11 +9,13 @@ import pytest
 
 pytest.importorskip("kafkagroup_native", reason="the native engine was not built (no cargo)")
 
+from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.errors import CorruptRecordsError, RetriableError, UnreadableRecordError
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.native import NativeEngine
 from kafka_source.offsets import Range
+from kafka_source.quota.pacer import Pacer
 from kafka_source.schema import Column
 from tests.unit.fetch.fake_broker import TOPIC, FakeBroker, Partition
 
@@ -141,3 +143,26 @@ def test_a_record_that_is_no_text_names_its_column(broker):
     text = (*COLUMNS, Column("value", text=True))
     with pytest.raises(UnreadableRecordError, match=rf"{TOPIC}-0 at offset 10 .*: the value is not UTF-8 .* as binary"):
         read(engine(broker), request(Range(TOPIC, 0, 0, 11), columns=text))
+
+
+class Measured(Pacer):
+    """Bounds nothing, and remembers what an offset is measured to have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[float] = []
+
+    def measured(self, tp: TopicPartition, size: float, offsets: int) -> None:
+        self.sizes.append(size / offsets)
+
+
+@pytest.mark.parametrize("asked", [(0, 1000), (0, 10), (500, 501), (999, 1000)])
+def test_an_offset_has_the_bytes_of_its_batch_whatever_part_of_that_is_asked_for(broker, asked):
+    broker.partitions = {0: Partition()}
+    broker.partitions[0].add(1000, value=b"v" * 200)
+    pacer, reader = Measured(), engine(broker)
+    assert read(reader, request(Range(TOPIC, 0, *asked), pacer=pacer)) == {0: list(range(*asked))}
+    whole = len(broker.partitions[0].at(0))
+    assert pacer.sizes == [whole / 1000]
+    assert reader.record_bytes == {TOPIC: whole / 1000}
+    assert reader.batch_bytes == {TOPIC: whole}

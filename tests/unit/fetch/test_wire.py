@@ -149,6 +149,7 @@ def test_the_next_offset_is_after_the_last_whole_batch(counts, data):
     before, after = b"before", b"after"
     scan = wire.scan(bytearray(before + whole[:cut] + after), len(before), len(before) + cut, 100)
     assert scan.next_offset == (fitting[-1] if fitting else 100)
+    assert scan.offsets == scan.next_offset - 100
     if cut and not fitting:
         assert scan.cut_off == (len(batches[0]) if cut >= 12 else 12)
     else:
@@ -157,7 +158,7 @@ def test_the_next_offset_is_after_the_last_whole_batch(counts, data):
 
 def test_a_batch_that_lies_before_the_position_does_not_move_it():
     data = bytearray(batch(5, 3))
-    assert wire.scan(data, 0, len(data), 20) == wire.Scan(20, 0, len(data), 1)
+    assert wire.scan(data, 0, len(data), 20) == wire.Scan(20, 0, len(data), 1, 3)
 
 
 @given(st.binary(max_size=80))
