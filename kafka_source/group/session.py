@@ -23,7 +23,7 @@ from assignors import (
     load,
 )
 from kafka_source.client_config import Settings
-from kafka_source.errors import FencedError, KafkaGroupError, RetriableError
+from kafka_source.errors import FencedError, KafkaGroupError
 from kafka_source.group import leader, protocol
 from kafka_source.group.description import describe
 from kafka_source.group.member import Joined, Member, MemberSettings
@@ -209,7 +209,8 @@ class SlotSession:
             await asyncio.sleep(interval)
             try:
                 result = await self._member.heartbeat(Deadline(interval))
-            except RetriableError as error:
+            except KafkaGroupError as error:
+                # A login that fails may succeed again; if it does not, the session ends and the commit is refused.
                 log.info(
                     "heartbeat group=%s slot=%d failed: %s", self._credentials.group, self._credentials.slot, error
                 )

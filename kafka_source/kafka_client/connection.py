@@ -11,8 +11,8 @@ import struct
 import time
 from typing import Any
 
-from kafka_source.errors import AuthenticationError, KafkaGroupError, RefreshRetriableError
-from kafka_source.kafka_client.handshake import Session, handshake
+from kafka_source.errors import AuthenticationError, KafkaGroupError, RefreshRetriableError, RetriableError
+from kafka_source.kafka_client.handshake import Call, Session, advance, handshake
 from kafka_source.kafka_client.messages import ApiVersions, decode_response, encode_request
 from kafka_source.kafka_client.settings import ConnectionSettings, Endpoint
 
@@ -52,7 +52,7 @@ class Connection:
             return await asyncio.wait_for(cls._open(endpoint, settings), seconds)
         except asyncio.TimeoutError:
             raise ConnectionLost(f"The broker {endpoint} did not answer within {seconds:g} s.") from None
-        except (OSError, ConnectionLost) as problem:
+        except (OSError, RetriableError) as problem:
             raise explain_failure(endpoint, problem, tls=settings.tls is not None) from None
 
     @classmethod
@@ -119,15 +119,13 @@ class Connection:
 
     async def _shake_hands(self, settings: ConnectionSettings) -> Session:
         talk = handshake(self.endpoint, settings.sasl)
-        call = next(talk)
-        while True:
+        step: Call | Session = next(talk)
+        while isinstance(step, Call):
             # The whole handshake has a deadline of its own, in `open`.
-            response = await self._send(call.request, call.version, settings.connect_timeout)
-            try:
-                call = talk.send(response)
-            except StopIteration as done:
-                session: Session = done.value
-                return session
+            response = await self._send(step.request, step.version, settings.connect_timeout)
+            # Not on this thread, which carries the heartbeats.
+            step = await asyncio.get_running_loop().run_in_executor(None, advance, talk, response)
+        return step
 
 
 def explain_failure(endpoint: Endpoint, problem: Exception, *, tls: bool) -> KafkaGroupError:
@@ -152,6 +150,8 @@ def explain_failure(endpoint: Endpoint, problem: Exception, *, tls: bool) -> Kaf
     if isinstance(problem, ConnectionLost):
         hint = "" if tls else " A listener that wants TLS or SASL ends connections so: check kafka.security.protocol."
         return ConnectionLost(f"The broker {endpoint} ended the connection during the handshake.{hint}")
+    if isinstance(problem, RetriableError):
+        return ConnectionLost(f"Logging in to the broker {endpoint} failed: {problem}")
     reason = (problem.strerror if isinstance(problem, OSError) else None) or str(problem) or type(problem).__name__
     return ConnectionLost(f"The broker {endpoint} cannot be reached: {reason}.")
 

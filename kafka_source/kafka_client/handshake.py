@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from kafka.net.sasl import get_sasl_mechanism
 
 from kafka_source.error_codes import CODES
-from kafka_source.errors import AuthenticationError, error_for_code
+from kafka_source.errors import AuthenticationError, KafkaGroupError, error_for_code
 from kafka_source.kafka_client.messages import (
     ApiVersions,
     ApiVersionsRequest,
@@ -54,12 +54,25 @@ def handshake(endpoint: Endpoint, sasl: Mapping[str, Any] | None) -> Generator[C
 
     Raises:
         AuthenticationError: The broker refuses the credentials or the mechanism.
+        RetriableError: There is no token for OAUTHBEARER now.
     """
     versions = yield from _api_versions(endpoint)
     if sasl is None:
         return Session(versions)
     lifetime_ms = yield from _authenticate(endpoint, versions, sasl)
     return Session(versions, time.monotonic() + lifetime_ms / 1000 if lifetime_ms > 0 else None)
+
+
+def advance(talk: Generator[Call, Any, Session], response: Any) -> Call | Session:
+    """The handshake's next call after a response, or at its end the session.
+
+    It may take long: a token may have to come first, or a password be hashed many times.
+    """
+    try:
+        return talk.send(response)
+    except StopIteration as done:
+        session: Session = done.value
+        return session
 
 
 def _api_versions(endpoint: Endpoint) -> Generator[Call, Any, ApiVersions]:
@@ -120,6 +133,8 @@ def _mechanism(name: str, endpoint: Endpoint, sasl: Mapping[str, Any]) -> Any:
 def _token(mechanism: Any, endpoint: Endpoint) -> bytes:
     try:
         token: bytes = mechanism.auth_bytes()
+    except KafkaGroupError:
+        raise  # Of our own token provider.
     except Exception as error:
         raise _failed(endpoint, error) from None
     return token

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import base64
+import http.client
 import json
+import logging
+import ssl
 import threading
 import time
 import urllib.error
@@ -15,32 +18,61 @@ from collections.abc import Mapping
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from kafka_source.client_config.sasl import OAuth
-from kafka_source.errors import AuthenticationError
+from kafka_source.errors import AuthenticationError, KafkaGroupError, RetriableError
+
+log = logging.getLogger(__name__)
 
 _TIMEOUT_SECONDS = 10.0
 # A token is replaced when this part of its life is over, as in the Java client.
 _REFRESH_AFTER = 0.8
+# If there is none, again after so long, as there.
+_RETRY_SECONDS = 10.0
+_TOO_BUSY = (408, 429)
 
 
-def token_provider(oauth: OAuth) -> AbstractTokenProvider:
-    """What gives kafka-python its tokens."""
-    return _TokenProvider(oauth)
+def token_provider(oauth: OAuth, refresh_after: float = _REFRESH_AFTER) -> AbstractTokenProvider:
+    """What gives kafka-python its tokens.
+
+    Args:
+        oauth: Where they come from.
+        refresh_after: The part of its life after which a token is replaced.
+    """
+    return _TokenProvider(oauth, refresh_after)
 
 
 class _TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
-    def __init__(self, oauth: OAuth) -> None:
+    def __init__(self, oauth: OAuth, refresh_after: float) -> None:
         self._oauth = oauth
+        self._refresh_after = refresh_after
         self._lock = threading.Lock()
         self._token = ""
-        self._refresh_at = 0.0
+        self._refresh_at = self._expires_at = float("-inf")
 
     def token(self) -> str:
-        """A token that is good for a while; connections share it."""
+        """A token that is good for a while; connections share it.
+
+        Raises:
+            RetriableError: There is none, but may soon be.
+            AuthenticationError: The client is refused.
+        """
         with self._lock:
             if time.monotonic() >= self._refresh_at:
-                self._token, seconds = _fetch(self._oauth) if self._oauth.url else _unsecured(self._oauth.principal)
-                self._refresh_at = time.monotonic() + seconds * _REFRESH_AFTER
+                self._refresh()
             return self._token
+
+    def _refresh(self) -> None:
+        try:
+            token, seconds = _fetch(self._oauth) if self._oauth.url else _unsecured(self._oauth.principal)
+        except KafkaGroupError as problem:
+            now = time.monotonic()
+            if now >= self._expires_at:
+                raise
+            log.warning("the token of before serves for %.0f s more: %s", self._expires_at - now, problem)
+            self._refresh_at = min(now + _RETRY_SECONDS, self._expires_at)
+        else:
+            now = time.monotonic()
+            self._token, self._expires_at = token, now + seconds
+            self._refresh_at = now + seconds * self._refresh_after
 
     def extensions(self) -> Mapping[str, str]:
         """The SASL extensions of the login module."""
@@ -60,13 +92,25 @@ def _fetch(oauth: OAuth) -> tuple[str, float]:
         with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as response:
             answer = json.load(response)
         return str(answer["access_token"]), float(answer.get("expires_in", 300))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
         # The answer may hold a token: only the kind of the problem is told.
-        problem = f"HTTP {error.code}" if isinstance(error, urllib.error.HTTPError) else type(error).__name__
-        raise AuthenticationError(
-            f"No token came from {oauth.url} for client {oauth.client_id}: {problem}. Check "
+        reason = getattr(error, "reason", error)
+        problem = f"HTTP {error.code}" if isinstance(error, urllib.error.HTTPError) else type(reason).__name__
+        kind = RetriableError if _passes(error) else AuthenticationError
+        raise kind(
+            # A password may stand in front of the @.
+            f"No token came from {oauth.url.rpartition('@')[2]} for client {oauth.client_id}: {problem}. Check "
             "kafka.sasl.oauthbearer.token.endpoint.url, clientId and clientSecret."
         ) from None
+
+
+def _passes(error: Exception) -> bool:
+    """Whether the same request may succeed a little later."""
+    if isinstance(error, urllib.error.HTTPError):
+        return error.code >= 500 or error.code in _TOO_BUSY
+    if isinstance(error, urllib.error.URLError):
+        return not isinstance(error.reason, ssl.SSLCertVerificationError)
+    return isinstance(error, OSError | http.client.IncompleteRead | http.client.BadStatusLine)
 
 
 def _unsecured(principal: str, seconds: float = 3600.0) -> tuple[str, float]:

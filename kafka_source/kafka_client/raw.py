@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import socket
-import ssl
 import struct
 import time
 from types import TracebackType
 from typing import Any
 
+from kafka_source.errors import RetriableError
 from kafka_source.kafka_client.connection import ConnectionLost, explain_failure
-from kafka_source.kafka_client.handshake import Session, handshake
+from kafka_source.kafka_client.handshake import Call, Session, advance, handshake
 from kafka_source.kafka_client.messages import ApiVersions, decode_response, encode_request
 from kafka_source.kafka_client.settings import ConnectionSettings, Endpoint
 
@@ -56,7 +56,7 @@ class RawConnection:
         except BaseException as problem:
             if sock is not None:
                 sock.close()
-            if isinstance(problem, OSError | ssl.SSLError | ConnectionLost):
+            if isinstance(problem, OSError | RetriableError):
                 raise explain_failure(endpoint, problem, tls=settings.tls is not None) from None
             raise
 
@@ -99,15 +99,13 @@ class RawConnection:
 
 def _shake_hands(sock: socket.socket, endpoint: Endpoint, settings: ConnectionSettings) -> Session:
     talk = handshake(endpoint, settings.sasl)
-    call, correlation_id = next(talk), 0
-    while True:
+    step: Call | Session = next(talk)
+    correlation_id = 0
+    while isinstance(step, Call):
         correlation_id += 1
-        sock.sendall(encode_request(call.request, correlation_id, settings.client_id, call.version))
-        try:
-            call = talk.send(decode_response(call.request, _read_frame(sock)))
-        except StopIteration as done:
-            session: Session = done.value
-            return session
+        sock.sendall(encode_request(step.request, correlation_id, settings.client_id, step.version))
+        step = advance(talk, decode_response(step.request, _read_frame(sock)))
+    return step
 
 
 def _read_frame(sock: socket.socket) -> bytes:
