@@ -377,8 +377,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "groupIdPrefix",
         TEXT,
-        "Prefix of the label under which a query without `kafka.group.id` is seen by the brokers.",
-        default="kafkagroup-source",
+        "The label (`group.id`) of the consumers that librdkafka reads with, in a query without `kafka.group.id`.",
+        default="spark-kafka-source",
     ),
     # How to read
     Option(

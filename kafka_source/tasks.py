@@ -166,6 +166,7 @@ def _batches(task: ReadTask, reading: Reading, pacer: Pacer) -> Iterator[pa.Reco
             fail_on_data_loss=options["failOnDataLoss"],
             cluster=task.cluster,
             pacer=pacer,
+            label=options["groupIdPrefix"],
             max_unpacked_bytes=options["maxUnpackedBytes"],
         )
         for batch in engine_for(options["engine"], reading.settings).read(request):

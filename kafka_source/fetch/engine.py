@@ -38,6 +38,7 @@ class FetchRequest:
         fail_on_data_loss: Whether records that are gone are an error or a warning.
         cluster: The id of the cluster that the offsets are of; None: not known.
         pacer: Holds fetches back where there is a quota, and counts what brokers throttle.
+        label: The `group.id` of consumers that are in no group (librdkafka).
         max_unpacked_bytes: The most that a compressed batch of a topic may unpack to (native).
     """
 
@@ -50,6 +51,7 @@ class FetchRequest:
     fail_on_data_loss: bool
     cluster: str | None = None
     pacer: Pacer = field(default_factory=Pacer)
+    label: str = "spark-kafka-source"
     max_unpacked_bytes: int = 256 * 1024 * 1024
 
 

@@ -63,6 +63,7 @@ class _Kind:
     """Which consumers can stand in for each other; `grain`: of a partition's fetches under a quota, None: any size."""
 
     read_committed: bool
+    label: str
     grain: int | None
     paced: bool
 
@@ -119,7 +120,7 @@ class LibrdkafkaEngine:
             # How long a topic may be unknown before it counts as gone.
             "topic.metadata.propagation.max.ms": 10_000,
             **librdkafka_config(self._settings),
-            "group.id": self._settings.get("group.id") or "kafkagroup",
+            "group.id": self._settings.get("group.id") or kind.label,
             "isolation.level": "read_committed" if kind.read_committed else "read_uncommitted",
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
@@ -157,13 +158,13 @@ class LibrdkafkaEngine:
 def _kind(request: FetchRequest) -> _Kind:
     pacer = request.pacer
     if not pacer.paces:
-        return _Kind(request.read_committed, None, paced=False)
+        return _Kind(request.read_committed, request.label, None, paced=False)
     pacer.wait(sum(r.size for r in request.ranges))
     most = pacer.most_bytes(1024.0)
     each = _LARGEST_GRAIN if most is None else most // max(1, len(request.ranges))
     # In powers of two, so that a consumer serves the next task too, whose share is a little different.
     grain = None if each >= _LARGEST_GRAIN else max(_SMALLEST_GRAIN, 1 << (each.bit_length() - 1))
-    return _Kind(request.read_committed, grain, paced=True)
+    return _Kind(request.read_committed, request.label, grain, paced=True)
 
 
 class _Reading:

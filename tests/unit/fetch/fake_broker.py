@@ -21,7 +21,14 @@ from kafka.protocol.consumer import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
-from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
+from kafka.protocol.metadata import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
 from kafka.protocol.sasl import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
@@ -37,6 +44,7 @@ VERSIONS = {
     MetadataRequest: 12,
     ApiVersionsRequest: 3,
     OffsetForLeaderEpochRequest: 4,
+    FindCoordinatorRequest: 2,
     SaslHandshakeRequest: 1,
     SaslAuthenticateRequest: 2,
 }
@@ -86,6 +94,7 @@ class FakeBroker:
         throttle_ms: Of each answer to a fetch.
         fetches: When each fetch came, on which connection, what was asked for: offsets by partition.
         asked: How often each API was asked.
+        groups: Whose coordinator was asked for; it is not available.
     """
 
     def __init__(self) -> None:
@@ -97,6 +106,7 @@ class FakeBroker:
         self.on_fetch: Callable[[FetchRequest], None] = lambda _: None
         self.fetches: list[tuple[float, int, dict[int, int]]] = []
         self.asked: list[str] = []
+        self.groups: set[str] = set()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._open: list[socket.socket] = []
@@ -106,6 +116,7 @@ class FakeBroker:
             FetchRequest: self._fetch,
             ListOffsetsRequest: self._list_offsets,
             OffsetForLeaderEpochRequest: self._end_of_epoch,
+            FindCoordinatorRequest: self._find_coordinator,
             SaslHandshakeRequest: lambda _, __: SaslHandshakeResponse(error_code=0, mechanisms=["PLAIN"]),
             SaslAuthenticateRequest: lambda _, __: SaslAuthenticateResponse(
                 error_code=0, error_message=None, auth_bytes=b"", session_lifetime_ms=self.session_ms
@@ -223,6 +234,12 @@ class FakeBroker:
             for p in request.topics[0].partitions
         ]
         return ListOffsetsResponse(throttle_time_ms=0, topics=[topic_type(name=TOPIC, partitions=answers)])
+
+    def _find_coordinator(self, request: FindCoordinatorRequest, _: int) -> FindCoordinatorResponse:
+        self.groups.add(request.key)
+        return FindCoordinatorResponse(
+            throttle_time_ms=0, error_code=15, error_message=None, node_id=-1, host="", port=-1
+        )
 
     def _end_of_epoch(self, request: OffsetForLeaderEpochRequest, _: int) -> OffsetForLeaderEpochResponse:
         topic_type = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
