@@ -24,6 +24,7 @@ from kafka_source.quota.hub import start_hub
 from kafka_source.quota.server import new_token
 from kafka_source.quota.settings import QuotaSettings, Ticket
 from kafka_source.tasks import Reading, ReadTask, shares_of
+from kafka_source.topic_ids import TopicIds, only_of
 
 
 class BatchReader(DataSourceReader):
@@ -66,6 +67,8 @@ class BatchReader(DataSourceReader):
         options = self._reading.options
         owned = ownership.settle({})
         mine = sorted(owned.slots)
+        # Before the offsets. Spark plans a DataFrame once, and a topic may be another one when an action reads it.
+        topics = TopicIds(cluster, 0).ids({tp.topic for tp in mine})
         committed = ownership.committed(mine) if options["group.start"] == "committed" else {}
         starts = positions.starting(cluster, options, mine, committed, subscribed=subscribed, default="earliest")
         ends = positions.ending(cluster, options, mine, subscribed=subscribed)
@@ -77,7 +80,8 @@ class BatchReader(DataSourceReader):
             max_records=options["maxRecordsPerPartition"],
         )
         planned = [
-            ReadTask(ranges, ownership.credentials(slot), cluster=cluster.cluster_id()) for slot, ranges in plan(offset)
+            ReadTask(ranges, ownership.credentials(slot), cluster=cluster.cluster_id(), topics=only_of(ranges, topics))
+            for slot, ranges in plan(offset)
         ]
         quota = QuotaSettings.of(options)
         if quota is None:

@@ -34,7 +34,7 @@ from kafka_source.plan import bundles, limit, plan, spans
 from kafka_source.quota.driver import StreamQuota
 from kafka_source.quota.settings import QuotaSettings
 from kafka_source.tasks import Reading, ReadTask, TaskBundle
-from kafka_source.topic_ids import TopicIds, lost_topic
+from kafka_source.topic_ids import TopicIds, lost_topic, only_of
 
 log = logging.getLogger(__name__)
 
@@ -135,14 +135,18 @@ class MicroBatches:
     def tasks(self, start: StreamOffset, end: StreamOffset) -> list[TaskBundle]:
         """The input partitions of the batch that ends at `end`, with the slots' credentials of now."""
         self._check_cluster(end)
+        replayed = end != self._planned
+        if replayed:
+            # It was planned before a restart, and its topics may have gone since.
+            end = self._without_lost(end)
         planned: sink_commits.Planned = plan(end, start)
-        if self._sink_commits and end != self._planned:
+        if self._sink_commits and replayed:
             owned = self._ownership.settle({})
             planned = sink_commits.left_of(planned, owned.slots, self._marked(), end.stream or "")
         whole = sum(r.size for _, ranges in planned for r in ranges)
         numbers = itertools.count()
         tasks = [
-            TaskBundle(tuple(self._task(next(numbers), slot, ranges, whole) for slot, ranges in bundle))
+            TaskBundle(tuple(self._task(next(numbers), slot, ranges, whole, end.topics) for slot, ranges in bundle))
             for bundle in bundles(planned, end.task_records)
         ]
         return self._with_handoff(tasks, planned, end) if self._sink_commits and tasks else tasks
@@ -156,8 +160,11 @@ class MicroBatches:
         assert credentials is not None
         return [replace(first, handoff=sink_commits.handoff_of(planned, credentials, end.stream or "")), *others]
 
-    def _task(self, number: int, slot: int, ranges: tuple[Range, ...], whole: int) -> ReadTask:
-        task = ReadTask(ranges, self._ownership.credentials(slot), cluster=self._cluster.cluster_id())
+    def _task(
+        self, number: int, slot: int, ranges: tuple[Range, ...], whole: int, topics: Mapping[str, str]
+    ) -> ReadTask:
+        credentials, cluster = self._ownership.credentials(slot), self._cluster.cluster_id()
+        task = ReadTask(ranges, credentials, cluster=cluster, topics=only_of(ranges, topics))
         if self._quota is None:
             return task
         share = sum(r.size for r in ranges) / max(1, whole)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
@@ -45,6 +45,7 @@ class ReadTask(InputPartition):
         credentials: The slot's, as the driver or planner holds it; None without a group.
         takes_over: Set in a batch, where the task joins as the slot itself.
         cluster: The id of the cluster that the offsets are of; None: not known.
+        topics: The ids of the ranges' topics, as far as they are known.
         ticket: Its part of the query's quota; None: nothing is held back.
     """
 
@@ -52,6 +53,7 @@ class ReadTask(InputPartition):
     credentials: SlotCredentials | None = None
     takes_over: GroupSettings | None = None
     cluster: str | None = None
+    topics: Mapping[str, str] = field(default_factory=dict)
     ticket: Ticket | None = None
 
 
@@ -115,7 +117,8 @@ def _read_together(group: Sequence[ReadTask], reading: Reading) -> Iterator[pa.R
         sessions = list(pool.map(lambda task: _session(task, reading, commits=False), group))
     with ExitStack() as stack:
         held = [stack.enter_context(session) for session in sessions if session is not None]
-        whole = replace(group[0], ranges=tuple(r for task in group for r in task.ranges))
+        topics = {name: topic_id for task in group for name, topic_id in task.topics.items()}
+        whole = replace(group[0], ranges=tuple(r for task in group for r in task.ranges), topics=topics)
         for batch in _batches(whole, reading, stack.enter_context(Pacer())):
             for session in held:
                 _check(session, commits=False)
@@ -165,6 +168,7 @@ def _batches(task: ReadTask, reading: Reading, pacer: Pacer) -> Iterator[pa.Reco
             read_committed=options["kafka.isolation.level"] == "read_committed",
             fail_on_data_loss=options["failOnDataLoss"],
             cluster=task.cluster,
+            topics=task.topics,
             pacer=pacer,
             label=options["groupIdPrefix"],
             max_unpacked_bytes=options["maxUnpackedBytes"],

@@ -5,13 +5,15 @@ Only the topic's id tells them apart (KIP-516); brokers before Kafka 2.8 have no
 
 from __future__ import annotations
 
+import base64
 import time
+import uuid
 from collections.abc import Iterable, Mapping
 
 from assignors.model import TopicPartition
 from kafka_source.cluster import Cluster, Topic
 from kafka_source.errors import DataLossError
-from kafka_source.offsets import StreamOffset
+from kafka_source.offsets import Range, StreamOffset
 
 
 class TopicIds:
@@ -78,8 +80,23 @@ class TopicIds:
 def lost_topic(offset: StreamOffset, name: str, now: Topic | None) -> DataLossError:
     """What is to be said of a topic that an offset knows and that is gone or another one by now."""
     tp, span = next((tp, span) for tp, span in sorted(offset.partitions.items()) if tp.topic == name)
-    reason = "The topic is gone" if now is None else f"The topic was deleted and created anew: its id is {now.id} now"
+    reason = "The topic is gone" if now is None else created_anew(now.id)
     return DataLossError(topic=name, partition=tp.partition, planned=span.end, reason=reason)
+
+
+def only_of(ranges: Iterable[Range], ids: Mapping[str, str]) -> dict[str, str]:
+    """The ids of the topics that are read, out of more."""
+    return {name: ids[name] for name in {r.topic for r in ranges} & ids.keys()}
+
+
+def created_anew(now: str | None) -> str:
+    """How the records of a topic were lost whose id is another one by now."""
+    return f"The topic was deleted and created anew: its id is {now} now"
+
+
+def text_of(topic_id: uuid.UUID | None) -> str | None:
+    """A topic's id as librdkafka writes it, and so the offsets of streams: standard base64 without padding."""
+    return None if topic_id is None else base64.b64encode(topic_id.bytes).decode().rstrip("=")
 
 
 def differ(before: str | None, now: str | None) -> bool:

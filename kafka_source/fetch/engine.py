@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Protocol
@@ -37,6 +37,7 @@ class FetchRequest:
         read_committed: Leave out records of aborted transactions.
         fail_on_data_loss: Whether records that are gone are an error or a warning.
         cluster: The id of the cluster that the offsets are of; None: not known.
+        topics: The ids of the topics that the offsets are of, as far as they are known.
         pacer: Holds fetches back where there is a quota, and counts what brokers throttle.
         label: The `group.id` of consumers that are in no group (librdkafka).
         max_unpacked_bytes: The most that a compressed batch of a topic may unpack to (native).
@@ -50,6 +51,7 @@ class FetchRequest:
     read_committed: bool
     fail_on_data_loss: bool
     cluster: str | None = None
+    topics: Mapping[str, str] = field(default_factory=dict)
     pacer: Pacer = field(default_factory=Pacer)
     label: str = "spark-kafka-source"
     max_unpacked_bytes: int = 256 * 1024 * 1024

@@ -30,18 +30,19 @@ from kafka_source.errors import (
 from kafka_source.fetch import wire
 from kafka_source.fetch.connection import FetchConnection
 from kafka_source.fetch.engine import FetchRequest, conform
-from kafka_source.kafka_client import ConnectionLost, Snapshot, delay
+from kafka_source.kafka_client import ConnectionLost, Snapshot, TopicMetadata, delay
 from kafka_source.offsets import Range
 from kafka_source.schema import arrow_schema
+from kafka_source.topic_ids import created_anew, differ, text_of
 
 log = logging.getLogger(__name__)
 
 MOST_FETCH_BYTES = 8 * 1024 * 1024
 MOST_BATCH_BYTES = 1 << 30
+SETTLE_SECONDS = 10.0
 _LEAST_FETCH_BYTES = 64 * 1024
 _UNKNOWN_RECORD_BYTES = 1024
 _BACK_OFF = (0.05, 1.0)
-_SETTLE_SECONDS = 10.0
 _LONGEST_WAIT = 1.0
 _BATCH_MARGIN = 1.1
 _MANY_BATCHES = 20
@@ -165,7 +166,7 @@ class Reading:
                 part.excuse(time.monotonic() - given_at)
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
-        self._find_leaders(refresh=not self._topics <= self._engine.cluster.topics.keys())
+        self._find_leaders(refresh=not self._knows_topics())
         while self._parts:
             homeless = self._homeless()
             self._check_patience(homeless)
@@ -314,7 +315,7 @@ class Reading:
         records = []
         for fetched in response.partitions:
             part = self._parts.get(TopicPartition(fetched.topic, fetched.partition))
-            if part is None:
+            if part is None or part.node is None:
                 continue
             if fetched.error:
                 self._heed(part, fetched.error)
@@ -458,19 +459,29 @@ class Reading:
                 part.waits_since = time.monotonic()
         elif part.follower:
             self._set_aside(part, RetriableError(f"A follower has {part.name} up to {fetched.high_watermark} only."))
-        elif part.short_for() > _SETTLE_SECONDS:
+        elif part.short_for() > SETTLE_SECONDS:
             # After a change of leader the new one may know of fewer offsets for a while.
             self._give_up(part, (fetched.log_start, fetched.high_watermark))
             part.asked = part.whole.end
 
-    def _give_up(self, part: _Part, available: tuple[int, int] | None) -> None:
+    def _give_up(self, part: _Part, available: tuple[int, int] | None, reason: str = "") -> None:
         whole = part.whole
-        error = DataLossError(topic=whole.topic, partition=whole.partition, planned=part.asked, available=available)
+        error = DataLossError(
+            topic=whole.topic, partition=whole.partition, planned=part.asked, available=available, reason=reason
+        )
         if self._request.fail_on_data_loss:
             raise error
         log.warning("%s (failOnDataLoss is false: reading goes on)", error)
 
     # ---- leaders
+
+    def _knows_topics(self) -> bool:
+        """Whether what the engine has seen already are the topics that are to be read."""
+        known = self._engine.cluster.topics
+        return all(name in known and not self._is_another(known[name]) for name in self._topics)
+
+    def _is_another(self, topic: TopicMetadata) -> bool:
+        return differ(self._request.topics.get(topic.name), text_of(topic.topic_id))
 
     def _find_leaders(self, *, refresh: bool) -> None:
         if refresh:
@@ -488,11 +499,14 @@ class Reading:
             if tp.topic in cluster.unauthorized:
                 raise error_for_code(_TOPIC_AUTHORIZATION_FAILED, f"Reading {part.name} failed")
             topic = cluster.topics.get(tp.topic)
-            partition = topic.partitions.get(tp.partition) if topic is not None else None
+            anew = created_anew(text_of(topic.topic_id)) if topic is not None and self._is_another(topic) else ""
+            partition = None if topic is None or anew else topic.partitions.get(tp.partition)
+            if anew:
+                part.node = None
             if partition is None:
-                # A broker that has just started may not know it yet.
-                if part.node is None and part.short_for() > _SETTLE_SECONDS:
-                    self._give_up(part, None)
+                # A broker that has just started may not know it yet, or know the one that was there before.
+                if part.node is None and part.short_for() > SETTLE_SECONDS:
+                    self._give_up(part, None, anew)
                     del self._parts[tp]
             elif part.node is None and partition.leader >= 0:
                 part.node, part.epoch, part.short_since = partition.leader, partition.leader_epoch, None

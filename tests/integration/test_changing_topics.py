@@ -11,6 +11,12 @@ from confluent_kafka.admin import NewPartitions, NewTopic
 
 from kafka_source.admin import Groups
 from kafka_source.client_config import Settings
+from kafka_source.errors import DataLossError
+from kafka_source.offsets import StreamOffset
+from kafka_source.options import Where
+from kafka_source.schema import source_schema
+from kafka_source.stream import MicroBatches
+from kafka_source.tasks import Reading
 from tests.mixed_group import Trickle
 from tests.support import produce, stream, until, written, written_rows
 
@@ -157,3 +163,29 @@ def test_a_topic_that_was_deleted_stops_the_query_unless_told_otherwise(kafka, t
     assert f"{name}-" in told
     assert "failOnDataLoss" in told
     assert ("created anew" in told) == anew
+
+
+@pytest.mark.parametrize("lossless", [True, False])
+def test_a_batch_that_is_replayed_reads_nothing_of_a_topic_created_anew(kafka, topic, lossless):
+    name = topic("replayed", partitions=2)
+    produce(kafka.bootstrap_servers, name, 40)
+    options = {
+        "kafka.bootstrap.servers": kafka.bootstrap_servers,
+        "subscribe": name,
+        "startingOffsets": "earliest",
+        "failOnDataLoss": str(lossless),
+    }
+    query = Reading.of(options, source_schema(headers=False), Where.STREAM)
+    start = StreamOffset()
+    end = MicroBatches(query).next(start, limited=True)
+    assert sum(end.ends.values()) == 40
+    kafka.delete_topic(name)
+    create_again(kafka, name, 2)
+    produce(kafka.bootstrap_servers, name, 100, first=1000)
+    restarted = MicroBatches(query)
+    if lossless:
+        with pytest.raises(DataLossError, match=f"{name}-0 .* created anew"):
+            restarted.tasks(start, end)
+    else:
+        assert restarted.tasks(start, end) == []
+        assert sum(restarted.next(end, limited=True).ends.values()) == 100

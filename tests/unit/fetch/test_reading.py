@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+import uuid
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -11,14 +13,17 @@ pytest.importorskip("kafkagroup_native", reason="the native engine was not built
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
-from kafka_source.errors import CorruptRecordsError, RetriableError, UnreadableRecordError
+from kafka_source.errors import CorruptRecordsError, DataLossError, RetriableError, UnreadableRecordError
+from kafka_source.fetch import reading
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.native import NativeEngine
 from kafka_source.offsets import Range
 from kafka_source.quota.pacer import Pacer
 from kafka_source.schema import Column
+from kafka_source.topic_ids import text_of
 from tests.unit.fetch.fake_broker import TOPIC, FakeBroker, Partition
 
+NOT_LEADER = 6
 COLUMNS = (Column("partition"), Column("offset"))
 
 
@@ -166,3 +171,33 @@ def test_an_offset_has_the_bytes_of_its_batch_whatever_part_of_that_is_asked_for
     assert pacer.sizes == [whole / 1000]
     assert reader.record_bytes == {TOPIC: whole / 1000}
     assert reader.batch_bytes == {TOPIC: whole}
+
+
+def test_a_topic_created_anew_is_not_read_with_the_old_ones_offsets(broker, monkeypatch):
+    monkeypatch.setattr(reading, "SETTLE_SECONDS", 0.2)
+    broker.partitions = {0: filled(2)}
+    reader, planned = engine(broker), text_of(broker.topic_id)
+    assert read(reader, request(Range(TOPIC, 0, 0, 10), topics={TOPIC: planned})) == {0: list(range(10))}
+    broker.topic_id = uuid.uuid4()
+    # The broker that was asked last has said that the old one is there, until something else is wrong.
+    broker.partitions[0].error = NOT_LEADER
+    asked = request(Range(TOPIC, 0, 10, 20), topics={TOPIC: planned})
+    with pytest.raises(DataLossError, match=f"{TOPIC}-0 .* offset 10, .* anew: its id is") as caught:
+        read(reader, asked)
+    assert text_of(broker.topic_id) in str(caught.value)
+    broker.partitions[0].error = 0
+    fetches = len(broker.fetches)
+    assert read(reader, replace(asked, fail_on_data_loss=False)) == {}
+    assert len(broker.fetches) == fetches
+
+
+def test_a_task_with_the_new_topics_id_looks_again_once(broker):
+    broker.partitions = {0: filled(1)}
+    reader = engine(broker)
+    whole = Range(TOPIC, 0, 0, 10)
+    assert read(reader, request(whole)) == {0: list(range(10))}
+    broker.topic_id = uuid.uuid4()
+    asked = broker.asked.count("MetadataRequest")
+    for _ in range(3):
+        assert read(reader, request(whole, topics={TOPIC: text_of(broker.topic_id)})) == {0: list(range(10))}
+    assert broker.asked.count("MetadataRequest") == asked + 1
