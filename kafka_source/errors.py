@@ -175,12 +175,22 @@ class DataLossError(ApplicationRecoverableError):
         planned: The offset that was to be read first.
         available: The first offset that exists and the one after the last.
         reason: How it may have come about, e.g. "the topic was created anew".
+        truncated_to: Up to which offset a new leader has what was read before `planned`.
     """
 
     def __init__(
-        self, *, topic: str, partition: int, planned: int, available: tuple[int, int] | None = None, reason: str = ""
+        self,
+        *,
+        topic: str,
+        partition: int,
+        planned: int,
+        available: tuple[int, int] | None = None,
+        reason: str = "",
+        truncated_to: int | None = None,
     ) -> None:
         there = "the partition is gone" if available is None else f"only [{available[0]}, {available[1]}) is there"
+        if truncated_to is not None:
+            there = f"its log was truncated to offset {truncated_to}: what was read from there on is gone"
         super().__init__(
             _sentences(
                 f"{topic}-{partition} was to be read from offset {planned}, but {there}",
@@ -190,6 +200,7 @@ class DataLossError(ApplicationRecoverableError):
             )
         )
         self.topic, self.partition, self.planned, self.available = topic, partition, planned, available
+        self.truncated_to = truncated_to
 
 
 class CorruptRecordsError(ApplicationRecoverableError):

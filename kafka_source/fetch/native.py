@@ -17,7 +17,7 @@ from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.reading import MOST_FETCH_BYTES, Reading
 from kafka_source.identity import MOVED_FROM, check_same_cluster
 from kafka_source.kafka_client import ConnectionLost, Deadline, EventLoop, KafkaClient, Snapshot
-from kafka_source.kafka_client.messages import ListOffsetsRequest
+from kafka_source.kafka_client.messages import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafka_source.offsets import Range
 from kafka_source.quota.settings import DEFAULT_CLIENT_ID
 
@@ -136,6 +136,25 @@ class NativeEngine:
             KafkaGroupError: It does not say.
         """
         return self._offset(tp, node, _EARLIEST), self._offset(tp, node, _LATEST)
+
+    def end_of_epoch(self, tp: TopicPartition, node: int, epoch: int, *, leader_epoch: int) -> int:
+        """Where the records of a leader's epoch end in the log of `node`, which leads in `leader_epoch`; -1: not known.
+
+        Raises:
+            KafkaGroupError: It does not say.
+        """
+        topic_type = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+        asked = topic_type.OffsetForLeaderPartition(
+            partition=tp.partition, current_leader_epoch=leader_epoch, leader_epoch=epoch
+        )
+        request = OffsetForLeaderEpochRequest(replica_id=-1, topics=[topic_type(topic=tp.topic, partitions=[asked])])
+        client = self._control()
+        answer = client.run(client.send(node, request, Deadline(_CONTROL_SECONDS)))
+        found = answer.topics[0].partitions[0]
+        if found.error_code:
+            raise error_for_code(found.error_code, f"Asking for the epochs of {tp.topic}-{tp.partition} failed")
+        end: int = found.end_offset
+        return end
 
     def _offset(self, tp: TopicPartition, node: int, when: int) -> int:
         client = self._control()

@@ -30,7 +30,7 @@ from kafka_source.errors import (
 from kafka_source.fetch import wire
 from kafka_source.fetch.connection import FetchConnection
 from kafka_source.fetch.engine import FetchRequest, conform
-from kafka_source.kafka_client import ConnectionLost, Snapshot, TopicMetadata, delay
+from kafka_source.kafka_client import ConnectionLost, PartitionMetadata, Snapshot, TopicMetadata, delay
 from kafka_source.offsets import Range
 from kafka_source.schema import arrow_schema
 from kafka_source.topic_ids import created_anew, differ, text_of
@@ -66,6 +66,7 @@ class Brokers(Protocol):
     def keep(self, node: int, connection: FetchConnection, *, read_committed: bool) -> None: ...  # noqa: D102
     def take_buffer(self) -> bytearray: ...  # noqa: D102
     def keep_buffer(self, buffer: bytearray) -> None: ...  # noqa: D102
+    def end_of_epoch(self, tp: TopicPartition, node: int, epoch: int, *, leader_epoch: int) -> int: ...  # noqa: D102
     def bounds(self, tp: TopicPartition, node: int) -> tuple[int, int]: ...  # noqa: D102
 
 
@@ -78,6 +79,7 @@ class _Part:
         asked: The offset that the next request asks for: everything before is decoded, or is being decoded.
         node: The broker to ask; None: not known now.
         epoch: The leader's epoch; -1: do not check it.
+        read_epoch: The epoch of the leader that wrote the last batch that was read; -1: none yet.
         follower: Whether `node` follows the leader (KIP-392).
         leader_only: Set once a follower has failed us.
         least_bytes: The fetch size that its next batch needs, as far as is known.
@@ -91,6 +93,7 @@ class _Part:
     asked: int
     node: int | None = None
     epoch: int = -1
+    read_epoch: int = -1
     follower: bool = False
     leader_only: bool = False
     least_bytes: int = 0
@@ -340,6 +343,7 @@ class Reading:
             self._ask_for_whole(part, scan.cut_off, fetched.end - fetched.begin)
             return None
         part.asked = min(whole.end, scan.next_offset)
+        part.read_epoch = scan.leader_epoch
         part.came()
         if part.asked > begun:
             # Of all that came: brokers send whole batches, of which the range may have a few records only.
@@ -443,7 +447,7 @@ class Reading:
             return self._set_aside(part, error)
         if low <= part.asked <= high:
             return self._set_aside(part, problem)
-        self._give_up(part, (low, high))
+        self._give_up(part, available=(low, high))
         part.asked = low if part.asked < low < part.whole.end else part.whole.end
         return None
 
@@ -461,19 +465,33 @@ class Reading:
             self._set_aside(part, RetriableError(f"A follower has {part.name} up to {fetched.high_watermark} only."))
         elif part.short_for() > SETTLE_SECONDS:
             # After a change of leader the new one may know of fewer offsets for a while.
-            self._give_up(part, (fetched.log_start, fetched.high_watermark))
+            self._give_up(part, available=(fetched.log_start, fetched.high_watermark))
             part.asked = part.whole.end
 
-    def _give_up(self, part: _Part, available: tuple[int, int] | None, reason: str = "") -> None:
-        whole = part.whole
-        error = DataLossError(
-            topic=whole.topic, partition=whole.partition, planned=part.asked, available=available, reason=reason
-        )
+    def _give_up(self, part: _Part, **how: Any) -> None:
+        """Records are gone; `how`: more arguments of `DataLossError`."""
+        error = DataLossError(topic=part.whole.topic, partition=part.whole.partition, planned=part.asked, **how)
         if self._request.fail_on_data_loss:
             raise error
         log.warning("%s (failOnDataLoss is false: reading goes on)", error)
 
     # ---- leaders
+
+    def _follow(self, part: _Part, found: PartitionMetadata) -> None:
+        """Go on at the partition's leader, unless its log is not the one that was read (KIP-320)."""
+        if found.leader_epoch > max(part.epoch, part.read_epoch) and part.read_epoch >= 0:
+            try:
+                end = self._engine.end_of_epoch(
+                    part.whole.topic_partition, found.leader, part.read_epoch, leader_epoch=found.leader_epoch
+                )
+            except RetriableError as problem:
+                self._set_aside(part, problem)
+                return
+            if 0 <= end < part.asked:
+                self._give_up(part, truncated_to=end)
+                # What the new leader has written there instead was never read.
+                part.asked = max(part.whole.start, end)
+        part.node, part.epoch, part.short_since = found.leader, found.leader_epoch, None
 
     def _knows_topics(self) -> bool:
         """Whether what the engine has seen already are the topics that are to be read."""
@@ -506,10 +524,10 @@ class Reading:
             if partition is None:
                 # A broker that has just started may not know it yet, or know the one that was there before.
                 if part.node is None and part.short_for() > SETTLE_SECONDS:
-                    self._give_up(part, None, anew)
+                    self._give_up(part, reason=anew)
                     del self._parts[tp]
             elif part.node is None and partition.leader >= 0:
-                part.node, part.epoch, part.short_since = partition.leader, partition.leader_epoch, None
+                self._follow(part, partition)
         if refresh:
             for part in self._homeless():
                 part.back_off()

@@ -25,7 +25,7 @@ _PARTITION = struct.Struct(">ihqqqi")  # number, error, high watermark, last sta
 _ABORTED = struct.Struct(">qq")
 _TAIL = struct.Struct(">ii")  # preferred replica, length of the record set
 _LENGTH = struct.Struct(">qi")  # of a batch: base offset, length
-_BATCH = struct.Struct(">qi4xbihi")  # base offset, length, magic, CRC, attributes, last offset delta
+_BATCH = struct.Struct(">qiibihi")  # base offset, length, leader epoch, magic, CRC, attributes, last offset delta
 _OVERHEAD = 12
 _MAGIC = 2
 
@@ -91,6 +91,7 @@ class Scan:
         size: Bytes of the whole batches.
         batches: How many these are.
         offsets: How many offsets these stand for; those before the position are among them.
+        leader_epoch: The epoch of the leader that wrote the last of them; -1: none.
     """
 
     next_offset: int
@@ -98,6 +99,7 @@ class Scan:
     size: int = 0
     batches: int = 0
     offsets: int = 0
+    leader_epoch: int = -1
 
 
 def encode(
@@ -166,22 +168,23 @@ def scan(buffer: bytearray, begin: int, end: int, position: int) -> Scan:
     """Look through the heads of the batches in `buffer[begin:end]`: what to ask for next, before they are decoded."""
     if 0 < end - begin < _OVERHEAD:
         return Scan(position, _OVERHEAD)
-    at, batches, first, last = begin, 0, 0, -1
+    at, batches, first, last, epoch = begin, 0, 0, -1, -1
     while end - at >= _OVERHEAD:
         _, length = _LENGTH.unpack_from(buffer, at)
         size = _OVERHEAD + length
         if at + size > end:
-            return Scan(position, size if at == begin else 0, at - begin, batches, last + 1 - first)
+            return Scan(position, size if at == begin else 0, at - begin, batches, last + 1 - first, epoch)
         if size < _BATCH.size:
             break
-        base, _, magic, _, _, last_delta = _BATCH.unpack_from(buffer, at)
+        base, _, written_in, magic, _, _, last_delta = _BATCH.unpack_from(buffer, at)
         if magic != _MAGIC:
             break
+        epoch = written_in
         first, last = first if batches else base, base + last_delta
         position = max(position, last + 1)
         at += size
         batches += 1
-    return Scan(position, 0, at - begin, batches, last + 1 - first)
+    return Scan(position, 0, at - begin, batches, last + 1 - first, epoch)
 
 
 def _string(text: str) -> bytes:

@@ -201,3 +201,42 @@ def test_a_task_with_the_new_topics_id_looks_again_once(broker):
     for _ in range(3):
         assert read(reader, request(whole, topics={TOPIC: text_of(broker.topic_id)})) == {0: list(range(10))}
     assert broker.asked.count("MetadataRequest") == asked + 1
+
+
+def elect_during_the_second_fetch(broker: FakeBroker, *, kept: int) -> None:
+    """The new leader has the first `kept` records of the old one's log, and has written more since."""
+
+    def elect(_) -> None:
+        if len(broker.fetches) == 2:
+            log = Partition(leader_epoch=4, error=NOT_LEADER)
+            log.add(kept, leader_epoch=3)
+            log.add(26 - kept, leader_epoch=4)
+            broker.partitions[0] = log
+        else:
+            broker.partitions[0].error = 0
+
+    broker.partitions = {0: filled(2, leader_epoch=3)}
+    broker.partitions[0].leader_epoch = 3
+    broker.ends_of_epochs = {3: kept}
+    broker.on_fetch = elect
+
+
+def test_a_new_leader_with_all_that_was_read_is_read_on(broker):
+    elect_during_the_second_fetch(broker, kept=10)
+    assert read(engine(broker), request(Range(TOPIC, 0, 0, 26))) == {0: list(range(26))}
+    assert broker.asked.count("OffsetForLeaderEpochRequest") == 1
+
+
+def test_a_new_leader_without_what_was_read_is_a_loss(broker):
+    elect_during_the_second_fetch(broker, kept=6)
+    with pytest.raises(
+        DataLossError, match=rf"{TOPIC}-0 .* offset 10, but its log was truncated to offset 6: "
+    ) as loss:
+        read(engine(broker), request(Range(TOPIC, 0, 0, 26)))
+    assert (loss.value.planned, loss.value.truncated_to) == (10, 6)
+
+
+def test_without_fail_on_data_loss_what_a_new_leader_wrote_instead_is_read(broker):
+    elect_during_the_second_fetch(broker, kept=6)
+    found = read(engine(broker), request(Range(TOPIC, 0, 0, 26), fail_on_data_loss=False))
+    assert found == {0: [*range(10), *range(6, 26)]}

@@ -158,7 +158,7 @@ def test_the_next_offset_is_after_the_last_whole_batch(counts, data):
 
 def test_a_batch_that_lies_before_the_position_does_not_move_it():
     data = bytearray(batch(5, 3))
-    assert wire.scan(data, 0, len(data), 20) == wire.Scan(20, 0, len(data), 1, 3)
+    assert wire.scan(data, 0, len(data), 20) == wire.Scan(20, 0, len(data), 1, 3, 0)
 
 
 @given(st.binary(max_size=80))
