@@ -499,6 +499,9 @@ class Reading:
         return all(name in known and not self._is_another(known[name]) for name in self._topics)
 
     def _is_another(self, topic: TopicMetadata) -> bool:
+        if self._request.cluster not in (None, self._engine.cluster.cluster_id):
+            # The topics were moved, and have other ids here.
+            return False
         return differ(self._request.topics.get(topic.name), text_of(topic.topic_id))
 
     def _find_leaders(self, *, refresh: bool) -> None:

@@ -9,10 +9,11 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewPartitions, NewTopic
 
+from assignors.model import TopicPartition
 from kafka_source.admin import Groups
 from kafka_source.client_config import Settings
 from kafka_source.errors import DataLossError
-from kafka_source.offsets import StreamOffset
+from kafka_source.offsets import Range, Span, StreamOffset
 from kafka_source.options import Where
 from kafka_source.schema import source_schema
 from kafka_source.stream import MicroBatches
@@ -189,3 +190,16 @@ def test_a_batch_that_is_replayed_reads_nothing_of_a_topic_created_anew(kafka, t
     else:
         assert restarted.tasks(start, end) == []
         assert sum(restarted.next(end, limited=True).ends.values()) == 100
+
+
+def test_topics_that_were_moved_here_have_other_ids(kafka, topic):
+    name = topic("moved", partitions=1)
+    produce(kafka.bootstrap_servers, name, 40)
+    options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": name, "cluster.moved.from": "there"}
+    planner = MicroBatches(Reading.of(options, source_schema(headers=False), Where.STREAM))
+    before = StreamOffset({TopicPartition(name, 0): Span(0, 10, -1)}, cluster="there", topics={name: "another"})
+    (bundle,) = planner.tasks(StreamOffset(), before)
+    assert bundle.tasks[0].ranges == (Range(name, 0, 0, 10),)
+    end = planner.next(before, limited=True)
+    assert end.partitions == {TopicPartition(name, 0): Span(10, 40, -1)}
+    assert end.topics[name] != "another"

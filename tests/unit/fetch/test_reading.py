@@ -203,6 +203,13 @@ def test_a_task_with_the_new_topics_id_looks_again_once(broker):
     assert broker.asked.count("MetadataRequest") == asked + 1
 
 
+def test_topics_that_were_moved_here_have_other_ids(broker):
+    broker.partitions = {0: filled(1)}
+    moved = engine(broker, **{"cluster.moved.from": "there"})
+    asked = request(Range(TOPIC, 0, 0, 10), cluster="there", topics={TOPIC: "another"})
+    assert read(moved, asked) == {0: list(range(10))}
+
+
 def elect_during_the_second_fetch(broker: FakeBroker, *, kept: int) -> None:
     """The new leader has the first `kept` records of the old one's log, and has written more since."""
 
