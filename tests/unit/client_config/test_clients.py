@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from kafka.net.manager import KafkaConnectionManager
 
 from kafka_source.client_config import Settings, java_names, kafka_python_config, librdkafka_config
-from kafka_source.errors import AuthenticationError, OptionError
+from kafka_source.errors import AuthenticationError, OptionError, RetriableError
 
 PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="pw";'
 SCRAM = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="alice" password="pw";'
@@ -232,10 +232,10 @@ def test_oauth_tokens_are_fetched_once_and_kept(token_endpoint: str) -> None:
     assert provider.extensions() == {"tenant": "t1"}
 
 
-@pytest.mark.parametrize("path", ["/refused", None])
-def test_an_oauth_server_that_gives_no_token(token_endpoint: str, path: str | None) -> None:
+@pytest.mark.parametrize(("path", "kind"), [("/refused", AuthenticationError), (None, RetriableError)])
+def test_an_oauth_server_that_gives_no_token(token_endpoint: str, path: str | None, kind: type[Exception]) -> None:
     url = f"{token_endpoint}{path}" if path else "http://127.0.0.1:1/token"
-    with pytest.raises(AuthenticationError, match="No token came from") as caught:
+    with pytest.raises(kind, match="No token came from") as caught:
         kafka_python_config(oauth(url))["sasl_oauth_token_provider"].token()
     assert "s3cret" not in str(caught.value)
     assert caught.value.__cause__ is None
