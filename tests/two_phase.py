@@ -47,11 +47,11 @@ class Sink:
         self.settings = Settings({"bootstrap.servers": servers, **(settings or {})})
         self.topic, self.query, self.prefix, self.replays = topic, query, prefix or topic, replays
 
-    def begin(self) -> Turn:
+    def begin(self, seconds: float = 60) -> Turn:
         """What Spark has the driver do before the tasks of a batch."""
         timeout_ms = transaction_timeout_ms(self.settings)
         self._run(check_timeout(kept_client(self.settings), self.prefix, timeout_ms, Deadline(60)))
-        return self._run(self._phases().begin(Deadline(60), replays=self.replays))
+        return self._run(self._phases().begin(Deadline(seconds), replays=self.replays))
 
     def task(self, turn: Turn, batch: int, number: int, attempt: int = 0) -> Prepared:
         """What Spark runs as one task."""

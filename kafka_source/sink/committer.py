@@ -11,7 +11,8 @@ The order of things for a batch, and what a crash between them leaves behind:
    the batch does not exist, after it nothing can take it back.
 4. The driver commits each transaction, and waits until the records can be seen. A crash: the next turn commits what
    the ledger names, and the replay writes nothing. To commit a transaction again is answered as the first time.
-5. The ledger notes that the batch is done, and transactions of this sink that nobody decided on are aborted.
+5. The ledger notes that the batch is done: until then every turn begins with step 4. Transactions of this sink that
+   nobody decided on are aborted.
 """
 
 from __future__ import annotations
@@ -111,6 +112,7 @@ class TwoPhaseCommit:
 
         Raises:
             LostTransactionsError: A decided transaction is gone, and its records with it.
+            NotVisibleError: The last batch is committed, but a broker has lost what makes it visible.
         """
         driver, notes = await asyncio.gather(self._take("driver", deadline), self._take("finished", deadline))
         last = await self._ledger.last(deadline)
@@ -118,7 +120,7 @@ class TwoPhaseCommit:
             return Turn(driver, notes, last)
         lost = await self._commit_all(last, deadline)
         if not lost:
-            await self._ledger.finished(notes, last, deadline)
+            await self._ledger.finished(notes, last, deadline, after=self._visible(last, deadline))
             # An epoch is for one transaction.
             return Turn(driver, await self._take("finished", deadline), replace(last, done=True))
         if not replays:
@@ -255,13 +257,15 @@ class TwoPhaseCommit:
         if lost:
             raise LostTransactionsError(batch=decision.batch, transactional_ids=sorted(lost), decided=True)
         reached("sink-committed")
-        within = Deadline(min(_VISIBLE_SECONDS, deadline.left))
         await asyncio.gather(
-            self._ledger.finished(turn.notes, decision, deadline),
+            self._ledger.finished(turn.notes, decision, deadline, after=self._visible(decision, deadline)),
             self._fence_earlier_attempts(batch, deadline),
             self._sweep(turn, deadline),
-            wait_until_visible(self._client, decision.batch, batch.prepared, within),
         )
+
+    async def _visible(self, decision: Decision, deadline: Deadline) -> None:
+        within = Deadline(min(_VISIBLE_SECONDS, deadline.left))
+        await wait_until_visible(self._client, decision.batch, decision.transactions, decision.places, within)
 
     async def _sweep(self, turn: Turn, deadline: Deadline) -> None:
         """Abort what is open when all that was decided is committed."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from assignors.model import TopicPartition
 from kafka_source.errors import AuthenticationError, NotVisibleError, RetriableError, error_for_code
@@ -23,19 +23,29 @@ log = logging.getLogger(__name__)
 _WHAT = "Looking for the commit marker"
 _LEADER_NOT_AVAILABLE = 5
 
-Written = Mapping[OpenTransaction, tuple[TopicPartition, ...]]
-"""The partitions that each transaction has written to."""
 
+async def wait_until_visible(
+    client: KafkaClient,
+    batch: int,
+    transactions: Sequence[OpenTransaction],
+    partitions: Iterable[TopicPartition],
+    deadline: Deadline,
+) -> None:
+    """Return when none of the partitions holds one of the transactions open.
 
-async def wait_until_visible(client: KafkaClient, batch: int, written: Written, deadline: Deadline) -> None:
-    """Return when every partition has the marker of every transaction.
+    Args:
+        client: Of the cluster.
+        batch: Its number, for the error.
+        transactions: Those that are committed.
+        partitions: All that they have written to.
+        deadline: For all of it.
 
     Raises:
         NotVisibleError: One has not until the deadline; names it.
     """
     attempt = 0
-    left = sorted({tp for partitions in written.values() for tp in partitions})
-    producers = {(t.producer_id, t.epoch): t.transactional_id for t in written}
+    left = sorted(set(partitions))
+    producers = {(t.producer_id, t.epoch): t.transactional_id for t in transactions}
     missing: dict[TopicPartition, str] = {}
     problem: RetriableError | None = None
     while left:

@@ -15,10 +15,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 from assignors.model import TopicPartition
 from kafka_source.embedded import EmbeddedKafka, Security
-from kafka_source.errors import AuthenticationError, DeliveryError, InvalidConfigurationError, LostTransactionsError
+from kafka_source.errors import (
+    AuthenticationError,
+    DeliveryError,
+    InvalidConfigurationError,
+    LostTransactionsError,
+    NotVisibleError,
+)
 from kafka_source.sink.prepare import SinkTask, prepare
 from kafka_source.sink.records import Records
 from tests.committed_reader import CommittedReader
@@ -238,10 +245,17 @@ def test_f42_handles_and_transactional_ids_stay_bounded(
     until(lambda: all(now <= then + 20 for now, then in zip(handles(), before, strict=True)), f"no more than {before}")
 
 
-def test_a_place_that_nobody_can_look_at_is_told(kafka: EmbeddedKafka, sink: Sink) -> None:
+def test_what_cannot_be_seen_is_told_at_every_start_until_it_can(kafka: EmbeddedKafka, sink: Sink) -> None:
     turn = sink.begin()
     prepared = sink.tasks(turn, 0)
-    nowhere = replace(prepared[0], places=(TopicPartition(sink.topic, 99),))
-    with pytest.raises(Exception, match=f"{sink.topic}-99"):
-        sink.decide(turn, 0, [nowhere, *prepared[1:]], seconds=5)
+    # A partition that nobody can look at.
+    nowhere = replace(prepared[0], places=(*prepared[0].places, TopicPartition(sink.topic, 1)))
+    with pytest.raises(NotVisibleError, match=f"{sink.topic}-1"):
+        sink.decide(turn, 0, [nowhere, *prepared[1:]], seconds=4)
     assert visible(kafka, sink.topic, TASKS * 20) == whole(0)
+    with pytest.raises(NotVisibleError, match=f"{sink.topic}-1"):
+        sink.begin(seconds=4)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    admin.create_partitions([NewPartitions(sink.topic, 2)])[sink.topic].result(60)
+    sink.run(0, 1)
+    assert visible(kafka, sink.topic, TASKS * 40, partitions=2) == whole(0, 1)
