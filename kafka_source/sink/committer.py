@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from assignors.model import TopicPartition
-from kafka_source.errors import KafkaGroupError, LostTransactionsError
+from kafka_source.errors import FencedError, KafkaGroupError, LostTransactionsError
 from kafka_source.failpoints import reached
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.sink.ledger import Decision, Ledger
@@ -114,18 +114,19 @@ class TwoPhaseCommit:
             LostTransactionsError: A decided transaction is gone, and its records with it.
             NotVisibleError: The last batch is committed, but a broker has lost what makes it visible.
         """
-        driver, notes = await asyncio.gather(self._take("driver", deadline), self._take("finished", deadline))
-        last = await self._ledger.last(deadline)
-        if last is None or last.done:
-            return Turn(driver, notes, last)
-        lost = await self._commit_all(last, deadline)
-        if not lost:
-            await self._ledger.finished(notes, last, deadline, after=self._visible(last, deadline))
-            # An epoch is for one transaction.
-            return Turn(driver, await self._take("finished", deadline), replace(last, done=True))
-        if not replays:
-            raise LostTransactionsError(batch=last.batch, transactional_ids=sorted(lost), decided=True)
-        return Turn(driver, notes, last, frozenset(lost))
+        # What is open by now is of an earlier batch, so it may be looked for meanwhile.
+        driver, notes, left = await asyncio.gather(
+            self._take("driver", deadline),
+            self._take("finished", deadline),
+            open_of(self._client, self._prefix, deadline),
+        )
+        turn = Turn(driver, notes, await self._ledger.last(deadline))
+        if turn.last is not None and not turn.last.done:
+            turn = await self._finish_last(turn, turn.last, deadline, replays=replays)
+        if not turn.lost:
+            decided = () if turn.last is None else turn.last.transactions
+            await self._abort([one for one in left if one.transaction not in decided], turn, deadline)
+        return turn
 
     async def commit(self, turn: Turn, batch: Batch, deadline: Deadline) -> None:
         """Make a batch visible, all of its transactions or, on an error before the decision, none.
@@ -140,7 +141,7 @@ class TwoPhaseCommit:
         covered = turn.covers(batch.query, batch.number)
         decision = self._repaired(turn, batch) if covered else self._decision(turn, batch)
         if decision is not None:
-            await self._check_open(batch, deadline)
+            await self._check_open(turn, batch, deadline)
             reached("sink-prepared")
             # The ledger comes last: what a source's group refuses is not decided.
             sources = () if covered else batch.sources
@@ -155,19 +156,33 @@ class TwoPhaseCommit:
         if turn.lost and turn.last is not None:
             await self._ledger.finished(turn.notes, turn.last, deadline)
 
-    async def give_up(self, turn: Turn, write: str, place: TopicPartition, deadline: Deadline) -> None:
+    async def give_up(self, turn: Turn, write: str, place: TopicPartition | None, deadline: Deadline) -> None:
         """Nothing of a single write shall be seen, and its tasks that still run shall not leave transactions behind.
 
         A task that is done is aborted here; one that is not finds the write in the ledger and aborts itself. Not for
         streams, whose batch is written again.
+
+        Args:
+            turn: The driver's.
+            write: Which write.
+            place: A partition to keep the note at; None: one that this sink has written to is looked for.
+            deadline: For all of it.
         """
         if not await self._is_still(turn, deadline):
             return
+        place = place or await self._any_place(turn, deadline)
         turn = await self.begin(deadline)
+        if place is None:
+            # Nothing is open, nor was anything ever written: what a task opens now the next turn aborts.
+            return
         decision = Decision(1 if turn.last is None else turn.last.number + 1, write, 0, place)
         await commit_in(self._client, turn.driver, self._ledger.entries(decision), deadline)
         await self._ledger.finished(turn.notes, decision, deadline)
         await self.abort_undecided(deadline, turn)
+
+    async def _any_place(self, turn: Turn, deadline: Deadline) -> TopicPartition | None:
+        known = {tp for one in await self.undecided(deadline) for tp in one.partitions}
+        return min(known, default=None if turn.last is None else turn.last.place)
 
     async def is_decided(self, query: str, batch: int, deadline: Deadline) -> bool:
         """Whether a batch needs no more tasks: it counts already, or its write was given up."""
@@ -207,6 +222,17 @@ class TwoPhaseCommit:
                 if not is_gone(error):
                     raise
 
+    async def _finish_last(self, turn: Turn, last: Decision, deadline: Deadline, *, replays: bool) -> Turn:
+        """Commit what an earlier driver has decided; the turn after that."""
+        lost = await self._commit_all(last, deadline)
+        if lost and not replays:
+            raise LostTransactionsError(batch=last.batch, transactional_ids=sorted(lost), decided=True)
+        if lost:
+            return replace(turn, lost=frozenset(lost))
+        await self._ledger.finished(turn.notes, last, deadline, after=self._visible(last, deadline))
+        # An epoch is for one transaction.
+        return replace(turn, notes=await self._take("finished", deadline), last=replace(last, done=True))
+
     async def _take(self, name: str, deadline: Deadline) -> OpenTransaction:
         """A transactional id of the driver's, taken from whoever had it."""
         return await initialise(self._client, f"{self._prefix}-{name}", _DECISION_TIMEOUT_MS, deadline)
@@ -245,10 +271,15 @@ class TwoPhaseCommit:
         places = tuple(sorted({*turn.last.places, *batch.places}))
         return replace(turn.last, number=turn.last.number + 1, transactions=transactions, places=places)
 
-    async def _check_open(self, batch: Batch, deadline: Deadline) -> None:
+    async def _check_open(self, turn: Turn, batch: Batch, deadline: Deadline) -> None:
         found = await describe_all(self._client, [t.transactional_id for t in batch.prepared], deadline)
         still = {one.transaction for one in found if one.is_open}
         lost = [t.transactional_id for t in batch.prepared if t not in still]
+        if lost and not await self._is_still(turn, deadline):
+            raise FencedError(
+                f"Another driver with the transactional.id.prefix {self._prefix} has begun a batch since this one "
+                f"began batch {batch.number}. Nothing of this batch is visible. Let one query alone use the prefix."
+            )
         if lost:
             raise LostTransactionsError(batch=batch.number, transactional_ids=lost, decided=False)
 

@@ -259,7 +259,7 @@ def _give_up(target: Target, sink: ExactlyOnce, turn: Turn, written: list[Writte
     place = min(places, default=None if target.topic is None else TopicPartition(target.topic, 0))
     client, deadline = kept_client(target.settings), Deadline(_SECONDS)
     phases = TwoPhaseCommit(client, sink.prefix)
-    if sink.write_id is None or place is None:
+    if sink.write_id is None:
         client.run(phases.abort_undecided(deadline, turn))
     else:
         client.run(phases.give_up(turn, sink.write_id, place, deadline))

@@ -174,6 +174,31 @@ def test_a_task_that_still_runs_when_its_write_is_given_up_leaves_nothing(
     assert visible(kafka, sink.topic) == []
 
 
+def test_a_turn_begins_with_aborting_what_was_left(kafka: EmbeddedKafka, topic: Topic) -> None:
+    sink = Sink(kafka.bootstrap_servers, topic("eo-left"))
+    sink.run(0)
+    turn = sink.begin()
+    sink.task(turn, 1, 0)
+    sink.task(turn, 1, 5)  # and the query is killed; when it restarts it has fewer tasks
+    turn = sink.begin()
+    assert sink.open() == []
+    sink.decide(turn, 1, sink.tasks(turn, 1))
+    assert visible(kafka, sink.topic, 120) == whole(0, 1)
+
+
+def test_a_write_none_of_whose_tasks_is_done_can_be_given_up(kafka: EmbeddedKafka, topic: Topic) -> None:
+    sink = Sink(kafka.bootstrap_servers, topic("eo-none-done"), "write")
+    client = kept_client(sink.settings)
+    phases = TwoPhaseCommit(client, sink.prefix)
+    turn = sink.begin()
+    client.run(phases.give_up(turn, "write", None, Deadline(30)))  # no partition is known yet
+    turn = sink.begin()
+    sink.task(turn, 0, 0)
+    client.run(phases.give_up(turn, "write", None, Deadline(30)))
+    assert client.run(phases.is_decided("write", 0, Deadline(30)))
+    assert sink.open() == []
+
+
 def test_tasks_without_rows_have_no_transaction(kafka: EmbeddedKafka, topic: Topic) -> None:
     sink = Sink(kafka.bootstrap_servers, topic("eo-empty"))
     turn = sink.begin()
