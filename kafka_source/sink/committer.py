@@ -206,21 +206,29 @@ class TwoPhaseCommit:
         Args:
             deadline: For all of it.
             turn: The caller's: if another driver has begun a batch since, nothing is done, for they may be its. None:
-                no driver is at work.
+                it is taken, so that a driver that is at work after all cannot decide about half of its batch.
         """
+        if turn is None:
+            turn = Turn(*await asyncio.gather(self._take("driver", deadline), self._take("finished", deadline)))
         await self._abort(await self.undecided(deadline), turn, deadline)
 
     async def _abort(self, found: list[Described], turn: Turn | None, deadline: Deadline) -> None:
         # In this order: what is open of another driver began after its turn.
         if not found or (turn is not None and not await self._is_still(turn, deadline)):
             return
-        for one in found:
-            try:
-                await end(self._client, one.transaction, commit=False, deadline=deadline)
-            except KafkaGroupError as error:
-                # Ended meanwhile, by a task that has initialised its id again or by the coordinator.
-                if not is_gone(error):
-                    raise
+        await asyncio.gather(*(self._abort_one(one, deadline) for one in found))
+
+    async def _abort_one(self, one: Described, deadline: Deadline) -> None:
+        of = one.transaction
+        try:
+            await end(self._client, of, commit=False, deadline=deadline)
+            # Ending it leaves the epoch as it is: a task that still runs would go on in a new transaction with the same
+            # epoch, which has only the later part of its records.
+            await initialise(self._client, of.transactional_id, one.timeout_ms, deadline, ended=of)
+        except KafkaGroupError as error:
+            # Ended meanwhile, by a task that has initialised its id again or by the coordinator.
+            if not is_gone(error):
+                raise
 
     async def _finish_last(self, turn: Turn, last: Decision, deadline: Deadline, *, replays: bool) -> Turn:
         """Commit what an earlier driver has decided; the turn after that."""

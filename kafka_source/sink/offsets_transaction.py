@@ -47,16 +47,29 @@ class GroupOffsets:
 
 
 async def initialise(
-    client: KafkaClient, transactional_id: str, timeout_ms: int, deadline: Deadline
+    client: KafkaClient,
+    transactional_id: str,
+    timeout_ms: int,
+    deadline: Deadline,
+    *,
+    ended: OpenTransaction | None = None,
 ) -> OpenTransaction:
     """Take a transactional id over: whoever had it before commits nothing any more. Returns its new epoch.
 
     A transaction that is open is aborted, one that is being committed is waited for.
+
+    Args:
+        client: Of the cluster.
+        transactional_id: Which.
+        timeout_ms: After so long the coordinator aborts the next transaction of this id.
+        deadline: For all of it.
+        ended: The id's last transaction as far as the caller knows; an error that `is_gone` if it has another by now.
     """
     what = f"Initialising transactional id {transactional_id} failed"
 
     async def ask() -> OpenTransaction:
-        request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
+        known = {} if ended is None else {"producer_id": ended.producer_id, "producer_epoch": ended.epoch}
+        request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, **known)
         answer = await to_coordinator(client, TRANSACTION, transactional_id, request, deadline, _INIT_VERSION)
         check_coordinator(client, TRANSACTION, transactional_id, answer.error_code, what)
         return OpenTransaction(transactional_id, answer.producer_id, answer.producer_epoch)

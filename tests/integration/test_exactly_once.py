@@ -21,6 +21,7 @@ from kafka_source.sink.offsets_transaction import commit_in, initialise
 from kafka_source.sink.ongoing import OpenTransaction
 from kafka_source.sink.prepare import Prepared, SinkTask, prepare
 from kafka_source.sink.records import Records
+from tests.support import until
 from tests.two_phase import SIGKILL, TASKS, Sink, in_a_process, rows, take_over, visible, whole
 
 Topic = Callable[..., str]
@@ -197,6 +198,33 @@ def test_a_write_none_of_whose_tasks_is_done_can_be_given_up(kafka: EmbeddedKafk
     client.run(phases.give_up(turn, "write", None, Deadline(30)))
     assert client.run(phases.is_decided("write", 0, Deadline(30)))
     assert sink.open() == []
+
+
+def test_a_task_whose_transaction_was_aborted_cannot_go_on_in_another(kafka: EmbeddedKafka, topic: Topic) -> None:
+    sink = Sink(kafka.bootstrap_servers, topic("eo-goes-on", partitions=2))
+    turn = sink.begin()
+
+    def records() -> Iterator[Records]:
+        yield Records(rows(0, 0), None, sink.topic, [0] * 20, None)
+        until(lambda: len(sink.open()) == 1, "the transaction to be open")
+        sink.abort(turn)
+        yield Records(rows(0, 1), None, sink.topic, [1] * 20, None)
+
+    with pytest.raises(KafkaGroupError):
+        prepare(sink.settings, SinkTask(sink.prefix, "q", 0, 0), turn, records())
+    assert sink.open() == []
+    assert visible(kafka, sink.topic, partitions=2) == []
+
+
+def test_an_abort_without_a_turn_takes_it(kafka: EmbeddedKafka, topic: Topic) -> None:
+    sink = Sink(kafka.bootstrap_servers, topic("eo-abort"))
+    turn = sink.begin()
+    prepared = sink.tasks(turn, 0)
+    sink.abort()
+    with pytest.raises(FencedError, match="one query"):
+        sink.decide(turn, 0, prepared)
+    sink.run(0)
+    assert visible(kafka, sink.topic, 60) == whole(0)
 
 
 def test_tasks_without_rows_have_no_transaction(kafka: EmbeddedKafka, topic: Topic) -> None:
