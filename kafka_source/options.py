@@ -689,6 +689,13 @@ def _check_reading(options: Options, where: Where) -> None:
         raise OptionError(
             "commit", options["commit"], "task or none in a batch read; kafka_source.pinned commits a whole read"
         )
+    if options["commit"] == "sink" and options["group.start"] == "starting":
+        raise OptionError(
+            "group.start",
+            "starting",
+            "committed with commit=sink, for there the group's offsets are what is in the output: rewind the group "
+            "(kafkagroup rewind) or take a new one",
+        )
     if options.given("assign") and grouped:
         raise OptionError(
             "assign", json.dumps(options["assign"]), "subscribe or subscribePattern in a group, which assigns itself"

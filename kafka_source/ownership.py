@@ -86,6 +86,10 @@ class Ownership(Protocol):
         """Note where partitions start that have no committed offset yet."""
         ...
 
+    def step_back(self, starts: Mapping[TopicPartition, int]) -> None:
+        """Note that records were lost, and the group must not stand beyond these offsets."""
+        ...
+
     def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int | None]:
         """The group's committed offsets; empty without a group."""
         ...
@@ -124,6 +128,9 @@ class Alone:
 
     def remember(self, starts: Mapping[TopicPartition, int]) -> None:
         """Nothing to note them in."""
+
+    def step_back(self, starts: Mapping[TopicPartition, int]) -> None:
+        """Nothing to note."""
 
     def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int | None]:
         """Nothing."""
@@ -286,6 +293,13 @@ class InGroup:
         """Commit the starts, so that a query with `latest` that ends before its first batch goes on from there."""
         if self.keeps_positions and starts:
             self.commit(starts)
+
+    def step_back(self, starts: Mapping[TopicPartition, int]) -> None:
+        """Commit those starts that the group stands beyond."""
+        stands = self.committed(sorted(starts))
+        beyond = {tp: start for tp, start in starts.items() if (stands.get(tp) or 0) > start}
+        if beyond:
+            self.commit(beyond)
 
     def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int | None]:
         """The group's committed offsets, none of them still in an open transaction."""

@@ -319,6 +319,9 @@ class MicroBatches:
             fail=self._options["failOnDataLoss"],
         )
         self._positions.update(moved)
+        if self._sink_commits:
+            # Else the sink would take it for another member's reading that the group stands beyond the batch.
+            self._ownership.step_back(moved)
         return starts | moved
 
     def _hold_back(self, available: Mapping[TopicPartition, tuple[int, int]]) -> bool:

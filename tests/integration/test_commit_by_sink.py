@@ -212,6 +212,18 @@ def test_a_sink_whose_source_tells_nothing_says_so(kafka, topics, group, pipe):
     assert visible(kafka, topics[1]) == []
 
 
+def test_where_records_were_lost_the_group_steps_back_and_the_query_goes_on(kafka, topics, group, pipe):
+    groups = Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
+    lost = TopicPartition(topics[0], 0)
+    groups.rewind(group, {lost: 10_000})
+    query = pipe(failOnDataLoss="false")
+    to_the_end(query)
+    assert committed(kafka, group)[lost] == ends(kafka, topics)[lost]
+    produce(kafka.bootstrap_servers, topics[0], 50, first=COUNT)
+    to_the_end(query)
+    assert committed(kafka, group) == ends(kafka, topics)
+
+
 def test_in_spark(spark, kafka, topics, group, tmp_path):
     def run(checkpoint, count):
         frame = stream(spark, kafka, topics[0], startingOffsets="earliest", kafka_group_id=group, commit="sink",

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from assignors.model import TopicPartition
+from kafka_source.errors import OptionError
 from kafka_source.group.model import CommitOffset, SlotCredentials
 from kafka_source.offsets import Range, Span, StreamOffset
+from kafka_source.options import Where, parse
 from kafka_source.sink_commits import goes_on_at, handoff_of, left_of
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def test_a_group_that_the_sink_commits_is_rewound_and_not_ignored() -> None:
+    given = {"kafka.bootstrap.servers": "a:1", "subscribe": "t", "kafka.group.id": "g", "commit": "sink"}
+    with pytest.raises(OptionError, match="kafkagroup rewind"):
+        parse({**given, "group.start": "starting"}, Where.STREAM)
+
+
 PLANNED = [(0, (Range("t", 0, 10, 20),)), (1, (Range("t", 1, 5, 9),))]
 OTHERS = ""
 
