@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pyspark import TaskContext
 
 from assignors.model import TopicPartition
-from kafka_source.errors import KafkaGroupError
+from kafka_source.errors import FencedError, KafkaGroupError
 from kafka_source.group.model import CommitOffset, SlotCredentials
 from kafka_source.group.offsets import commit_offsets, fetch_all_committed
 from kafka_source.kafka_client import Deadline, KafkaClient
@@ -73,7 +73,15 @@ def _group(group: str, query: str) -> str:
 async def leave(client: KafkaClient, batch: BatchOfRun, handoff: Handoff, deadline: Deadline) -> None:
     """Write down what the batch reads; the same again changes nothing."""
     member = handoff.member
-    mark = (batch.run, batch.number, member.generation, member.member_id, member.instance_id, handoff.stream)
+    mark = (
+        batch.run,
+        batch.number,
+        len(handoff.ranges),
+        member.generation,
+        member.member_id,
+        member.instance_id,
+        handoff.stream,
+    )
     entries = {
         tp: CommitOffset(end, metadata=json.dumps([start, *mark])) for tp, (start, end) in handoff.ranges.items()
     }
@@ -82,16 +90,27 @@ async def leave(client: KafkaClient, batch: BatchOfRun, handoff: Handoff, deadli
 
 
 async def take(client: KafkaClient, group: str, batch: BatchOfRun, deadline: Deadline) -> list[Handoff] | None:
-    """What the sources of a batch in this group read; none if it had no new data, None if no source ever told any."""
+    """What the sources of a batch in this group read; none if it had no new data, None if no source ever told any.
+
+    Raises:
+        FencedError: A part of it is no longer there.
+    """
     entries = await fetch_all_committed(client, _group(group, batch.query), deadline)
     if not entries:
         return None
-    found: dict[tuple[int, str, str | None, str], dict[TopicPartition, tuple[int, int]]] = {}
+    found: dict[tuple[int, int, str, str | None, str], dict[TopicPartition, tuple[int, int]]] = {}
     for tp, entry in entries.items():
         start, run, number, *source = json.loads(entry.metadata)
         if (run, number) == (batch.run, batch.number):
             found.setdefault(tuple(source), {})[tp] = (start, entry.offset)
+    for (count, *_), ranges in found.items():
+        if len(ranges) < count:
+            raise FencedError(
+                f"The source of batch {batch.number} reads {count} partitions, but group {_group(group, batch.query)} "
+                f"names {len(ranges)} of them: another start of this query has written there too, or a topic was "
+                "deleted. Nothing of the batch is visible. See that the query runs only once, and start it again."
+            )
     return [
         Handoff(SlotCredentials(group, generation, member_id, instance_id), ranges, stream)
-        for (generation, member_id, instance_id, stream), ranges in found.items()
+        for (_, generation, member_id, instance_id, stream), ranges in found.items()
     ]

@@ -12,7 +12,9 @@ from assignors.model import TopicPartition
 from kafka_source.admin import Groups
 from kafka_source.client_config import Settings
 from kafka_source.errors import FencedError, InvalidConfigurationError
+from kafka_source.group.model import SlotCredentials
 from kafka_source.group.offsets import fetch_committed
+from kafka_source.handoff import BatchOfRun, Handoff, leave
 from kafka_source.kafka_client import Deadline, kept_client
 from kafka_source.sink.offsets_transaction import add_offsets, initialise
 from kafka_source.sink.ongoing import end
@@ -222,6 +224,20 @@ def test_where_records_were_lost_the_group_steps_back_and_the_query_goes_on(kafk
     produce(kafka.bootstrap_servers, topics[0], 50, first=COUNT)
     to_the_end(query)
     assert committed(kafka, group) == ends(kafka, topics)
+
+
+def test_a_batch_of_whose_source_a_part_was_overwritten_is_not_decided(kafka, topics, group, pipe):
+    query = pipe()
+    query.batch()
+    member = SlotCredentials(group, 1, "another", None)
+    part = Handoff(member, {TopicPartition(topics[0], 0): (0, 1)}, "another")
+    client = kept_client(query.settings)
+    client.run(leave(client, BatchOfRun(query.name, "another-run", 0), part, Deadline(30)))
+    with pytest.raises(FencedError, match=f"reads {PARTITIONS} partitions, .* names {PARTITIONS - 1} of them"):
+        query.decide()
+    query.abort()
+    assert visible(kafka, topics[1]) == []
+    assert committed(kafka, group) == {}
 
 
 def test_in_spark(spark, kafka, topics, group, tmp_path):
