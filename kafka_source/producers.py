@@ -13,7 +13,7 @@ import contextlib
 import logging
 import threading
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -109,6 +109,7 @@ class _Preparation:
     def __init__(self, config: Mapping[str, Any], transactional_id: str, seconds: float) -> None:
         self._context = f"Initialising transactional id {transactional_id} failed"
         self._problem: KafkaError | None = None
+        self._also_tell: Callable[[KafkaError], object] | None = config.get("error_cb")
         self._config = {**_QUICK, **config, "transactional.id": transactional_id, "error_cb": self._on_problem}
         self._deadline = Deadline(seconds)
         self._done = threading.Event()
@@ -187,3 +188,5 @@ class _Preparation:
     def _on_problem(self, error: KafkaError) -> None:
         # A broker that is down for a moment is reported too; what counts is what stands when time is up.
         self._problem = error
+        if self._also_tell is not None:
+            self._also_tell(error)

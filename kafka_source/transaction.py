@@ -27,6 +27,7 @@ from kafka_source.errors import (
     from_confluent,
 )
 from kafka_source.producers import TransactionalProducers
+from kafka_source.transaction_error import cause_of
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +53,7 @@ class Transaction:
         self._producer = producer
         self._name = f"transaction of {transactional_id}"
         self._deadline = deadline
-        self._failed: KafkaGroupError | None = None
+        self._undelivered: tuple[KafkaError, str] | None = None
 
     def produce(
         self,
@@ -70,8 +71,8 @@ class Transaction:
         """
         kwargs: dict[str, Any] = {} if headers is None else {"headers": headers}
         while True:
-            if self._failed is not None:
-                raise self._failed
+            if self._undelivered is not None:
+                raise self._failure(*self._undelivered)
             try:
                 try:
                     self._producer.produce(topic, value, key, partition, self._delivered, **kwargs)
@@ -82,9 +83,7 @@ class Transaction:
                         raise self._late("Producing in") from None
                     self._producer.poll(min(0.1, self._deadline.left))
             except KafkaException as error:
-                raise from_confluent(
-                    error, f"Producing to {topic} in a {self._name} failed", in_transaction=True, produce=True
-                ) from error
+                raise self._failure(error.args[0], topic) from error
 
     def send_offsets(self, offsets: Mapping[TopicPartition, int], group_metadata: object) -> None:
         """Commit a group's offsets with the transaction.
@@ -125,8 +124,8 @@ class Transaction:
         try:
             self._call("Committing", lambda seconds: self._producer.commit_transaction(seconds))
         except KafkaGroupError as error:
-            if self._failed is not None:
-                raise self._failed from error
+            if self._undelivered is not None:
+                raise self._failure(*self._undelivered) from error
             if error.code != _TIMED_OUT:
                 raise
             # The request may be on its way: to abort now would be a guess.
@@ -166,12 +165,18 @@ class Transaction:
         )
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None and self._failed is None:
+        if error is not None and self._undelivered is None:
             partition = message.partition()
-            where = message.topic() if partition is None or partition < 0 else f"{message.topic()}-{partition}"
-            self._failed = from_confluent(
-                error, f"Producing to {where} in a {self._name} failed", in_transaction=True, produce=True
-            )
+            topic = message.topic() or ""
+            self._undelivered = error, topic if partition is None or partition < 0 else f"{topic}-{partition}"
+
+    def _failure(self, error: KafkaError, where: str) -> KafkaGroupError:
+        return from_confluent(
+            cause_of(error, self._producer),
+            f"Producing to {where} in a {self._name} failed",
+            in_transaction=True,
+            produce=True,
+        )
 
 
 def run_transaction(

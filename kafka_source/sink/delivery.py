@@ -13,9 +13,10 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from kafka_source.client_config import Settings
 from kafka_source.deadline import Deadline, call_within
-from kafka_source.errors import AuthenticationError, DeliveryError, KafkaGroupError, from_confluent
+from kafka_source.errors import AuthenticationError, DeliveryError, from_confluent
 from kafka_source.sink.producer_config import producer_config
 from kafka_source.sink.records import Records
+from kafka_source.transaction_error import cause_of
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ class Delivery:
     """
 
     def __init__(self, config: Mapping[str, Any], make: Callable[[dict[str, Any]], Producer] | None = None) -> None:
-        self._failed: KafkaGroupError | None = None
+        self._failed: tuple[KafkaError, str, int | None] | None = None
         self._problem: KafkaError | None = None
         config = {
             **config,
@@ -135,11 +136,12 @@ class Delivery:
             return call()
         except KafkaException as error:
             # So a fatal error is told; a record's own failure says more, if there is one.
-            raise self._failed or from_confluent(error, "Writing failed") from error
+            failure = from_confluent(error, "Writing failed") if self._failed is None else self._error(*self._failed)
+            raise failure from error
 
     def _raise_failure(self) -> None:
         if self._failed is not None:
-            raise self._failed
+            raise self._error(*self._failed)
         if self._problem is not None:
             problem = from_confluent(self._problem, "Writing failed")
             if isinstance(problem, AuthenticationError):
@@ -147,9 +149,10 @@ class Delivery:
 
     def _reported(self, error: KafkaError | None, message: Message) -> None:
         if error is not None and self._failed is None:
-            self._failed = self._error(error, message.topic() or "", message.partition())
+            self._failed = error, message.topic() or "", message.partition()
 
     def _error(self, error: KafkaError, topic: str, partition: int | None) -> DeliveryError:
+        error = cause_of(error, self._producer)
         reason = error.str()
         if self._problem is not None and error.code() == KafkaError._MSG_TIMED_OUT:
             reason += f" ({self._problem.str()})"

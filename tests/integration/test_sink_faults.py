@@ -18,6 +18,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from assignors.model import TopicPartition
+from kafka_source.client_config import librdkafka_config
 from kafka_source.embedded import EmbeddedKafka, Security
 from kafka_source.errors import (
     AuthenticationError,
@@ -26,8 +27,10 @@ from kafka_source.errors import (
     LostTransactionsError,
     NotVisibleError,
 )
+from kafka_source.producers import TransactionalProducers
 from kafka_source.sink.prepare import SinkTask, prepare
 from kafka_source.sink.records import Records
+from kafka_source.transaction import run_transaction
 from tests.committed_reader import CommittedReader
 from tests.support import until
 from tests.two_phase import SIGKILL, TASKS, Sink, in_a_process, rows, visible, whole
@@ -211,6 +214,14 @@ def test_f39_missing_rights_are_told_before_anything_is_written() -> None:
         own.allow("alice", "READ", name="orders")
         sink().run(0, 1)
         assert own_visible(own, "orders", 120) == whole(0, 1)
+        own.create_topic("closed")
+        own.allow("alice", "DESCRIBE", "READ", name="closed")
+        closed = Sink(own.bootstrap_servers, "closed", settings=settings)
+        with pytest.raises(DeliveryError, match=r"closed-0 .*Topic authorization failed.* WRITE on the topic"):
+            closed.run(0)
+        producers = TransactionalProducers(librdkafka_config(closed.settings), "closed", keep_warm=False)
+        with pytest.raises(AuthenticationError, match=r"Producing to closed-0 .*TOPIC_AUTHORIZATION_FAILED"):
+            run_transaction(producers, lambda transaction: transaction.produce("closed", b"v"), timeout=60)
 
 
 def own_visible(kafka: EmbeddedKafka, topic: str, count: int) -> list[bytes]:
