@@ -15,6 +15,7 @@ from kafka_source.sink.timeout import transaction_timeout_ms
 _DEFAULTS = {
     "partitioner": JAVA_COMPATIBLE,
     "message.timeout.ms": "120000",
+    "message.max.bytes": "1048576",
     # Of records that wait to be sent: a worker's memory is not the executor's to grow.
     "queue.buffering.max.kbytes": "65536",
 }

@@ -16,8 +16,16 @@ def test_java_defaults_where_librdkafka_has_others() -> None:
     config = producer_config(Settings({}))
     assert config["partitioner"] == "murmur2_random"
     assert config["message.timeout.ms"] == "120000"
+    assert config["message.max.bytes"] == "1048576"
     assert config["enable.idempotence"] is True
     assert producer_config(Settings({"delivery.timeout.ms": "5000"}))["message.timeout.ms"] == "5000"
+    assert producer_config(Settings({"max.request.size": "5000"}))["message.max.bytes"] == "5000"
+
+
+def test_a_record_is_taken_that_javas_producer_takes() -> None:
+    producer = Producer({**producer_config(Settings({"bootstrap.servers": "127.0.0.1:1"})), "log_level": 0})
+    producer.produce("t", b"x" * 1_048_000)
+    producer.purge()
 
 
 @pytest.mark.parametrize(
