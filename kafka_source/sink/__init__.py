@@ -83,8 +83,9 @@ def _target(given: Mapping[str, str], schema: StructType, write_id: str | None =
 def _exactly_once(options: Options, write_id: str | None) -> ExactlyOnce | None:
     prefix, group = options["transactional.id.prefix"], options["commit.group"]
     if not options["transactional"]:
-        if group is not None:
-            raise OptionError("commit.group", group, "a group only with transactional=true")
+        for name in ("transactional.id.prefix", "transactional.lost", "commit.group"):
+            if options.given(name):
+                raise OptionError(name, options[name], "a value only with transactional=true")
         return None
     if prefix is None:
         raise OptionError(

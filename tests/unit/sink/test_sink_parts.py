@@ -146,3 +146,15 @@ def test_a_stream_may_be_complete_but_a_batch_may_not_overwrite() -> None:
         batch_writer(options, spark_schema("value string"), True)
     with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers is missing"):
         batch_writer({"topic": "t"}, spark_schema("value string"), False)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("transactional.id.prefix", "orders"), ("transactional.lost", "replay"), ("commit.group", "orders")],
+)
+@pytest.mark.parametrize("transactional", [{}, {"transactional": "false"}])
+def test_exactly_once_is_not_asked_for_by_half(name: str, value: str, transactional: dict[str, str]) -> None:
+    options = {"kafka.bootstrap.servers": "a:1", "topic": "t", name: value, **transactional}
+    for make in (batch_writer, stream_writer):
+        with pytest.raises(OptionError, match=rf"{name} got '{value}'; it takes .* with transactional=true"):
+            make(options, spark_schema("value string"), False)
