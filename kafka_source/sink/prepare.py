@@ -12,13 +12,13 @@ from confluent_kafka import Producer
 from assignors.model import TopicPartition
 from kafka_source import deadline as calls
 from kafka_source.client_config import Settings
-from kafka_source.errors import ApplicationRecoverableError, LostTransactionsError
+from kafka_source.errors import ApplicationRecoverableError, KafkaGroupError, LostTransactionsError
 from kafka_source.failpoints import reached
 from kafka_source.kafka_client import Deadline, kept_client
 from kafka_source.producers import TransactionalProducers
 from kafka_source.sink.committer import Turn, TwoPhaseCommit
 from kafka_source.sink.delivery import Delivery
-from kafka_source.sink.ongoing import ONGOING, OpenTransaction, describe
+from kafka_source.sink.ongoing import ONGOING, OpenTransaction, describe, is_gone
 from kafka_source.sink.producer_config import transactional_config
 from kafka_source.sink.records import Records
 
@@ -34,7 +34,7 @@ class SinkTask:
         query: Which query, or which single write, the batch is of.
         batch: Its number.
         partition: Of the task; with the attempt it makes the transactional id, so that their number stays bounded.
-        attempt: Of the task: a zombie's transaction is another's, and is aborted by the driver.
+        attempt: Of the task, or a later number: a zombie's transaction is another's, and is aborted by the driver.
         single: Whether it is of a single write, which may be given up while the task runs.
     """
 
@@ -90,6 +90,7 @@ def prepare(settings: Settings, task: SinkTask, turn: Turn, batches: Iterable[Re
             if not records.values:
                 continue
             if delivery is None:
+                task = _not_in_use(settings, task)
                 delivery = Delivery(transactional_config(settings), partial(_in_transaction, task.transactional_id))
             delivery.send(records)
             count += len(records.values)
@@ -107,6 +108,24 @@ def prepare(settings: Settings, task: SinkTask, turn: Turn, batches: Iterable[Re
     # Not closed: confluent-kafka aborts the open transaction of a producer that is closed.
     delivery.release()
     return prepared
+
+
+def _not_in_use(settings: Settings, task: SinkTask) -> SinkTask:
+    """The task with the first attempt number from its own on that has no transaction open.
+
+    Spark counts attempts from 0 again when it runs a stage again: one that is done may count, and must not be aborted.
+    """
+    client = kept_client(settings)
+    while True:
+        try:
+            found = client.run(describe(client, task.transactional_id, Deadline(_SECONDS)))
+        except KafkaGroupError as error:
+            if is_gone(error):  # it was never there
+                return task
+            raise
+        if not found.is_open:
+            return task
+        task = replace(task, attempt=task.attempt + 1)
 
 
 def _is_to_write(task: SinkTask, turn: Turn) -> bool:

@@ -91,6 +91,16 @@ def test_an_attempt_that_did_not_count_is_aborted(kafka: EmbeddedKafka, topic: T
     assert sink.open() == []
 
 
+def test_a_stage_that_runs_again_leaves_alone_what_was_prepared(kafka: EmbeddedKafka, topic: Topic) -> None:
+    sink = Sink(kafka.bootstrap_servers, topic("eo-stage"))
+    turn = sink.begin()
+    prepared = sink.tasks(turn, 0)
+    sink.task(turn, 0, 1)  # its attempts are counted from 0 again
+    sink.decide(turn, 0, prepared)
+    assert visible(kafka, sink.topic, 60) == whole(0)
+    assert sink.open() == []
+
+
 def test_a_driver_that_was_replaced_decides_nothing(kafka: EmbeddedKafka, topic: Topic) -> None:
     old = Sink(kafka.bootstrap_servers, topic("eo-zombie"))
     turn = old.begin()
