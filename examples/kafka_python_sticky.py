@@ -15,7 +15,7 @@ from assignors.kafka_python import for_kafka_python
 from examples.setting import ORDERS, PARTITIONS, kafka
 
 GROUP = "sticky-consumers"
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 def consumer(servers: str) -> KafkaConsumer:
@@ -26,6 +26,8 @@ def consumer(servers: str) -> KafkaConsumer:
         group_id=GROUP,
         partition_assignment_strategy=[for_kafka_python("sticky")],
         heartbeat_interval_ms=500,
+        # It shows who holds what; a commit before each rebalance would only hold this one thread up.
+        enable_auto_commit=False,
     )
 
 
