@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import socket
 import threading
 import time
 from collections.abc import Mapping
@@ -19,7 +18,7 @@ from kafka_source.kafka_client import parse_servers
 from kafka_source.quota.account import Account
 from kafka_source.quota.admission import admit
 from kafka_source.quota.bounds import Bounds
-from kafka_source.quota.server import QuotaServer, address_towards, new_token
+from kafka_source.quota.server import QuotaServer, listen_towards, new_token
 from kafka_source.quota.settings import QuotaSettings, Ticket
 from kafka_source.quota.watch import Watch, look_first, look_of
 
@@ -43,8 +42,7 @@ class StreamQuota:
         self._quota = quota
         look = None if quota.watch is None else look_of(quota, settings, CONSUMER_RATE)
         bounds = quota.bounds if look is None else look_first(look)
-        broker = parse_servers(settings.get("bootstrap.servers", ""))[0]
-        listener = socket.create_server((address_towards(broker.host, broker.port), 0), backlog=128)
+        listener = listen_towards(parse_servers(settings.get("bootstrap.servers", "")))
         self._server = QuotaServer(Account(replace(quota, bounds=bounds)), listener, new_token())
         self._watch = None
         self._ended = threading.Event()

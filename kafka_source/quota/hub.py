@@ -20,7 +20,7 @@ from kafka_source.client_config import Settings
 from kafka_source.kafka_client import parse_servers
 from kafka_source.quota.account import Account
 from kafka_source.quota.bounds import Bounds
-from kafka_source.quota.server import QuotaServer, address_towards
+from kafka_source.quota.server import QuotaServer, listen_towards
 from kafka_source.quota.settings import QuotaSettings
 from kafka_source.quota.watch import Watch, look_first, look_of
 
@@ -68,10 +68,9 @@ def start_hub(
         InvalidConfigurationError: What `quota.watch` names cannot be read.
     """
     bounds = quota.bounds if quota.watch is None else look_first(look_of(quota, settings, rate))
-    broker = parse_servers(settings.get("bootstrap.servers", ""))[0]
-    host = address_towards(broker.host, broker.port)
-    with socket.create_server((host, 0), backlog=128) as listener:
-        endpoint = (host, int(listener.getsockname()[1]))
+    with listen_towards(parse_servers(settings.get("bootstrap.servers", ""))) as listener:
+        host, port, *_ = listener.getsockname()
+        endpoint = (str(host), int(port))
         charge = _Charge(quota, bounds, settings, rate, token, listener.fileno(), driver, file)
         process = subprocess.Popen(
             [sys.executable, "-m", "kafka_source.quota.hub"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import json
 import logging
@@ -10,9 +11,10 @@ import socket
 import socketserver
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+from kafka_source.kafka_client import Endpoint
 from kafka_source.quota.account import Account, Grant, Report
 from kafka_source.quota.pacer import Own
 from kafka_source.quota.settings import Ticket
@@ -23,6 +25,7 @@ _T = TypeVar("_T")
 
 _SECONDS = 5.0
 _LONGEST_LINE = 1 << 20
+_BACKLOG = 128
 
 
 class QuotaServer:
@@ -153,14 +156,17 @@ def new_token() -> str:
     return secrets.token_hex(16)
 
 
-def address_towards(host: str, port: int) -> str:
-    """The address of this machine by which it reaches another: executors that reach the brokers will reach it too."""
-    for family, kind, number, _, where in socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM):
-        with socket.socket(family, kind, number) as probe:
-            try:
-                # Nothing is sent: connecting a datagram socket only chooses the route.
-                probe.connect(where)
-                return str(probe.getsockname()[0])
-            except OSError:
-                continue
-    return socket.gethostname()
+def listen_towards(servers: Iterable[Endpoint]) -> socket.socket:
+    """A socket that listens where this machine reaches a server: executors that reach the brokers will reach it too.
+
+    Args:
+        servers: Any one will do; those that have no address now, or no route, are passed over.
+    """
+    for server in servers:
+        with contextlib.suppress(OSError):
+            for family, kind, number, _, where in socket.getaddrinfo(server.host, server.port, type=socket.SOCK_DGRAM):
+                with contextlib.suppress(OSError), socket.socket(family, kind, number) as probe:
+                    # Nothing is sent: connecting a datagram socket only chooses the route.
+                    probe.connect(where)
+                    return socket.create_server((probe.getsockname()[0], 0), family=family, backlog=_BACKLOG)
+    return socket.create_server((socket.gethostname(), 0), backlog=_BACKLOG)

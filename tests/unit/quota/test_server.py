@@ -7,15 +7,17 @@ import threading
 import time
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.errors import InvalidConfigurationError
+from kafka_source.kafka_client import Endpoint
 from kafka_source.quota import UNBOUNDED, Bounds
 from kafka_source.quota.account import Account, Report
-from kafka_source.quota.server import QuotaServer, new_token
+from kafka_source.quota.server import QuotaServer, listen_towards, new_token
 from kafka_source.quota.settings import QuotaSettings, Ticket
 from kafka_source.quota.task import pacer_of
 from kafka_source.quota.watch import Watch, look_first, look_of
@@ -33,6 +35,26 @@ def server():
 
 def ticket_of(server: QuotaServer, part: int = 0, share: float = 0.25) -> Ticket:
     return Ticket(QUOTA, QUOTA.bounds, part, share, server.endpoint, server.token)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_it_listens_where_a_broker_is_reached_whichever_that_is(address):
+    if ":" in address and not Path("/proc/net/if_inet6").exists():
+        pytest.skip("this machine has no IPv6")
+    gone, there = Endpoint("no-such-host.invalid", 9092), Endpoint(address, 9092)
+    server = QuotaServer(Account(QUOTA), listen_towards([gone, there]), new_token())
+    assert server.endpoint[0] == address
+    with pacer_of(ticket_of(server), SETTINGS, "") as pacer:
+        assert pacer.wait(100) == 0
+        pacer.fetched(200_000, 200)
+        assert pacer.wait(100) > 0
+    assert server.call(lambda account: account.figures(time.monotonic()))["slots"]["0"]["bytes"] == 200_000
+    server.close()
+
+
+def test_it_listens_by_its_own_name_where_no_broker_has_an_address():
+    with listen_towards([Endpoint("no-such-host.invalid", 9092)]) as listener:
+        assert listener.getsockname()[1] > 0
 
 
 def test_tasks_share_one_quota(server):
