@@ -61,7 +61,8 @@ class MicroBatches:
         check_engine(reading.options["engine"], reading.settings)
         self._cluster = Cluster.of(reading.options, reading.settings)
         self._subscription = subscription_of(reading.options)
-        self._subscribed = self._cluster.partitions(self._subscription)
+        # When the query started; what has come since is read from its first record.
+        self._subscribed = frozenset(self._cluster.partitions(self._subscription))
         self._ownership = self._owner(reading)
         # Where each owned partition goes on, in the generation for which this was resolved.
         self._positions: dict[TopicPartition, int] = {}
@@ -259,8 +260,9 @@ class MicroBatches:
 
     def _first(self, before: StreamOffset, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
         """Where partitions start that this query and its group have not read yet."""
-        # Partitions that were added while the query runs: from the start, so that nothing is missed.
-        added = [tp for tp in partitions if before.partitions or tp.topic in self._anew]
+        # Partitions that were added while the query runs: from the start, so that nothing is missed. A query that has
+        # had nothing to read yet has no partitions in `before`.
+        added = [tp for tp in partitions if before.partitions or tp.topic in self._anew or tp not in self._subscribed]
         others = [tp for tp in partitions if tp not in added]
         starts = positions.starting(
             self._cluster, self._options, others, {}, subscribed=self._subscribed, default="latest"

@@ -1,0 +1,87 @@
+"""What happens between two micro-batches: a stream's planner, asked as Spark asks it, with a real group behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import NewPartitions
+
+from assignors import TopicPartition
+from kafka_source.offsets import Range, StreamOffset
+from kafka_source.options import Where
+from kafka_source.schema import source_schema
+from kafka_source.stream import MicroBatches
+from kafka_source.tasks import Reading
+from tests.groups import wait_for
+from tests.support import produce
+
+Start = Callable[..., MicroBatches]
+
+QUICK = {
+    "group_members": 1,
+    "kafka_heartbeat_interval_ms": 200,
+    "kafka_metadata_max_age_ms": 300,
+    "rebalance_batch_ms": 300,
+    "minRecordsPerTask": 1,
+}
+
+
+@pytest.fixture
+def start(kafka) -> Iterator[Start]:
+    """Starts planners; options with _ for . in their names."""
+    started = []
+
+    def one(**options: object) -> MicroBatches:
+        named = {name.replace("_", "."): str(value) for name, value in {**QUICK, **options}.items()}
+        given = {"kafka.bootstrap.servers": kafka.bootstrap_servers, **named}
+        started.append(MicroBatches(Reading.of(given, source_schema(headers=False), Where.STREAM)))
+        return started[-1]
+
+    yield one
+    for planner in started:
+        planner.close()
+
+
+def after(planner: MicroBatches, before: StreamOffset) -> StreamOffset:
+    """The next micro-batch that reads anything."""
+
+    def there() -> StreamOffset | None:
+        end = planner.next(before, limited=True)
+        return end if ranges(planner, before, end) else None
+
+    found = wait_for(there, "something to read")
+    assert isinstance(found, StreamOffset)
+    return found
+
+
+def ranges(planner: MicroBatches, before: StreamOffset, end: StreamOffset) -> list[Range]:
+    """What the tasks of a micro-batch read."""
+    return sorted(r for bundle in planner.tasks(before, end) for task in bundle.tasks for r in task.ranges)
+
+
+def more_partitions(kafka, topic: str, count: int) -> None:
+    admin = kafka.admin()
+    admin.create_partitions([NewPartitions(topic, count)])[topic].result(10)
+    wait_for(lambda: len(admin.list_topics(topic, timeout=10).topics[topic].partitions) == count, "the partitions")
+
+
+def produce_to(kafka, tp: TopicPartition, count: int) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for _ in range(count):
+        producer.produce(tp.topic, b"v", partition=tp.partition)
+    assert producer.flush(60) == 0
+
+
+@pytest.mark.parametrize("starting", [None, '{"%s": {"0": -1}}'])
+def test_a_partition_that_is_added_to_an_idle_query_is_read_from_its_first_record(kafka, topic, group, start, starting):
+    name = topic("idle", partitions=1)
+    produce(kafka.bootstrap_servers, name, 5)
+    given = {} if starting is None else {"startingOffsets": starting % name}
+    planner = start(subscribe=name, kafka_group_id=group, **given)
+    before = StreamOffset()
+    assert planner.next(before, limited=True) is before
+    more_partitions(kafka, name, 2)
+    produce_to(kafka, TopicPartition(name, 1), 50)
+    assert ranges(planner, before, after(planner, before)) == [Range(name, 1, 0, 50)]
