@@ -9,7 +9,7 @@ import logging
 import socket
 import uuid
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -20,7 +20,7 @@ from kafka_source.cluster import Cluster, Subscription
 from kafka_source.commit import TransactionalCommitter
 from kafka_source.driver_process import driver_process
 from kafka_source.errors import FencedError, InvalidConfigurationError, KafkaGroupError, OptionError
-from kafka_source.group import GroupAssignment, GroupMembership, GroupSettings, SlotCredentials
+from kafka_source.group import GroupAssignment, GroupMembership, GroupSettings, RebalanceTimeout, SlotCredentials
 from kafka_source.offsets import Copies
 from kafka_source.options import Options
 
@@ -191,7 +191,7 @@ class InGroup:
         reason = self._membership.rebalance_needed()
         if reason is not None:
             log.info("group %s: rejoining between batches: %s", self._group.group, reason)
-            self._membership.rejoin(self._join_seconds)
+            self._wait_in(self._membership.rejoin)
         return self.owned()
 
     def holds(self) -> bool:
@@ -200,8 +200,20 @@ class InGroup:
 
     def _join(self) -> None:
         if not self._joined:
-            self._membership.join(self._join_seconds)
+            self._wait_in(self._membership.join)
             self._joined = True
+
+    def _wait_in(self, enter: Callable[[float], object]) -> None:
+        """Join or rejoin, and go on if others take longer.
+
+        The group waits for a member as long as the longest rebalance timeout of them all, which is not known here.
+        """
+        while True:
+            try:
+                enter(self._join_seconds)
+                return
+            except RebalanceTimeout as error:
+                log.warning("%s This query goes on waiting.", error)
 
     def _rejoin_after(self, lost: str) -> None:
         if self._stops:
@@ -216,7 +228,7 @@ class InGroup:
             self._group.group,
             lost,
         )
-        self._membership.rejoin(self._join_seconds)
+        self._wait_in(self._membership.rejoin)
 
     def owned(self) -> Owned:
         """What the slots own in the present generation."""

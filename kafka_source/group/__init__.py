@@ -2,7 +2,7 @@
 
 from kafka_source.group.coordinator import GroupMembership
 from kafka_source.group.general import GeneralMember, MemberState
-from kafka_source.group.member import MemberSettings
+from kafka_source.group.member import MemberSettings, RebalanceTimeout
 from kafka_source.group.model import (
     CommitOffset,
     GroupAssignment,
@@ -22,6 +22,7 @@ __all__ = [
     "GroupSettings",
     "MemberSettings",
     "MemberState",
+    "RebalanceTimeout",
     "SlotAssignment",
     "SlotCredentials",
     "SlotSession",

@@ -96,6 +96,7 @@ class Member:
         self.asked = False
         self._client = client
         self._own: Connection | None = None
+        self._parked = False
         self._offered: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -121,17 +122,20 @@ class Member:
         self._offered = tuple(name for name, _ in protocols)
         next_step = step(self.membership, protocol.Rejoin())
         states: Mapping[str, bytes] | None = None
+        problem: RetriableError | None = None
         while True:
             self.membership = next_step.membership
-            problem: RetriableError | None = None
             if next_step.action is Action.WORK:
                 return self.state_bytes
             if next_step.action is Action.STOP:
                 raise self._stopped(next_step)
             if next_step.find_coordinator:
                 self._client.forget_coordinator(self.settings.group)
+            if problem is not None and deadline.over:
+                raise self._late(deadline, problem)
             if next_step.back_off:
                 await self._back_off(deadline, next_step)
+            problem = None
             try:
                 if next_step.action is Action.JOIN:
                     states = None
@@ -146,8 +150,6 @@ class Member:
             except ConnectionLost as error:
                 problem = error
                 next_step = step(self.membership, protocol.Disconnected())
-            if problem is not None and deadline.over:
-                raise self._late(deadline, problem)
 
     async def heartbeat(self, deadline: Deadline) -> Step:
         """One heartbeat over the coordinator's shared connection.
@@ -237,8 +239,9 @@ class Member:
             protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name=n, metadata=m) for n, m in protocols],
             reason=reason or None,
         )
+        self._parked = False
         connection = await self._connection(deadline)
-        self.asked = True
+        self.asked = self._parked = True
         # The coordinator parks the request until all members have joined, or the rebalance timeout is over.
         parked = settings.rebalance_timeout_ms / 1000 + _PARKED_MARGIN
         answer = await connection.send(request, max(0.001, min(parked, deadline.left)))
@@ -296,7 +299,7 @@ class Member:
         await asyncio.sleep(pause)
 
     def _late(self, deadline: Deadline, problem: RetriableError) -> RetriableError:
-        if self.membership.state is State.JOINING and self._own is not None and self.asked:
+        if self.membership.state is State.JOINING and self._parked:
             return RebalanceTimeout(
                 f"Group {self.settings.group} has been rebalancing for {deadline.seconds:.0f} s: other members have "
                 "not joined again yet. They have until their rebalance timeout (max.poll.interval.ms) is over."

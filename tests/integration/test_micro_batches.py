@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewPartitions
 
 from assignors import TopicPartition
+from kafka_source import ownership
 from kafka_source.offsets import Range, StreamOffset
 from kafka_source.options import Where
 from kafka_source.schema import source_schema
 from kafka_source.stream import MicroBatches
 from kafka_source.tasks import Reading
-from tests.groups import wait_for
+from tests.groups import held, wait_for
 from tests.support import produce
 
 Start = Callable[..., MicroBatches]
@@ -85,3 +87,20 @@ def test_a_partition_that_is_added_to_an_idle_query_is_read_from_its_first_recor
     more_partitions(kafka, name, 2)
     produce_to(kafka, TopicPartition(name, 1), 50)
     assert ranges(planner, before, after(planner, before)) == [Range(name, 1, 0, 50)]
+
+
+def test_a_query_waits_for_others_that_may_take_longer_than_itself(
+    kafka, topic, members, group, start, monkeypatch, caplog
+):
+    name = topic("patient", partitions=2)
+    busy = members.make(name, app="busy", slots=1)
+    busy.join(30)
+    monkeypatch.setattr(ownership, "_JOIN_MARGIN_MS", 0)
+    planner = start(subscribe=name, kafka_group_id=group, kafka_max_poll_interval_ms=1_000)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(planner.next, StreamOffset(), limited=True)
+        wait_for(lambda: caplog.text.count("goes on waiting") >= 2 or waiting.done(), "the query's patience")
+        assert not waiting.done()
+        busy.rejoin(30)
+        waiting.result(60)
+    assert len(held(busy)) == 1
