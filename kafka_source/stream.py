@@ -317,7 +317,8 @@ class MicroBatches:
         moved = positions.check_data_loss(
             {tp: starts[tp] for tp in ahead},
             self._cluster.earliest(ahead),
-            self._latest,
+            # Behind the last stable offset there are records too: those of transactions that are open.
+            self._cluster.latest(ahead, read_committed=False),
             fail=self._options["failOnDataLoss"],
         )
         self._positions.update(moved)

@@ -104,3 +104,19 @@ def test_a_query_waits_for_others_that_may_take_longer_than_itself(
         busy.rejoin(30)
         waiting.result(60)
     assert len(held(busy)) == 1
+
+
+def test_a_position_behind_the_last_stable_offset_is_no_loss_of_data(kafka, topic, start):
+    name = topic("open", partitions=1)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": name})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    for number in range(10):
+        producer.produce(name, str(number).encode())
+    assert producer.flush(60) == 0
+    planner = start(subscribe=name, startingOffsets=f'{{"{name}": {{"0": 4}}}}', kafka_isolation_level="read_committed")
+    before = planner.next(StreamOffset(), limited=True)
+    assert before.ends == {TopicPartition(name, 0): 4}
+    assert planner.next(before, limited=True) is before
+    producer.commit_transaction(60)
+    assert ranges(planner, before, after(planner, before)) == [Range(name, 0, 4, 11)]
