@@ -34,7 +34,7 @@ from kafka_source.plan import bundles, limit, plan, spans
 from kafka_source.quota.driver import StreamQuota
 from kafka_source.quota.settings import QuotaSettings
 from kafka_source.tasks import Reading, ReadTask, TaskBundle
-from kafka_source.topic_ids import TopicIds, lost_topic, only_of
+from kafka_source.topic_ids import TopicIds, differ, lost_topic, only_of
 
 log = logging.getLogger(__name__)
 
@@ -173,7 +173,8 @@ class MicroBatches:
 
     def finished(self, end: StreamOffset) -> None:
         """Everything before `end` is durable in Spark's sink."""
-        self._ownership.finish(end.ends)
+        gone = {name for name, topic in self._anew.items() if topic is None or differ(end.topics.get(name), topic.id)}
+        self._ownership.finish(end.without(gone).ends)
 
     def stop_at_latest(self) -> None:
         """Fix the end of an AvailableNow run at what is there now, in every partition of the subscription."""

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import unquote, urlparse
 
 import pyarrow.parquet as pq
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 from pyspark.sql import DataFrame, SparkSession
 
 from kafka_source.embedded import EmbeddedKafka
@@ -34,6 +34,19 @@ def produce(
             producer.poll(0)
     producer.flush(60)
     assert not failures, failures[:3]
+
+
+def create_again(kafka: EmbeddedKafka, topic: str, partitions: int) -> None:
+    """Create a topic of a name that was deleted a moment ago."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            kafka.create_topic(topic, partitions)
+            return
+        except KafkaException:
+            # The old one is marked for deletion for a while.
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
 
 
 def reader(spark: SparkSession, kafka: EmbeddedKafka, topic: str, **options: object):

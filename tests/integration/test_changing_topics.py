@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
-from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewPartitions, NewTopic
 
 from assignors.model import TopicPartition
@@ -19,7 +17,7 @@ from kafka_source.schema import source_schema
 from kafka_source.stream import MicroBatches
 from kafka_source.tasks import Reading
 from tests.mixed_group import Trickle
-from tests.support import produce, stream, until, written, written_rows
+from tests.support import create_again, produce, stream, until, written, written_rows
 
 QUICK = {
     "startingOffsets": "earliest",
@@ -60,17 +58,6 @@ def by_topic(folder):
     for topic, value in written_rows(folder / "out", "topic", "value"):
         found.setdefault(topic, []).append(int(value))
     return {topic: sorted(values) for topic, values in found.items()}
-
-
-def create_again(kafka, name, partitions):
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            return kafka.create_topic(name, partitions)
-        except KafkaException:
-            # The old one is marked for deletion for a while.
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
 
 
 def test_a_pattern_follows_topics_that_come_and_grow(kafka, topic, start, tmp_path):

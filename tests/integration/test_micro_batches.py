@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,13 +12,15 @@ from confluent_kafka.admin import NewPartitions
 
 from assignors import TopicPartition
 from kafka_source import ownership
+from kafka_source.admin import Groups
+from kafka_source.client_config import Settings
 from kafka_source.offsets import Range, StreamOffset
 from kafka_source.options import Where
 from kafka_source.schema import source_schema
 from kafka_source.stream import MicroBatches
 from kafka_source.tasks import Reading
 from tests.groups import held, wait_for
-from tests.support import produce
+from tests.support import create_again, produce
 
 Start = Callable[..., MicroBatches]
 
@@ -120,3 +123,26 @@ def test_a_position_behind_the_last_stable_offset_is_no_loss_of_data(kafka, topi
     assert planner.next(before, limited=True) is before
     producer.commit_transaction(60)
     assert ranges(planner, before, after(planner, before)) == [Range(name, 0, 4, 11)]
+
+
+def test_what_was_read_of_a_topic_is_not_committed_for_the_one_created_anew(kafka, topic, group, start):
+    name, other = topic("anew", partitions=1), topic("steady", partitions=1)
+    anew, steady = TopicPartition(name, 0), TopicPartition(other, 0)
+    produce(kafka.bootstrap_servers, name, 40)
+    planner = start(subscribe=f"{name},{other}", kafka_group_id=group, startingOffsets="earliest", failOnDataLoss=False)
+    old = after(planner, StreamOffset())
+    looked = time.monotonic()
+    kafka.delete_topic(name)
+    create_again(kafka, name, 1)
+    produce(kafka.bootstrap_servers, name, 7)
+    produce(kafka.bootstrap_servers, other, 5)
+    wait_for(lambda: time.monotonic() > looked + 0.5, "what is known of topics to be old")
+    new = after(planner, old)
+    # Spark tells only now, with the next batch in its log, that the one before is done.
+    planner.finished(old)
+    groups = Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
+    assert groups.committed(group).get(anew) != 40
+    while new.ends != {anew: 7, steady: 5}:
+        new = after(planner, new)
+    planner.finished(new)
+    assert groups.committed(group) == {anew: 7, steady: 5}
