@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import time
 import uuid
 import zlib
 from collections.abc import Callable, Collection, Mapping
@@ -18,6 +19,7 @@ from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.cluster import Cluster, Subscription
 from kafka_source.commit import TransactionalCommitter
+from kafka_source.deadline import Deadline
 from kafka_source.driver_process import driver_process
 from kafka_source.errors import FencedError, InvalidConfigurationError, KafkaGroupError, OptionError
 from kafka_source.group import GroupAssignment, GroupMembership, GroupSettings, RebalanceTimeout, SlotCredentials
@@ -29,6 +31,7 @@ log = logging.getLogger(__name__)
 MOST_DEFAULT_SLOTS = 8
 REDUNDANT = "redundant"
 _JOIN_MARGIN_MS = 30_000
+_COMMIT_PAUSE_SECONDS = 1.0
 _UNKNOWN_MEMBER_ID = 25
 _FENCED_INSTANCE_ID = 82
 
@@ -188,6 +191,8 @@ class InGroup:
         if lost is not None:
             self._rejoin_after(lost)
         self.finish(finished)
+        if self._membership.rebalance_needed() is not None:
+            self._insist(finished)
         reason = self._membership.rebalance_needed()
         if reason is not None:
             log.info("group %s: rejoining between batches: %s", self._group.group, reason)
@@ -243,8 +248,6 @@ class InGroup:
         A member that the group has put out commits nothing: its partitions are another's by now, and what it read
         since its last commit is read again there (at least once).
         """
-        if not self._commits or not self._joined:
-            return
         news = self._news(finished)
         if not news:
             return
@@ -262,13 +265,25 @@ class InGroup:
             self._done.update(news)
             self._anew -= {tp.topic for tp in news}
 
+    def _insist(self, finished: Mapping[TopicPartition, int]) -> None:
+        """Try for half as long as the group waits to commit what could not be: after a rebalance others read it again.
+
+        Until then the group takes commits of its old generation.
+        """
+        deadline = Deadline(self._group.rebalance_timeout_ms / 2000)
+        while self._news(finished) and not deadline.over:
+            time.sleep(_COMMIT_PAUSE_SECONDS)
+            self.finish(finished)
+
     def begin_anew(self, topics: Collection[str]) -> None:
         """Forget what was committed for topics that were created anew; what is next committed may be less."""
         self._anew |= set(topics)
         self._done = {tp: offset for tp, offset in self._done.items() if tp.topic not in self._anew}
 
     def _news(self, finished: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """What of `finished` the group does not know yet."""
+        """What of `finished` the group does not know yet, if committing it is the driver's business."""
+        if not self._commits or not self._joined:
+            return {}
         owned = self.owned()
         news = {tp: end for tp, end in finished.items() if owned.commits(tp) and self._done.get(tp) != end}
         if news and owned.generation != self._compared:

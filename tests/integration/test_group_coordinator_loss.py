@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+
 import pytest
 
+from assignors import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.embedded import EmbeddedKafka
 from kafka_source.embedded.tcp_proxy import CutConnection, TcpProxy, pass_on
@@ -12,9 +16,12 @@ from kafka_source.group import MemberSettings, SlotSession
 from kafka_source.group.member import Member
 from kafka_source.group.protocol import Membership, State
 from kafka_source.kafka_client import Deadline, KafkaClient
+from kafka_source.options import Where, parse
+from kafka_source.ownership import InGroup, group_settings, subscription_of
 from tests.groups import Memberships, everything, held, members_of, wait_for
 
 JOIN_GROUP, HEARTBEAT, SYNC_GROUP, OFFSET_COMMIT, METADATA = 11, 12, 14, 8, 3
+REBALANCE_IN_PROGRESS, UNKNOWN_SERVER_ERROR = (27).to_bytes(2, "big"), (-1).to_bytes(2, "big", signed=True)
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +116,47 @@ def test_a_commit_whose_answer_is_lost_is_sent_again(proxied):
     assert set(membership.committed(slot.partitions).values()) == {11}
 
 
+@pytest.mark.parametrize(("failing", "patience_ms"), [(2, 300_000), (1_000, 3_000)])
+def test_a_rebalance_waits_for_the_commit_of_what_is_done_but_not_for_ever(
+    proxied, behind, group, failing, patience_ms
+):
+    members, proxy = proxied
+    name = behind[0].create_topic(f"{group}-late", 1)
+    given = {
+        "kafka.bootstrap.servers": members.config["bootstrap.servers"],
+        "subscribe": name,
+        "kafka.group.id": group,
+        "kafka.heartbeat.interval.ms": "200",
+        "kafka.max.poll.interval.ms": str(patience_ms),
+        "commit.transactional": "false",
+    }
+    options = parse(given, Where.STREAM)
+    settings = group_settings(options, partitions=1, stream=True)
+    query = InGroup(options, Settings(options.kafka), subscription_of(options), settings, commits=True)
+    other = members.make(name, app="other", slots=1)
+    with closing(query), ThreadPoolExecutor(1) as pool:
+        query.settle({})
+        told, asked, refused = [], [], []
+
+        def refuse(frame):
+            # The last fields of both flexible responses: the error code, then empty sets of tagged fields.
+            if frame.api_key == HEARTBEAT and frame.payload[-3:-1] == REBALANCE_IN_PROGRESS:
+                told.append(frame)
+            if frame.api_key == OFFSET_COMMIT and len(refused) < failing:
+                refused.append(frame)
+                return [frame.payload[:-5] + UNKNOWN_SERVER_ERROR + frame.payload[-3:]]
+            return [frame.payload]
+
+        proxy.on_response = refuse
+        joining = pool.submit(other.join, 60)
+        wait_for(lambda: told, "the rebalance")
+        proxy.on_request = lambda frame: (asked.append(frame.api_key), [frame.payload])[1]
+        query.settle({TopicPartition(name, 0): 5})
+        joining.result(60)
+    before = asked[: asked.index(JOIN_GROUP)].count(OFFSET_COMMIT)
+    assert before == failing + 1 if patience_ms > 5_000 else 2 <= before < failing
+
+
 @pytest.mark.parametrize("slots", [2, 4])
 def test_a_take_over_that_comes_just_after_another_slot_left_goes_on(proxied, slots):
     members, proxy = proxied
@@ -195,8 +243,6 @@ def test_a_parked_join_outlives_its_coordinator(cluster, on_three, group):
     first = on_three.make(name, slots=2, app="a")
     first.join(60)
     second = on_three.make(name, slots=1, app="b")
-    from concurrent.futures import ThreadPoolExecutor
-
     with ThreadPoolExecutor(1) as pool:
         joining = pool.submit(second.join, 120)
         wait_for(first.rebalance_needed, "the rebalance")
