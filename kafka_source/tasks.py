@@ -222,4 +222,4 @@ def _committer(session: SlotSession, reading: Reading, stack: ExitStack) -> _Com
         reading.settings, f"{credentials.group}-{credentials.instance_id}", keep_warm=False
     )
     stack.callback(committer.close)
-    return lambda ends: committer.commit(credentials, ends)
+    return lambda ends: session.acting(lambda used: committer.commit(used, ends))

@@ -7,7 +7,7 @@ import logging
 import os
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import TracebackType
 
@@ -100,16 +100,27 @@ class SlotSession:
             FencedError: The slot is no longer ours; nothing is committed.
             UnknownOutcomeError: No answer in time.
         """
-        self._raise_if_gone()
         deadline = Deadline(timeout_s)
+        self.acting(lambda used: self._client.run(commit_offsets(self._client, used, offsets, deadline), timeout_s + 1))
+
+    def acting(self, work: Callable[[SlotCredentials], object]) -> None:
+        """Does work that needs the slot's credentials, and if they are new ones by then, once more.
+
+        Args:
+            work: Raises FencedError if the group does not take them.
+
+        Raises:
+            FencedError: The slot is no longer ours.
+        """
+        self._raise_if_gone()
         used = self.credentials
         try:
-            self._client.run(commit_offsets(self._client, used, offsets, deadline), timeout_s + 1)
+            work(used)
         except FencedError:
             if self.credentials == used:
                 raise
             # A parked take-over was answered meanwhile: the slot is in the new generation.
-            self._client.run(commit_offsets(self._client, self.credentials, offsets, deadline), timeout_s + 1)
+            work(self.credentials)
 
     def leave(self) -> None:
         """Leaves the group with this slot."""

@@ -8,7 +8,9 @@ from contextlib import closing
 import pytest
 
 from assignors import TopicPartition
+from kafka_source import tasks
 from kafka_source.client_config import Settings
+from kafka_source.cluster import Cluster
 from kafka_source.embedded import EmbeddedKafka
 from kafka_source.embedded.tcp_proxy import CutConnection, TcpProxy, pass_on
 from kafka_source.errors import FencedError
@@ -16,9 +18,12 @@ from kafka_source.group import MemberSettings, SlotSession
 from kafka_source.group.member import Member
 from kafka_source.group.protocol import Membership, State
 from kafka_source.kafka_client import Deadline, KafkaClient
+from kafka_source.offsets import Range
 from kafka_source.options import Where, parse
 from kafka_source.ownership import InGroup, group_settings, subscription_of
+from kafka_source.schema import source_schema
 from tests.groups import Memberships, everything, held, members_of, wait_for
+from tests.support import produce
 
 JOIN_GROUP, HEARTBEAT, SYNC_GROUP, OFFSET_COMMIT, METADATA = 11, 12, 14, 8, 3
 REBALANCE_IN_PROGRESS, UNKNOWN_SERVER_ERROR = (27).to_bytes(2, "big"), (-1).to_bytes(2, "big", signed=True)
@@ -160,22 +165,11 @@ def test_a_rebalance_waits_for_the_commit_of_what_is_done_but_not_for_ever(
 @pytest.mark.parametrize("slots", [2, 4])
 def test_a_take_over_that_comes_just_after_another_slot_left_goes_on(proxied, slots):
     members, proxy = proxied
-    planner = members.make("orders", slots=slots)
-    planned = planner.join(30)
-    planner.detach()
-    planner.close()
+    planned = plan(members, "orders", slots)
     first, second, *others = planned.slots
     settings = members.settings(slots=slots)
     leaving = SlotSession.take_over(members.config, settings, second.credentials)
-    left = []
-
-    def leaves_before_the_join(frame):
-        if frame.api_key == JOIN_GROUP and not left:
-            left.append(frame)
-            leave(members.config, leaving.credentials)
-        return [frame.payload]
-
-    proxy.on_request = leaves_before_the_join
+    proxy.on_request, left = leaves_before_the_next_join(members, leaving)
     with SlotSession.take_over(members.config, settings, first.credentials) as session:
         assert left
         session.commit(dict.fromkeys(first.partitions, 8))
@@ -189,6 +183,56 @@ def test_a_take_over_that_comes_just_after_another_slot_left_goes_on(proxied, sl
         session.leave()
     leaving.close()
     assert set(members.make("any").committed(first.partitions).values()) == {9}
+
+
+def test_a_task_commits_in_a_transaction_when_the_take_over_was_answered_while_it_read(proxied, behind, group):
+    members, proxy = proxied
+    name = behind[0].create_topic(f"{group}-read", 3)
+    produce(members.config["bootstrap.servers"], name, 60)
+    planned = plan(members, name, 3)
+    first, second, third = planned.slots
+    settings = members.settings(slots=3)
+    leaving = SlotSession.take_over(members.config, settings, second.credentials)
+    proxy.on_request, left = leaves_before_the_next_join(members, leaving)
+    options = {"subscribe": name, "kafka.group.id": group, "commit": "task", "batchRows": "1"}
+    given = {"kafka.bootstrap.servers": members.config["bootstrap.servers"], **options}
+    ends = Cluster(members.config).latest(first.partitions, read_committed=False)
+    task = tasks.ReadTask(tuple(Range(*tp, 0, end) for tp, end in ends.items()), first.credentials, settings)
+    records = tasks.read(task, tasks.Reading.of(given, source_schema(headers=False), Where.BATCH))
+    read = next(records).num_rows
+    assert left
+    asked = []
+    proxy.on_response = lambda frame: (asked.append(frame.api_key), [frame.payload])[1]
+    with SlotSession.take_over(members.config, settings, third.credentials) as theirs:
+        theirs.leave()
+    # Two more heartbeats: the first may have been under way before the session knew.
+    wait_for(lambda: SYNC_GROUP in asked and asked[asked.index(SYNC_GROUP) :].count(HEARTBEAT) >= 2, "a generation")
+    read += sum(batch.num_rows for batch in records)
+    leaving.close()
+    assert read == sum(ends.values())
+    assert members.make("any").committed(first.partitions) == ends
+
+
+def plan(members, topic, slots):
+    """What the planner of a batch leaves behind."""
+    planner = members.make(topic, slots=slots)
+    planned = planner.join(30)
+    planner.detach()
+    planner.close()
+    return planned
+
+
+def leaves_before_the_next_join(members, leaving):
+    """A hook by which a slot leaves just before another one joins, and what it has met."""
+    left = []
+
+    def hook(frame):
+        if frame.api_key == JOIN_GROUP and not left:
+            left.append(frame)
+            leave(members.config, leaving.credentials)
+        return [frame.payload]
+
+    return hook, left
 
 
 def leave(config, credentials):
