@@ -146,14 +146,14 @@ class GroupMembership:
         return f"the group has given up {_slots(lost)}: no heartbeat came within the session timeout" if lost else None
 
     def check(self) -> None:
-        """Raises FencedError if another process has taken the place of one of the slots."""
+        """Raises why the group refuses one of the slots, if it does.
+
+        Raises:
+            FencedError: Another process has taken its place.
+            KafkaGroupError: By the code of the refusal; AuthenticationError if a right was taken away.
+        """
         for slot in self._slots:
-            if slot.member.membership.state is State.FENCED:
-                raise FencedError(
-                    f"Another process has joined group {self._settings.group} as {slot.member.settings.instance_id}. "
-                    "Each query needs a kafka.group.instance.id of its own; this one has stopped.",
-                    code=82,
-                )
+            slot.member.check()
 
     # ---- offsets
 

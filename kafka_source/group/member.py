@@ -97,6 +97,7 @@ class Member:
         self._client = client
         self._own: Connection | None = None
         self._parked = False
+        self._ended: Step | None = None
         self._offered: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -124,11 +125,11 @@ class Member:
         states: Mapping[str, bytes] | None = None
         problem: RetriableError | None = None
         while True:
-            self.membership = next_step.membership
+            self._note(next_step)
             if next_step.action is Action.WORK:
                 return self.state_bytes
             if next_step.action is Action.STOP:
-                raise self._stopped(next_step)
+                raise self._stopped(next_step, "Joining")
             if next_step.find_coordinator:
                 self._client.forget_coordinator(self.settings.group)
             if problem is not None and deadline.over:
@@ -182,10 +183,22 @@ class Member:
     def hear(self, code: int) -> Step:
         """Takes in what a heartbeat, or a commit, was answered."""
         result = step(self.membership, protocol.HeartbeatAnswered(code))
-        self.membership = result.membership
+        self._note(result)
         if result.find_coordinator:
             self._client.forget_coordinator(self.settings.group)
         return result
+
+    def check(self) -> None:
+        """Raises why the group refuses this member, if it does: as `join`."""
+        if self._ended is not None:
+            raise self._stopped(self._ended, "Staying in")
+
+    def _note(self, result: Step) -> None:
+        self.membership = result.membership
+        if result.membership.state not in (State.FENCED, State.FAILED):
+            self._ended = None
+        elif result.code != protocol.NONE:
+            self._ended = result
 
     async def leave(self, deadline: Deadline, reason: str = "") -> None:
         """Leaves the group, as far as it can be told; no error if it was put out before."""
@@ -205,7 +218,7 @@ class Member:
 
     def left(self) -> None:
         """Notes that the group was left, by whatever request."""
-        self.membership = step(self.membership, protocol.Left()).membership
+        self._note(step(self.membership, protocol.Left()))
         self.asked = False
         self.close()
 
@@ -306,7 +319,7 @@ class Member:
             )
         return problem
 
-    def _stopped(self, stopped: Step) -> Exception:
+    def _stopped(self, stopped: Step, doing: str) -> Exception:
         if stopped.code == protocol.FENCED_INSTANCE_ID:
             return FencedError(
                 f"Another process has joined group {self.settings.group} as {self.settings.instance_id}. Each query "
@@ -315,7 +328,7 @@ class Member:
             )
         return refusal(
             stopped.code,
-            "Joining",
+            doing,
             group=self.settings.group,
             instance_id=self.settings.instance_id,
             protocols=self._offered,

@@ -13,7 +13,7 @@ from kafka_source.client_config import Settings
 from kafka_source.cluster import Cluster
 from kafka_source.embedded import EmbeddedKafka
 from kafka_source.embedded.tcp_proxy import CutConnection, TcpProxy, pass_on
-from kafka_source.errors import FencedError
+from kafka_source.errors import AuthenticationError, FencedError
 from kafka_source.group import MemberSettings, SlotSession
 from kafka_source.group.member import Member
 from kafka_source.group.protocol import Membership, State
@@ -26,7 +26,9 @@ from tests.groups import Memberships, everything, held, members_of, wait_for
 from tests.support import produce
 
 JOIN_GROUP, HEARTBEAT, SYNC_GROUP, OFFSET_COMMIT, METADATA = 11, 12, 14, 8, 3
-REBALANCE_IN_PROGRESS, UNKNOWN_SERVER_ERROR = (27).to_bytes(2, "big"), (-1).to_bytes(2, "big", signed=True)
+UNKNOWN_SERVER_ERROR, REBALANCE_IN_PROGRESS, GROUP_AUTHORIZATION_FAILED = (
+    code.to_bytes(2, "big", signed=True) for code in (-1, 27, 30)
+)
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +93,22 @@ def test_lost_heartbeats_are_made_up_for(kafka, proxied):
     wait_for(lambda: len(seen) > 6, "heartbeats to go on")
     assert membership.rebalance_needed() is None
     assert membership.assignment.generation == generation
+
+
+def test_a_heartbeat_that_is_refused_is_told(proxied):
+    members, proxy = proxied
+    membership = members.make("orders")
+    membership.join(30)
+
+    def refuse(frame):
+        # The last fields of the flexible response: the error code, then an empty set of tagged fields.
+        if frame.api_key == HEARTBEAT:
+            return [frame.payload[:-3] + GROUP_AUTHORIZATION_FAILED + frame.payload[-1:]]
+        return [frame.payload]
+
+    proxy.on_response = refuse
+    with pytest.raises(AuthenticationError, match=r"Staying in group .* failed: GROUP_AUTHORIZATION_FAILED .* READ"):
+        wait_for(membership.rebalance_needed, "the refusal", 20)
 
 
 def test_a_driver_that_was_cut_off_for_longer_than_its_session_finds_out_and_comes_back(proxied, behind, group):
