@@ -288,8 +288,9 @@ class Member:
             ],
         )
         connection = await self._connection(deadline)
-        parked = self.settings.rebalance_timeout_ms / 1000 + _PARKED_MARGIN
-        answer = await connection.send(request, max(0.001, min(parked, deadline.left)))
+        # Parked only until the leader has assigned; whoever waits for longer asks again, as after a lost connection.
+        seconds = min(self._client.settings.request_timeout, deadline.left)
+        answer = await connection.send(request, max(0.001, seconds))
         if answer.error_code == protocol.NONE:
             self.state_bytes = bytes(answer.assignment)
         return step(self.membership, protocol.SyncAnswered(answer.error_code))

@@ -80,6 +80,24 @@ def test_the_connection_is_lost_in_the_middle_of_joining(proxied, api_key, side,
     assert membership.rebalance_needed() is None
 
 
+def test_a_sync_that_is_never_answered_is_sent_again(proxied):
+    members, proxy = proxied
+    config = Settings({**members.config, "request.timeout.ms": "1000"})
+    swallowed = []
+
+    def swallow(frame):
+        if frame.api_key == SYNC_GROUP and not swallowed:
+            swallowed.append(frame)
+            return []
+        return [frame.payload]
+
+    proxy.on_request = swallow
+    membership = members.make("orders", config=config)
+    membership.join(20)
+    assert swallowed
+    assert held(membership) == everything("orders", 6)
+
+
 def test_lost_heartbeats_are_made_up_for(kafka, proxied):
     members, proxy = proxied
     membership = members.make("orders")
