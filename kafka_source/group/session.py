@@ -48,6 +48,8 @@ class SlotSession:
         self._credentials = credentials
         self._member = member
         self._tasks: list[asyncio.Task[None]] = []
+        # A take-over that is parked; its answer, with the group's next generation, brings other credentials.
+        self._parked: asyncio.Task[None] | None = None
 
     @classmethod
     def attach(cls, config: Settings, credentials: SlotCredentials, timeout_s: float = _SECONDS) -> SlotSession:
@@ -117,9 +119,11 @@ class SlotSession:
         try:
             work(used)
         except FencedError:
+            self._client.run(self._answered(), _SECONDS + 1)
+            self._raise_if_gone()
             if self.credentials == used:
                 raise
-            # A parked take-over was answered meanwhile: the slot is in the new generation.
+            # The parked take-over was answered meanwhile: the slot is in the new generation.
             work(self.credentials)
 
     def leave(self) -> None:
@@ -192,7 +196,12 @@ class SlotSession:
         # id; it serves until the next generation begins, and then the join is answered.
         log.info("take over group=%s slot=%d: the join is parked", self._credentials.group, self._credentials.slot)
         await self._adopt(deadline)
+        self._parked = task
         self._tasks.append(task)
+
+    async def _answered(self) -> None:
+        if self._parked is not None:
+            await asyncio.wait([self._parked], timeout=_SECONDS)
 
     async def _join_as(self, joining: Member, deadline: Deadline) -> None:
         async def lead(joined: Joined) -> Mapping[str, bytes]:
@@ -226,7 +235,7 @@ class SlotSession:
                     "heartbeat group=%s slot=%d failed: %s", self._credentials.group, self._credentials.slot, error
                 )
                 continue
-            if not result.membership.is_member:
+            if not result.membership.is_member and not self._between_generations:
                 log.warning(
                     "heartbeat group=%s slot=%d now=%r",
                     self._credentials.group,
@@ -235,13 +244,19 @@ class SlotSession:
                 )
                 return
 
+    @property
+    def _between_generations(self) -> bool:
+        """Whether the generation of the take-over has ended, and the answer for the next one is on its way."""
+        lost = self._member.membership.state is State.LOST
+        return lost and self._parked is not None and not self._parked.done()
+
     async def _leave(self) -> None:
         self._stop()
         await self._member.leave(Deadline(_LEAVE_SECONDS), "the task is done")
 
     def _raise_if_gone(self) -> None:
         state = self._member.membership.state
-        if state in (State.LOST, State.FENCED, State.FAILED):
+        if state in (State.LOST, State.FENCED, State.FAILED) and not self._between_generations:
             raise self._moved_on(state)
 
     def _moved_on(self, state: State = State.LOST) -> FencedError:
