@@ -71,6 +71,13 @@ class BatchReader(DataSourceReader):
         topics = TopicIds(cluster, 0).ids({tp.topic for tp in mine})
         committed = ownership.committed(mine) if options["group.start"] == "committed" else {}
         starts = positions.starting(cluster, options, mine, committed, subscribed=subscribed, default="earliest")
+        known = {tp: starts[tp] for tp, offset in committed.items() if offset is not None}
+        starts |= positions.check_data_loss(
+            known,
+            cluster.earliest(known),
+            cluster.latest(known, read_committed=False),
+            fail=options["failOnDataLoss"],
+        )
         ends = positions.ending(cluster, options, mine, subscribed=subscribed)
         offset = StreamOffset(
             spans(starts, ends, owned.slots, owned.copies),

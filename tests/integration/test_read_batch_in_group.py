@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
 from kafka_source.admin import Groups
 from kafka_source.client_config import Settings
@@ -41,6 +42,18 @@ def test_each_read_goes_on_where_the_last_one_committed(spark, kafka, orders, gr
     assert read() == list(range(300, 330))
     assert sum(groups.committed(group).values()) == 330
     assert groups.describe(group).members == ()
+
+
+def test_a_committed_offset_behind_the_end_of_the_log_is_a_loss_of_data(spark, kafka, orders):
+    group = f"{orders}-behind"
+    behind = ConsumerGroupTopicPartitions(group, [TopicPartition(orders, 0, 1000)])
+    admin = kafka.admin()
+    admin.alter_consumer_group_offsets([behind])[group].result(30)
+    with pytest.raises(Exception, match=f"{orders}-0 was to be read from offset 1000, but only"):
+        reader(spark, kafka, orders, kafka_group_id=group).load().count()
+    frame = reader(spark, kafka, orders, kafka_group_id=group, failOnDataLoss="false").load()
+    assert frame.where("partition = 0").count() == 0
+    assert frame.where("partition > 0").count() > 0
 
 
 def test_a_committed_read_is_not_read_twice(spark, kafka, orders):
