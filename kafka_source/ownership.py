@@ -32,6 +32,7 @@ MOST_DEFAULT_SLOTS = 8
 REDUNDANT = "redundant"
 _JOIN_MARGIN_MS = 30_000
 _COMMIT_PAUSE_SECONDS = 1.0
+_UNKNOWN_TOPIC = 3
 _UNKNOWN_MEMBER_ID = 25
 _FENCED_INSTANCE_ID = 82
 
@@ -176,6 +177,7 @@ class InGroup:
         self._stops = options["group.lost"] == "stop"
         self._done: dict[TopicPartition, int] = {}
         self._anew: set[str] = set()
+        self._topic_gone = False
         self._compared = -1
         self._joined = False
 
@@ -260,18 +262,20 @@ class InGroup:
         except InvalidConfigurationError:
             raise
         except KafkaGroupError as error:
+            self._topic_gone = error.code == _UNKNOWN_TOPIC
             log.warning("group %s: committing is tried again at the next batch: %s", self._group.group, error)
         else:
+            self._topic_gone = False
             self._done.update(news)
             self._anew -= {tp.topic for tp in news}
 
     def _insist(self, finished: Mapping[TopicPartition, int]) -> None:
         """Try for half as long as the group waits to commit what could not be: after a rebalance others read it again.
 
-        Until then the group takes commits of its old generation.
+        Until then the group takes commits of its old generation; but of a topic that was deleted it takes none.
         """
         deadline = Deadline(self._group.rebalance_timeout_ms / 2000)
-        while self._news(finished) and not deadline.over:
+        while self._news(finished) and not self._topic_gone and not deadline.over:
             time.sleep(_COMMIT_PAUSE_SECONDS)
             self.finish(finished)
 
