@@ -434,20 +434,23 @@ if hasattr(spark_api.DataSourceStreamReader, "getDefaultReadLimit"):  # Spark >=
 else:
 
     class StreamReader(_StreamReader):  # type: ignore[no-redef]
-        """The stream reader for Spark 4.0 and 4.1, which say neither where they stand nor whether bounds hold."""
+        """The stream reader for Spark 4.0 and 4.1, which do not say whether bounds hold: they always do."""
 
         _known: dict[str, Any] | None = None
 
         def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802
             """The end of the next micro-batch; the last one if there is nothing new."""
-            # After a restart Spark has not said where the query stands; `plan` leaves out what is done.
             start = self._known or self.initialOffset()
             before = StreamOffset.from_json(start)
-            end = self._batches().next(before, limited=self._known is not None)
+            end = self._batches().next(before, limited=True)
             self._known = start if end is before else _shown(end, self._batches().quota())
             return self._known
 
         def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-            """The input partitions of the batch that ends at `end`."""
+            """The input partitions of the batch that ends at `end`.
+
+            Spark asks for this before it asks where to go on, also after a restart: then for the empty batch that ends
+            where the query stands.
+            """
             self._known = end
             return super().partitions(start, end)
