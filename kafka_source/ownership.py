@@ -177,7 +177,6 @@ class InGroup:
         self._stops = options["group.lost"] == "stop"
         self._done: dict[TopicPartition, int] = {}
         self._anew: set[str] = set()
-        self._topic_gone = False
         self._compared = -1
         self._joined = False
 
@@ -192,8 +191,7 @@ class InGroup:
         lost = self._membership.lost()
         if lost is not None:
             self._rejoin_after(lost)
-        self.finish(finished)
-        if self._membership.rebalance_needed() is not None:
+        if not self._is_told(finished) and self._membership.rebalance_needed() is not None:
             self._insist(finished)
         reason = self._membership.rebalance_needed()
         if reason is not None:
@@ -250,34 +248,37 @@ class InGroup:
         A member that the group has put out commits nothing: its partitions are another's by now, and what it read
         since its last commit is read again there (at least once).
         """
-        news = self._news(finished)
-        if not news:
-            return
+        self._is_told(finished)
+
+    def _is_told(self, finished: Mapping[TopicPartition, int]) -> bool:
+        """Whether the group knows all of `finished` now that it takes; if not, it may at another try."""
         try:
-            self.commit(news)
+            news = self._news(finished)
+            if news:
+                self.commit(news)
         except FencedError as error:
             if error.code == _FENCED_INSTANCE_ID:
                 raise
-            self._rejoin_after(f"its commit of {len(news)} offsets was refused ({error})")
+            self._rejoin_after(f"its commit was refused ({error})")
+            return True
         except InvalidConfigurationError:
             raise
         except KafkaGroupError as error:
-            self._topic_gone = error.code == _UNKNOWN_TOPIC
             log.warning("group %s: committing is tried again at the next batch: %s", self._group.group, error)
-        else:
-            self._topic_gone = False
-            self._done.update(news)
-            self._anew -= {tp.topic for tp in news}
+            # Of a topic that was deleted it takes nothing.
+            return error.code == _UNKNOWN_TOPIC
+        self._done.update(news)
+        self._anew -= {tp.topic for tp in news}
+        return True
 
     def _insist(self, finished: Mapping[TopicPartition, int]) -> None:
         """Try for half as long as the group waits to commit what could not be: after a rebalance others read it again.
 
-        Until then the group takes commits of its old generation; but of a topic that was deleted it takes none.
+        Until then the group takes commits of its old generation.
         """
         deadline = Deadline(self._group.rebalance_timeout_ms / 2000)
-        while self._news(finished) and not self._topic_gone and not deadline.over:
+        while not self._is_told(finished) and not deadline.over:
             time.sleep(_COMMIT_PAUSE_SECONDS)
-            self.finish(finished)
 
     def begin_anew(self, topics: Collection[str]) -> None:
         """Forget what was committed for topics that were created anew; what is next committed may be less."""

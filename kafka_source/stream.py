@@ -280,6 +280,7 @@ class MicroBatches:
         if before.cluster not in (None, self._cluster.cluster_id()):
             # The topics were moved here (`cluster.moved.from`), and had other ids there.
             before = replace(before, topics={})
+            self._topics.doubt()
         lost = self._topics.lost(before)
         self._anew = {name: topic for name, topic in self._anew.items() if name in lost or name not in before.topics}
         news = {name: topic for name, topic in lost.items() if name not in self._anew or self._anew[name] != topic}
