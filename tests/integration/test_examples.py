@@ -76,6 +76,7 @@ def dict_of_shares(told):
     return shares
 
 
+@pytest.mark.long
 def test_two_topics_are_joined_without_a_shuffle(kafka, servers):
     try:
         said = run("copartitioned", servers)

@@ -116,7 +116,12 @@ STEPS = {
 }
 
 
-@pytest.mark.parametrize("step", STEPS)
+QUICK = {"before all have joined", "before they hear that they have"}
+
+
+@pytest.mark.parametrize(
+    "step", [step if step in QUICK else pytest.param(step, marks=pytest.mark.long) for step in STEPS]
+)
 def test_the_coordinator_dies_in_a_rebalance_and_no_record_is_lost_or_read_twice(nodes, readers, step):
     kafka, proxies = nodes
     first = readers.start("a", 2)

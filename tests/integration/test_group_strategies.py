@@ -166,7 +166,7 @@ def test_a_topic_that_is_being_handed_over_is_waited_for(members, topic):
     assert {before.assignment.generation, after.assignment.generation} == {3}
 
 
-@pytest.mark.parametrize("restart", ["leaves", "comes back"])
+@pytest.mark.parametrize("restart", [pytest.param("leaves", marks=pytest.mark.long), "comes back"])
 def test_range_becomes_cooperative_sticky_member_by_member(mixed, restart):
     leaves = restart == "leaves"
 

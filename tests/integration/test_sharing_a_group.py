@@ -46,6 +46,7 @@ def test_a_java_consumer_shares_the_partitions_and_gives_them_back(kafka, app, t
     assert sorted([*written(tmp_path / "out"), *theirs()]) == list(range(600))
 
 
+@pytest.mark.long
 def test_a_confluent_consumer_shares_the_partitions_and_gives_them_back(kafka, app, tmp_path):
     produce(kafka.bootstrap_servers, app.topic, 200)
     until(lambda: len(written(tmp_path / "out")) == 200, "the stream to read the first records")
