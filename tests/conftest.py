@@ -22,6 +22,8 @@ hypothesis.settings.load_profile("kafkagroup")
 # Without it Spark's workers may be another Python than the one that runs the tests.
 os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+# Spark's JVMs are short-lived here: half of their processor time went into the second compiler.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
 
 
 @pytest.fixture(scope="session")

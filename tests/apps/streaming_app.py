@@ -26,6 +26,7 @@ def session(master: str) -> SparkSession:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.python.unix.domain.socket.enabled", "true")
+        .config("spark.executor.extraJavaOptions", os.environ.get("SPARK_SUBMIT_OPTS", ""))
         .config("spark.executorEnv.PYTHONPATH", os.environ.get("PYTHONPATH", ""))
     )
     spark = builder.getOrCreate()
