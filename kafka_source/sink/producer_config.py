@@ -16,6 +16,8 @@ _DEFAULTS = {
     "partitioner": JAVA_COMPATIBLE,
     "message.timeout.ms": "120000",
     "message.max.bytes": "1048576",
+    # Full batches cost half of what small ones do, and nobody waits longer: the flush of a task lets nothing linger.
+    "linger.ms": "50",
     # Of records that wait to be sent: a worker's memory is not the executor's to grow.
     "queue.buffering.max.kbytes": "65536",
 }

@@ -22,6 +22,11 @@ def test_java_defaults_where_librdkafka_has_others() -> None:
     assert producer_config(Settings({"max.request.size": "5000"}))["message.max.bytes"] == "5000"
 
 
+def test_records_wait_for_full_batches_unless_the_user_wants_otherwise() -> None:
+    assert producer_config(Settings({}))["linger.ms"] == "50"
+    assert producer_config(Settings({"linger.ms": "0"}))["linger.ms"] == "0"
+
+
 def test_a_record_is_taken_that_javas_producer_takes() -> None:
     producer = Producer({**producer_config(Settings({"bootstrap.servers": "127.0.0.1:1"})), "log_level": 0})
     producer.produce("t", b"x" * 1_048_000)
