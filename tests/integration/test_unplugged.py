@@ -108,6 +108,7 @@ def ends_of(kafka, name):
     return {row.partition: row.end for row in lags(kafka, name)}
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_it_rejoins_and_every_record_is_there(kafka, name, tap, other, tmp_path):
     with streaming_app(tmp_path, options(kafka, name)) as app:
