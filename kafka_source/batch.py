@@ -72,12 +72,7 @@ class BatchReader(DataSourceReader):
         committed = ownership.committed(mine) if options["group.start"] == "committed" else {}
         starts = positions.starting(cluster, options, mine, committed, subscribed=subscribed, default="earliest")
         known = {tp: starts[tp] for tp, offset in committed.items() if offset is not None}
-        starts |= positions.check_data_loss(
-            known,
-            cluster.earliest(known),
-            cluster.latest(known, read_committed=False),
-            fail=options["failOnDataLoss"],
-        )
+        starts |= positions.check_data_loss(cluster, options, known)
         ends = positions.ending(cluster, options, mine, subscribed=subscribed)
         offset = StreamOffset(
             spans(starts, ends, owned.slots, owned.copies),

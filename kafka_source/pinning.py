@@ -107,12 +107,7 @@ def _ranges(
     mine = sorted(members.settle({}).slots)
     committed = members.committed(mine) if options["group.start"] == "committed" else {}
     starts = positions.starting(cluster, options, mine, committed, subscribed=subscribed, default="earliest")
-    starts = positions.check_data_loss(
-        starts,
-        cluster.earliest(mine),
-        cluster.latest(mine, read_committed=False),
-        fail=options["failOnDataLoss"],
-    )
+    starts = positions.check_data_loss(cluster, options, starts)
     ends = positions.ending(cluster, options, mine, subscribed=subscribed)
     return tuple(Range(*tp, starts[tp], ends[tp]) for tp in mine if starts[tp] < ends[tp])
 

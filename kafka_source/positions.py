@@ -83,30 +83,28 @@ def ending(
 
 
 def check_data_loss(
-    starts: Mapping[TopicPartition, int],
-    earliest: Mapping[TopicPartition, int],
-    latest: Mapping[TopicPartition, int],
-    *,
-    fail: bool,
+    cluster: Cluster, options: Options, starts: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
     """The starts, with those moved that are no longer in the log, or an error.
 
     Args:
+        cluster: The cluster.
+        options: Of the query.
         starts: Where reading is to go on.
-        earliest: The first offset that exists.
-        latest: The one after the last.
-        fail: failOnDataLoss.
 
     Raises:
-        DataLossError: `fail` is set and a start lies outside [earliest, latest].
+        DataLossError: failOnDataLoss is set and a start lies outside the log.
     """
+    earliest = cluster.earliest(starts)
+    # Behind the last stable offset there are records too: those of transactions that are open.
+    latest = cluster.latest(starts, read_committed=False)
     moved = dict(starts)
     for tp, start in starts.items():
         available = (earliest[tp], latest[tp])
         if available[0] <= start <= available[1]:
             continue
         error = DataLossError(topic=tp.topic, partition=tp.partition, planned=start, available=available)
-        if fail:
+        if options["failOnDataLoss"]:
             raise error
         moved[tp] = available[0] if start < available[0] else available[1]
         log.warning("%s (failOnDataLoss is false: reading goes on at %d)", error, moved[tp])

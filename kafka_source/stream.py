@@ -313,16 +313,10 @@ class MicroBatches:
         return min(self._latest[tp], self._target.get(tp, 0))
 
     def _check_data_loss(self, starts: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-        ahead = [tp for tp, start in starts.items() if start > self._latest[tp]]
+        ahead = {tp: start for tp, start in starts.items() if start > self._latest[tp]}
         if not ahead:
             return starts
-        moved = positions.check_data_loss(
-            {tp: starts[tp] for tp in ahead},
-            self._cluster.earliest(ahead),
-            # Behind the last stable offset there are records too: those of transactions that are open.
-            self._cluster.latest(ahead, read_committed=False),
-            fail=self._options["failOnDataLoss"],
-        )
+        moved = positions.check_data_loss(self._cluster, self._options, ahead)
         self._positions.update(moved)
         if self._sink_commits:
             # Else the sink would take it for another member's reading that the group stands beyond the batch.

@@ -212,9 +212,9 @@ class TwoPhaseCommit:
             turn = Turn(*await asyncio.gather(self._take("driver", deadline), self._take("finished", deadline)))
         await self._abort(await self.undecided(deadline), turn, deadline)
 
-    async def _abort(self, found: list[Described], turn: Turn | None, deadline: Deadline) -> None:
+    async def _abort(self, found: list[Described], turn: Turn, deadline: Deadline) -> None:
         # In this order: what is open of another driver began after its turn.
-        if not found or (turn is not None and not await self._is_still(turn, deadline)):
+        if not found or not await self._is_still(turn, deadline):
             return
         await asyncio.gather(*(self._abort_one(one, deadline) for one in found))
 

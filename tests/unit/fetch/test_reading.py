@@ -25,6 +25,11 @@ from tests.unit.fetch.fake_broker import TOPIC, FakeBroker, Partition
 
 NOT_LEADER = 6
 COLUMNS = (Column("partition"), Column("offset"))
+LOGIN = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "PLAIN",
+    "sasl.jaas.config": 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="p";',
+}
 
 
 def filled(batches: int = 1, **how) -> Partition:
@@ -74,13 +79,7 @@ def test_a_partition_without_a_leader_is_given_up_in_time_while_others_are_read(
 def test_the_pause_that_a_broker_asks_for_holds_at_the_end_of_a_session_too(broker):
     broker.partitions = {0: filled(3)}
     broker.session_ms, broker.throttle_ms = 200, 600
-    login = {
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "PLAIN",
-        "sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required "
-        'username="u" password="p";',
-    }
-    assert read(engine(broker, **login), request(Range(TOPIC, 0, 0, 30))) == {0: list(range(30))}
+    assert read(engine(broker, **LOGIN), request(Range(TOPIC, 0, 0, 30))) == {0: list(range(30))}
     assert all(later - sooner >= 0.6 for (sooner, *_), (later, *_) in pairwise(broker.fetches))
     # Each fetch comes after the session's end, on a new connection.
     assert len({connection for _, connection, _ in broker.fetches}) == 3
@@ -89,13 +88,7 @@ def test_the_pause_that_a_broker_asks_for_holds_at_the_end_of_a_session_too(brok
 def test_a_short_session_is_used_for_most_of_its_time(broker):
     broker.partitions = {0: filled(10)}
     broker.session_ms = 8_000
-    login = {
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "PLAIN",
-        "sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required "
-        'username="u" password="p";',
-    }
-    assert read(engine(broker, **login), request(Range(TOPIC, 0, 0, 100))) == {0: list(range(100))}
+    assert read(engine(broker, **LOGIN), request(Range(TOPIC, 0, 0, 100))) == {0: list(range(100))}
     assert len({connection for _, connection, _ in broker.fetches}) == 1
 
 
