@@ -1,4 +1,4 @@
-"""Kafka record sets to Arrow record batches: bytes in, Arrow out, the GIL released meanwhile.
+"""Kafka record sets to Arrow record batches, and Arrow rows to Kafka record batches; the GIL is released meanwhile.
 
     builder = BatchBuilder(["key", ("value", "string"), "offset"], batch_rows=100_000)
     for partition in response:                     # topic-partitions may share a batch
@@ -9,9 +9,17 @@
     if builder.num_rows:
         yield pyarrow.record_batch(builder.take())
 
-The tree of errors, each with the attributes `topic`, `partition`, `offset` and `reason`:
+    encoder = BatchEncoder(compression="lz4")
+    encoder.identify(producer_id, epoch)           # left out: not idempotent
+    encoder.append(0, 12, len(values), column_of(values), column_of(keys), None, None, now_ms)
+    for topic, partition, records, batch in encoder.take(all=True):
+        produce(topics[topic], partition, batch)
+
+The tree of errors; those of `RecordsError` have the attributes `topic`, `partition`, `offset` and `reason`:
 
     ValueError
+    ├── UnknownPartition        a row asks for a partition that its topic does not have
+    ├── RecordTooLarge          a row makes a record over `record_bytes`
     └── RecordsError
         ├── CorruptRecords      the bytes are not what a broker stored
         ├── OldMessageFormat    magic 0 or 1: let another engine read this partition
@@ -20,12 +28,27 @@ The tree of errors, each with the attributes `topic`, `partition`, `offset` and 
 """
 
 from collections.abc import Sequence
-from typing import final
+from typing import TypeAlias, final
 
 from typing_extensions import Buffer, CapsuleType
 
 __all__: list[str]
 __version__: str
+
+Column: TypeAlias = tuple[bytes | None, int, bytes, bytes]
+"""An Arrow `binary` or `utf8` array: validity bitmap (None: no nulls), offset in rows, int32 offsets, data.
+
+These are `array.buffers()` as bytes and `array.offset` of pyarrow; buffers may be longer than the array needs. A slice has the
+buffers of the whole array, so what is made bytes once serves all slices, each with its own offset.
+"""
+Chosen: TypeAlias = tuple[bytes | None, int, bytes]
+"""An Arrow `int32` array: validity bitmap, offset in rows, data."""
+Headers: TypeAlias = tuple[bytes | None, int, bytes, Column, Column]
+"""An Arrow `list<struct<key: utf8, value: binary>>` array: validity bitmap, offset in rows, int32 list offsets, keys, values.
+
+The list offsets count rows of the struct's children: where the struct array has an offset of its own, add it to theirs.
+Validity of the struct itself is not looked at: Kafka has no null headers.
+"""
 
 @final
 class RecordSet:
@@ -175,8 +198,125 @@ class Batch:
     def __arrow_c_array__(self, requested_schema: CapsuleType | None = None) -> tuple[CapsuleType, CapsuleType]:
         """Its schema and its data as a struct array. `requested_schema` is not followed: the consumer casts."""
 
+@final
+class BatchEncoder:
+    """Rows to record batches (magic 2; KIP-98), by topic and partition; one for each producer identity.
+
+    Rows of a partition keep their order. Not for use by two threads at once (RuntimeError). After an error other than that
+    of the constructor, drop it.
+    """
+
+    def __new__(
+        cls,
+        *,
+        compression: str = "none",
+        level: int | None = None,
+        batch_bytes: int = 1_000_000,
+        record_bytes: int = 1_048_576,
+        sticky: int = 0,
+    ) -> BatchEncoder:
+        """An encoder without batches, not idempotent until `identify`.
+
+        Args:
+            compression: none, gzip, snappy (snappy-java's framing, blocks of 32 KiB), lz4 (frames of independent 64 KiB
+                blocks, as Java writes) or zstd.
+            level: 1 to 9 or -1 for gzip, from -131072 to 22 for zstd; None for the codec's default (6, 3). The others have none
+                here and ignore it.
+            batch_bytes: most bytes of a batch's records before compression, without its header of 61 bytes, up to 2**30. A larger
+                record is a batch of its own.
+            record_bytes: most bytes of a record, as the batch that it would be alone: encoded, before compression, with the
+                header of 61 bytes; up to 2**30.
+            sticky: which partition the first records without a key go to, modulo the topic's number of partitions.
+
+        Raises:
+            ValueError: an unknown compression or level, a size out of its range.
+        """
+
+    def identify(self, producer_id: int, epoch: int, *, transactional: bool = False) -> None:
+        """Says whose the batches are that are sealed from here on, and starts every partition's sequence at 0.
+
+        Batches that are being filled are among them: `take(all=True)` first if they are another's.
+
+        Args:
+            producer_id: as the broker gave it; -1 for none: base sequences are then -1.
+            epoch: the same; -1 for none.
+            transactional: the batches belong to a transaction: without the flag a broker appends them as plain ones.
+        """
+
+    def append(
+        self,
+        topic: int,
+        partitions: int,
+        rows: int,
+        values: Column,
+        keys: Column | None,
+        chosen: Chosen | None,
+        headers: Headers | None,
+        timestamp_ms: int,
+    ) -> None:
+        """Adds rows of one topic to the batches of its partitions; the GIL is released meanwhile.
+
+        A row's partition is the chosen one; where there is none, that of its key (murmur2, as Java's producer; an empty key is
+        one); where there is none, the topic's sticky partition, which moves on to the next each time its batch is sealed. A batch is
+        sealed before a record that would take it over `batch_bytes`.
+
+        Args:
+            topic: the caller's number for the topic.
+            partitions: how many partitions it has, up to 2**20.
+            rows: rows to add, from each column's own offset on.
+            values: the values; null is a record without value (a tombstone).
+            keys: the keys, if there are any.
+            chosen: explicit partitions, null where the partitioner decides.
+            headers: the headers; null and empty lists are none, a header's value may be null.
+            timestamp_ms: the create time of all rows, in ms since 1970, not negative.
+
+        Raises:
+            UnknownPartition: a chosen partition is negative or too large.
+            RecordTooLarge: a record is over `record_bytes`.
+            ValueError: the buffers do not hold the rows, a header has no key, or a number is out of its range.
+        """
+
+    def take(self, *, all: bool) -> list[tuple[int, int, int, bytes]]:
+        """Takes the sealed batches: (topic, partition, number of records, the batch), in the order of sealing.
+
+        A batch is whole, with length and CRC-32C: the `records` of a Produce request, or a part of them.
+
+        Args:
+            all: seals what is being filled first, by topic and partition.
+        """
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes of the batches that are being filled (not compressed yet) and of sealed ones that were not taken."""
+
+class UnknownPartition(ValueError):
+    """A row asks for a partition that its topic does not have."""
+
+    topic: int
+    """The caller's number for the topic."""
+    partition: int
+    """What was asked for."""
+    partitions: int
+    """How many the topic has."""
+    row: int
+    """The row, from 0 in this `append`."""
+
+class RecordTooLarge(ValueError):
+    """A row makes a record over `record_bytes`."""
+
+    topic: int
+    """The caller's number for the topic."""
+    partition: int
+    """The partition it would go to."""
+    row: int
+    """The row, from 0 in this `append`."""
+    size: int
+    """Its size in bytes, counted as `record_bytes`. With many headers, counted so far as to be over the limit."""
+    limit: int
+    """`record_bytes`."""
+
 class RecordsError(ValueError):
-    """A record set cannot be read on; the base of all errors here."""
+    """A record set cannot be read on; the base of all errors in reading."""
 
     topic: str
     """The topic."""

@@ -110,6 +110,50 @@ impl BatchHeader {
     }
 }
 
+/// What a producer says of a batch that it has filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewBatch {
+    /// Codec and flags.
+    pub attributes: i16,
+    pub count: i32,
+    pub base_timestamp: i64,
+    pub max_timestamp: i64,
+    /// -1 where the producer is not idempotent, with epoch and base sequence -1.
+    pub producer_id: i64,
+    pub epoch: i16,
+    pub base_sequence: i32,
+}
+
+impl NewBatch {
+    /// A producer's batch is not transactional unless it says so here.
+    pub const TRANSACTIONAL: i16 = 0x10;
+
+    /// Fills in the header of `batch`, whose records are in place, as for a Produce request.
+    pub fn write(&self, batch: &mut [u8]) {
+        let length = batch.len().saturating_sub(LOG_OVERHEAD) as i32;
+        put(batch, 0, 0i64.to_be_bytes()); // The broker gives offsets.
+        put(batch, 8, length.to_be_bytes());
+        put(batch, 12, (-1i32).to_be_bytes()); // The partition leader's epoch: the broker's too.
+        put(batch, MAGIC_END - 1, [2]);
+        put(batch, 21, self.attributes.to_be_bytes());
+        put(batch, 23, (self.count - 1).to_be_bytes());
+        put(batch, 27, self.base_timestamp.to_be_bytes());
+        put(batch, 35, self.max_timestamp.to_be_bytes());
+        put(batch, 43, self.producer_id.to_be_bytes());
+        put(batch, 51, self.epoch.to_be_bytes());
+        put(batch, 53, self.base_sequence.to_be_bytes());
+        put(batch, 57, self.count.to_be_bytes());
+        let crc = crc32c::crc32c(batch.get(CRC_START..).unwrap_or_default());
+        put(batch, 17, crc.to_be_bytes());
+    }
+}
+
+fn put<const N: usize>(batch: &mut [u8], start: usize, field: [u8; N]) {
+    if let Some(place) = batch.get_mut(start..).and_then(|tail| tail.first_chunk_mut()) {
+        *place = field;
+    }
+}
+
 /// A field of a header whose length the type already guarantees.
 fn at<const N: usize, const M: usize>(bytes: &[u8; N], start: usize) -> [u8; M] {
     bytes.get(start..).and_then(|tail| tail.first_chunk::<M>()).copied().unwrap_or([0; M])
@@ -136,6 +180,27 @@ mod tests {
         assert_eq!((parsed.base_offset, parsed.size, parsed.next_offset(), parsed.count), (7, 112, 12, 3));
         assert_eq!(parsed.codec(), 4);
         assert!(parsed.is_log_append_time() && parsed.is_transactional() && parsed.is_control());
+    }
+
+    #[test]
+    fn a_new_batch_parses_as_it_was_written() {
+        let mut bytes = [0x55; HEADER_LEN + 9];
+        let new = NewBatch {
+            attributes: 4 | NewBatch::TRANSACTIONAL,
+            count: 3,
+            base_timestamp: 1_700_000_000_000,
+            max_timestamp: 1_700_000_000_007,
+            producer_id: 4000,
+            epoch: 5,
+            base_sequence: 77,
+        };
+        new.write(&mut bytes);
+        let parsed = BatchHeader::parse(bytes.first_chunk().unwrap()).unwrap();
+        assert_eq!((parsed.base_offset, parsed.size, parsed.next_offset(), parsed.count), (0, 70, 3, 3));
+        assert_eq!((parsed.codec(), parsed.is_transactional(), parsed.is_control()), (4, true, false));
+        assert_eq!((parsed.base_timestamp, parsed.max_timestamp), (new.base_timestamp, new.max_timestamp));
+        assert_eq!((parsed.producer_id, parsed.crc), (4000, crc32c::crc32c(&bytes[CRC_START..])));
+        assert_eq!((&bytes[12..17], &bytes[51..57]), (&[255, 255, 255, 255, 2][..], &[0, 5, 0, 0, 0, 77][..]));
     }
 
     #[test]

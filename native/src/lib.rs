@@ -1,19 +1,27 @@
-//! Kafka record sets to Arrow record batches.
+//! Kafka record sets to Arrow record batches, and Arrow rows to Kafka record batches.
 //!
-//! The way of the data: [`source::Source`] (the bytes of one partition in a Fetch response) →
+//! The way of the data that is read: [`source::Source`] (the bytes of one partition in a Fetch response) →
 //! [`record_set::RecordSet`] (a cursor over its batches: CRC, codec, aborted transactions, range) →
 //! [`builder::BatchBuilder`] (the columns asked for, sized by rows and bytes) → [`builder::Batch`] → Arrow's C data
-//! interface. `python` is the boundary and holds no logic of its own.
+//! interface. Of the data that is written: [`arrays`] (an Arrow batch's buffers, borrowed) → [`encoder::Encoder`] (the
+//! partition of each row, sequences) → [`filling::Filling`] (a batch in the making) → [`compress::Compressor`] →
+//! [`encoder::Sealed`], for a Produce request. `python` is the boundary and holds no logic of its own.
 
 pub mod aborted;
+pub mod arrays;
 pub mod builder;
 pub mod codec;
 pub mod columns;
+pub mod compress;
+pub mod encoder;
 pub mod error;
+pub mod filling;
 pub mod header;
 mod lz4;
+pub mod murmur2;
 pub mod record;
 pub mod record_set;
+pub mod refusal;
 pub mod source;
 pub mod varint;
 

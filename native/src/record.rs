@@ -1,6 +1,9 @@
-//! One record of a RecordBatch v2 (Kafka's `DefaultRecord`), borrowed from the batch's bytes.
+//! One record of a RecordBatch v2 (Kafka's `DefaultRecord`), parsed from a batch's bytes or written to them.
 
-use crate::varint::{Parsed, take, varint, varlong};
+use crate::varint::{self, Parsed, take, varint, varlong};
+
+/// Bytes of the longest varint of 32 bits.
+const MOST_LENGTH: usize = 5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
@@ -11,7 +14,7 @@ pub struct Record<'a> {
     pub headers: Headers<'a>,
 }
 
-/// The headers of a record, checked while the record was parsed.
+/// The headers of a record as they are stored, checked while the record was parsed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Headers<'a> {
     pub count: usize,
@@ -37,6 +40,38 @@ impl<'a> Record<'a> {
         }
         Ok(Self { timestamp_delta, offset_delta, key, value, headers: Headers { count, bytes: body } })
     }
+
+    /// Bytes that [`Record::write`] appends.
+    #[inline(always)]
+    pub fn size(&self) -> usize {
+        let body = self.body_len();
+        varint::len(body as i64) + body
+    }
+
+    /// Appends the record. All lengths fit into 31 bits: the caller has bounded [`Record::size`].
+    #[inline(always)]
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let body = self.body_len();
+        out.reserve(body + MOST_LENGTH);
+        varint::put(out, body as i64);
+        out.push(0); // Attributes.
+        varint::put(out, self.timestamp_delta);
+        varint::put(out, i64::from(self.offset_delta));
+        put_nullable(out, self.key);
+        put_nullable(out, self.value);
+        varint::put(out, self.headers.count as i64);
+        out.extend_from_slice(self.headers.bytes);
+    }
+
+    #[inline(always)]
+    fn body_len(&self) -> usize {
+        1 + varint::len(self.timestamp_delta)
+            + varint::len(i64::from(self.offset_delta))
+            + nullable_len(self.key)
+            + nullable_len(self.value)
+            + varint::len(self.headers.count as i64)
+            + self.headers.bytes.len()
+    }
 }
 
 impl<'a> Headers<'a> {
@@ -58,6 +93,46 @@ impl<'a> Headers<'a> {
             header(&mut rest).ok()
         })
     }
+}
+
+/// Headers on their way into a record.
+#[derive(Debug, Default)]
+pub struct HeaderWriter {
+    count: usize,
+    bytes: Vec<u8>,
+}
+
+impl HeaderWriter {
+    pub fn clear(&mut self) {
+        self.count = 0;
+        self.bytes.clear();
+    }
+
+    pub fn push(&mut self, key: &[u8], value: Option<&[u8]>) {
+        put_nullable(&mut self.bytes, Some(key));
+        put_nullable(&mut self.bytes, value);
+        self.count += 1;
+    }
+
+    pub fn headers(&self) -> Headers<'_> {
+        Headers { count: self.count, bytes: &self.bytes }
+    }
+}
+
+#[inline(always)]
+fn put_nullable(out: &mut Vec<u8>, bytes: Option<&[u8]>) {
+    match bytes {
+        Some(bytes) => {
+            varint::put(out, bytes.len() as i64);
+            out.extend_from_slice(bytes);
+        }
+        None => varint::put(out, -1),
+    }
+}
+
+#[inline(always)]
+fn nullable_len(bytes: Option<&[u8]>) -> usize {
+    bytes.map_or(1, |bytes| varint::len(bytes.len() as i64) + bytes.len())
 }
 
 /// A negative length is null, as for Kafka's own reader.
@@ -96,6 +171,28 @@ mod tests {
         assert_eq!((record.key, record.value), (Some(&b"k"[..]), None));
         let headers: Vec<_> = record.headers.iter().collect();
         assert_eq!(headers, [(&b"h"[..], Some(&b"v"[..])), (&b"h"[..], None)]);
+    }
+
+    #[test]
+    fn what_is_written_is_parsed_again() {
+        let long = vec![7; 70_000];
+        let mut writer = HeaderWriter::default();
+        writer.push(b"", None);
+        writer.push(b"h", Some(&long));
+        for headers in [Headers::default(), writer.headers()] {
+            for (key, value) in [(None, None), (Some(&b""[..]), Some(&b"v"[..])), (Some(&long[..]), Some(&long[..100]))]
+            {
+                for (timestamp_delta, offset_delta) in [(0, 0), (-1, 64), (1 << 40, 1 << 20), (i64::MIN, i32::MAX)] {
+                    let record = Record { timestamp_delta, offset_delta, key, value, headers };
+                    let mut bytes = b"before".to_vec();
+                    record.write(&mut bytes);
+                    assert_eq!(bytes.len(), 6 + record.size());
+                    let mut rest = &bytes[6..];
+                    assert_eq!(Record::parse(&mut rest), Ok(record));
+                    assert!(rest.is_empty());
+                }
+            }
+        }
     }
 
     #[test]

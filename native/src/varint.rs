@@ -1,4 +1,4 @@
-//! Zigzag varints, as in Kafka's `ByteUtils.readVarint` and `readVarlong`.
+//! Zigzag varints, as in Kafka's `ByteUtils`.
 
 /// Why bytes could not be parsed; the caller knows where.
 pub type Parsed<T> = Result<T, &'static str>;
@@ -64,6 +64,34 @@ fn unsigned(rest: &mut &[u8], most: usize) -> Parsed<u64> {
     Err(if rest.len() < most { ENDS_EARLY } else { "a varint does not end" })
 }
 
+/// Appends a varint, or a varlong: they differ in range only.
+#[inline(always)]
+pub fn put(out: &mut Vec<u8>, value: i64) {
+    let mut raw = raw(value);
+    if raw < 0x80 {
+        out.push(raw as u8);
+    } else if raw < 0x4000 {
+        out.extend_from_slice(&[raw as u8 | 0x80, (raw >> 7) as u8]);
+    } else {
+        while raw >= 0x80 {
+            out.push(raw as u8 | 0x80);
+            raw >>= 7;
+        }
+        out.push(raw as u8);
+    }
+}
+
+/// Bytes that [`put`] appends.
+#[inline(always)]
+pub fn len(value: i64) -> usize {
+    // Seven bits a byte, rounded up; 0 takes a byte too.
+    ((70 - (raw(value) | 1).leading_zeros()) / 7) as usize
+}
+
+fn raw(value: i64) -> u64 {
+    ((value << 1) ^ (value >> 63)) as u64
+}
+
 fn zigzag32(raw: u32) -> i32 {
     (raw >> 1) as i32 ^ -((raw & 1) as i32)
 }
@@ -76,22 +104,13 @@ fn zigzag64(raw: u64) -> i64 {
 mod tests {
     use super::*;
 
-    fn encode(value: i64) -> Vec<u8> {
-        let mut raw = ((value << 1) ^ (value >> 63)) as u64;
-        let mut bytes = vec![];
-        while raw >= 0x80 {
-            bytes.push(raw as u8 | 0x80);
-            raw >>= 7;
-        }
-        bytes.push(raw as u8);
-        bytes
-    }
-
     #[test]
     fn every_width_round_trips() {
         for shift in 0..63 {
             for value in [1i64 << shift, (1 << shift) - 1, -(1 << shift), i64::MAX >> shift, i64::MIN >> shift] {
-                let bytes = encode(value);
+                let mut bytes = vec![];
+                put(&mut bytes, value);
+                assert_eq!(len(value), bytes.len());
                 let mut rest = &bytes[..];
                 assert_eq!(varlong(&mut rest), Ok(value));
                 assert!(rest.is_empty());

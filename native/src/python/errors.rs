@@ -1,16 +1,19 @@
-//! The exception classes, and how an [`Error`] becomes one.
+//! The exception classes, and how an [`Error`] or a [`Refusal`] becomes one.
 
 use pyo3::create_exception;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::error::{Error, Kind};
+use crate::refusal::Refusal;
 
 create_exception!(kafkagroup_native, RecordsError, PyValueError);
 create_exception!(kafkagroup_native, CorruptRecords, RecordsError);
 create_exception!(kafkagroup_native, OldMessageFormat, RecordsError);
 create_exception!(kafkagroup_native, UnreadableRecord, RecordsError);
 create_exception!(kafkagroup_native, BatchTooLarge, RecordsError);
+create_exception!(kafkagroup_native, UnknownPartition, PyValueError);
+create_exception!(kafkagroup_native, RecordTooLarge, PyValueError);
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
@@ -18,7 +21,9 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("CorruptRecords", py.get_type::<CorruptRecords>())?;
     module.add("OldMessageFormat", py.get_type::<OldMessageFormat>())?;
     module.add("UnreadableRecord", py.get_type::<UnreadableRecord>())?;
-    module.add("BatchTooLarge", py.get_type::<BatchTooLarge>())
+    module.add("BatchTooLarge", py.get_type::<BatchTooLarge>())?;
+    module.add("UnknownPartition", py.get_type::<UnknownPartition>())?;
+    module.add("RecordTooLarge", py.get_type::<RecordTooLarge>())
 }
 
 /// The exception of an error, with its place as attributes.
@@ -38,6 +43,35 @@ pub fn raise(py: Python<'_>, error: Error) -> PyErr {
         value.setattr("reason", error.reason)
     };
     match set() {
+        Ok(()) => exception,
+        Err(failed) => failed,
+    }
+}
+
+/// The exception of a refusal, with its place as attributes.
+pub fn refuse(py: Python<'_>, refusal: Refusal) -> PyErr {
+    let message = refusal.to_string();
+    match refusal {
+        Refusal::Malformed(_) => PyValueError::new_err(message),
+        Refusal::Codec(_) => PyRuntimeError::new_err(message),
+        Refusal::UnknownPartition { topic, partition, partitions, row } => {
+            let (partition, row) = (i64::from(partition), row as i64);
+            let attributes =
+                [("topic", topic), ("partition", partition), ("partitions", partitions as i64), ("row", row)];
+            with_attributes(py, UnknownPartition::new_err(message), &attributes)
+        }
+        Refusal::RecordTooLarge { topic, partition, row, size, limit } => {
+            let [partition, row, size, limit] = [partition, row, size, limit].map(|number| number as i64);
+            let attributes =
+                [("topic", topic), ("partition", partition), ("row", row), ("size", size), ("limit", limit)];
+            with_attributes(py, RecordTooLarge::new_err(message), &attributes)
+        }
+    }
+}
+
+fn with_attributes(py: Python<'_>, exception: PyErr, attributes: &[(&str, i64)]) -> PyErr {
+    let value = exception.value(py);
+    match attributes.iter().try_for_each(|&(name, number)| value.setattr(name, number)) {
         Ok(()) => exception,
         Err(failed) => failed,
     }

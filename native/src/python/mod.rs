@@ -1,6 +1,7 @@
-//! The boundary: bytes in, Arrow out, errors as Python exceptions. Documented for users in `kafkagroup_native.pyi`.
+//! The boundary: bytes in, Arrow out, or Arrow in, bytes out; errors as Python exceptions. Documented for users in `kafkagroup_native.pyi`.
 
 mod buffer;
+mod encoder;
 mod errors;
 
 use std::sync::Arc;
@@ -24,6 +25,7 @@ fn kafkagroup_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<RecordSet>()?;
     module.add_class::<BatchBuilder>()?;
     module.add_class::<Batch>()?;
+    module.add_class::<encoder::BatchEncoder>()?;
     errors::add_to(module)
 }
 

@@ -1,0 +1,169 @@
+//! Arrow arrays as borrowed buffers. Each look is checked against the buffers: they may claim anything.
+
+/// A row that its buffers do not hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outside;
+
+/// Which rows are not null; None where all are.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Validity<'a>(pub Option<&'a [u8]>);
+
+impl Validity<'_> {
+    #[inline(always)]
+    fn is_set(self, at: usize) -> Result<bool, Outside> {
+        match self.0 {
+            None => Ok(true),
+            Some(bits) => bits.get(at / 8).map(|byte| byte >> (at % 8) & 1 == 1).ok_or(Outside),
+        }
+    }
+}
+
+/// Rows that are ranges of something else, by 32-bit offsets.
+#[derive(Clone, Copy, Debug)]
+struct Ranges<'a> {
+    validity: Validity<'a>,
+    /// The array's first row.
+    first: usize,
+    offsets: &'a [[u8; 4]],
+}
+
+impl<'a> Ranges<'a> {
+    fn new(validity: Validity<'a>, first: usize, offsets: &'a [u8]) -> Self {
+        Self { validity, first, offsets: offsets.as_chunks().0.get(first..).unwrap_or_default() }
+    }
+
+    #[inline(always)]
+    fn get(&self, row: usize) -> Result<Option<(usize, usize)>, Outside> {
+        if !self.validity.is_set(self.first.checked_add(row).ok_or(Outside)?)? {
+            return Ok(None);
+        }
+        let [start, end] = self.offsets.get(row..).and_then(|tail| tail.first_chunk::<2>()).ok_or(Outside)?;
+        let [start, end] = [start, end].map(|&bytes| usize::try_from(i32::from_le_bytes(bytes)));
+        match (start, end) {
+            (Ok(start), Ok(end)) if start <= end => Ok(Some((start, end))),
+            _ => Err(Outside),
+        }
+    }
+}
+
+/// A `binary` or `utf8` array.
+#[derive(Clone, Copy, Debug)]
+pub struct Binary<'a> {
+    ranges: Ranges<'a>,
+    data: &'a [u8],
+}
+
+impl<'a> Binary<'a> {
+    /// `first` is the array's offset in rows.
+    pub fn new(validity: Validity<'a>, first: usize, offsets: &'a [u8], data: &'a [u8]) -> Self {
+        Self { ranges: Ranges::new(validity, first, offsets), data }
+    }
+
+    #[inline(always)]
+    pub fn get(&self, row: usize) -> Result<Option<&'a [u8]>, Outside> {
+        match self.ranges.get(row)? {
+            Some((start, end)) => self.data.get(start..end).map(Some).ok_or(Outside),
+            None => Ok(None),
+        }
+    }
+}
+
+/// An `int32` array.
+#[derive(Clone, Copy, Debug)]
+pub struct Int32<'a> {
+    validity: Validity<'a>,
+    first: usize,
+    values: &'a [[u8; 4]],
+}
+
+impl<'a> Int32<'a> {
+    pub fn new(validity: Validity<'a>, first: usize, values: &'a [u8]) -> Self {
+        Self { validity, first, values: values.as_chunks().0.get(first..).unwrap_or_default() }
+    }
+
+    #[inline(always)]
+    pub fn get(&self, row: usize) -> Result<Option<i32>, Outside> {
+        if !self.validity.is_set(self.first.checked_add(row).ok_or(Outside)?)? {
+            return Ok(None);
+        }
+        self.values.get(row).map(|&bytes| Some(i32::from_le_bytes(bytes))).ok_or(Outside)
+    }
+}
+
+/// A `list<struct<key, value>>` array.
+#[derive(Clone, Copy, Debug)]
+pub struct Headers<'a> {
+    lists: Ranges<'a>,
+    keys: Binary<'a>,
+    values: Binary<'a>,
+}
+
+/// A header as it was found; Kafka allows no null key.
+pub type Header<'a> = (Option<&'a [u8]>, Option<&'a [u8]>);
+
+impl<'a> Headers<'a> {
+    pub fn new(validity: Validity<'a>, first: usize, offsets: &'a [u8], keys: Binary<'a>, values: Binary<'a>) -> Self {
+        Self { lists: Ranges::new(validity, first, offsets), keys, values }
+    }
+
+    /// The headers of a row; none for a null.
+    pub fn get(&self, row: usize) -> Result<impl Iterator<Item = Result<Header<'a>, Outside>>, Outside> {
+        let (start, end) = self.lists.get(row)?.unwrap_or_default();
+        Ok((start..end).map(move |at| Ok((self.keys.get(at)?, self.values.get(at)?))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn int32(values: &[i32]) -> Vec<u8> {
+        values.iter().flat_map(|value| value.to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn a_slice_starts_at_its_offset() {
+        let offsets = int32(&[0, 1, 3, 3, 6]);
+        let array = Binary::new(Validity(Some(&[0b11101])), 1, &offsets, b"abbddd");
+        assert_eq!(array.get(0), Ok(None));
+        assert_eq!(array.get(1), Ok(Some(&b""[..])));
+        assert_eq!(array.get(2), Ok(Some(&b"ddd"[..])));
+        assert_eq!(array.get(3), Err(Outside));
+        let values = int32(&[7, 8, -9]);
+        let array = Int32::new(Validity(Some(&[0b101])), 1, &values);
+        assert_eq!([array.get(0), array.get(1), array.get(2)], [Ok(None), Ok(Some(-9)), Ok(None)]);
+    }
+
+    #[test]
+    fn what_the_buffers_do_not_hold_is_outside() {
+        let get = |offsets: &[i32], first: usize, row: usize| {
+            let offsets = int32(offsets);
+            Binary::new(Validity(None), first, &offsets, b"abc").get(row).is_ok()
+        };
+        assert!(get(&[0, 3], 0, 0));
+        assert!(!get(&[0, 4], 0, 0));
+        assert!(!get(&[-1, 2], 0, 0));
+        assert!(!get(&[2, 1], 0, 0));
+        assert!(!get(&[0], 0, 0));
+        assert!(!get(&[], 0, 0));
+        assert!(!get(&[0, 3], 1, 0));
+        assert!(!get(&[0, 3], usize::MAX, 1));
+        assert_eq!(Binary::new(Validity(Some(&[])), 0, &int32(&[0, 1]), b"a").get(0), Err(Outside));
+        assert_eq!(Int32::new(Validity(None), 0, &[0, 0, 0]).get(0), Err(Outside));
+    }
+
+    #[test]
+    fn headers_are_found_by_the_lists_offsets() {
+        let (lists, ends) = (int32(&[0, 0, 2, 4]), int32(&[0, 1, 2, 3, 4]));
+        let keys = Binary::new(Validity(None), 1, &ends, b"xabc");
+        let values = Binary::new(Validity(Some(&[0b10])), 0, &ends, b"1234");
+        let array = Headers::new(Validity(Some(&[0b011])), 0, &lists, keys, values);
+        let row = |row| array.get(row).and_then(|headers| headers.collect::<Result<Vec<_>, _>>());
+        assert_eq!(row(0), Ok(vec![]));
+        assert_eq!(row(1), Ok(vec![(Some(&b"a"[..]), None), (Some(&b"b"[..]), Some(&b"2"[..]))]));
+        assert_eq!(row(2), Ok(vec![]));
+        assert_eq!(row(8), Err(Outside));
+        let array = Headers::new(Validity(None), 0, &lists, keys, values);
+        assert!(array.get(2).unwrap().any(|header| header == Err(Outside)));
+    }
+}

@@ -1,0 +1,275 @@
+//! The codecs of a batch's records, as Java's producer writes them.
+
+use std::io::Write;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use lz4_flex::block::CompressTable;
+use zstd_safe::{CCtx, CParameter};
+
+/// snappy-java's framing: magic, version 1, readable from version 1 on.
+const XERIAL_HEADER: &[u8] = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01";
+const XERIAL_BLOCK: usize = 32 << 10;
+/// Magic, independent blocks of at most 64 KiB without sums, and the sum of these flags: Java's reader takes no linked blocks.
+const LZ4_HEADER: &[u8] = &[0x04, 0x22, 0x4d, 0x18, 0x60, 0x40, 0x82];
+const LZ4_BLOCK: usize = 64 << 10;
+const LZ4_STORED: u32 = 1 << 31;
+const ZSTD_LEVEL: i32 = 3;
+/// Memory that one large batch took is not kept for ever.
+const KEEP_AT_MOST: usize = 4 << 20;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Codec {
+    None,
+    Gzip(Compression),
+    Snappy,
+    Lz4,
+    Zstd(i32),
+}
+
+impl Codec {
+    /// From Kafka's name and a level, for the codecs that have one here.
+    pub fn parse(name: &str, level: Option<i32>) -> Result<Self, String> {
+        let zstd_levels = zstd_safe::min_c_level()..=zstd_safe::max_c_level();
+        match (name, level) {
+            ("none", _) => Ok(Self::None),
+            ("snappy", _) => Ok(Self::Snappy),
+            ("lz4", _) => Ok(Self::Lz4),
+            ("gzip", None | Some(-1)) => Ok(Self::Gzip(Compression::default())),
+            ("gzip", Some(level @ 1..=9)) => Ok(Self::Gzip(Compression::new(level.unsigned_abs()))),
+            ("gzip", Some(level)) => Err(format!("gzip has the levels 1 to 9, and -1 for its default, not {level}")),
+            ("zstd", None) => Ok(Self::Zstd(ZSTD_LEVEL)),
+            ("zstd", Some(level)) if zstd_levels.contains(&level) => Ok(Self::Zstd(level)),
+            ("zstd", Some(level)) => {
+                Err(format!("zstd has the levels {} to {}, not {level}", zstd_levels.start(), zstd_levels.end()))
+            }
+            _ => Err(format!("unknown compression {name}; there are none, gzip, snappy, lz4 and zstd")),
+        }
+    }
+
+    /// As in a batch's attributes.
+    pub fn id(self) -> i16 {
+        match self {
+            Self::None => 0,
+            Self::Gzip(_) => 1,
+            Self::Snappy => 2,
+            Self::Lz4 => 3,
+            Self::Zstd(_) => 4,
+        }
+    }
+}
+
+/// Packs batches; keeps what is costly to make.
+pub struct Compressor {
+    codec: Codec,
+    packed: Vec<u8>,
+    snappy: snap::raw::Encoder,
+    lz4: CompressTable,
+    zstd: Option<CCtx<'static>>,
+}
+
+impl Compressor {
+    pub fn new(codec: Codec) -> Self {
+        let (snappy, lz4) = (snap::raw::Encoder::new(), CompressTable::default());
+        Self { codec, packed: vec![], snappy, lz4, zstd: None }
+    }
+
+    pub fn codec(&self) -> Codec {
+        self.codec
+    }
+
+    /// The records as the codec packs them; None without a codec.
+    pub fn compress(&mut self, records: &[u8]) -> Result<Option<&[u8]>, String> {
+        let len = match self.codec {
+            Codec::None => return Ok(None),
+            Codec::Gzip(level) => self.gzip(records, level)?,
+            Codec::Snappy => self.snappy(records)?,
+            Codec::Lz4 => self.lz4(records)?,
+            Codec::Zstd(level) => self.zstd(records, level)?,
+        };
+        Ok(Some(self.packed.get(..len).unwrap_or_default()))
+    }
+
+    /// Lets go of memory that one large batch took.
+    pub fn shrink(&mut self) {
+        self.packed.truncate(KEEP_AT_MOST);
+        self.packed.shrink_to(KEEP_AT_MOST);
+    }
+
+    fn gzip(&mut self, records: &[u8], level: Compression) -> Result<usize, String> {
+        self.packed.clear();
+        let mut encoder = GzEncoder::new(&mut self.packed, level);
+        encoder
+            .write_all(records)
+            .and_then(|()| encoder.finish().map(|_| ()))
+            .map_err(|error| format!("gzip: {error}"))?;
+        Ok(self.packed.len())
+    }
+
+    fn snappy(&mut self, records: &[u8]) -> Result<usize, String> {
+        let mut out = Out::new(&mut self.packed);
+        out.put(XERIAL_HEADER);
+        for block in records.chunks(XERIAL_BLOCK) {
+            let place = out.put(&[0; 4]);
+            let space = out.space(snap::raw::max_compress_len(block.len()));
+            let len = self.snappy.compress(block, space).map_err(|error| format!("snappy: {error}"))?;
+            out.used += len;
+            out.set(place, (len as u32).to_be_bytes());
+        }
+        Ok(out.used)
+    }
+
+    fn lz4(&mut self, records: &[u8]) -> Result<usize, String> {
+        let mut out = Out::new(&mut self.packed);
+        out.put(LZ4_HEADER);
+        for block in records.chunks(LZ4_BLOCK) {
+            let place = out.put(&[0; 4]);
+            let space = out.space(lz4_flex::block::get_maximum_output_size(block.len()));
+            let len = lz4_flex::block::compress_into_with_table(block, space, &mut self.lz4)
+                .map_err(|error| format!("lz4: {error}"))?;
+            if len < block.len() {
+                out.used += len;
+                out.set(place, (len as u32).to_le_bytes());
+            } else {
+                out.put(block);
+                out.set(place, (block.len() as u32 | LZ4_STORED).to_le_bytes());
+            }
+        }
+        out.put(&[0; 4]);
+        Ok(out.used)
+    }
+
+    fn zstd(&mut self, records: &[u8], level: i32) -> Result<usize, String> {
+        let failed = |code| format!("zstd: {}", zstd_safe::get_error_name(code));
+        // Taken out, so that a context which failed is not used again.
+        let mut context = match self.zstd.take() {
+            Some(context) => context,
+            None => {
+                let mut context = CCtx::try_create().ok_or("zstd: no memory for a context")?;
+                context.set_parameter(CParameter::CompressionLevel(level)).map_err(failed)?;
+                context
+            }
+        };
+        let space = Out::new(&mut self.packed).into_space(zstd_safe::compress_bound(records.len()));
+        let len = context.compress2(space, records).map_err(failed)?;
+        self.zstd = Some(context);
+        Ok(len)
+    }
+}
+
+/// A buffer that is written from its start and grows; what it held before is not cleared.
+struct Out<'a> {
+    bytes: &'a mut Vec<u8>,
+    used: usize,
+}
+
+impl<'a> Out<'a> {
+    fn new(bytes: &'a mut Vec<u8>) -> Self {
+        Self { bytes, used: 0 }
+    }
+
+    /// Exactly `len` free bytes.
+    fn space(&mut self, len: usize) -> &mut [u8] {
+        let end = self.used + len;
+        if self.bytes.len() < end {
+            self.bytes.resize(end.max(self.bytes.len() * 2), 0);
+        }
+        self.bytes.get_mut(self.used..end).unwrap_or_default()
+    }
+
+    fn into_space(mut self, len: usize) -> &'a mut [u8] {
+        self.space(len);
+        self.bytes.get_mut(self.used..self.used + len).unwrap_or_default()
+    }
+
+    /// Appends, and gives the place.
+    fn put(&mut self, bytes: &[u8]) -> usize {
+        self.space(bytes.len()).copy_from_slice(bytes);
+        let place = self.used;
+        self.used += bytes.len();
+        place
+    }
+
+    fn set(&mut self, place: usize, value: [u8; 4]) {
+        if let Some(space) = self.bytes.get_mut(place..).and_then(|tail| tail.first_chunk_mut()) {
+            *space = value;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+    use crate::codec::Decompressor;
+
+    fn noisy(len: usize) -> Vec<u8> {
+        let mut state = 1u32;
+        (0..len)
+            .map(|i| {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                if i / 1000 % 2 == 0 { (state >> 24) as u8 } else { b'a' }
+            })
+            .collect()
+    }
+
+    fn codecs() -> Vec<Codec> {
+        let parse = |name, level| Codec::parse(name, level).unwrap();
+        let mut codecs: Vec<_> = ["gzip", "snappy", "lz4", "zstd"].map(|name| parse(name, None)).into();
+        codecs.extend([
+            parse("gzip", Some(9)),
+            parse("gzip", Some(1)),
+            parse("zstd", Some(-5)),
+            parse("zstd", Some(19)),
+        ]);
+        codecs
+    }
+
+    #[test]
+    fn our_own_decoder_reads_every_codec_at_every_size() {
+        for codec in codecs() {
+            let mut compressor = Compressor::new(codec);
+            // Large before small: what is left in the buffers must not show.
+            for len in [300_000, 65_536, 65_537, 32_768, 1000, 1] {
+                let records = noisy(len);
+                let packed = compressor.compress(&records).unwrap().unwrap().to_vec();
+                let mut out = vec![];
+                let used = Decompressor::new(1 << 20).decompress(codec.id(), &packed, &mut out).unwrap();
+                assert!(out[..used] == records, "{codec:?} {len}");
+                compressor.shrink();
+            }
+        }
+    }
+
+    #[test]
+    fn another_reader_finds_the_lz4_frame_right() {
+        // Unlike ours, it checks the header's sum.
+        for len in [1, 65_536, 200_000] {
+            let mut compressor = Compressor::new(Codec::Lz4);
+            let packed = compressor.compress(&noisy(len)).unwrap().unwrap();
+            let mut out = vec![];
+            lz4_flex::frame::FrameDecoder::new(packed).read_to_end(&mut out).unwrap();
+            assert!(out == noisy(len), "{len}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_packed_grows_little() {
+        let records: Vec<_> = noisy(400_000).chunks(1000).step_by(2).flatten().copied().collect();
+        for codec in codecs() {
+            let packed = Compressor::new(codec).compress(&records).unwrap().unwrap().len();
+            assert!(packed < records.len() + records.len() / 10, "{codec:?} {packed}");
+        }
+        assert_eq!(Compressor::new(Codec::None).compress(&records), Ok(None));
+    }
+
+    #[test]
+    fn names_and_levels() {
+        for (name, level) in [("gzip", 0), ("gzip", 10), ("gzip", -2), ("zstd", 23), ("zstd", -200_000), ("lzma", 1)] {
+            assert!(Codec::parse(name, Some(level)).unwrap_err().contains(name), "{name} {level}");
+        }
+        assert_eq!(Codec::parse("gzip", Some(-1)), Codec::parse("gzip", None));
+        assert_eq!(Codec::parse("lz4", Some(99)), Ok(Codec::Lz4));
+    }
+}

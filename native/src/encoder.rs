@@ -1,0 +1,431 @@
+//! Rows of Arrow arrays to record batches, by topic and partition.
+
+use std::collections::BTreeMap;
+
+use crate::arrays::{Binary, Headers, Int32, Outside};
+use crate::compress::{Codec, Compressor};
+use crate::filling::{Content, Filling, Producer};
+use crate::header::HEADER_LEN;
+use crate::murmur2::partition_of;
+use crate::record::HeaderWriter;
+use crate::refusal::Refusal;
+
+/// The codecs may add to a batch, whose length is a 32-bit number.
+const MOST_BYTES: usize = 1 << 30;
+/// A partition takes memory as soon as one above it is used.
+const MOST_PARTITIONS: usize = 1 << 20;
+/// Buffers of sealed batches that are kept for the next ones, and how large a kept one may be.
+const SPARES: usize = 8;
+const SPARE_MOST: usize = 4 << 20;
+
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    pub codec: Codec,
+    /// Most bytes of a batch's records, unless it is one record.
+    pub batch_bytes: usize,
+    /// Most bytes of a batch that holds one record, before compression.
+    pub record_bytes: usize,
+    /// Where the first records without a key go, modulo the number of partitions.
+    pub sticky: usize,
+}
+
+/// Rows of one topic.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows<'a> {
+    pub rows: usize,
+    pub values: Binary<'a>,
+    pub keys: Option<Binary<'a>>,
+    /// Explicit partitions.
+    pub chosen: Option<Int32<'a>>,
+    pub headers: Option<Headers<'a>>,
+    /// Of all rows, in ms.
+    pub timestamp: i64,
+}
+
+/// A whole batch, ready for a Produce request.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Sealed {
+    pub topic: i64,
+    pub partition: usize,
+    pub count: i32,
+    pub bytes: Vec<u8>,
+}
+
+pub struct Encoder {
+    settings: Settings,
+    topics: BTreeMap<i64, Topic>,
+    headers: HeaderWriter,
+    sealer: Sealer,
+}
+
+struct Topic {
+    number: i64,
+    /// How many partitions it has, as was last said; those used so far are in `used`.
+    partitions: usize,
+    used: Vec<Partition>,
+    /// Where records without a key go until its batch is sealed.
+    sticky: usize,
+}
+
+#[derive(Default)]
+struct Partition {
+    filling: Filling,
+    sequence: i32,
+}
+
+/// What ends batches, and holds those that were ended.
+struct Sealer {
+    producer: Producer,
+    compressor: Compressor,
+    sealed: Vec<Sealed>,
+    spares: Vec<Vec<u8>>,
+    /// Bytes of the batches being filled, and of those in `sealed`.
+    pending: usize,
+}
+
+impl Encoder {
+    pub fn new(settings: Settings) -> Result<Self, Refusal> {
+        for (name, bytes) in [("batch_bytes", settings.batch_bytes), ("record_bytes", settings.record_bytes)] {
+            if !(1..=MOST_BYTES).contains(&bytes) {
+                return Err(Refusal::Malformed(format!("{name} is 1 to {MOST_BYTES}, not {bytes}")));
+            }
+        }
+        let sealer = Sealer {
+            producer: Producer { id: -1, epoch: -1, transactional: false },
+            compressor: Compressor::new(settings.codec),
+            sealed: vec![],
+            spares: vec![],
+            pending: 0,
+        };
+        Ok(Self { settings, topics: BTreeMap::new(), headers: HeaderWriter::default(), sealer })
+    }
+
+    /// The producer of the batches sealed from here on. Sequences start at 0 again.
+    pub fn identify(&mut self, producer: Producer) {
+        self.sealer.producer = producer;
+        for partition in self.topics.values_mut().flat_map(|topic| &mut topic.used) {
+            partition.sequence = 0;
+        }
+    }
+
+    /// Bytes of the batches being filled, and of sealed ones not taken.
+    pub fn pending(&self) -> usize {
+        self.sealer.pending
+    }
+
+    /// Sealed batches, in the order of sealing; with `all`, the batches being filled are sealed first.
+    pub fn take(&mut self, all: bool) -> Result<Vec<Sealed>, Refusal> {
+        if all {
+            for topic in self.topics.values_mut() {
+                for partition in 0..topic.used.len() {
+                    topic.seal(partition, &mut self.sealer)?;
+                }
+            }
+        }
+        self.sealer.pending -= self.sealer.sealed.iter().map(|sealed| sealed.bytes.len()).sum::<usize>();
+        Ok(std::mem::take(&mut self.sealer.sealed))
+    }
+
+    /// Gives back the buffer of a batch that was taken.
+    pub fn recycle(&mut self, bytes: Vec<u8>) {
+        self.sealer.recycle(bytes);
+    }
+
+    /// Adds rows to the batches of topic `number`, which has so many partitions.
+    pub fn append(&mut self, number: i64, partitions: usize, rows: &Rows<'_>) -> Result<(), Refusal> {
+        if !(1..=MOST_PARTITIONS).contains(&partitions) {
+            return Err(Refusal::Malformed(format!(
+                "topic {number} has 1 to {MOST_PARTITIONS} partitions, not {partitions}"
+            )));
+        }
+        if rows.timestamp < 0 {
+            return Err(Refusal::Malformed(format!("timestamp_ms is 0 or more, not {}", rows.timestamp)));
+        }
+        let Self { settings, topics, headers, sealer } = self;
+        let topic =
+            topics.entry(number).or_insert_with(|| Topic { number, partitions, used: vec![], sticky: settings.sticky });
+        topic.partitions = partitions;
+        topic.sticky %= partitions;
+        for row in 0..rows.rows {
+            let outside = |name| {
+                move |Outside| Refusal::Malformed(format!("topic {number}, row {row}: {name} are not in their buffers"))
+            };
+            let value = rows.values.get(row).map_err(outside("values"))?;
+            let key = match &rows.keys {
+                Some(keys) => keys.get(row).map_err(outside("keys"))?,
+                None => None,
+            };
+            let fixed = match &rows.chosen {
+                Some(chosen) => topic.chosen(chosen.get(row).map_err(outside("chosen partitions"))?, row)?,
+                None => None,
+            };
+            let fixed = fixed.or_else(|| key.map(|key| partition_of(key, partitions)));
+            if let Some(array) = &rows.headers {
+                headers.clear();
+                for header in array.get(row).map_err(outside("headers"))? {
+                    let (key, value) = header.map_err(outside("headers"))?;
+                    let key = key.ok_or_else(|| {
+                        Refusal::Malformed(format!(
+                            "topic {number}, row {row}: a header has no key, which Kafka demands"
+                        ))
+                    })?;
+                    headers.push(key, value);
+                    if headers.headers().len() > settings.record_bytes {
+                        break; // Too large already; a hostile list could go on for long.
+                    }
+                }
+            }
+            let content = Content { key, value, headers: headers.headers(), timestamp: rows.timestamp };
+            topic.push(&content, fixed, row, settings, sealer)?;
+        }
+        headers.clear();
+        Ok(())
+    }
+}
+
+impl Topic {
+    /// The partition that a row asks for; None where it does not.
+    fn chosen(&self, partition: Option<i32>, row: usize) -> Result<Option<usize>, Refusal> {
+        let Some(partition) = partition else { return Ok(None) };
+        match usize::try_from(partition) {
+            Ok(partition) if partition < self.partitions => Ok(Some(partition)),
+            _ => {
+                let (topic, partitions) = (self.number, self.partitions);
+                Err(Refusal::UnknownPartition { topic, partition, partitions, row })
+            }
+        }
+    }
+
+    /// Appends a record to the batch of `fixed`, or to that of the sticky partition.
+    #[inline(always)]
+    fn push(
+        &mut self,
+        content: &Content<'_>,
+        fixed: Option<usize>,
+        row: usize,
+        settings: &Settings,
+        sealer: &mut Sealer,
+    ) -> Result<(), Refusal> {
+        loop {
+            let number = fixed.unwrap_or(self.sticky);
+            let Some(partition) = self.used.get_mut(number) else {
+                self.used.resize_with(number + 1, Partition::default);
+                continue;
+            };
+            let filling = &mut partition.filling;
+            let record = filling.record(content);
+            let size = record.size();
+            if HEADER_LEN + size > settings.record_bytes {
+                let (topic, size, limit) = (self.number, HEADER_LEN + size, settings.record_bytes);
+                return Err(Refusal::RecordTooLarge { topic, partition: number, row, size, limit });
+            }
+            if filling.has_room(size, settings.batch_bytes) {
+                let before = filling.size();
+                filling.push(&record, content.timestamp, || sealer.spares.pop().unwrap_or_default());
+                sealer.pending += filling.size() - before;
+                return Ok(());
+            }
+            // A full sticky batch moves the record on to the next partition, whose batch may be full as well.
+            self.seal(number, sealer)?;
+        }
+    }
+
+    /// Seals the batch of a partition, if it holds anything.
+    fn seal(&mut self, number: usize, sealer: &mut Sealer) -> Result<(), Refusal> {
+        let Some(partition) = self.used.get_mut(number).filter(|partition| partition.filling.count() > 0) else {
+            return Ok(());
+        };
+        sealer.seal(self.number, number, partition)?;
+        if number == self.sticky {
+            self.sticky = (number + 1) % self.partitions;
+        }
+        Ok(())
+    }
+}
+
+impl Sealer {
+    fn seal(&mut self, topic: i64, number: usize, partition: &mut Partition) -> Result<(), Refusal> {
+        let (count, before) = (partition.filling.count(), partition.filling.size());
+        let base_sequence = if self.producer.id < 0 { -1 } else { partition.sequence };
+        let (bytes, rest) =
+            partition.filling.seal(self.producer, base_sequence, &mut self.compressor).map_err(Refusal::Codec)?;
+        self.compressor.shrink();
+        partition.sequence = after(partition.sequence, count);
+        if let Some(rest) = rest {
+            self.recycle(rest);
+        }
+        self.pending = self.pending + bytes.len() - before;
+        self.sealed.push(Sealed { topic, partition: number, count, bytes });
+        Ok(())
+    }
+
+    fn recycle(&mut self, bytes: Vec<u8>) {
+        if self.spares.len() < SPARES && bytes.capacity() <= SPARE_MOST {
+            self.spares.push(bytes);
+        }
+    }
+}
+
+/// The sequence after a batch (`DefaultRecordBatch.incrementSequence`): after 2^31 - 1 comes 0.
+fn after(sequence: i32, count: i32) -> i32 {
+    ((i64::from(sequence) + i64::from(count)) & i64::from(i32::MAX)) as i32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::aborted::AbortedTransactions;
+    use crate::arrays::Validity;
+    use crate::builder::{BatchBuilder, Limits};
+    use crate::columns::Column;
+    use crate::record_set::RecordSet;
+
+    /// A column's buffers.
+    struct Buffers {
+        validity: Vec<u8>,
+        offsets: Vec<u8>,
+        data: Vec<u8>,
+    }
+
+    impl Buffers {
+        fn of(rows: &[Option<&[u8]>]) -> Self {
+            let mut validity = vec![0; rows.len().div_ceil(8)];
+            let (mut offsets, mut data) = (vec![0; 4], vec![]);
+            for (i, row) in rows.iter().enumerate() {
+                validity[i / 8] |= u8::from(row.is_some()) << (i % 8);
+                data.extend_from_slice(row.unwrap_or_default());
+                offsets.extend((data.len() as i32).to_le_bytes());
+            }
+            Self { validity, offsets, data }
+        }
+
+        fn array(&self) -> Binary<'_> {
+            Binary::new(Validity(Some(&self.validity)), 0, &self.offsets, &self.data)
+        }
+    }
+
+    fn encoder(batch_bytes: usize) -> Encoder {
+        Encoder::new(Settings { codec: Codec::None, batch_bytes, record_bytes: 1000, sticky: 5 }).unwrap()
+    }
+
+    fn rows<'a>(rows: usize, values: &'a Buffers, keys: Option<&'a Buffers>) -> Rows<'a> {
+        let keys = keys.map(Buffers::array);
+        Rows { rows, values: values.array(), keys, chosen: None, headers: None, timestamp: 1_700_000_000_000 }
+    }
+
+    fn places(sealed: &[Sealed]) -> Vec<(i64, usize, i32)> {
+        sealed.iter().map(|batch| (batch.topic, batch.partition, batch.count)).collect()
+    }
+
+    fn base_sequence(batch: &Sealed) -> i32 {
+        i32::from_be_bytes(batch.bytes[53..57].try_into().unwrap())
+    }
+
+    #[test]
+    fn our_own_decoder_reads_what_was_encoded() {
+        let values = Buffers::of(&[Some(b"one"), None, Some(b"")]);
+        let keys = Buffers::of(&[Some(b"k"), Some(b"k"), Some(b"k")]);
+        for name in ["none", "gzip", "snappy", "lz4", "zstd"] {
+            let codec = Codec::parse(name, None).unwrap();
+            let mut encoder =
+                Encoder::new(Settings { codec, batch_bytes: 1000, record_bytes: 1000, sticky: 0 }).unwrap();
+            encoder.append(3, 4, &rows(3, &values, Some(&keys))).unwrap();
+            let batches = encoder.take(true).unwrap();
+            assert_eq!(places(&batches), [(3, partition_of(b"k", 4), 3)]);
+            let limits = Limits { batch_rows: 100, batch_bytes: 10_000, max_unpacked_bytes: 10_000 };
+            let columns = [Column::Key { text: false }, Column::Value { text: false }, Column::Offset];
+            let mut builder = BatchBuilder::new(&columns, limits).unwrap();
+            let mut records = RecordSet::new(
+                batches[0].bytes.clone(),
+                "topic".into(),
+                0,
+                0,
+                i64::MAX,
+                AbortedTransactions::new(vec![]),
+            );
+            records.append(&mut builder).unwrap();
+            let batch = builder.take().unwrap();
+            assert_eq!((batch.data.len(), records.next_offset()), (3, 3), "{name}");
+            assert_eq!(batch.data.child_data()[1].buffers()[1].as_slice(), b"one");
+            assert_eq!(batch.data.child_data()[1].null_count(), 1);
+            assert_eq!(encoder.pending(), 0);
+        }
+    }
+
+    #[test]
+    fn a_full_batch_is_sealed_and_the_sticky_partition_moves_on() {
+        let values = Buffers::of(&[Some(&[0; 91][..]); 8]);
+        let mut encoder = encoder(300); // Three records of 100 bytes.
+        encoder.append(0, 3, &rows(8, &values, None)).unwrap();
+        assert_eq!(encoder.pending(), 3 * 61 + 800);
+        assert_eq!(places(&encoder.take(false).unwrap()), [(0, 2, 3), (0, 0, 3)]);
+        assert_eq!(encoder.pending(), 61 + 200);
+        assert_eq!(places(&encoder.take(true).unwrap()), [(0, 1, 2)]);
+        encoder.append(0, 3, &rows(1, &values, None)).unwrap();
+        assert_eq!(places(&encoder.take(true).unwrap()), [(0, 2, 1)]);
+        assert_eq!(encoder.take(true).unwrap(), []);
+    }
+
+    #[test]
+    fn one_record_may_be_larger_than_a_batch_but_not_than_its_limit() {
+        let values = Buffers::of(&[Some(&[0; 900]), Some(&[0; 900])]);
+        let mut encoder = encoder(300);
+        encoder.append(0, 1, &rows(2, &values, None)).unwrap();
+        assert_eq!(places(&encoder.take(true).unwrap()), [(0, 0, 1), (0, 0, 1)]);
+        let exact = Buffers::of(&[Some(&[0; 1000 - 61 - 9]), Some(&[0; 1000 - 61 - 8])]);
+        let refused = encoder.append(0, 1, &rows(2, &exact, None)).unwrap_err();
+        assert_eq!(refused, Refusal::RecordTooLarge { topic: 0, partition: 0, row: 1, size: 1001, limit: 1000 });
+    }
+
+    #[test]
+    fn sequences_count_records_by_partition_and_start_again_with_a_producer() {
+        let values = Buffers::of(&[Some(&[0; 93][..]); 3]);
+        let chosen: Vec<_> = [1i32, 0, 1].iter().flat_map(|partition| partition.to_le_bytes()).collect();
+        let mut rows = rows(3, &values, None);
+        rows.chosen = Some(Int32::new(Validity(None), 0, &chosen));
+        let mut encoder = encoder(1000);
+        let sequences = |encoder: &mut Encoder| -> Vec<_> {
+            encoder.append(0, 2, &rows).unwrap();
+            encoder.take(true).unwrap().iter().map(base_sequence).collect()
+        };
+        assert_eq!(sequences(&mut encoder), [-1, -1]);
+        encoder.identify(Producer { id: 7, epoch: 0, transactional: true });
+        assert_eq!(sequences(&mut encoder), [0, 0]);
+        assert_eq!(sequences(&mut encoder), [1, 2]);
+        encoder.identify(Producer { id: 7, epoch: 1, transactional: true });
+        assert_eq!(sequences(&mut encoder), [0, 0]);
+    }
+
+    #[test]
+    fn a_sequence_goes_on_at_0_after_the_largest() {
+        assert_eq!(after(0, 5), 5);
+        assert_eq!(after(i32::MAX - 5, 5), i32::MAX);
+        assert_eq!(after(i32::MAX - 5, 6), 0);
+        assert_eq!(after(i32::MAX, i32::MAX), i32::MAX - 1);
+    }
+
+    #[test]
+    fn a_partition_that_is_not_there_is_refused() {
+        let values = Buffers::of(&[Some(b"v")]);
+        for partition in [-1i32, 2, i32::MAX] {
+            let chosen = partition.to_le_bytes();
+            let mut rows = rows(1, &values, None);
+            rows.chosen = Some(Int32::new(Validity(None), 0, &chosen));
+            let refused = encoder(100).append(4, 2, &rows).unwrap_err();
+            assert_eq!(refused, Refusal::UnknownPartition { topic: 4, partition, partitions: 2, row: 0 });
+        }
+    }
+
+    #[test]
+    fn arguments_out_of_range_are_refused() {
+        let values = Buffers::of(&[]);
+        for partitions in [0, MOST_PARTITIONS + 1] {
+            assert!(encoder(100).append(0, partitions, &rows(0, &values, None)).is_err());
+        }
+        assert!(encoder(100).append(0, 1, &rows(1, &values, None)).is_err());
+        assert!(encoder(100).append(0, 1, &Rows { timestamp: -1, ..rows(0, &values, None) }).is_err());
+        for (batch_bytes, record_bytes) in [(0, 1), (1, 0), (MOST_BYTES + 1, 1)] {
+            assert!(Encoder::new(Settings { codec: Codec::None, batch_bytes, record_bytes, sticky: 0 }).is_err());
+        }
+    }
+}

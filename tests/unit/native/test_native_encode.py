@@ -1,0 +1,410 @@
+"""Arrow rows to record batches: the bytes that kafka-python would make, in batches that a model of the rules makes."""
+
+from __future__ import annotations
+
+import io
+import struct
+import threading
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kafka.record.default_records import DefaultRecordBatchBuilder
+
+kafkagroup_native = pytest.importorskip("kafkagroup_native", reason="the native engine was not built (no cargo)")
+
+from kafka_source.sink.partitioner import partition_of  # noqa: E402
+from tests.unit.native.batches import HEADER, Row, batch, decode, with_crc  # noqa: E402
+
+CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+NOW = 1_700_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A row as a user gives it."""
+
+    value: bytes | None = b"v"
+    key: bytes | None = None
+    partition: int | None = None
+    headers: tuple[tuple[str, bytes | None], ...] | None = None
+
+
+def buffer(of: pa.Buffer | None) -> bytes | None:
+    return None if of is None else of.to_pybytes()
+
+
+def column(array: pa.Array) -> tuple[bytes | None, int, bytes, bytes]:
+    validity, offsets, data = map(buffer, array.buffers())
+    return validity, array.offset, offsets or b"", data or b""
+
+
+def chosen(array: pa.Array) -> tuple[bytes | None, int, bytes]:
+    validity, data = map(buffer, array.buffers())
+    return validity, array.offset, data or b""
+
+
+def lists(array: pa.Array) -> tuple[Any, ...]:
+    children = array.values
+    validity, offsets = map(buffer, array.buffers()[:2])
+    return validity, array.offset, offsets or b"", column(children.field(0)), column(children.field(1))
+
+
+def arguments(rows: Sequence[Record], before: int = 0, after: int = 0) -> list[Any]:
+    """What `append` takes of the rows, as slices of longer arrays."""
+    padding = Record(b"none of the rows", b"k", 0, (("not", b"mine"),))
+    longer = [*[padding] * before, *rows, *[padding] * after]
+
+    def sliced(values: list[Any], kind: pa.DataType) -> pa.Array:
+        return pa.array(values, kind).slice(before, len(rows))
+
+    headers = [row.headers and [{"key": key, "value": value} for key, value in row.headers] for row in longer]
+    return [
+        len(rows),
+        column(sliced([row.value for row in longer], pa.binary())),
+        column(sliced([row.key for row in longer], pa.binary())),
+        chosen(sliced([row.partition for row in longer], pa.int32())),
+        lists(sliced(headers, HEADERS)),
+    ]
+
+
+def size_of(row: Record, number: int, delay: int) -> int:
+    """Bytes of the record at place `number` of its batch, `delay` ms after the first."""
+    return DefaultRecordBatchBuilder.size_in_bytes(number, delay, row.key, row.value, list(row.headers or ()))
+
+
+@dataclass(slots=True)
+class Model:
+    """The rules, slowly."""
+
+    batch_bytes: int
+    sticky: int
+    producer: tuple[int, int, bool]
+    filling: dict[tuple[int, int], list[tuple[Record, int]]] = field(default_factory=dict)
+    stuck: dict[int, int] = field(default_factory=dict)
+    sequences: dict[tuple[int, int], int] = field(default_factory=dict)
+    partitions: dict[int, int] = field(default_factory=dict)
+    sealed: list[tuple[int, int, int, bytes]] = field(default_factory=list)
+
+    def append(self, topic: int, partitions: int, rows: Sequence[Record], now: int) -> None:
+        self.partitions[topic] = partitions
+        self.stuck[topic] = self.stuck.get(topic, self.sticky) % partitions
+        for row in rows:
+            fixed = row.partition
+            if fixed is None and row.key is not None:
+                fixed = partition_of(row.key, partitions)
+            while True:
+                place = topic, self.stuck[topic] if fixed is None else fixed
+                records = self.filling.setdefault(place, [])
+                used = sum(size_of(r, i, at - records[0][1]) for i, (r, at) in enumerate(records))
+                more = size_of(row, len(records), now - records[0][1] if records else 0)
+                if not records or used + more <= self.batch_bytes:
+                    records.append((row, now))
+                    break
+                self.seal(*place)
+
+    def seal(self, topic: int, partition: int) -> None:
+        records = self.filling.pop((topic, partition), [])
+        if not records:
+            return
+        identity, epoch, transactional = self.producer
+        sequence = self.sequences.get((topic, partition), 0)
+        self.sequences[topic, partition] = sequence + len(records)
+        builder = DefaultRecordBatchBuilder(
+            2, 0, transactional, identity, epoch, -1 if identity < 0 else sequence, 1 << 31
+        )
+        for i, (row, at) in enumerate(records):
+            builder.append(i, at, row.key, row.value, list(row.headers or ()))
+        self.sealed.append((topic, partition, len(records), bytes(builder.build())))
+        if self.stuck[topic] == partition:
+            self.stuck[topic] = (partition + 1) % self.partitions[topic]
+
+    def take(self) -> list[tuple[int, int, int, bytes]]:
+        for place in sorted(self.filling):
+            self.seal(*place)
+        taken, self.sealed = self.sealed, []
+        return taken
+
+
+def varint_bytes(data: bytes) -> int:
+    return next(i for i, byte in enumerate(data, 1) if byte < 0x80)
+
+
+def unpacked(codec: str, data: bytes) -> bytes:
+    """Records as other libraries than the encoder's unpack them."""
+    if codec == "none":
+        return data
+    if codec == "gzip":
+        return zlib.decompress(data, 16 + zlib.MAX_WBITS)
+    if codec in ("lz4", "zstd"):
+        return bytes(pa.CompressedInputStream(pa.BufferReader(data), codec).read())
+    assert data[:16] == b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
+    blocks, stream = [], io.BytesIO(data[16:])
+    while head := stream.read(4):
+        block = stream.read(int.from_bytes(head, "big"))
+        claimed = sum((byte & 0x7F) << 7 * i for i, byte in enumerate(block[: varint_bytes(block)]))
+        assert claimed <= 32 << 10
+        blocks.append(pa.decompress(block, decompressed_size=claimed, codec="snappy", asbytes=True))
+    return b"".join(blocks)
+
+
+def plain(codec: str, encoded: bytes) -> bytes:
+    """The same batch without its codec; checks length, codec and CRC of what it is made from."""
+    assert with_crc(encoded) == encoded and len(encoded) == 12 + int.from_bytes(encoded[8:12], "big")
+    fields = list(HEADER.unpack_from(encoded))
+    assert fields[5] & 7 == CODECS[codec] and fields[2] == -1
+    records = unpacked(codec, encoded[HEADER.size :])
+    fields[2] = 0  # The leader's epoch is the broker's to write; kafka-python leaves 0 there.
+    fields[1], fields[5] = 49 + len(records), fields[5] & ~7
+    return with_crc(HEADER.pack(*fields) + records)
+
+
+binaries = st.binary(max_size=30) | st.sampled_from([b"x" * 100, b"y" * 9000])
+header_lists = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=10)), max_size=3).map(tuple)
+PARTITIONS = 4
+records = st.builds(
+    Record,
+    st.none() | binaries,
+    st.none() | binaries,
+    st.none() | st.none() | st.integers(0, PARTITIONS - 1),
+    st.none() | header_lists,
+)
+calls = st.tuples(
+    st.integers(0, 2), st.lists(records, max_size=12), st.integers(0, 9), st.integers(0, 3), st.integers(-5, 300)
+)
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    st.lists(calls, max_size=6),
+    st.sampled_from(sorted(CODECS)),
+    st.integers(1, 400) | st.just(100_000),
+    st.integers(0, 7),
+    st.sampled_from([(-1, -1, False), (4711, 3, False), (1 << 40, 0, True)]),
+    st.sets(st.integers(0, 6)),
+)
+def test_batches_are_those_of_the_model_and_kafka_pythons_bytes(calls, codec, batch_bytes, sticky, producer, takes):
+    model = Model(batch_bytes, sticky, producer)
+    encoder = kafkagroup_native.BatchEncoder(compression=codec, batch_bytes=batch_bytes, sticky=sticky)
+    identity, epoch, transactional = producer
+    encoder.identify(identity, epoch, transactional=transactional)
+    expected, given_out = [], []
+    for i, (topic, rows, before, after, delay) in enumerate(calls):
+        encoder.append(topic, PARTITIONS, *arguments(rows, before, after), NOW + delay)
+        model.append(topic, PARTITIONS, rows, NOW + delay)
+        if i in takes:
+            expected += model.take()
+            given_out += encoder.take(all=True)
+            assert encoder.pending_bytes == 0
+    given_out += encoder.take(all=False)
+    given_out += encoder.take(all=True)
+    assert [
+        (topic, partition, count, plain(codec, encoded)) for topic, partition, count, encoded in given_out
+    ] == expected + model.take()
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(records, max_size=30), st.sampled_from(sorted(CODECS)), st.integers(50, 3000), st.integers(0, 9))
+def test_the_decoder_gives_the_rows_back_in_order(rows, codec, batch_bytes, before):
+    rows = [Record(row.value, row.key, 0, row.headers) for row in rows]
+    encoder = kafkagroup_native.BatchEncoder(compression=codec, batch_bytes=batch_bytes)
+    encoder.append(7, 1, *arguments(rows, before), NOW)
+    expected = iter(rows)
+    for topic, partition, count, encoded in encoder.take(all=True):
+        assert (topic, partition) == (7, 0)
+        decoded = decode(encoded)
+        assert decoded.error is None
+        assert decoded.rows == [
+            Row(i, row.value, row.key, NOW, row.headers or ()) for i, row in zip(range(count), expected, strict=False)
+        ]
+    assert next(expected, None) is None
+
+
+@pytest.mark.parametrize(
+    ("codec", "level"), [*((codec, None) for codec in CODECS), ("gzip", 1), ("gzip", -1), ("zstd", 19), ("zstd", -7)]
+)
+def test_large_batches_of_every_codec_unpack_elsewhere(codec, level):
+    rows = [Record(b"%d " % i * (i % 300), b"key") for i in range(3000)]
+    encoder = kafkagroup_native.BatchEncoder(compression=codec, level=level)
+    encoder.append(0, 1, *arguments(rows), NOW)
+    batches = encoder.take(all=True)
+    assert len(batches) > 1 and sum(count for _, _, count, _ in batches) == len(rows)
+    start = 0
+    for _, _, count, encoded in batches:
+        expected = [Row(i, row.value, row.key, NOW) for i, row in enumerate(rows[start : start + count])]
+        assert plain(codec, encoded) == with_identity(batch(expected, producer_id=-1))
+        start += count
+    if codec == "lz4":  # Magic, independent blocks of 64 KiB, the sum of these flags: as Java writes it.
+        assert batches[0][3][61:68] == bytes.fromhex("04224d18604082")
+
+
+def with_identity(encoded: bytes, epoch: int = -1, sequence: int = -1) -> bytes:
+    return with_crc(encoded[:51] + struct.pack(">hi", epoch, sequence) + encoded[57:])
+
+
+def test_columns_may_be_left_out_and_empty():
+    encoder = kafkagroup_native.BatchEncoder(sticky=2)
+    encoder.append(0, 3, 0, (None, 0, b"", b""), None, None, None, NOW)
+    assert encoder.take(all=True) == [] and encoder.pending_bytes == 0
+    encoder.append(0, 3, 2, column(pa.array(["a", "b"])), None, None, None, NOW)
+    assert encoder.pending_bytes > 61
+    [(topic, partition, count, encoded)] = encoder.take(all=True)
+    assert (topic, partition, count) == (0, 2, 2)
+    assert [row.value for row in decode(encoded).rows] == [b"a", b"b"]
+
+
+def test_a_null_value_is_a_tombstone_and_an_empty_key_is_a_key():
+    encoder = kafkagroup_native.BatchEncoder(sticky=1)
+    encoder.append(0, 1000, *arguments([Record(None, b""), Record(b"", None)]), NOW)
+    places = {partition: decode(encoded).rows for _, partition, _, encoded in encoder.take(all=True)}
+    assert places == {partition_of(b"", 1000): [Row(0, None, b"", NOW)], 1: [Row(0, b"", None, NOW)]}
+
+
+def test_a_partition_that_is_not_there_names_its_row():
+    for wrong in (-1, 3, 2**31 - 1):
+        encoder = kafkagroup_native.BatchEncoder()
+        with pytest.raises(kafkagroup_native.UnknownPartition, match=str(wrong)) as caught:
+            encoder.append(9, 3, *arguments([Record(partition=2), Record(partition=wrong)], 5), NOW)
+        assert isinstance(caught.value, ValueError)
+        assert (caught.value.topic, caught.value.partition, caught.value.partitions) == (9, wrong, 3)
+        assert caught.value.row == 1
+
+
+def test_a_record_over_the_limit_names_its_row_and_size():
+    rows = [Record(b"x" * 930), Record(b"x" * 931)]  # 61 bytes of header and 9 of lengths and deltas.
+    encoder = kafkagroup_native.BatchEncoder(record_bytes=1000)
+    with pytest.raises(kafkagroup_native.RecordTooLarge, match="1001 bytes") as caught:
+        encoder.append(9, 1, *arguments(rows), NOW)
+    error = caught.value
+    assert (error.topic, error.partition, error.row, error.size, error.limit) == (9, 0, 1, 1001, 1000)
+    heavy = Record(headers=tuple((f"h{i}", b"x" * 100) for i in range(50)))
+    with pytest.raises(kafkagroup_native.RecordTooLarge):
+        kafkagroup_native.BatchEncoder(record_bytes=1000).append(9, 1, *arguments([heavy]), NOW)
+
+
+def test_a_producer_takes_over_with_sequences_from_0():
+    encoder = kafkagroup_native.BatchEncoder()
+
+    def identity() -> tuple[int, ...]:
+        encoder.append(0, 1, *arguments([Record(), Record()]), NOW)
+        [(_, _, _, encoded)] = encoder.take(all=True)
+        fields = HEADER.unpack_from(encoded)
+        return fields[5], *fields[9:12]
+
+    assert identity() == (0, -1, -1, -1)
+    encoder.identify(12, 0)
+    assert [identity(), identity()] == [(0, 12, 0, 0), (0, 12, 0, 2)]
+    encoder.identify(12, 1, transactional=True)
+    assert [identity(), identity()] == [(16, 12, 1, 0), (16, 12, 1, 2)]
+    encoder.identify(-1, -1)
+    assert identity() == (0, -1, -1, -1)
+
+
+def test_a_topic_may_grow():
+    encoder = kafkagroup_native.BatchEncoder(sticky=0)
+    encoder.append(0, 1, *arguments([Record()]), NOW)
+    encoder.append(0, 5, *arguments([Record(key=b"k"), Record(partition=4)]), NOW)
+    assert sorted({partition for _, partition, _, _ in encoder.take(all=True)}) == sorted({0, 4, partition_of(b"k", 5)})
+    encoder.append(0, 5, *arguments([Record()]), NOW)
+    assert encoder.take(all=True)[0][1] == 1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"compression": "lzma"},
+        {"compression": "gzip", "level": 0},
+        {"compression": "zstd", "level": 23},
+        {"batch_bytes": 0},
+        {"batch_bytes": 2**30 + 1},
+        {"record_bytes": 0},
+        {"record_bytes": -1},
+        {"sticky": -1},
+    ],
+)
+def test_wrong_settings_are_refused(wrong):
+    with pytest.raises(ValueError, match=r"not|unknown"):
+        kafkagroup_native.BatchEncoder(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("partitions", "rows", "offset", "now"),
+    [(0, 1, 0, NOW), (2**20 + 1, 1, 0, NOW), (-1, 1, 0, NOW), (1, -1, 0, NOW), (1, 1, -1, NOW), (1, 1, 0, -1)],
+)
+def test_numbers_out_of_range_are_refused(partitions, rows, offset, now):
+    _, _, offsets, data = column(pa.array([b"v"]))
+    with pytest.raises(ValueError, match="not"):
+        kafkagroup_native.BatchEncoder().append(
+            0, partitions, rows, (None, offset, offsets, data), None, None, None, now
+        )
+
+
+def test_a_header_without_a_key_is_refused():
+    headers = pa.array([[{"key": None, "value": b"v"}]], HEADERS)
+    with pytest.raises(ValueError, match="header has no key"):
+        kafkagroup_native.BatchEncoder().append(0, 1, 1, column(pa.array([b"v"])), None, None, lists(headers), NOW)
+
+
+ROWS = [
+    Record(b"first value", b"key", None, (("h", b"x"), ("n", None))),
+    Record(None, None, 1, None),
+    Record(b"third " * 20, b"", None, ()),
+    Record(b"fourth", None, None, (("last", b""),)),
+]
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.data())
+def test_mangled_buffers_are_a_value_error_or_records(data):
+    def mangled(part: Any) -> Any:
+        if isinstance(part, tuple):
+            return tuple(map(mangled, part))
+        what = data.draw(st.sampled_from(["keep"] * 6 + ["cut", "flip", "number", "none"]))
+        if isinstance(part, int):
+            return data.draw(st.integers(-2, 70) | st.integers(-(2**63), 2**63 - 1)) if what == "number" else part
+        if not part or what == "keep":
+            return part
+        if what == "cut":
+            return part[: data.draw(st.integers(0, len(part)))]
+        if what == "flip":
+            at = data.draw(st.integers(0, min(len(part), 40) - 1))
+            return part[:at] + bytes([data.draw(st.integers(0, 255))]) + part[at + 1 :]
+        return part
+
+    rows, *columns = arguments(ROWS, data.draw(st.integers(0, 9)))
+    if data.draw(st.booleans()):
+        rows = data.draw(st.integers(0, 100) | st.integers(0, 2**63 - 1))
+    encoder = kafkagroup_native.BatchEncoder(batch_bytes=200, record_bytes=100_000)
+    try:
+        encoder.append(0, 3, rows, *map(mangled, columns), NOW)
+    except ValueError as error:
+        assert str(error)
+    for _, _, count, encoded in encoder.take(all=True):
+        assert int.from_bytes(encoded[57:61], "big") == count
+        assert with_crc(encoded) == encoded
+
+
+def test_other_threads_run_while_rows_are_encoded():
+    values = column(pa.array([b"x" * 100] * 500_000))
+    running, stop, ran = threading.Event(), threading.Event(), 0
+
+    def encode_all() -> None:
+        running.set()
+        for _ in range(4):
+            kafkagroup_native.BatchEncoder().append(0, 1, 500_000, values, None, None, None, NOW)
+        stop.set()
+
+    thread = threading.Thread(target=encode_all)
+    thread.start()
+    running.wait(60)
+    while not stop.is_set():
+        ran += 1
+    thread.join(60)
+    # Four calls of many ms each: were the GIL held, this loop would get its turn between them only.
+    assert ran > 1000
