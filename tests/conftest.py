@@ -22,6 +22,9 @@ hypothesis.settings.load_profile("kafkagroup")
 # Without it Spark's workers may be another Python than the one that runs the tests.
 os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+# Where it is set, each of Spark's Python workers would compile this project anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 # Spark's JVMs are short-lived here: half of their processor time went into the second compiler.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
 

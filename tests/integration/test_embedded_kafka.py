@@ -352,6 +352,7 @@ def leader_of(kafka: EmbeddedKafka, topic: str) -> int:
     return leader
 
 
+@pytest.mark.long
 def test_a_cluster_survives_the_loss_and_the_move_of_a_node(cluster: EmbeddedKafka) -> None:
     assert sorted(cluster.admin().list_topics(timeout=10).brokers) == cluster.node_ids == [1, 2, 3]
     cluster.create_topic("replicated", replication_factor=3, config={"min.insync.replicas": 2})
@@ -366,6 +367,7 @@ def test_a_cluster_survives_the_loss_and_the_move_of_a_node(cluster: EmbeddedKaf
     assert read(moved, "replicated", 2) == [b"before", b"after"]
 
 
+@pytest.mark.long
 def test_a_cluster_goes_on_while_a_node_is_paused(cluster: EmbeddedKafka) -> None:
     cluster.create_topic("patient", replication_factor=3)
     paused = leader_of(cluster, "patient")

@@ -57,7 +57,7 @@ def test_the_strategy_none_stays_with_the_brokers_it_knew():
         client.close()
 
 
-@pytest.mark.parametrize("strategy", ["rebootstrap", "none"])
+@pytest.mark.parametrize("strategy", ["rebootstrap", pytest.param("none", marks=pytest.mark.long)])
 def test_a_broker_that_is_frozen_behind_its_address_is_left_for_the_bootstrap_name(strategy):
     entry, inner = TcpProxy(), TcpProxy()
     with entry, inner, EmbeddedKafka(advertised_ports={1: inner.port}) as kafka:

@@ -72,7 +72,7 @@ def test_the_wrong_protocol_is_explained(secured):
     plain = Settings({"bootstrap.servers": secured.bootstrap_servers})
     members = Memberships(plain, "never")
     with pytest.raises(BootstrapError, match=r"kafka\.security\.protocol"):
-        members.make("orders").join(60)
+        members.make("orders").join(5)
     members.close()
 
 

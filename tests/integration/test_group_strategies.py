@@ -125,7 +125,7 @@ def change(mixed, act, members):
     return before, after
 
 
-@pytest.mark.parametrize("leader", ["ours", "java"])
+@pytest.mark.parametrize("leader", ["ours", pytest.param("java", marks=pytest.mark.long)])
 def test_a_cooperative_group_of_ours_and_java_moves_only_what_must_move(mixed, leader):
     start = {"ours": lambda: mixed.ours("a", COOPERATIVE, slots=2), "java": lambda: mixed.java(COOPERATIVE)}
     start[leader]()

@@ -118,7 +118,7 @@ def test_a_batch_and_a_stream_log_in_and_commit(spark, login, group, tmp_path):
     assert PASSWORD.encode() not in seen
 
 
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+@pytest.mark.parametrize("mechanism", [pytest.param("PLAIN", marks=pytest.mark.long), "SCRAM-SHA-512"])
 def test_a_wrong_password_is_told(spark, guarded, group, tmp_path, mechanism):
     given = options(guarded, ALL, mechanism, password=WRONG)
     for more in ({}, {"kafka.group.id": group}):
