@@ -12,6 +12,7 @@ import time
 from typing import Any
 
 from kafka_source.errors import AuthenticationError, KafkaGroupError, RefreshRetriableError, RetriableError
+from kafka_source.kafka_client.answer import answer_within
 from kafka_source.kafka_client.handshake import Call, Session, advance, handshake
 from kafka_source.kafka_client.messages import ApiVersions, decode_response, encode_request
 from kafka_source.kafka_client.settings import ConnectionSettings, Endpoint
@@ -104,7 +105,7 @@ class Connection:
         self._used_at = time.monotonic()
         answer = self._wire.exchange(data)
         try:
-            payload = await asyncio.wait_for(answer, timeout)
+            payload = await answer_within(answer, timeout)
             return decode_response(request, payload)
         except asyncio.TimeoutError:
             self._wire.close("a request was not answered")
