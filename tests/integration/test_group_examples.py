@@ -24,6 +24,7 @@ def start(kafka, tmp_path):
         app.kill()
 
 
+@pytest.mark.long
 def test_another_process_writes_when_the_writer_is_killed(start):
     first = start("single_writer")
     token = int(first.wait_for("writes, with token").split()[-1])

@@ -56,16 +56,16 @@ def test_joins_assignments_and_rebalances_are_told_with_cause_and_duration(membe
 
 def test_a_micro_batch_that_holds_a_rebalance_up_is_told_of_before_it_is_too_late(members, topic, said):
     orders = topic("orders", partitions=4)
-    busy = members.make(orders, slots=2, app="a", rebalance_timeout_ms=30_000)
+    busy = members.make(orders, slots=2, app="a", rebalance_timeout_ms=18_000)
     busy.join(30)
-    other = members.make(orders, slots=1, app="b", rebalance_timeout_ms=30_000)
+    other = members.make(orders, slots=1, app="b", rebalance_timeout_ms=18_000)
     with ThreadPoolExecutor(1) as pool:
         joining = pool.submit(other.join, 60)
         (warning, *_) = wait_for(lambda: [line for line in said("rebalance") if "has waited" in line], "the warning")
         waited, limit = re.search(
             r"has waited (\d+) s .* after (\d+) s the group goes on without its slots", warning
         ).groups()
-        assert int(limit) / 2 <= int(waited) < int(limit) == 30
+        assert int(limit) / 2 <= int(waited) < int(limit) == 18
         assert "kafka.max.poll.interval.ms" in warning
         # It was told in time: the micro-batch ends, and nothing is lost.
         busy.commit({slot.credentials.slot: dict.fromkeys(slot.partitions, 1) for slot in busy.assignment.slots})
