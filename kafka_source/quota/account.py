@@ -9,12 +9,14 @@ from typing import Any
 from assignors.model import TopicPartition
 from kafka_source.quota.admission import Room
 from kafka_source.quota.bounds import Bounds
-from kafka_source.quota.quota import Quota
+from kafka_source.quota.quota import Amounts, Quota
 from kafka_source.quota.settings import QuotaSettings
 
 # A grant is for so many seconds of the bound: the grain of the flow.
 _GRAIN_SECONDS = 0.05
 _ACTIVE_SECONDS = 1.0
+# What a fetch is taken to bring of which nobody knows yet, at most.
+_FIRST_BYTES, _FIRST_RECORDS = 1e6, 1e3
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +71,17 @@ class Grant:
     records: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """When a slot may fetch, and of how much that was reckoned."""
+
+    at: float
+    expected: Amounts
+
+
 @dataclass(slots=True)
 class _Part:
-    """What a slot has done, and when it was heard last."""
+    """What a slot has done, when it was heard last, what its last fetch brought, and when the next one may leave."""
 
     bytes: float = 0.0
     records: float = 0.0
@@ -79,6 +89,8 @@ class _Part:
     throttle: float = 0.0
     left: int = 0
     heard: float = float("-inf")
+    usual: Amounts | None = None
+    turn: _Turn | None = None
 
 
 class Account:
@@ -105,6 +117,8 @@ class Account:
         self._bounds = bounds
         for quota in self._quotas.values():
             quota.change(bounds)
+        for part in self._parts.values():
+            part.turn = None
 
     def grant(self, report: Report, now: float) -> Grant:
         """Take note of what a task has done, and say what it may do."""
@@ -118,11 +132,22 @@ class Account:
             if offsets > 0:
                 self._sizes[tp] = size / offsets
         quota = self._quota(report.part)
-        delay = quota.check(now)
-        if report.bytes or report.records:
-            delay = quota.on_response(report.bytes, report.records, now)
+        fetched = (report.bytes, report.records)
+        if any(fetched) or not report.left:
+            expected = (0.0, 0.0) if part.turn is None else part.turn.expected
+            quota.on_response(*fetched, now, expected=expected)
+            part.turn = None
+        if any(fetched):
+            part.usual = fetched
         grain = self._bounds.share(_GRAIN_SECONDS * self._share(report.part, now))
-        return Grant(delay, grain.bytes_per_second, grain.records_per_second)
+        most = (grain.bytes_per_second, grain.records_per_second)
+        if not report.left:
+            return Grant(quota.check(now), *most)
+        if part.turn is None:
+            first = (min(most[0] or 0.0, _FIRST_BYTES), min(most[1] or 0.0, _FIRST_RECORDS))
+            expected = part.usual or first
+            part.turn = _Turn(now + quota.turn(expected, now), expected)
+        return Grant(max(0.0, part.turn.at - now), *most)
 
     def record_bytes(self) -> dict[TopicPartition, float]:
         """Bytes of an offset, as measured last."""

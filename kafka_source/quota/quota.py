@@ -9,11 +9,14 @@ from __future__ import annotations
 from kafka_source.quota.bounds import Bounds
 from kafka_source.quota.sensor import Sensor
 
-CATCH_UP = 1.035
+CATCH_UP = 1.04
 """How much faster than the bound a reader goes that is behind it."""
 
 LATE_SECONDS = 0.05
 """A fetch may be so late, by its own way to the broker and back, and the next ones still come as planned."""
+
+Amounts = tuple[float, float]
+"""Bytes and records."""
 
 
 class Quota:
@@ -43,21 +46,40 @@ class Quota:
 
     def check(self, now: float) -> float:
         """Seconds to wait before the next fetch; 0: it may leave."""
-        return max((meter.delay(bound, now) for meter, bound in self._bound_meters()), default=0.0)
+        return max((meter.delay(bound, now) for meter, bound, _ in self._bound_meters()), default=0.0)
 
-    def on_response(self, fetched_bytes: float, records: float, now: float) -> float:
-        """Take note of a response; seconds to wait as of `check`."""
-        for meter, amount in zip(self._meters, (fetched_bytes, records), strict=True):
-            meter.record(amount, now)
-        for meter, bound in self._bound_meters():
-            meter.push_back(bound, now)
+    def turn(self, expected: Amounts, now: float) -> float:
+        """Seconds until a fetch of about so much may leave; a fetch that is asked for after it comes after it.
+
+        Whoever takes a turn tells `on_response` of it.
+        """
+        delay = self.check(now)
+        for meter, bound, amount in self._bound_meters(expected):
+            meter.take(amount, bound, now)
+        return delay
+
+    def on_response(self, fetched_bytes: float, records: float, now: float, *, expected: Amounts = (0.0, 0.0)) -> float:
+        """Take note of a response; seconds to wait as of `check`.
+
+        Args:
+            fetched_bytes: Of the response.
+            records: Of the response.
+            now: The time.
+            expected: Of what its turn was taken.
+        """
+        fetched = (fetched_bytes, records)
+        for meter, amount in zip(self._meters, fetched, strict=True):
+            meter.sensor.record(amount, now)
+        more = (fetched_bytes - expected[0], records - expected[1])
+        for meter, bound, amount in self._bound_meters(more):
+            meter.push_back(amount, bound, now)
         return self.check(now)
 
     def used(self, now: float) -> float:
         """The fraction of the quota that is used, 0 to 100 %; 100 is throttled."""
         if self.check(now) > 0:
             return 100.0
-        return min(100.0, max((m.sensor.rate(now) / b * 100 for m, b in self._bound_meters()), default=0.0))
+        return min(100.0, max((m.sensor.rate(now) / b * 100 for m, b, _ in self._bound_meters()), default=0.0))
 
     def rates(self, now: float) -> tuple[float, float]:
         """Bytes and records a second, as observed in the window."""
@@ -67,9 +89,9 @@ class Quota:
     def _fresh(self) -> tuple[_Meter, _Meter]:
         return _Meter(*self._shape), _Meter(*self._shape)
 
-    def _bound_meters(self) -> list[tuple[_Meter, float]]:
+    def _bound_meters(self, amounts: Amounts = (0.0, 0.0)) -> list[tuple[_Meter, float, float]]:
         both = (self._bounds.bytes_per_second, self._bounds.records_per_second)
-        return [(meter, bound) for meter, bound in zip(self._meters, both, strict=True) if bound is not None]
+        return [(m, b, amount) for m, b, amount in zip(self._meters, both, amounts, strict=True) if b is not None]
 
 
 class _Meter:
@@ -77,15 +99,16 @@ class _Meter:
 
     def __init__(self, windows: int, seconds: float) -> None:
         self.sensor = Sensor(windows, seconds)
-        self._last = 0.0
         self._next_at = float("-inf")
 
-    def record(self, amount: float, now: float) -> None:
-        self.sensor.record(amount, now)
-        self._last = amount
+    def take(self, amount: float, bound: float, now: float) -> None:
+        over = self.sensor.delay(bound, now)
+        if over > 0:
+            self._next_at = max(self._next_at, now + over)
+        self.push_back(amount, bound, now)
 
-    def push_back(self, bound: float, now: float) -> None:
-        self._next_at = max(self._next_at, now - LATE_SECONDS) + self._last / (CATCH_UP * bound)
+    def push_back(self, amount: float, bound: float, now: float) -> None:
+        self._next_at = max(self._next_at, now - LATE_SECONDS) + amount / (CATCH_UP * bound)
 
     def delay(self, bound: float, now: float) -> float:
         return max(self.sensor.delay(bound, now), self._next_at - now)
