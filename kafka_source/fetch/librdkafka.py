@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -161,7 +161,8 @@ def _kind(request: FetchRequest) -> _Kind:
         return _Kind(request.read_committed, request.label, None, paced=False)
     pacer.wait(sum(r.size for r in request.ranges))
     most = pacer.most_bytes(1024.0)
-    each = _LARGEST_GRAIN if most is None else most // max(1, len(request.ranges))
+    # Less than may be fetched at once: of what does not fit whole, brokers send the beginning in vain.
+    each = _LARGEST_GRAIN if most is None else most // 4
     # In powers of two, so that a consumer serves the next task too, whose share is a little different.
     grain = None if each >= _LARGEST_GRAIN else max(_SMALLEST_GRAIN, 1 << (each.bit_length() - 1))
     return _Kind(request.read_committed, request.label, grain, paced=True)
@@ -223,25 +224,33 @@ class _Reading:
         self._engine.check_cluster(self._request.cluster, found)
 
     def _assign_more(self) -> None:
-        """Have the ranges fetched; under a quota one after another, for each begins with a fetch at once."""
-        more = self._unassigned[:1] if self._pacer.paces else self._unassigned
+        """Have the ranges fetched; under a quota one after another.
+
+        Brokers send a whole batch of one partition, and of the others pieces that are too small to hold one.
+        """
+        more = self._unassigned
+        if self._pacer.paces:
+            more = more[: 1 - len(self._assigned())]
         if more:
             self._unassigned = self._unassigned[len(more) :]
             self._consumer.incremental_assign([Position(tp.topic, tp.partition, self._next[tp]) for tp in more])
 
-    def _left(self) -> int:
-        return sum(r.end - self._next[tp] for tp, r in self._open.items())
+    def _assigned(self) -> list[TopicPartition]:
+        return [tp for tp in self._open if tp not in self._unassigned]
+
+    def _left(self, partitions: Iterable[TopicPartition]) -> int:
+        return sum(self._open[tp].end - self._next[tp] for tp in partitions)
 
     def _most_messages(self) -> int:
         # `consume` waits for all it is asked for, so ask for no more than there can be.
-        most = min(_CHUNK, self._left())
+        most = min(_CHUNK, self._left(self._assigned()))
         allowed = self._pacer.most_bytes(self._record_bytes)
         return most if allowed is None else max(1, min(most, int(allowed / self._record_bytes)))
 
     def _hold_back(self) -> float:
         """Wait as long as the quota wants; the seconds that were waited."""
         begun = time.monotonic()
-        while (pause := self._pacer.wait(self._left())) > 0:
+        while (pause := self._pacer.wait(self._left(self._open))) > 0:
             time.sleep(pause)
         return time.monotonic() - begun
 
@@ -303,7 +312,8 @@ class _Reading:
         del self._open[tp]
         if tp in self._unassigned:
             self._unassigned.remove(tp)
-        elif self._open:
+        elif self._open or self._pacer.paces:
+            # At once, before the next fetch of it leaves.
             self._consumer.incremental_unassign([Position(tp.topic, tp.partition)])
 
     def _watermarks(self, whole: Range) -> tuple[int, int]:
