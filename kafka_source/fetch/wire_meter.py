@@ -36,7 +36,8 @@ class WireMeter:
         """Bytes on the wire that are not accounted for yet, now that these messages have been taken out."""
         self._messages += message_bytes
         now = self._received + (self._messages - self._messages_then) * self._ratio
-        news = max(0.0, now - self._accounted)
+        # Statistics may be older than the last messages, each of which has another one fetched.
+        news = max(message_bytes * min(1.0, self._ratio), now - self._accounted)
         self._accounted += news
         return news
 

@@ -15,6 +15,8 @@ from kafka_source.quota.settings import QuotaSettings
 # A grant is for so many seconds of the bound: the grain of the flow.
 _GRAIN_SECONDS = 0.05
 _ACTIVE_SECONDS = 1.0
+# So that every window has a pause between two micro-batches in it, for which the rest of it makes good.
+_BATCH_WINDOWS = 0.8
 # What a fetch is taken to bring of which nobody knows yet, at most.
 _FIRST_BYTES, _FIRST_RECORDS = 1e6, 1e3
 
@@ -137,7 +139,8 @@ class Account:
             expected = (0.0, 0.0) if part.turn is None else part.turn.expected
             quota.on_response(*fetched, now, expected=expected)
             part.turn = None
-        if any(fetched):
+        # The last one before a task's end may be of any size.
+        if any(fetched) and report.left:
             part.usual = fetched
         grain = self._bounds.share(_GRAIN_SECONDS * self._share(report.part, now))
         most = (grain.bytes_per_second, grain.records_per_second)
@@ -154,8 +157,8 @@ class Account:
         return dict(self._sizes)
 
     def room(self) -> Room:
-        """What a micro-batch of a slot (of the query) may have: as much as a window lets through."""
-        whole = self._bounds.share(self._settings.window)
+        """What a micro-batch of a slot (of the query) may have: a little less than a window lets through."""
+        whole = self._bounds.share(self._settings.window * _BATCH_WINDOWS)
         return Room(whole.bytes_per_second, whole.records_per_second)
 
     def figures(self, now: float) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from kafka_source.quota.bounds import Bounds
 from kafka_source.quota.sensor import Sensor
 
-CATCH_UP = 1.04
+CATCH_UP = 1.035
 """How much faster than the bound a reader goes that is behind it."""
 
 LATE_SECONDS = 0.05
@@ -56,6 +56,7 @@ class Quota:
         delay = self.check(now)
         for meter, bound, amount in self._bound_meters(expected):
             meter.take(amount, bound, now)
+        self._record(expected, now)
         return delay
 
     def on_response(self, fetched_bytes: float, records: float, now: float, *, expected: Amounts = (0.0, 0.0)) -> float:
@@ -67,10 +68,8 @@ class Quota:
             now: The time.
             expected: Of what its turn was taken.
         """
-        fetched = (fetched_bytes, records)
-        for meter, amount in zip(self._meters, fetched, strict=True):
-            meter.sensor.record(amount, now)
         more = (fetched_bytes - expected[0], records - expected[1])
+        self._record(more, now)
         for meter, bound, amount in self._bound_meters(more):
             meter.push_back(amount, bound, now)
         return self.check(now)
@@ -85,6 +84,10 @@ class Quota:
         """Bytes and records a second, as observed in the window."""
         by_bytes, by_records = self._meters
         return by_bytes.sensor.rate(now), by_records.sensor.rate(now)
+
+    def _record(self, amounts: Amounts, now: float) -> None:
+        for meter, amount in zip(self._meters, amounts, strict=True):
+            meter.sensor.record(amount, now)
 
     def _fresh(self) -> tuple[_Meter, _Meter]:
         return _Meter(*self._shape), _Meter(*self._shape)

@@ -60,7 +60,8 @@ def test_it_listens_by_its_own_name_where_no_broker_has_an_address():
 def test_tasks_share_one_quota(server):
     with pacer_of(ticket_of(server, 0), SETTINGS, "") as one, pacer_of(ticket_of(server, 1), SETTINGS, "") as two:
         assert one.wait(100) == 0
-        assert two.wait(100) == 0
+        # It comes after the first one.
+        assert 0 < two.wait(100) <= 0.051
         assert one.most_bytes(1000) == 50_000
         # The second task has come since: each has half of what is to be read.
         assert two.most_bytes(1000) == 25_000
