@@ -127,6 +127,13 @@ def streaming_app(folder: Path, options: Mapping[str, object], *, master: str = 
     return App(command, folder / f"{name}.log")
 
 
+def paced_app(folder: Path, warm_up: str, options: Mapping[str, object], *, master: str) -> App:
+    """`tests.apps.paced_app` with its files in `folder`."""
+    settings = json.dumps({key: str(value) for key, value in options.items()})
+    command = [sys.executable, "-m", "tests.apps.paced_app", str(folder), master, warm_up, settings]
+    return App(command, folder / "app.log")
+
+
 def copying_app(
     folder: Path, source: Mapping[str, object], sink: Mapping[str, object], *, master: str = "local[2]"
 ) -> App:
