@@ -252,9 +252,13 @@ class Reading:
         most = self._pacer.most_bytes(each)
         if most is None:
             return self._engine.most_bytes
-        whole = max(self._engine.batch_bytes.get(part.whole.topic, 0.0) for part in parts) * _BATCH_MARGIN
-        # Brokers send the beginning of a batch too if there is room for it, which would have to be sent again.
-        return max(1, int(most // whole)) * int(whole) if whole and most < _MANY_BATCHES * whole else most
+        batch = max(self._engine.batch_bytes.get(part.whole.topic, 0.0) for part in parts)
+        whole = batch * _BATCH_MARGIN
+        if not whole or most >= _MANY_BATCHES * whole:
+            return most
+        # Brokers send the beginning of a batch too if there is room for it, which would have to be sent again; the
+        # first one comes whole in any case.
+        return int(batch) if most < 2 * whole else int(most // whole) * int(whole)
 
     def _bytes_for(self, part: _Part) -> int:
         """What is left of a range in bytes, about: to ask for no more than is to be read, but for its last batch."""

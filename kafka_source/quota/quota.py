@@ -9,10 +9,10 @@ from __future__ import annotations
 from kafka_source.quota.bounds import Bounds
 from kafka_source.quota.sensor import Sensor
 
-CATCH_UP = 1.035
+CATCH_UP = 1.03
 """How much faster than the bound a reader goes that is behind it."""
 
-LATE_SECONDS = 0.05
+LATE_SECONDS = 0.025
 """A fetch may be so late, by its own way to the broker and back, and the next ones still come as planned."""
 
 Amounts = tuple[float, float]
