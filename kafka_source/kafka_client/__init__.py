@@ -14,6 +14,7 @@ from kafka_source.kafka_client.messages import ApiVersions, decode_response, enc
 from kafka_source.kafka_client.metadata import Broker, PartitionMetadata, Snapshot, TopicMetadata
 from kafka_source.kafka_client.raw import RawConnection
 from kafka_source.kafka_client.rebootstrap import Recovery
+from kafka_source.kafka_client.request_connection import RequestConnection
 from kafka_source.kafka_client.settings import ConnectionSettings, Endpoint, parse_servers, rebootstrap_after
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "PartitionMetadata",
     "RawConnection",
     "Recovery",
+    "RequestConnection",
     "Snapshot",
     "TopicMetadata",
     "check_coordinator",
