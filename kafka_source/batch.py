@@ -14,7 +14,7 @@ from assignors.model import TopicPartition
 from kafka_source import positions, tasks
 from kafka_source.cluster import Cluster
 from kafka_source.driver_process import driver_process
-from kafka_source.fetch.engine import check_engine
+from kafka_source.engine_choice import check_engine
 from kafka_source.offsets import StreamOffset
 from kafka_source.options import Where
 from kafka_source.ownership import Alone, InGroup, Ownership, group_settings, in_group, subscription_of

@@ -23,8 +23,8 @@ from assignors.model import TopicPartition
 from kafka_source import positions, sink_commits, tasks
 from kafka_source.cluster import Cluster, Topic
 from kafka_source.ending import leave_when_ended
+from kafka_source.engine_choice import check_engine
 from kafka_source.errors import RefreshRetriableError
-from kafka_source.fetch.engine import check_engine
 from kafka_source.group.model import CommitOffset
 from kafka_source.identity import MOVED_FROM, check_same_cluster
 from kafka_source.offsets import Range, StreamOffset

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
-import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Protocol
 
 import pyarrow as pa
 
 from kafka_source.client_config import Settings
-from kafka_source.client_config.sasl import security_protocol
-from kafka_source.client_config.tls import Tls, check_pem, tls_of
+from kafka_source.engine_choice import is_native
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.offsets import Range
 from kafka_source.quota.pacer import Pacer
 from kafka_source.schema import Column
-
-log = logging.getLogger(__name__)
-
-NATIVE_MODULE = "kafkagroup_native"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,39 +94,8 @@ def engine_for(name: str, settings: Settings) -> Engine:
     """
     from kafka_source.fetch import librdkafka
 
-    if name == "librdkafka" or (name == "auto" and _tls(settings).pkcs12):
-        return librdkafka.engine(settings)
-    if importlib.util.find_spec(NATIVE_MODULE) is not None:
+    if is_native(name, settings):
         from kafka_source.fetch import native
 
         return native.engine(settings)
-    if name == "native":
-        raise InvalidConfigurationError(
-            "engine=native, but the package kafkagroup-native is not installed where the tasks run; "
-            "install it there, or use engine=auto or librdkafka"
-        )
     return librdkafka.engine(settings)
-
-
-@cache
-def check_engine(name: str, settings: Settings) -> None:
-    """Say once, where the query is planned, that the slower engine will read.
-
-    Raises:
-        OptionError: `native` is asked for and cannot read the client's key.
-    """
-    if name == "native":
-        check_pem(_tls(settings))
-    if name != "auto":
-        return
-    if importlib.util.find_spec(NATIVE_MODULE) is None:
-        log.warning("the package kafkagroup-native is not installed: the slower librdkafka engine reads (engine=auto)")
-    elif _tls(settings).pkcs12:
-        log.warning(
-            "the key store %s is PKCS12: the slower librdkafka engine reads (engine=auto); PEM is for both",
-            settings["ssl.keystore.location"],
-        )
-
-
-def _tls(settings: Settings) -> Tls:
-    return tls_of(settings) if security_protocol(settings).endswith("SSL") else Tls()

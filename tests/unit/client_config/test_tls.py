@@ -12,8 +12,9 @@ from confluent_kafka import Producer
 
 from kafka_source.client_config import Settings, kafka_python_config, librdkafka_config
 from kafka_source.client_config.tls import ssl_context, tls_of
+from kafka_source.engine_choice import check_engine
 from kafka_source.errors import OptionError
-from kafka_source.fetch.engine import check_engine, engine_for
+from kafka_source.fetch.engine import engine_for
 from kafka_source.fetch.librdkafka import LibrdkafkaEngine
 
 TLS = {"security.protocol": "SSL", "bootstrap.servers": "127.0.0.1:1"}
