@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.unit.fetch.fake_broker import FakeBroker
+from tests.fake_broker import FakeBroker
 
 
 @pytest.fixture

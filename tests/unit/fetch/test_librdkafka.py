@@ -16,7 +16,7 @@ from kafka_source.quota.account import Account
 from kafka_source.quota.pacer import Own, Pacer
 from kafka_source.quota.settings import QuotaSettings
 from kafka_source.schema import Column
-from tests.unit.fetch.fake_broker import TOPIC, Partition
+from tests.fake_broker import TOPIC, Partition
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from kafka_source.offsets import Range
 from kafka_source.quota.pacer import Pacer
 from kafka_source.schema import Column
 from kafka_source.topic_ids import text_of
-from tests.unit.fetch.fake_broker import TOPIC, FakeBroker, Partition
+from tests.fake_broker import TOPIC, FakeBroker, Partition
 
 NOT_LEADER = 6
 COLUMNS = (Column("partition"), Column("offset"))

@@ -29,6 +29,12 @@ from kafka.protocol.metadata import (
     MetadataRequest,
     MetadataResponse,
 )
+from kafka.protocol.producer import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
 from kafka.protocol.sasl import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
@@ -38,8 +44,11 @@ from kafka.protocol.sasl import (
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 NODE, TOPIC = 1, "orders"
+OUT_OF_ORDER, DUPLICATE_SEQUENCE = 45, 46
 VERSIONS = {
     FetchRequest: 11,
+    ProduceRequest: 8,
+    InitProducerIdRequest: 4,
     ListOffsetsRequest: 6,
     MetadataRequest: 12,
     ApiVersionsRequest: 3,
@@ -63,6 +72,20 @@ def batch(base: int, records: int, *, leader_epoch: int = 0, value: bytes = b"va
     return bytes(built)
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A record batch that was produced."""
+
+    producer_id: int
+    sequence: int
+    count: int
+    data: bytes
+
+
+class Silence(Exception):
+    """A broker that ends the connection in place of an answer."""
+
+
 @dataclass(slots=True)
 class Partition:
     """A partition: its batches by their first offset, its leader, what a fetch of it is answered with."""
@@ -72,6 +95,18 @@ class Partition:
     leader: int = NODE
     leader_epoch: int = 0
     error: int = 0
+    written: list[Written] = field(default_factory=list)
+    next_sequence: dict[int, int] = field(default_factory=dict)
+
+    def write(self, data: bytes) -> int:
+        """Kafka's error code for a batch of an idempotent producer: none, one of a gap, or one of a batch known."""
+        producer_id, _, sequence, count = struct.unpack_from(">qhii", data, 43)
+        expected = self.next_sequence.get(producer_id, 0)
+        if producer_id >= 0 and sequence != expected:
+            return DUPLICATE_SEQUENCE if sequence < expected else OUT_OF_ORDER
+        self.next_sequence[producer_id] = sequence + count
+        self.written.append(Written(producer_id, sequence, count, data))
+        return 0
 
     def add(self, count: int, **how: Any) -> None:
         self.batches[self.end] = batch(self.end, count, **how)
@@ -91,7 +126,10 @@ class FakeBroker:
         ends_of_epochs: What OffsetForLeaderEpoch answers, by epoch.
         session_ms: The session's lifetime, with SASL.
         on_fetch: Called with each fetch request, before it is answered.
-        throttle_ms: Of each answer to a fetch.
+        on_produce: Called with each produce request before its batches are written; gives an error in place of that.
+        on_written: Called after that; may raise Silence.
+        produces: When each produce request came, on which connection, of which partitions.
+        throttle_ms: Of each answer to a fetch or produce request.
         fetches: When each fetch came, on which connection, what was asked for: offsets by partition.
         asked: How often each API was asked.
         groups: Whose coordinator was asked for; it is not available.
@@ -104,6 +142,10 @@ class FakeBroker:
         self.session_ms = 0
         self.throttle_ms = 0
         self.on_fetch: Callable[[FetchRequest], None] = lambda _: None
+        self.on_produce: Callable[[ProduceRequest], int] = lambda _: 0
+        self.on_written: Callable[[ProduceRequest], None] = lambda _: None
+        self.produces: list[tuple[float, int, tuple[int, ...]]] = []
+        self.producer_ids = 0
         self.fetches: list[tuple[float, int, dict[int, int]]] = []
         self.asked: list[str] = []
         self.groups: set[str] = set()
@@ -114,6 +156,8 @@ class FakeBroker:
             ApiVersionsRequest: self._api_versions,
             MetadataRequest: self._metadata,
             FetchRequest: self._fetch,
+            ProduceRequest: self._produce,
+            InitProducerIdRequest: self._init_producer_id,
             ListOffsetsRequest: self._list_offsets,
             OffsetForLeaderEpochRequest: self._end_of_epoch,
             FindCoordinatorRequest: self._find_coordinator,
@@ -144,7 +188,7 @@ class FakeBroker:
             threading.Thread(target=self._serve, args=(connection, len(self._open)), daemon=True).start()
 
     def _serve(self, connection: socket.socket, number: int) -> None:
-        with contextlib.suppress(OSError), connection, connection.makefile("rb") as stream:
+        with contextlib.suppress(OSError, Silence), connection, connection.makefile("rb") as stream:
             while header := stream.read(4):
                 payload = stream.read(struct.unpack(">i", header)[0])
                 key, version, correlation_id = struct.unpack_from(">hhi", payload)
@@ -220,6 +264,34 @@ class FakeBroker:
             session_id=0,
             responses=[topic_type(topic=TOPIC, partitions=answers)],
         )
+
+    def _produce(self, request: ProduceRequest, connection: int) -> ProduceResponse:
+        asked = {p.index: bytes(p.records) for topic in request.topic_data for p in topic.partition_data}
+        self.produces.append((time.monotonic(), connection, tuple(asked)))
+        error = self.on_produce(request)
+        topic_type = ProduceResponse.TopicProduceResponse
+        answers = []
+        for index, data in asked.items():
+            partition = self.partitions[index]
+            answers.append(
+                topic_type.PartitionProduceResponse(
+                    index=index,
+                    error_code=error or partition.error or partition.write(data),
+                    base_offset=0,
+                    log_append_time_ms=-1,
+                    log_start_offset=0,
+                    record_errors=[],
+                    error_message=None,
+                )
+            )
+        self.on_written(request)
+        return ProduceResponse(
+            throttle_time_ms=self.throttle_ms, responses=[topic_type(name=TOPIC, partition_responses=answers)]
+        )
+
+    def _init_producer_id(self, _: InitProducerIdRequest, __: int) -> InitProducerIdResponse:
+        self.producer_ids += 1
+        return InitProducerIdResponse(throttle_time_ms=0, error_code=0, producer_id=self.producer_ids, producer_epoch=0)
 
     def _list_offsets(self, request: ListOffsetsRequest, _: int) -> ListOffsetsResponse:
         topic_type = ListOffsetsResponse.ListOffsetsTopicResponse
