@@ -169,10 +169,12 @@ def test_a_sink_writes_on_where_the_brokers_have_moved_to(spark, transactional):
         writer = rows.write.format("kafkagroup").mode("append").option("topic", there.topic)
         writer = writer.option("kafka.bootstrap.servers", f"127.0.0.1:{there.entry.port}")
         writer = writer.option("quota.records.per.second", 2500).option("transactional", transactional)
-        writing = pool.submit(writer.save)
-        there.wait_for_records()
-        there.move()
-        writing.result(180)
+        if transactional:
+            writer = writer.option("transactional.id.prefix", "movers")
+        moving = pool.submit(lambda: (there.wait_for_records(), there.move()))
+        # Here, for Spark knows its session in this thread alone.
+        writer.save()
+        moving.result(1)
         reader = spark.read.format("kafkagroup").option("subscribe", there.topic)
         reader = reader.option("kafka.isolation.level", "read_committed")
         found = numbers(reader.option("kafka.bootstrap.servers", there.kafka.bootstrap_servers).load())
