@@ -384,8 +384,10 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "engine",
         _word("auto", "native", "librdkafka"),
-        "What fetches records: `native` is the fast one, `auto` takes it where it is installed.",
+        "What fetches and sends records: `native` is the fast one, `auto` takes it where it is installed. In a sink "
+        "`auto` leaves settings that only librdkafka has (`kafka.statistics.interval.ms`) to `librdkafka`.",
         default="auto",
+        where=Where.ALL,
     ),
     Option(
         "batchRows",

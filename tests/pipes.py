@@ -18,10 +18,10 @@ from kafka_source.schema import source_schema
 from kafka_source.sink.committer import Batch, TwoPhaseCommit
 from kafka_source.sink.offsets_transaction import GroupOffsets
 from kafka_source.sink.prepare import SinkTask, prepare
-from kafka_source.sink.records import Records
 from kafka_source.sink.sources import offsets_of_sources
 from kafka_source.stream import MicroBatches
 from kafka_source.tasks import Reading
+from tests.two_phase import as_records
 
 _runs = itertools.count(1)
 
@@ -89,7 +89,7 @@ class Pipe:
             read = tasks.read_bundle(replace(bundle, handoff=None), self.reading)
             values = [value.as_py() for records in read for value in records["value"]]
             self.read += map(int, values)
-            records = Records(values, None, self.topic, None, None)
+            records = as_records(values, self.topic)
             one = prepare(self.settings, SinkTask(self.name, self.name, number, partition), self.turn, [records])
             self.prepared.append(one)
         return number

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
 from confluent_kafka import Consumer, TopicPartition
 
 from kafka_source.client_config import Settings
@@ -28,6 +29,11 @@ def rows(batch: int, task: int, count: int = 20) -> list[bytes]:
     return [f"{batch}-{task}-{i}".encode() for i in range(count)]
 
 
+def as_records(values: Sequence[bytes], topic: str, partitions: Sequence[int] | None = None) -> Records:
+    chosen = None if partitions is None else pa.array(partitions, pa.int32())
+    return Records(pa.array(values, pa.binary()), None, topic, chosen)
+
+
 def whole(*batches: int) -> list[bytes]:
     return sorted(row for batch in batches for task in range(TASKS) for row in rows(batch, task))
 
@@ -43,9 +49,11 @@ class Sink:
         prefix: str = "",
         replays: bool = False,
         settings: Mapping[str, str] | None = None,
+        engine: str = "auto",
     ) -> None:
         self.settings = Settings({"bootstrap.servers": servers, **(settings or {})})
         self.topic, self.query, self.prefix, self.replays = topic, query, prefix or topic, replays
+        self.engine = engine
 
     def begin(self, seconds: float = 60) -> Turn:
         """What Spark has the driver do before the tasks of a batch."""
@@ -56,7 +64,7 @@ class Sink:
     def task(self, turn: Turn, batch: int, number: int, attempt: int = 0) -> Prepared:
         """What Spark runs as one task."""
         task = SinkTask(self.prefix, self.query, batch, number, attempt)
-        return prepare(self.settings, task, turn, [Records(rows(batch, number), None, self.topic, None, None)])
+        return prepare(self.settings, task, turn, [as_records(rows(batch, number), self.topic)], self.engine)
 
     def tasks(self, turn: Turn, batch: int) -> list[Prepared]:
         return [self.task(turn, batch, number) for number in range(TASKS)]

@@ -84,8 +84,15 @@ class KafkaClient:
 
     # ---- metadata
 
-    async def metadata(self, topics: Iterable[str] | None = (), deadline: Deadline | None = None) -> Snapshot:
+    async def metadata(
+        self, topics: Iterable[str] | None = (), deadline: Deadline | None = None, *, create: bool = False
+    ) -> Snapshot:
         """The cluster now; with `topics` None all topics that this user may see.
+
+        Args:
+            topics: By name.
+            deadline: For an answer.
+            create: Whether the brokers may make topics that are not there (`auto.create.topics.enable`).
 
         Raises:
             BootstrapError: No broker answers until the deadline.
@@ -97,7 +104,7 @@ class KafkaClient:
         while True:
             self._recovery = self._recovery.asked(time.monotonic())
             try:
-                return await self._ask_metadata(names, deadline)
+                return await self._ask_metadata(names, deadline, create=create)
             except RetriableError as error:
                 if isinstance(error, BootstrapError) and self.cluster_id is None:
                     raise  # It was never there, and has been tried for long enough.
@@ -108,11 +115,11 @@ class KafkaClient:
                 await asyncio.sleep(pause)
             attempt += 1
 
-    async def _ask_metadata(self, names: Sequence[str] | None, deadline: Deadline) -> Snapshot:
+    async def _ask_metadata(self, names: Sequence[str] | None, deadline: Deadline, *, create: bool) -> Snapshot:
         told_to = False
         try:
             connection = await self.any_connection(deadline)
-            response = await connection.send(_metadata_request(names), self._patience(deadline))
+            response = await connection.send(_metadata_request(names, create=create), self._patience(deadline))
             code = getattr(response, "error_code", 0) or 0
             told_to = code == _REBOOTSTRAP_REQUIRED
             if code:
@@ -342,10 +349,10 @@ class KafkaClient:
         return max(0.001, min(self.settings.request_timeout, deadline.left))
 
 
-def _metadata_request(names: Sequence[str] | None) -> MetadataRequest:
+def _metadata_request(names: Sequence[str] | None, *, create: bool = False) -> MetadataRequest:
     return MetadataRequest(
         topics=None if names is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in names],
-        allow_auto_topic_creation=False,
+        allow_auto_topic_creation=create,
         include_cluster_authorized_operations=False,
         include_topic_authorized_operations=False,
     )

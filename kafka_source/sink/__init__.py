@@ -1,6 +1,7 @@
 """The sink: rows of a DataFrame as Kafka records, in batches and streams, at least once or exactly once.
 
-The way of the data: Spark's Arrow batches -> `records` (columns as records) -> `delivery` (librdkafka) -> brokers.
+The way of the data: Spark's Arrow batches -> `records` (columns as records) -> `delivery` -> `native` (`outbox` encodes
+them, `sending` sends them) or `librdkafka` -> brokers.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
 from pyspark.sql.types import StructType
 
 from kafka_source.client_config import Settings, hidden
+from kafka_source.engine_choice import check_engine
 from kafka_source.errors import InvalidConfigurationError, OptionError
 from kafka_source.options import Options, Where, parse
 from kafka_source.quota.settings import QuotaSettings
@@ -69,12 +71,14 @@ def _target(given: Mapping[str, str], schema: StructType, write_id: str | None =
     exactly_once = _exactly_once(options, write_id)
     # Of the tasks; what is wrong with it is told here.
     _ = producer_config(settings) if exactly_once is None else transactional_config(settings)
+    check_engine(options["engine"], settings)
     topic = options["topic"]
     return Target(
         settings,
         sink_columns(schema, topic),
         topic,
         exactly_once,
+        options["engine"],
         QuotaSettings.of(options),
         _name(given),
     )

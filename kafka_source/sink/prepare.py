@@ -4,22 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
-
-from confluent_kafka import Producer
 
 from assignors.model import TopicPartition
-from kafka_source import deadline as calls
 from kafka_source.client_config import Settings
 from kafka_source.errors import ApplicationRecoverableError, KafkaGroupError, LostTransactionsError
 from kafka_source.failpoints import reached
 from kafka_source.kafka_client import Deadline, kept_client
-from kafka_source.producers import TransactionalProducers
 from kafka_source.sink.committer import Turn, TwoPhaseCommit
-from kafka_source.sink.delivery import Delivery
+from kafka_source.sink.delivery import TransactionalDelivery, in_transaction
 from kafka_source.sink.ongoing import ONGOING, OpenTransaction, describe, is_gone
-from kafka_source.sink.producer_config import transactional_config
 from kafka_source.sink.records import Records
 
 _SECONDS = 60.0
@@ -66,7 +59,9 @@ class Prepared:
     places: tuple[TopicPartition, ...] = ()
 
 
-def prepare(settings: Settings, task: SinkTask, turn: Turn, batches: Iterable[Records]) -> Prepared:
+def prepare(
+    settings: Settings, task: SinkTask, turn: Turn, batches: Iterable[Records], engine: str = "auto"
+) -> Prepared:
     """Write records in a transaction and leave it open for the driver to decide.
 
     Args:
@@ -74,6 +69,7 @@ def prepare(settings: Settings, task: SinkTask, turn: Turn, batches: Iterable[Re
         task: Which one.
         turn: The driver's, taken before the tasks of the batch began.
         batches: The records; nothing is asked of Kafka's transactions if there are none.
+        engine: The option.
 
     Raises:
         KafkaGroupError: The task failed; its transaction is aborted.
@@ -83,17 +79,17 @@ def prepare(settings: Settings, task: SinkTask, turn: Turn, batches: Iterable[Re
             # Taken all the same: operators before the sink keep their state only for rows that were taken.
             pass
         return Prepared(0)
-    delivery: Delivery | None = None
+    delivery: TransactionalDelivery | None = None
     count = 0
     try:
         for records in batches:
-            if not records.values:
+            if not len(records):
                 continue
             if delivery is None:
                 task = _not_in_use(settings, task)
-                delivery = Delivery(transactional_config(settings), partial(_in_transaction, task.transactional_id))
+                delivery = in_transaction(settings, task.transactional_id, engine)
             delivery.send(records)
-            count += len(records.values)
+            count += len(records)
         if delivery is None:
             return Prepared(0)
         delivery.flush()
@@ -105,7 +101,6 @@ def prepare(settings: Settings, task: SinkTask, turn: Turn, batches: Iterable[Re
         if delivery is not None:
             delivery.abort()
         raise
-    # Not closed: confluent-kafka aborts the open transaction of a producer that is closed.
     delivery.release()
     return prepared
 
@@ -150,11 +145,3 @@ def _prepared(settings: Settings, task: SinkTask, count: int) -> Prepared:
     ):
         return Prepared(0)
     return Prepared(count, replace(found.transaction, records=count), found.partitions)
-
-
-def _in_transaction(transactional_id: str, config: dict[str, Any]) -> Producer:
-    producers = TransactionalProducers(config, transactional_id, keep_warm=False)
-    producer = producers.take(calls.Deadline(_SECONDS))
-    producers.close()
-    producer.begin_transaction()
-    return producer

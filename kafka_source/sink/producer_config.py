@@ -8,11 +8,13 @@ from typing import Any
 
 from kafka_source.client_config import Settings, librdkafka_config
 from kafka_source.errors import OptionError
+from kafka_source.quota.settings import DEFAULT_CLIENT_ID
 from kafka_source.sink.partitioner import JAVA_COMPATIBLE
 from kafka_source.sink.timeout import transaction_timeout_ms
 
 # Java's defaults, where librdkafka has others.
 _DEFAULTS = {
+    "client.id": DEFAULT_CLIENT_ID,
     "partitioner": JAVA_COMPATIBLE,
     "message.timeout.ms": "120000",
     "message.max.bytes": "1048576",

@@ -2,38 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.sink.schema import SinkColumns
 
-Headers = list[tuple[str, bytes | None]]
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 _ROWS = 1000
+# What stands around a record's key and value in a batch, about.
+_OVERHEAD = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Some records, as columns of the same length; None: no record has this part.
+    """Some records, as Arrow columns of the same length; None: no record has this part.
 
     Attributes:
-        values: Bytes, or text to be encoded as UTF-8, or None.
-        keys: The same.
-        topics: One for each record, or one for all.
-        partitions: -1: the partitioner decides.
-        headers: None where a record has none.
+        values: Binary, null is a tombstone.
+        keys: Binary.
+        topics: A string for each record, or one for all.
+        partitions: int32; null: the partitioner decides.
+        headers: list<struct<key: string, value: binary>>; null where a record has none.
     """
 
-    values: Sequence[bytes | str | None]
-    keys: Sequence[bytes | str | None] | None
-    topics: Sequence[str] | str
-    partitions: Sequence[int] | None
-    headers: Sequence[Headers | None] | None
+    values: pa.Array
+    keys: pa.Array | None
+    topics: pa.Array | str
+    partitions: pa.Array | None = None
+    headers: pa.Array | None = None
+
+    def __len__(self) -> int:
+        """How many."""
+        return len(self.values)
+
+    def slice(self, begin: int, count: int) -> Records:
+        """`count` of them from the number `begin` on, without a copy."""
+        return self._each(lambda column: column.slice(begin, count))
+
+    def sizes(self) -> list[int]:
+        """Bytes of each in a batch, about."""
+        sizes = pc.fill_null(pc.binary_length(self.values), 0)
+        if self.keys is not None:
+            sizes = pc.add(sizes, pc.fill_null(pc.binary_length(self.keys), 0))
+        found: list[int] = pc.add(sizes, _OVERHEAD).to_pylist()
+        return found
+
+    def by_topic(self) -> Iterator[tuple[str, Records]]:
+        """The records of each topic, in their order."""
+        if isinstance(self.topics, str):
+            yield self.topics, self
+            return
+        topics = self.topics.unique().to_pylist()
+        for topic in topics:
+            mine = self if len(topics) == 1 else self._where(pc.equal(self.topics, topic))
+            yield topic, mine
+
+    def _where(self, mask: pa.Array) -> Records:
+        return self._each(lambda column: column.filter(mask))
+
+    def _each(self, change: Callable[[pa.Array], pa.Array]) -> Records:
+        def part(column: pa.Array | None) -> pa.Array | None:
+            return None if column is None else change(column)
+
+        topics = self.topics if isinstance(self.topics, str) else change(self.topics)
+        return Records(change(self.values), part(self.keys), topics, part(self.partitions), part(self.headers))
 
 
 def from_arrow(batch: pa.RecordBatch, columns: SinkColumns, topic: str | None) -> Records:
@@ -43,8 +82,8 @@ def from_arrow(batch: pa.RecordBatch, columns: SinkColumns, topic: str | None) -
         InvalidConfigurationError: A row has no topic, a negative partition or a header without a key.
     """
 
-    def column(position: int | None) -> list[Any] | None:
-        return None if position is None else batch.column(position).to_pylist()
+    def column(position: int | None, kind: pa.DataType) -> pa.Array | None:
+        return None if position is None else batch.column(position).cast(kind)
 
     return _records(column, columns, topic)
 
@@ -57,54 +96,54 @@ def from_rows(rows: Iterator[Sequence[Any]], columns: SinkColumns, topic: str | 
     """
     while chunk := list(islice(rows, _ROWS)):
 
-        def column(position: int | None, chunk: list[Sequence[Any]] = chunk) -> list[Any] | None:
-            return None if position is None else [_fixed(row[position]) for row in chunk]
+        def column(position: int | None, kind: pa.DataType, chunk: list[Sequence[Any]] = chunk) -> pa.Array | None:
+            if position is None:
+                return None
+            values = [row[position] for row in chunk]
+            return pa.array([_headers(value) for value in values] if kind == HEADERS else values, kind)
 
         yield _records(column, columns, topic)
 
 
-def _fixed(value: Any) -> Any:
-    # Spark's rows have binary columns as bytearrays, which librdkafka's client does not take.
-    return bytes(value) if isinstance(value, bytearray) else value
+def _headers(headers: Sequence[Any] | None) -> list[dict[str, Any]] | None:
+    # Each is a Row or a tuple.
+    return None if headers is None else [{"key": key, "value": value} for key, value in headers]
 
 
-def _records(column: Any, columns: SinkColumns, topic: str | None) -> Records:
+def _records(
+    column: Callable[[int | None, pa.DataType], pa.Array | None], columns: SinkColumns, topic: str | None
+) -> Records:
+    values = column(columns.value, pa.binary())
+    assert values is not None
     return Records(
-        values=column(columns.value),
-        keys=column(columns.key),
-        topics=_topics(column(columns.topic)) if topic is None else topic,
-        partitions=_partitions(column(columns.partition)),
-        headers=_headers(column(columns.headers)),
+        values=values,
+        keys=column(columns.key, pa.binary()),
+        topics=_topics(column(columns.topic, pa.string())) if topic is None else topic,
+        partitions=_partitions(column(columns.partition, pa.int32())),
+        headers=_checked_headers(column(columns.headers, HEADERS)),
     )
 
 
-def _topics(topics: list[str | None]) -> Sequence[str]:
-    if None in topics:
+def _topics(topics: pa.Array | None) -> pa.Array:
+    if topics is None or topics.null_count:
         raise InvalidConfigurationError("null topic present in the data. Use the topic option for setting a topic.")
-    return topics  # type: ignore[return-value]
+    return topics
 
 
-def _partitions(partitions: list[int | None] | None) -> Sequence[int] | None:
-    if partitions is None or partitions.count(None) == len(partitions):
+def _partitions(partitions: pa.Array | None) -> pa.Array | None:
+    if partitions is None or partitions.null_count == len(partitions):
         return None
-    chosen = [-1 if partition is None else partition for partition in partitions]
-    if any(partition is not None and partition < 0 for partition in partitions):
+    least = pc.min(partitions).as_py()
+    if least < 0:
         raise InvalidConfigurationError(
-            f"Column partition holds {min(chosen)}; a partition is a number from 0 up, or null for the partitioner's "
-            "choice."
+            f"Column partition holds {least}; a partition is a number from 0 up, or null for the partitioner's choice."
         )
-    return chosen
+    return partitions
 
 
-def _headers(headers: list[Any] | None) -> Sequence[Headers | None] | None:
-    if headers is None or headers.count(None) == len(headers):
+def _checked_headers(headers: pa.Array | None) -> pa.Array | None:
+    if headers is None or headers.null_count == len(headers):
         return None
-    return [None if of_one is None else [_header(header) for header in of_one] for of_one in headers]
-
-
-def _header(header: Any) -> tuple[str, bytes | None]:
-    # A dictionary from Arrow, a Row or tuple from rows.
-    key, value = (header["key"], header["value"]) if isinstance(header, dict) else header
-    if key is None:
+    if pc.struct_field(headers.flatten(), "key").null_count:
         raise InvalidConfigurationError("Column headers holds a header without a key; Kafka's headers all have one.")
-    return key, None if value is None else bytes(value)
+    return headers

@@ -65,6 +65,7 @@ class Target:
         columns: Of the DataFrame.
         topic: The option `topic`, None: the column says it.
         exactly_once: None: at least once.
+        engine: The option.
         quota: Of the query; None: nothing is held back.
         name: What tells the query's quota from that of the driver's other writes.
     """
@@ -73,6 +74,7 @@ class Target:
     columns: SinkColumns
     topic: str | None
     exactly_once: ExactlyOnce | None = None
+    engine: str = "auto"
     quota: QuotaSettings | None = None
     name: str = ""
 
@@ -133,7 +135,7 @@ class _Writer:
     def _write_now(self, records: Iterable[Records]) -> Written:
         sink = self._target.exactly_once
         if sink is None:
-            return Written(deliver(self._target.settings, records))
+            return Written(deliver(self._target.settings, records, self._target.engine))
         if isinstance(self._turn, KafkaGroupError):
             raise self._turn
         assert self._turn is not None
@@ -148,6 +150,7 @@ class _Writer:
             ),
             self._turn,
             records,
+            self._target.engine,
         )
         return Written(prepared.records, batch, self._turn, prepared)
 

@@ -22,7 +22,7 @@ from kafka_source.sink.ongoing import OpenTransaction
 from kafka_source.sink.prepare import Prepared, SinkTask, prepare
 from kafka_source.sink.records import Records
 from tests.support import until
-from tests.two_phase import SIGKILL, TASKS, Sink, in_a_process, rows, take_over, visible, whole
+from tests.two_phase import SIGKILL, TASKS, Sink, as_records, in_a_process, rows, take_over, visible, whole
 
 Topic = Callable[..., str]
 
@@ -172,10 +172,10 @@ def test_a_task_that_still_runs_when_its_write_is_given_up_leaves_nothing(
 
     def records() -> Iterator[Records]:
         if began:
-            yield Records(rows(0, 1), None, sink.topic, None, None)
+            yield as_records(rows(0, 1), sink.topic)
         place = min(done.places, default=TP(sink.topic, 0))
         client.run(TwoPhaseCommit(client, sink.prefix).give_up(turn, "write", place, Deadline(30)))
-        yield Records(rows(0, 2), None, sink.topic, None, None)
+        yield as_records(rows(0, 2), sink.topic)
 
     try:
         assert prepare(settings, SinkTask(sink.prefix, "write", 0, 1, single=True), turn, records()) == Prepared(0)
@@ -210,18 +210,22 @@ def test_a_write_none_of_whose_tasks_is_done_can_be_given_up(kafka: EmbeddedKafk
     assert sink.open() == []
 
 
-def test_a_task_whose_transaction_was_aborted_cannot_go_on_in_another(kafka: EmbeddedKafka, topic: Topic) -> None:
-    sink = Sink(kafka.bootstrap_servers, topic("eo-goes-on", partitions=2))
+@pytest.mark.parametrize("engine", ["native", "librdkafka"])
+def test_a_task_whose_transaction_was_aborted_cannot_go_on_in_another(
+    kafka: EmbeddedKafka, topic: Topic, engine: str
+) -> None:
+    at_once = {"linger.ms": "0"}
+    sink = Sink(kafka.bootstrap_servers, topic("eo-goes-on", partitions=2), settings=at_once, engine=engine)
     turn = sink.begin()
 
     def records() -> Iterator[Records]:
-        yield Records(rows(0, 0), None, sink.topic, [0] * 20, None)
+        yield as_records(rows(0, 0), sink.topic, [0] * 20)
         until(lambda: len(sink.open()) == 1, "the transaction to be open")
         sink.abort(turn)
-        yield Records(rows(0, 1), None, sink.topic, [1] * 20, None)
+        yield as_records(rows(0, 1), sink.topic, [1] * 20)
 
     with pytest.raises(KafkaGroupError):
-        prepare(sink.settings, SinkTask(sink.prefix, "q", 0, 0), turn, records())
+        prepare(sink.settings, SinkTask(sink.prefix, "q", 0, 0), turn, records(), engine)
     assert sink.open() == []
     assert visible(kafka, sink.topic, partitions=2) == []
 
@@ -298,7 +302,7 @@ def test_a_replay_with_other_rows_repairs_nothing(kafka: EmbeddedKafka, topic: T
     sink = Sink(kafka.bootstrap_servers, topic("eo-other-rows"), replays=True)
     lost = lose_one(kafka, sink.topic)
     turn = sink.begin()
-    records = Records(rows(5, 2, count=19), None, sink.topic, None, None)
+    records = as_records(rows(5, 2, count=19), sink.topic)
     fewer = prepare(sink.settings, SinkTask(sink.prefix, "q", 5, 2), turn, [records])
     with pytest.raises(LostTransactionsError, match=lost):
         sink.decide(turn, 5, [fewer])

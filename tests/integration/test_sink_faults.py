@@ -33,7 +33,7 @@ from kafka_source.sink.records import Records
 from kafka_source.transaction import run_transaction
 from tests.committed_reader import CommittedReader
 from tests.support import until
-from tests.two_phase import SIGKILL, TASKS, Sink, in_a_process, rows, visible, whole
+from tests.two_phase import SIGKILL, TASKS, Sink, as_records, in_a_process, rows, visible, whole
 
 Topic = Callable[..., str]
 
@@ -70,9 +70,9 @@ def worker(arguments: tuple[Any, ...], turn: Any, number: int, result: Any, faul
         os.kill(os.getpid(), signal.SIGKILL)
 
     def records() -> Iterator[Records]:
-        yield Records(rows(0, number), None, sink.topic, None, None)
+        yield as_records(rows(0, number), sink.topic)
         os.kill(os.getpid(), signal.SIGSTOP)
-        yield Records(rows(0, number), None, sink.topic, None, None)
+        yield as_records(rows(0, number), sink.topic)
 
     prepare(sink.settings, SinkTask(sink.prefix, sink.query, 0, number), turn, records())
 
@@ -163,7 +163,7 @@ def test_f12_one_task_that_fails_holds_no_reader_up(kafka: EmbeddedKafka, sink: 
     sink.task(turn, 0, 0)
 
     def poisoned() -> Iterator[Records]:
-        yield Records(rows(0, 1), None, sink.topic, None, None)
+        yield as_records(rows(0, 1), sink.topic)
         raise ZeroDivisionError("poison")
 
     with pytest.raises(ZeroDivisionError):
@@ -178,7 +178,7 @@ def test_f41_a_record_that_is_too_large_leaves_no_half_batch(kafka: EmbeddedKafk
     sink = Sink(kafka.bootstrap_servers, topic("large", config={"max.message.bytes": 2000}))
     turn = sink.begin()
     sink.task(turn, 0, 0)
-    records = Records([b"small", b"x" * 3000], None, sink.topic, None, None)
+    records = as_records([b"small", b"x" * 3000], sink.topic)
     with pytest.raises(DeliveryError, match=r"max\.message\.bytes"):
         prepare(sink.settings, SinkTask(sink.prefix, sink.query, 0, 1), turn, [records])
     sink.abort()
@@ -216,9 +216,11 @@ def test_f39_missing_rights_are_told_before_anything_is_written() -> None:
         assert own_visible(own, "orders", 120) == whole(0, 1)
         own.create_topic("closed")
         own.allow("alice", "DESCRIBE", "READ", name="closed")
-        closed = Sink(own.bootstrap_servers, "closed", settings=settings)
+        closed = Sink(own.bootstrap_servers, "closed", settings=settings, engine="librdkafka")
         with pytest.raises(DeliveryError, match=r"closed-0 .*Topic authorization failed.* WRITE on the topic"):
             closed.run(0)
+        with pytest.raises(AuthenticationError, match=r"closed-0 .*TOPIC_AUTHORIZATION_FAILED.* rights .* topic"):
+            Sink(own.bootstrap_servers, "closed", settings=settings, engine="native").run(0)
         producers = TransactionalProducers(librdkafka_config(closed.settings), "closed", keep_warm=False)
         with pytest.raises(AuthenticationError, match=r"Producing to closed-0 .*TOPIC_AUTHORIZATION_FAILED"):
             run_transaction(producers, lambda transaction: transaction.produce("closed", b"v"), timeout=60)

@@ -19,10 +19,9 @@ from kafka_source.embedded import EmbeddedKafka
 from kafka_source.embedded.tcp_proxy import CutConnection, Frame, TcpProxy, pass_on
 from kafka_source.errors import DeliveryError, KafkaGroupError, LostTransactionsError, NotVisibleError
 from kafka_source.sink.prepare import SinkTask, prepare
-from kafka_source.sink.records import Records
 from tests.committed_reader import CommittedReader
 from tests.support import until
-from tests.two_phase import TASKS, Sink, visible, whole
+from tests.two_phase import TASKS, Sink, as_records, visible, whole
 
 PRODUCE, ADD_OFFSETS, END_TXN, TXN_OFFSET_COMMIT, DESCRIBE = 0, 25, 26, 28, 65
 
@@ -152,7 +151,7 @@ def test_f41_a_broker_whose_disk_is_full_leaves_no_half_batch(broker: Broker) ->
     # No file can grow beyond this, as on a disk that is full; Kafka's index files have 10 MiB from the start.
     limits = resource.prlimit(pid, resource.RLIMIT_FSIZE)
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (12 << 20, limits[1]))
-    large = Records([os.urandom(500_000) for _ in range(40)], None, sink.topic, None, None)
+    large = as_records([os.urandom(500_000) for _ in range(40)], sink.topic)
     with pytest.raises(DeliveryError):
         prepare(sink.settings, SinkTask(sink.prefix, sink.query, 0, 1), turn, [large])
     # It has no other folder to go on with, so it ends itself.

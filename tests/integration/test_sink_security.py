@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,10 +17,10 @@ from kafka_source.embedded import EmbeddedKafka, Security
 from kafka_source.errors import AuthenticationError
 from kafka_source.producers import TransactionalProducers
 from kafka_source.sink.delivery import deliver
-from kafka_source.sink.records import Records
+from tests.two_phase import as_records
 
 PASSWORD = "correct-horse-battery"
-RECORDS = Records([b"a", b"b"], None, "orders", None, None)
+RECORDS = as_records([b"a", b"b"], "orders")
 
 
 @dataclass(frozen=True)
@@ -37,21 +38,27 @@ def secured(request: pytest.FixtureRequest) -> Iterator[EmbeddedKafka]:
         yield kafka
 
 
+@pytest.mark.parametrize("engine", ["native", "librdkafka"])
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
 def test_javas_settings_are_enough_to_write_and_to_begin_transactions(
-    secured: EmbeddedKafka, mechanism: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+    secured: EmbeddedKafka,
+    mechanism: str,
+    engine: str,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     settings = Settings(secured.java_client_config("alice", mechanism))  # type: ignore[arg-type]
     with caplog.at_level(logging.DEBUG):
-        assert deliver(settings, [RECORDS]) == 2
+        assert deliver(settings, [RECORDS], engine) == 2
         producers = TransactionalProducers(librdkafka_config(settings), f"login-{mechanism}", keep_warm=False)
         producers.take(Deadline(60))
         producers.close()
     assert PASSWORD not in caplog.text + "".join(capfd.readouterr())
 
 
+@pytest.mark.parametrize("engine", ["native", "librdkafka"])
 def test_a_wrong_password_is_told_at_once_and_not_shown(
-    secured: EmbeddedKafka, caplog: pytest.LogCaptureFixture
+    secured: EmbeddedKafka, engine: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     given = secured.java_client_config("alice", "SCRAM-SHA-512")
     jaas = given["sasl.jaas.config"].replace(PASSWORD, "wrong-password")
@@ -59,11 +66,11 @@ def test_a_wrong_password_is_told_at_once_and_not_shown(
     committer = TransactionalCommitter(settings, "wrong", timeout=60)
     began = time.monotonic()
     with pytest.raises(AuthenticationError) as written:
-        deliver(settings, [RECORDS])
+        deliver(settings, [RECORDS], engine)
     with pytest.raises(AuthenticationError) as committed:
         committer.commit(Member(), {("orders", 0): 1})
     assert time.monotonic() - began < 40
     committer.close()
     for caught in (written, committed):
-        assert "kafka.sasl.mechanism and the credentials" in str(caught.value)
+        assert re.search(r"kafka\.sasl\.(mechanism and the credentials|jaas\.config)", str(caught.value))
         assert "wrong-password" not in str(caught.value) + caplog.text

@@ -1,0 +1,119 @@
+"""Produce requests and responses as bytes: version 8, the last of a fixed layout; brokers from 2.4 to 4.x speak it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from assignors.model import TopicPartition
+
+API_KEY = 0
+VERSION = 8
+
+_FRAME = struct.Struct(">ihhih")  # length, API key, version, correlation id, length of the client id
+_HOW = struct.Struct(">hi")  # acks, timeout
+_COUNT = struct.Struct(">i")
+_SHORT = struct.Struct(">h")
+_PARTITION = struct.Struct(">ii")  # number, length of the record batch
+_ANSWER = struct.Struct(">ihqqq")  # number, error, base offset, append time, log start
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a broker says of one partition's record batch: Kafka's error code, 0 being none, and perhaps why."""
+
+    tp: TopicPartition
+    error: int
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A Produce response: what became of each batch, and for how long the broker wants no request (ms)."""
+
+    answers: tuple[Answer, ...]
+    throttle_ms: int
+
+
+def encode(
+    client_id: str,
+    correlation_id: int,
+    batches: Sequence[tuple[TopicPartition, bytes]],
+    *,
+    transactional_id: str | None,
+    acks: int,
+    timeout_ms: int,
+) -> bytes:
+    """A request, its length in front.
+
+    Args:
+        client_id: The client's.
+        correlation_id: Of the request.
+        batches: A record batch for each partition.
+        transactional_id: Of the transaction that they are in; None: none.
+        acks: 1 or -1 (all); with 0 there would be no response.
+        timeout_ms: How long the broker may wait for the replicas.
+    """
+    topics: dict[str, list[tuple[int, bytes]]] = {}
+    for tp, batch in batches:
+        topics.setdefault(tp.topic, []).append((tp.partition, batch))
+    client = client_id.encode()
+    name = _SHORT.pack(-1) if transactional_id is None else _string(transactional_id)
+    parts = [client, name, _HOW.pack(acks, timeout_ms), _COUNT.pack(len(topics))]
+    for topic, of_topic in topics.items():
+        parts += [_string(topic), _COUNT.pack(len(of_topic))]
+        for partition, batch in of_topic:
+            parts += [_PARTITION.pack(partition, len(batch)), batch]
+    size = _FRAME.size - 4 + sum(map(len, parts))
+    return b"".join([_FRAME.pack(size, API_KEY, VERSION, correlation_id, len(client)), *parts])
+
+
+def parse(buffer: bytearray, size: int) -> Response:
+    """Read the response in `buffer[:size]`.
+
+    Raises:
+        ValueError: The bytes are not a Produce response of version 8.
+    """
+    try:
+        return _Reader(bytes(buffer[:size])).response()
+    except (struct.error, UnicodeDecodeError) as problem:
+        raise ValueError(f"a malformed produce response: {problem}") from None
+
+
+class _Reader:
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = _COUNT.size  # after the correlation id
+
+    def response(self) -> Response:
+        answers = []
+        for _ in range(*self._take(_COUNT)):
+            topic = self._text()
+            for _ in range(*self._take(_COUNT)):
+                number, error, _, _, _ = self._take(_ANSWER)
+                reasons = []
+                for _ in range(*self._take(_COUNT)):
+                    self._take(_COUNT)
+                    reasons.append(self._text())
+                message = "; ".join(filter(None, (self._text(), *reasons[:1])))
+                answers.append(Answer(TopicPartition(topic, number), error, message))
+        return Response(tuple(answers), *self._take(_COUNT))
+
+    def _take(self, layout: struct.Struct) -> tuple[int, ...]:
+        found = layout.unpack_from(self._data, self._at)
+        self._at += layout.size
+        return found
+
+    def _text(self) -> str:
+        (length,) = self._take(_SHORT)
+        if length < 0:
+            return ""
+        text = struct.unpack_from(f"{length}s", self._data, self._at)[0]
+        self._at += length
+        return str(text.decode())
+
+
+def _string(text: str) -> bytes:
+    encoded = text.encode()
+    return _SHORT.pack(len(encoded)) + encoded
