@@ -15,6 +15,9 @@ from kafka_source.offsets import Range
 from kafka_source.quota.pacer import Pacer
 from kafka_source.schema import Column
 
+PACED_BATCH_SECONDS = 0.5
+"""Under a quota rows are given on so often, so that Spark is not left with all of them when the last fetch has come."""
+
 
 @dataclass(frozen=True, slots=True)
 class FetchRequest:

@@ -21,7 +21,7 @@ from kafka_source.errors import (
     UnreadableRecordError,
     from_confluent,
 )
-from kafka_source.fetch.engine import FetchRequest, conform
+from kafka_source.fetch.engine import PACED_BATCH_SECONDS, FetchRequest, conform
 from kafka_source.fetch.wire_meter import WireMeter
 from kafka_source.identity import MOVED_FROM, check_same_cluster
 from kafka_source.offsets import Range
@@ -181,7 +181,7 @@ class _Reading:
         self._next = {tp: r.start for tp, r in self._open.items()}
         self._unassigned = list(self._open)
         self._rows = _Rows(request.columns)
-        self._record_bytes = 1024.0
+        self._record_bytes: float | None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         if not self._open:
@@ -200,6 +200,8 @@ class _Reading:
                 self._take(message)
                 if len(self._rows) >= self._request.batch_rows or self._rows.bytes >= self._request.batch_bytes:
                     yield self._rows.drain()
+            if self._pacer.paces and len(self._rows) and time.monotonic() > self._rows.since + PACED_BATCH_SECONDS:
+                yield self._rows.drain()
             if messages:
                 # Not before they are taken: who takes the batches may be slow.
                 deadline = self._deadline()
@@ -244,8 +246,12 @@ class _Reading:
     def _most_messages(self) -> int:
         # `consume` waits for all it is asked for, so ask for no more than there can be.
         most = min(_CHUNK, self._left(self._assigned()))
-        allowed = self._pacer.most_bytes(self._record_bytes)
-        return most if allowed is None else max(1, min(most, int(allowed / self._record_bytes)))
+        each = self._record_bytes
+        allowed = self._pacer.most_bytes(each or 1.0)
+        if allowed is None:
+            return most
+        # Of messages that nobody has seen one is enough: each that is taken out has another one fetched.
+        return 1 if each is None else max(1, min(most, int(allowed / each)))
 
     def _hold_back(self) -> float:
         """Wait as long as the quota wants; the seconds that were waited."""
@@ -375,6 +381,7 @@ class _Rows:
         self._columns = columns
         self._schema = arrow_schema(columns)
         self.bytes = 0
+        self.since = time.monotonic()
         self._messages: list[Message] = []
 
     def __len__(self) -> int:
@@ -386,6 +393,7 @@ class _Rows:
 
     def drain(self) -> pa.RecordBatch:
         messages, self._messages, self.bytes = self._messages, [], 0
+        self.since = time.monotonic()
         arrays = [_array(column, field, messages) for column, field in zip(self._columns, self._schema, strict=True)]
         nullable = pa.schema([field.with_nullable(True) for field in self._schema])
         return conform(pa.RecordBatch.from_arrays(arrays, schema=nullable), self._schema)

@@ -29,7 +29,7 @@ from kafka_source.errors import (
 )
 from kafka_source.fetch import wire
 from kafka_source.fetch.connection import FetchConnection
-from kafka_source.fetch.engine import FetchRequest, conform
+from kafka_source.fetch.engine import PACED_BATCH_SECONDS, FetchRequest, conform
 from kafka_source.kafka_client import ConnectionLost, PartitionMetadata, Snapshot, TopicMetadata, delay
 from kafka_source.offsets import Range
 from kafka_source.schema import arrow_schema
@@ -158,6 +158,7 @@ class Reading:
         )
         self._problem = ""
         self._paced_until = 0.0
+        self._given_at = time.monotonic()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """See `Engine.read`."""
@@ -186,6 +187,8 @@ class Reading:
                 self._lost(node, lost)
                 continue
             yield from self._take(node, response)
+            if self._pacer.paces and self._builder.num_rows and time.monotonic() > self._given_at + PACED_BATCH_SECONDS:
+                yield self._batch()
         if self._builder.num_rows:
             yield self._batch()
 
@@ -413,6 +416,7 @@ class Reading:
             other.waits_since = time.monotonic()
 
     def _batch(self) -> pa.RecordBatch:
+        self._given_at = time.monotonic()
         return conform(pa.record_batch(self._builder.take()), self._schema)
 
     # ---- trouble
