@@ -10,11 +10,12 @@ import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from kafka_source.kafka_client.request_frame import frame, string
+
 API_KEY = 1
 VERSION = 11
 MAX_WAIT_MS = 500
 
-_FRAME = struct.Struct(">ihhih")  # length, API key, version, correlation id, length of the client id
 _ASK = struct.Struct(">iiiibii")  # replica, wait, least and most bytes, isolation, session and its epoch
 _ASK_PARTITION = struct.Struct(">iiqqi")  # number, leader epoch, offset, log start, most bytes
 
@@ -109,18 +110,15 @@ def encode(
     topics: dict[str, list[Wanted]] = {}
     for each in wanted:
         topics.setdefault(each.topic, []).append(each)
-    client = client_id.encode()
     parts = [
-        client,
         _ASK.pack(-1, MAX_WAIT_MS, 1, max_bytes, read_committed, 0, -1),
         _COUNT.pack(len(topics)),
     ]
     for topic, asked in topics.items():
-        parts += [_string(topic), _COUNT.pack(len(asked))]
+        parts += [string(topic), _COUNT.pack(len(asked))]
         parts += [_ASK_PARTITION.pack(w.partition, w.leader_epoch, w.offset, -1, w.max_bytes) for w in asked]
-    parts += [_COUNT.pack(0), _string(rack)]
-    body = b"".join(parts)
-    return _FRAME.pack(_FRAME.size - 4 + len(body), API_KEY, VERSION, correlation_id, len(client)) + body
+    parts += [_COUNT.pack(0), string(rack)]
+    return frame(API_KEY, VERSION, client_id, correlation_id, parts)
 
 
 def parse(buffer: bytearray, size: int) -> Response:
@@ -185,8 +183,3 @@ def scan(buffer: bytearray, begin: int, end: int, position: int) -> Scan:
         at += size
         batches += 1
     return Scan(position, 0, at - begin, batches, last + 1 - first, epoch)
-
-
-def _string(text: str) -> bytes:
-    encoded = text.encode()
-    return _SHORT.pack(len(encoded)) + encoded

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from assignors.model import TopicPartition
+from kafka_source.kafka_client.request_frame import frame, string
 
 API_KEY = 0
 VERSION = 8
 
-_FRAME = struct.Struct(">ihhih")  # length, API key, version, correlation id, length of the client id
 _HOW = struct.Struct(">hi")  # acks, timeout
 _COUNT = struct.Struct(">i")
 _SHORT = struct.Struct(">h")
@@ -58,15 +58,12 @@ def encode(
     topics: dict[str, list[tuple[int, bytes]]] = {}
     for tp, batch in batches:
         topics.setdefault(tp.topic, []).append((tp.partition, batch))
-    client = client_id.encode()
-    name = _SHORT.pack(-1) if transactional_id is None else _string(transactional_id)
-    parts = [client, name, _HOW.pack(acks, timeout_ms), _COUNT.pack(len(topics))]
+    parts = [string(transactional_id), _HOW.pack(acks, timeout_ms), _COUNT.pack(len(topics))]
     for topic, of_topic in topics.items():
-        parts += [_string(topic), _COUNT.pack(len(of_topic))]
+        parts += [string(topic), _COUNT.pack(len(of_topic))]
         for partition, batch in of_topic:
             parts += [_PARTITION.pack(partition, len(batch)), batch]
-    size = _FRAME.size - 4 + sum(map(len, parts))
-    return b"".join([_FRAME.pack(size, API_KEY, VERSION, correlation_id, len(client)), *parts])
+    return frame(API_KEY, VERSION, client_id, correlation_id, parts)
 
 
 def parse(buffer: bytearray, size: int) -> Response:
@@ -112,8 +109,3 @@ class _Reader:
         text = struct.unpack_from(f"{length}s", self._data, self._at)[0]
         self._at += length
         return str(text.decode())
-
-
-def _string(text: str) -> bytes:
-    encoded = text.encode()
-    return _SHORT.pack(len(encoded)) + encoded
