@@ -8,7 +8,6 @@ from itertools import islice
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.sink.schema import SinkColumns
@@ -48,6 +47,7 @@ class Records:
 
     def sizes(self) -> list[int]:
         """Bytes of each in a batch, about."""
+        pc = _compute()
         sizes = pc.fill_null(pc.binary_length(self.values), 0)
         if self.keys is not None:
             sizes = pc.add(sizes, pc.fill_null(pc.binary_length(self.keys), 0))
@@ -61,7 +61,7 @@ class Records:
             return
         topics = self.topics.unique().to_pylist()
         for topic in topics:
-            mine = self if len(topics) == 1 else self._where(pc.equal(self.topics, topic))
+            mine = self if len(topics) == 1 else self._where(_compute().equal(self.topics, topic))
             yield topic, mine
 
     def _where(self, mask: pa.Array) -> Records:
@@ -133,7 +133,7 @@ def _topics(topics: pa.Array | None) -> pa.Array:
 def _partitions(partitions: pa.Array | None) -> pa.Array | None:
     if partitions is None or partitions.null_count == len(partitions):
         return None
-    least = pc.min(partitions).as_py()
+    least = _compute().min(partitions).as_py()
     if least < 0:
         raise InvalidConfigurationError(
             f"Column partition holds {least}; a partition is a number from 0 up, or null for the partitioner's choice."
@@ -144,6 +144,13 @@ def _partitions(partitions: pa.Array | None) -> pa.Array | None:
 def _checked_headers(headers: pa.Array | None) -> pa.Array | None:
     if headers is None or headers.null_count == len(headers):
         return None
-    if pc.struct_field(headers.flatten(), "key").null_count:
+    if _compute().struct_field(headers.flatten(), "key").null_count:
         raise InvalidConfigurationError("Column headers holds a header without a key; Kafka's headers all have one.")
     return headers
+
+
+def _compute() -> Any:
+    # Most sinks need none of it, and each process of Spark's would take 50 ms longer to start.
+    import pyarrow.compute
+
+    return pyarrow.compute
