@@ -11,20 +11,25 @@ from collections.abc import Callable
 _LONGEST_SECONDS = 30.0
 
 
-def leave_when_ended(stop: Callable[[], None]) -> None:
-    """Call `stop` before this process ends, by itself or by a signal.
+def leave_when_ended(stop: Callable[[], None]) -> Callable[[], None]:
+    """Call `stop` before this process ends, by itself or by a signal; returns `stop` for those that end it sooner.
+
+    It is called once. Who comes second waits until it is done: Spark's signal comes while its runner stops the reader,
+    and the process must not end in the middle of that.
 
     Not in the signal's handler: it would interrupt the main thread anywhere, and wait for ever for a lock that this
     thread holds. The handler only wakes a thread.
 
     Args:
-        stop: May be called again when it is done.
+        stop: What is to be done.
     """
-    leaving = threading.Lock()
+    leaving, left = threading.Lock(), threading.Event()
 
     def leave() -> None:
         with leaving:
-            stop()
+            if not left.is_set():
+                left.set()
+                stop()
 
     atexit.register(leave)
     in_main = threading.current_thread() is threading.main_thread()
@@ -33,6 +38,7 @@ def leave_when_ended(stop: Callable[[], None]) -> None:
         threading.Thread(target=_leave_on, args=(woken, leave), name="kafkagroup-end", daemon=True).start()
         # Spark sends the signal twice; the second one finds nobody to wake.
         signal.signal(signal.SIGTERM, lambda *_: os.write(wake, b"."))
+    return leave
 
 
 def _leave_on(woken: int, leave: Callable[[], None]) -> None:

@@ -10,7 +10,7 @@ import itertools
 import logging
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -346,6 +346,7 @@ class _StreamReader(DataSourceStreamReader):
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
         self._reading = Reading.of(given, schema, Where.STREAM)
         self._planner: MicroBatches | None = None
+        self._leave: Callable[[], None] | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Nothing planned yet; the first batch resolves its positions, and its offset keeps them."""
@@ -366,19 +367,19 @@ class _StreamReader(DataSourceStreamReader):
 
     def stop(self) -> None:
         """Leave the group."""
-        planner, self._planner = self._planner, None
-        if planner is not None:
-            planner.close()
+        if self._leave is not None:
+            self._leave()
+            self._planner = self._leave = None
 
     def _batches(self) -> MicroBatches:
         if self._planner is None:
             self._planner = MicroBatches(self._reading)
-            leave_when_ended(self.stop)
+            self._leave = leave_when_ended(self._planner.close)
         return self._planner
 
     def __getstate__(self) -> dict[str, Any]:
         # Tasks get a pickled reader; connections stay in the driver.
-        return {**self.__dict__, "_planner": None}
+        return {**self.__dict__, "_planner": None, "_leave": None}
 
 
 def _shown(end: StreamOffset, quota: Mapping[str, Any] | None) -> dict[str, Any]:

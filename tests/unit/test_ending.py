@@ -38,3 +38,26 @@ def test_the_group_is_left_once_although_the_signal_finds_a_lock_held(tmp_path: 
             os.kill(process.pid, signal.SIGTERM)
         process.wait(30)
     assert told.read_text() == "left"
+
+
+STOPS_BY_ITSELF = """
+import sys, time
+from kafka_source.ending import leave_when_ended
+def stop():
+    print("stopping", flush=True)
+    time.sleep(1)
+    with open(sys.argv[1], "a") as told:
+        told.write("left")
+leave_when_ended(stop)()
+"""
+
+
+def test_a_signal_that_comes_while_the_group_is_being_left_waits_for_that(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    command = [sys.executable, "-c", STOPS_BY_ITSELF, str(told)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"stopping\n"
+        os.kill(process.pid, signal.SIGTERM)
+        process.wait(30)
+    assert told.read_text() == "left"
