@@ -54,7 +54,7 @@ class Soak:
             "kafka.group.instance.id": "soak-app",
             "group.members": 2,
             "commit": "sink",
-            "maxOffsetsPerTrigger": 2_000,
+            "maxOffsetsPerTrigger": 1_200,
         }
         self.sink = {
             **servers,
