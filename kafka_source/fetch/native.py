@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -19,21 +18,17 @@ from kafka_source.identity import MOVED_FROM, check_same_cluster
 from kafka_source.kafka_client import ConnectionLost, Deadline, EventLoop, KafkaClient, Snapshot
 from kafka_source.kafka_client.messages import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafka_source.offsets import Range
+from kafka_source.per_process import PerProcess
 from kafka_source.quota.settings import DEFAULT_CLIENT_ID
 
 MOST_KEPT_BYTES = 16 * 1024 * 1024
 _CONTROL_SECONDS = 30.0
 _EARLIEST, _LATEST = -2, -1
 
-_engines: dict[Settings, NativeEngine] = {}
-
 
 def engine(settings: Settings) -> NativeEngine:
     """The engine of this process for these settings."""
-    found = _engines.get(settings)
-    if found is None:
-        found = _engines[settings] = NativeEngine(settings)
-    return found
+    return _engines.of(settings)
 
 
 class NativeEngine:
@@ -176,14 +171,4 @@ class NativeEngine:
         return self._client
 
 
-_abandoned: list[NativeEngine] = []
-
-
-def _forget_engines() -> None:
-    # A forked child has no right to the parent's sockets; closing them here would not harm, but using them would.
-    _abandoned.extend(_engines.values())
-    _engines.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_engines)
+_engines = PerProcess(NativeEngine)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Iterable
 from dataclasses import replace
@@ -23,6 +22,7 @@ from kafka_source.kafka_client import (
     to_coordinator,
 )
 from kafka_source.kafka_client.messages import AddPartitionsToTxnRequest, InitProducerIdRequest
+from kafka_source.per_process import PerProcess
 from kafka_source.quota.settings import DEFAULT_CLIENT_ID
 from kafka_source.sink.not_delivered import not_delivered
 from kafka_source.sink.offsets_transaction import initialise
@@ -40,16 +40,6 @@ _ABORT_SECONDS = 5.0
 # As for all of a transaction's requests, the first version of the protocol: see `ongoing.end`.
 _ADD_VERSION = 3
 _INIT_VERSION = 4
-
-_producers: dict[Settings, NativeProducer] = {}
-
-
-def producer(settings: Settings) -> NativeProducer:
-    """The producer of this process for these settings."""
-    found = _producers.get(settings)
-    if found is None:
-        found = _producers[settings] = NativeProducer(settings)
-    return found
 
 
 class NativeProducer:
@@ -152,7 +142,7 @@ class NativeProducer:
 
 def at_least_once(settings: Settings) -> NativeDelivery:
     """See `Delivery`."""
-    return NativeDelivery(producer(settings))
+    return NativeDelivery(_producers.of(settings))
 
 
 def in_transaction(settings: Settings, transactional_id: str) -> NativeTransactionalDelivery:
@@ -161,7 +151,7 @@ def in_transaction(settings: Settings, transactional_id: str) -> NativeTransacti
     Raises:
         KafkaGroupError: The transactional id could not be initialised.
     """
-    return NativeTransactionalDelivery(producer(settings), settings, transactional_id)
+    return NativeTransactionalDelivery(_producers.of(settings), settings, transactional_id)
 
 
 class NativeDelivery:
@@ -294,13 +284,4 @@ class NativeTransactionalDelivery:
         self._sending.give_back()
 
 
-def _forget_producers() -> None:
-    # A forked child has no right to the parent's sockets and identities.
-    _abandoned.extend(_producers.values())
-    _producers.clear()
-
-
-_abandoned: list[NativeProducer] = []
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_producers)
+_producers = PerProcess(NativeProducer)
