@@ -69,12 +69,13 @@ class RequestConnection:
         """
         self._correlation = (self._correlation + 1) & 0x7FFFFFFF
         request = encode(self._raw.client_id, self._correlation)
+        # Before it is sent: a connection with a part of a request on it is of no use to anybody else either.
+        self.waiting = True
         try:
             self._raw.socket.sendall(request)
         except OSError as problem:
             raise self.lost(str(problem)) from None
         self._sent_at = time.monotonic()
-        self.waiting = True
 
     def take(self, buffer: bytearray) -> tuple[bytearray, int]:
         """The response to the last `post`: the buffer that holds it, `buffer` or a larger one, and its size.

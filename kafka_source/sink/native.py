@@ -26,7 +26,7 @@ from kafka_source.per_process import PerProcess
 from kafka_source.quota.settings import DEFAULT_CLIENT_ID
 from kafka_source.sink.not_delivered import not_delivered
 from kafka_source.sink.offsets_transaction import initialise
-from kafka_source.sink.ongoing import OpenTransaction, end
+from kafka_source.sink.ongoing import OpenTransaction
 from kafka_source.sink.outbox import NOBODY, Outbox, ProducerIdentity
 from kafka_source.sink.produce_connection import ProduceConnection
 from kafka_source.sink.producer_settings import ProducerSettings
@@ -36,6 +36,7 @@ from kafka_source.sink.timeout import transaction_timeout_ms
 
 _CONTROL_SECONDS = 60.0
 _TIMED_OUT = -192
+_NOT_ATTEMPTED = 55
 _ABORT_SECONDS = 5.0
 # As for all of a transaction's requests, the first version of the protocol: see `ongoing.end`.
 _ADD_VERSION = 3
@@ -168,6 +169,8 @@ class NativeDelivery:
 
     def send(self, records: Records) -> None:
         """See `Delivery`."""
+        if not len(records):
+            return
         if self._sending is None:
             try:
                 self._outbox = self._brokers.take_outbox()
@@ -199,13 +202,15 @@ class TaskTransaction:
     Args:
         client: Of the cluster.
         transaction: From `initialise`.
+        timeout_ms: After so long the coordinator aborts it.
     """
 
-    def __init__(self, client: KafkaClient, transaction: OpenTransaction) -> None:
+    def __init__(self, client: KafkaClient, transaction: OpenTransaction, timeout_ms: int) -> None:
         self.transactional_id = transaction.transactional_id
         self.identity = ProducerIdentity(transaction.producer_id, transaction.epoch, transactional=True)
         self._client = client
         self._transaction = transaction
+        self._timeout_ms = timeout_ms
 
     def add(self, partitions: set[TopicPartition], seconds: float) -> None:
         """Tell the coordinator that the transaction writes to these partitions.
@@ -218,9 +223,16 @@ class TaskTransaction:
 
     def abort(self) -> None:
         """Give up; what cannot be aborted now the next initialisation of this id aborts."""
+        # By a new epoch and not by EndTxn: a request that is still under way would open the transaction again.
         with contextlib.suppress(KafkaGroupError):
-            deadline = Deadline(_ABORT_SECONDS)
-            self._client.run(end(self._client, self._transaction, commit=False, deadline=deadline))
+            given_up = initialise(
+                self._client,
+                self.transactional_id,
+                self._timeout_ms,
+                Deadline(_ABORT_SECONDS),
+                ended=self._transaction,
+            )
+            self._client.run(given_up)
 
     async def _add(self, partitions: set[TopicPartition], deadline: Deadline) -> None:
         name = self.transactional_id
@@ -237,11 +249,17 @@ class TaskTransaction:
 
         async def ask() -> None:
             answer = await to_coordinator(self._client, TRANSACTION, name, request, deadline, _ADD_VERSION)
-            for topic in answer.results_by_topic_v3_and_below:
-                for partition in topic.results_by_partition:
-                    where = f"{topic.name}-{partition.partition_index}"
-                    what = f"Adding {where} to the transaction of {name} failed"
-                    check_coordinator(self._client, TRANSACTION, name, partition.partition_error_code, what)
+            refused = [
+                (partition.partition_error_code, f"{topic.name}-{partition.partition_index}")
+                for topic in answer.results_by_topic_v3_and_below
+                for partition in topic.results_by_partition
+                if partition.partition_error_code
+            ]
+            # If one is refused the others are not attempted: that is no reason.
+            for code, where in sorted(refused, key=lambda one: one[0] == _NOT_ATTEMPTED):
+                check_coordinator(
+                    self._client, TRANSACTION, name, code, f"Adding {where} to the transaction of {name} failed"
+                )
 
         await self._client.retrying(ask, deadline)
 
@@ -262,7 +280,7 @@ class NativeTransactionalDelivery:
         client = brokers.client
         timeout_ms = transaction_timeout_ms(settings)
         opened = client.run(initialise(client, transactional_id, timeout_ms, Deadline(_CONTROL_SECONDS)))
-        self._transaction = TaskTransaction(client, opened)
+        self._transaction = TaskTransaction(client, opened, timeout_ms)
         how = ProducerSettings.of(settings, transactional=True)
         self._sending = Sending(brokers, how, Outbox(how, self._transaction.identity), self._transaction)
 

@@ -7,7 +7,8 @@ from confluent_kafka import KafkaError
 from kafka_source.errors import DeliveryError
 
 _ADVICE = {
-    10: "Raise the topic's max.message.bytes and the option kafka.max.request.size, or write smaller records",
+    10: "Raise the topic's max.message.bytes and the option kafka.max.request.size, or write smaller records; if the "
+    "records are small, lower kafka.batch.size",
     3: "Create the topic, or give this user the right to create or describe it",
     -188: "Create the topic, or give this user the right to create or describe it",
     -190: "The topic has fewer partitions than the column partition says",

@@ -133,16 +133,18 @@ class Sending:
 
     def _enter(self) -> None:
         """Who gives the records may be slow: meanwhile nobody listened to the brokers."""
-        away = time.monotonic() - self._left_at
-        for lane in self._lanes.values():
-            lane.batches = deque((batch, since + away) for batch, since in lane.batches)
+        self._excuse(time.monotonic() - self._left_at, self._lanes.values())
+
+    def _excuse(self, seconds: float, lanes: Iterable[_Lane]) -> None:
+        """Time passed in which nobody could take their batches."""
+        for lane in lanes:
+            lane.batches = deque((batch, since + seconds) for batch, since in lane.batches)
 
     def _is_to_go(self) -> bool:
         """Whether batches that are not full have waited for long enough, or take too much memory."""
-        return (
-            self._outbox.pending_bytes > MOST_PENDING_BYTES
-            or time.monotonic() - self._filled_since >= self._settings.linger
-        )
+        waited = time.monotonic() - self._filled_since
+        # While others wait to be sent these may get fuller.
+        return self._outbox.pending_bytes > MOST_PENDING_BYTES or (not self._queued and waited >= self._settings.linger)
 
     def _queue(self, *, everything: bool) -> None:
         now = time.monotonic()
@@ -233,7 +235,7 @@ class Sending:
             connection = self._connections[node] = self._brokers.connection(node)
             if connection.busy:
                 return
-        lanes = _fitting(lanes)
+        lanes = _fitting(sorted(lanes, key=lambda lane: lane.batches[0][1]))
         self._add_to_transaction(lanes)
         for lane in lanes:
             lane.under_way = True
@@ -282,7 +284,11 @@ class Sending:
         return heard
 
     def _take(self, connection: ProduceConnection) -> None:
-        answers = {answer.tp: answer for answer in connection.receive().answers}
+        response = connection.receive()
+        answers = {answer.tp: answer for answer in response.answers}
+        if response.throttle_ms:
+            held = {lane.node for tp in answers if (lane := self._lanes.get(tp)) is not None}
+            self._excuse(response.throttle_ms / 1000, [lane for lane in self._lanes.values() if lane.node in held])
         for batch in connection.batches:
             lane, answer = self._lanes[batch.tp], answers.get(batch.tp)
             lane.under_way = False
@@ -324,7 +330,9 @@ class Sending:
 
 
 def _fitting(lanes: list[_Lane]) -> list[_Lane]:
-    """As many as one request may hold, one at least."""
+    """As many as one request may hold, one at least; one alone if it has failed, for the request may be too large."""
+    if lanes[0].failures:
+        return lanes[:1]
     total = 0
     for count, lane in enumerate(lanes):
         total += len(lane.batches[0][0].data)
