@@ -68,6 +68,15 @@ class Settings(Mapping[str, str]):
         except ValueError:
             raise OptionError(f"kafka.{name}", self._values[name], "a whole number") from None
 
+    def seconds(self, name: str, default_ms: int) -> float:
+        """The value of a setting in ms, as seconds.
+
+        Raises:
+            OptionError: It is no whole number.
+        """
+        given = self.integer(name)
+        return (default_ms if given is None else given) / 1000
+
     def login_module(self) -> LoginModule | None:
         """The login module of `sasl.jaas.config`, None if it is not set."""
         text = self.get("sasl.jaas.config")

@@ -15,7 +15,7 @@ from kafka_source.fetch.connection import FetchConnection
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.reading import MOST_FETCH_BYTES, Reading
 from kafka_source.identity import MOVED_FROM, check_same_cluster
-from kafka_source.kafka_client import ConnectionLost, Deadline, EventLoop, KafkaClient, Snapshot
+from kafka_source.kafka_client import Deadline, EventLoop, IdleConnections, KafkaClient, Snapshot
 from kafka_source.kafka_client.messages import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafka_source.offsets import Range
 from kafka_source.per_process import PerProcess
@@ -49,7 +49,7 @@ class NativeEngine:
         # The brokers' quotas of `client.id` are the fetchers'; the group's members and the driver have other ids.
         self._client_id = settings.get("client.id") or DEFAULT_CLIENT_ID
         self._client: KafkaClient | None = None
-        self._idle: dict[tuple[int, bool], FetchConnection] = {}
+        self._idle: IdleConnections[tuple[int, bool], FetchConnection] = IdleConnections()
         self._buffer: bytearray | None = None
         given = (settings.integer(name) for name in ("fetch.max.bytes", "max.partition.fetch.bytes"))
         self.most_bytes = min([MOST_FETCH_BYTES, *(size for size in given if size)])
@@ -82,8 +82,7 @@ class NativeEngine:
         """Ask for the leaders of these topics anew."""
         client = self._control()
         seen = client.run(client.metadata(topics, Deadline(_CONTROL_SECONDS)))
-        others = {name: topic for name, topic in self.cluster.topics.items() if name not in topics}
-        self.cluster = replace(seen, topics={**others, **seen.topics})
+        self.cluster = self.cluster.renewed(seen, topics)
 
     def connection(self, node: int, *, read_committed: bool) -> FetchConnection:
         """A connection to a broker that is nobody else's until `keep`.
@@ -91,14 +90,10 @@ class NativeEngine:
         Raises:
             ConnectionLost: It cannot be reached, or is not known.
         """
-        kept = self._idle.pop((node, read_committed), None)
-        if kept is not None and (kept.busy or not kept.spent):
-            return kept
+        kept = self._idle.take((node, read_committed))
         if kept is not None:
-            kept.close()
-        broker = self.cluster.brokers.get(node)
-        if broker is None:
-            raise ConnectionLost(f"Broker {node} is not in the cluster's metadata: it is down.")
+            return kept
+        broker = self.cluster.broker(node)
         client = self._control()
         return FetchConnection(
             client.open_socket(broker.endpoint),
@@ -109,10 +104,7 @@ class NativeEngine:
 
     def keep(self, node: int, connection: FetchConnection, *, read_committed: bool) -> None:
         """Take a connection back for the next task; one with an answer under way is closed."""
-        if connection.waiting or (node, read_committed) in self._idle:
-            connection.close()
-        else:
-            self._idle[(node, read_committed)] = connection
+        self._idle.keep((node, read_committed), connection)
 
     def take_buffer(self) -> bytearray:
         """A buffer for responses that is nobody else's until `keep_buffer`."""

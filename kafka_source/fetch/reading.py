@@ -8,7 +8,6 @@ the records of an answer are decoded, and its answer waits in the socket until t
 from __future__ import annotations
 
 import logging
-import select
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -30,7 +29,7 @@ from kafka_source.errors import (
 from kafka_source.fetch import wire
 from kafka_source.fetch.connection import FetchConnection
 from kafka_source.fetch.engine import PACED_BATCH_SECONDS, FetchRequest, conform
-from kafka_source.kafka_client import ConnectionLost, PartitionMetadata, Snapshot, TopicMetadata, delay
+from kafka_source.kafka_client import ConnectionLost, PartitionMetadata, Snapshot, TopicMetadata, answering, delay
 from kafka_source.offsets import Range
 from kafka_source.schema import arrow_schema
 from kafka_source.topic_ids import created_anew, differ, text_of
@@ -275,18 +274,10 @@ class Reading:
     def _next_answer(self) -> int | None:
         """The broker whose answer has come; None if something else is to be done first."""
         now = time.monotonic()
-        events = [now + _LONGEST_WAIT]
-        poll = select.poll()
-        for connection in self._connections.values():
-            if connection.waiting:
-                poll.register(connection, select.POLLIN)
-                events.append(connection.overdue_at)
-            elif connection.ready_at > now:
-                events.append(connection.ready_at)
-        events += [part.look_again_at for part in self._homeless()]
+        events = [now + _LONGEST_WAIT, *(part.look_again_at for part in self._homeless())]
         if self._paced_until > now:
             events.append(self._paced_until)
-        heard = {descriptor for descriptor, _ in poll.poll(max(0.0, min(events) - now) * 1000)}
+        heard = answering(self._connections.values(), min(events))
         for node, connection in list(self._connections.items()):
             if connection.waiting and connection.fileno() in heard:
                 # Put behind the others, so that brokers are heard in turn.

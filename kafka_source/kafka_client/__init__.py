@@ -8,6 +8,7 @@ from kafka_source.kafka_client.backoff import delay
 from kafka_source.kafka_client.client import GROUP, TRANSACTION, KafkaClient
 from kafka_source.kafka_client.connection import Connection, ConnectionLost
 from kafka_source.kafka_client.coordinators import check_coordinator, to_coordinator
+from kafka_source.kafka_client.idle_connections import IdleConnections, answering
 from kafka_source.kafka_client.kept import kept_client
 from kafka_source.kafka_client.loop import EventLoop
 from kafka_source.kafka_client.messages import ApiVersions, decode_response, encode_request
@@ -28,6 +29,7 @@ __all__ = [
     "Deadline",
     "Endpoint",
     "EventLoop",
+    "IdleConnections",
     "KafkaClient",
     "PartitionMetadata",
     "RawConnection",
@@ -35,6 +37,7 @@ __all__ = [
     "RequestConnection",
     "Snapshot",
     "TopicMetadata",
+    "answering",
     "check_coordinator",
     "decode_response",
     "delay",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from assignors.model import ClusterMetadata
+from kafka_source.kafka_client.connection import ConnectionLost
 from kafka_source.kafka_client.settings import Endpoint
 
 _TOPIC_AUTHORIZATION_FAILED = 29
@@ -55,6 +56,22 @@ class Snapshot:
     brokers: Mapping[int, Broker]
     topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
     unauthorized: frozenset[str] = frozenset()
+
+    def broker(self, node_id: int) -> Broker:
+        """A broker by its id.
+
+        Raises:
+            ConnectionLost: It is not named: it is down.
+        """
+        try:
+            return self.brokers[node_id]
+        except KeyError:
+            raise ConnectionLost(f"Broker {node_id} is not in the cluster's metadata: it is down.") from None
+
+    def renewed(self, seen: Snapshot, topics: Collection[str]) -> Snapshot:
+        """What was seen now, when only `topics` were asked for; the other topics are as before."""
+        others = {name: topic for name, topic in self.topics.items() if name not in topics}
+        return replace(seen, topics={**others, **seen.topics})
 
     def for_assignor(self, topics: Iterable[str]) -> ClusterMetadata:
         """What an assignor sees of these topics."""

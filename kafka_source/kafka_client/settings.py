@@ -71,9 +71,9 @@ class ConnectionSettings:
             tls=python.get("ssl_context"),
             # kafka-python's mechanisms warn at each connection if they are told that TLS is off.
             sasl={**python, "security_protocol": "SASL_SSL"} if protocol.startswith("SASL") else None,
-            connect_timeout=_seconds(settings, "socket.connection.setup.timeout.ms", 10_000),
-            request_timeout=_seconds(settings, "request.timeout.ms", 30_000),
-            retry=(_seconds(settings, "retry.backoff.ms", 100), _seconds(settings, "retry.backoff.max.ms", 1_000)),
+            connect_timeout=settings.seconds("socket.connection.setup.timeout.ms", 10_000),
+            request_timeout=settings.seconds("request.timeout.ms", 30_000),
+            retry=(settings.seconds("retry.backoff.ms", 100), settings.seconds("retry.backoff.max.ms", 1_000)),
             rebootstrap_after=rebootstrap_after(settings),
             moved_from=settings.get(MOVED_FROM),
         )
@@ -83,7 +83,7 @@ def rebootstrap_after(settings: Settings) -> float | None:
     """Seconds without metadata until a client starts over (KIP-1102); None: it never does."""
     if settings.get("metadata.recovery.strategy", "rebootstrap").lower() == "none":
         return None
-    return _seconds(settings, "metadata.recovery.rebootstrap.trigger.ms", 300_000)
+    return settings.seconds("metadata.recovery.rebootstrap.trigger.ms", 300_000)
 
 
 def parse_servers(servers: str) -> tuple[Endpoint, ...]:
@@ -103,8 +103,3 @@ def parse_servers(servers: str) -> tuple[Endpoint, ...]:
     if not found:
         raise OptionError("kafka.bootstrap.servers", servers or None, "host:port, several separated by commas")
     return tuple(found)
-
-
-def _seconds(settings: Settings, name: str, default_ms: int) -> float:
-    given = settings.integer(name)
-    return (default_ms if given is None else given) / 1000

@@ -54,6 +54,18 @@ class TransactionalDelivery(Sender, Protocol):
         ...
 
 
+class Engine(Protocol):
+    """What the modules of both engines have."""
+
+    def at_least_once(self, settings: Settings) -> Delivery:
+        """A delivery that is nobody else's until it is kept or dropped."""
+        ...
+
+    def in_transaction(self, settings: Settings, transactional_id: str) -> TransactionalDelivery:
+        """See the function of this name."""
+        ...
+
+
 def deliver(settings: Settings, batches: Iterable[Records], engine: str = "auto") -> int:
     """Write records and wait until all of them are acknowledged.
 
@@ -69,7 +81,7 @@ def deliver(settings: Settings, batches: Iterable[Records], engine: str = "auto"
         DeliveryError: One was not delivered; nothing is known of those after it.
         AuthenticationError: The brokers refuse the credentials.
     """
-    delivery = _at_least_once(settings, engine)
+    delivery = _engine(settings, engine).at_least_once(settings)
     count = 0
     try:
         for records in batches:
@@ -95,11 +107,7 @@ def in_transaction(settings: Settings, transactional_id: str, engine: str = "aut
     Raises:
         KafkaGroupError: The transactional id could not be initialised.
     """
-    if writes_native(settings, engine):
-        from kafka_source.sink import native
-
-        return native.in_transaction(settings, transactional_id)
-    return librdkafka.in_transaction(settings, transactional_id)
+    return _engine(settings, engine).in_transaction(settings, transactional_id)
 
 
 def writes_native(settings: Settings, engine: str) -> bool:
@@ -117,9 +125,9 @@ def writes_native(settings: Settings, engine: str) -> bool:
     return not others
 
 
-def _at_least_once(settings: Settings, engine: str) -> Delivery:
+def _engine(settings: Settings, engine: str) -> Engine:
     if writes_native(settings, engine):
         from kafka_source.sink import native
 
-        return native.at_least_once(settings)
-    return librdkafka.at_least_once(settings)
+        return native
+    return librdkafka

@@ -38,10 +38,9 @@ NOBODY = ProducerIdentity(-1, -1)
 
 @dataclass(frozen=True, slots=True)
 class RecordBatch:
-    """A record batch that is ready for its partition, and how many records it holds."""
+    """A record batch that is ready for its partition."""
 
     tp: TopicPartition
-    records: int
     data: bytes
 
 
@@ -54,10 +53,8 @@ class Outbox:
     """
 
     def __init__(self, settings: ProducerSettings, identity: ProducerIdentity) -> None:
-        self.identity = identity
         self._names: list[str] = []
         self._numbers: dict[str, int] = {}
-        self._record_bytes = settings.record_bytes
         self._encoder = kernel.BatchEncoder(
             compression=settings.compression,
             level=settings.level,
@@ -98,16 +95,16 @@ class Outbox:
                 time.time_ns() // 1_000_000,
             )
         except kernel.RecordTooLarge as problem:
-            reason = f"it takes {problem.size} bytes, and kafka.max.request.size is {self._record_bytes}"
+            reason = f"it takes {problem.size} bytes, and kafka.max.request.size is {problem.limit}"
             raise not_delivered(_MESSAGE_TOO_LARGE, topic, problem.partition, reason) from None
         except kernel.UnknownPartition as problem:
-            reason = f"the topic has {partitions} partitions"
+            reason = f"the topic has {problem.partitions} partitions"
             raise not_delivered(_UNKNOWN_PARTITION, topic, problem.partition, reason) from None
 
     def take(self, *, everything: bool) -> list[RecordBatch]:
         """The batches that are full, or all, in the order in which they were ended."""
         taken = self._encoder.take(all=everything)
-        return [RecordBatch(TopicPartition(self._names[t], p), count, data) for t, p, count, data in taken]
+        return [RecordBatch(TopicPartition(self._names[t], p), data) for t, p, _, data in taken]
 
 
 def _bytes(buffer: pa.Buffer | None) -> bytes:

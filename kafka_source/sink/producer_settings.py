@@ -11,8 +11,8 @@ _ACKS = {"all": -1, "-1": -1, "1": 1}
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 # librdkafka's: a broker that is asked for less has more to do.
 _BATCH_BYTES = 1_000_000
-_METADATA_SECONDS = 300.0
-_UNKNOWN_TOPIC_SECONDS = 30.0
+_METADATA_MS = 300_000
+_UNKNOWN_TOPIC_MS = 30_000
 
 _UNDERSTOOD = frozenset(
     {
@@ -100,10 +100,10 @@ class ProducerSettings:
             record_bytes=int(config["message.max.bytes"]),
             linger=float(config["linger.ms"]) / 1000,
             delivery_timeout=int(config["message.timeout.ms"]) / 1000,
-            request_timeout=_seconds(settings, "request.timeout.ms", 30.0),
-            retry=(_seconds(settings, "retry.backoff.ms", 0.1), _seconds(settings, "retry.backoff.max.ms", 1.0)),
-            metadata_age=_seconds(settings, "metadata.max.age.ms", _METADATA_SECONDS),
-            unknown_topic_timeout=_seconds(settings, "topic.metadata.propagation.max.ms", _UNKNOWN_TOPIC_SECONDS),
+            request_timeout=settings.seconds("request.timeout.ms", 30_000),
+            retry=(settings.seconds("retry.backoff.ms", 100), settings.seconds("retry.backoff.max.ms", 1_000)),
+            metadata_age=settings.seconds("metadata.max.age.ms", _METADATA_MS),
+            unknown_topic_timeout=settings.seconds("topic.metadata.propagation.max.ms", _UNKNOWN_TOPIC_MS),
         )
 
 
@@ -118,8 +118,3 @@ def foreign(settings: Settings) -> list[str]:
     if settings.integer("retries") == 0:
         found.append("retries")
     return found
-
-
-def _seconds(settings: Settings, name: str, default: float) -> float:
-    given = settings.integer(name)
-    return default if given is None else given / 1000

@@ -7,7 +7,6 @@ request at a time, with a batch for each of its partitions; meanwhile the next o
 
 from __future__ import annotations
 
-import select
 import time
 from collections import deque
 from collections.abc import Iterable
@@ -16,7 +15,7 @@ from typing import Protocol
 
 from assignors.model import TopicPartition
 from kafka_source.errors import RetriableError, category, code_name
-from kafka_source.kafka_client import ConnectionLost, Snapshot, delay
+from kafka_source.kafka_client import ConnectionLost, Snapshot, answering, delay
 from kafka_source.sink.not_delivered import not_delivered
 from kafka_source.sink.outbox import Outbox, RecordBatch
 from kafka_source.sink.produce_connection import ProduceConnection
@@ -247,35 +246,27 @@ class Sending:
     def _add_to_transaction(self, lanes: list[_Lane]) -> None:
         if self._transaction is None:
             return
-        new = {lane.tp for lane in lanes} - self._added
-        if new:
-            # All that is known of, so that there is one request and not many.
-            new = {lane.tp for lane in self._lanes.values()} - self._added
-            self._transaction.add(new, self._settings.delivery_timeout)
-            self._added |= new
+        if all(lane.tp in self._added for lane in lanes):
+            return
+        # All that is known of, so that there is one request and not many.
+        new = self._lanes.keys() - self._added
+        self._transaction.add(new, self._settings.delivery_timeout)
+        self._added |= new
 
     # ---- hearing
 
     def _hear(self, *, wait: bool) -> bool:
         """Whether an answer has come."""
         now = time.monotonic()
-        events = [now + _LONGEST_WAIT]
-        poll = select.poll()
-        for connection in self._connections.values():
-            if connection.waiting:
-                poll.register(connection, select.POLLIN)
-                events.append(connection.overdue_at)
-            elif connection.ready_at > now:
-                events.append(connection.ready_at)
-        events += [lane.again_at for lane in self._lanes.values() if lane.batches and lane.again_at > now]
-        ready = {descriptor for descriptor, _ in poll.poll(max(0.0, min(events) - now) * 1000 if wait else 0)}
+        put_off = (lane.again_at for lane in self._lanes.values() if lane.batches and lane.again_at > now)
+        ready = answering(self._connections.values(), min([now + _LONGEST_WAIT, *put_off]) if wait else now)
         heard = False
         for node, connection in list(self._connections.items()):
             if not connection.waiting:
                 continue
             try:
                 if connection.fileno() in ready:
-                    self._take(connection)
+                    self._take(node, connection)
                     heard = True
                 elif time.monotonic() > connection.overdue_at:
                     raise connection.lost("no answer came in time")
@@ -283,12 +274,11 @@ class Sending:
                 self._lost(node, lost)
         return heard
 
-    def _take(self, connection: ProduceConnection) -> None:
+    def _take(self, node: int, connection: ProduceConnection) -> None:
         response = connection.receive()
         answers = {answer.tp: answer for answer in response.answers}
         if response.throttle_ms:
-            held = {lane.node for tp in answers if (lane := self._lanes.get(tp)) is not None}
-            self._excuse(response.throttle_ms / 1000, [lane for lane in self._lanes.values() if lane.node in held])
+            self._excuse(response.throttle_ms / 1000, [lane for lane in self._lanes.values() if lane.node == node])
         for batch in connection.batches:
             lane, answer = self._lanes[batch.tp], answers.get(batch.tp)
             lane.under_way = False

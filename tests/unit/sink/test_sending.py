@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 
 import pyarrow as pa
 import pytest
@@ -102,8 +103,6 @@ def test_an_answer_that_is_lost_makes_no_duplicates(broker):
 
 
 def test_a_broker_that_says_nothing_is_asked_again(broker):
-    import time
-
     numbers = itertools.count()
     broker.on_written = lambda _: time.sleep(1.0) if next(numbers) == 0 else None
     send(broker, request_timeout_ms="200")
