@@ -20,6 +20,7 @@ from kafka_source.engine_choice import check_engine
 from kafka_source.errors import InvalidConfigurationError, OptionError
 from kafka_source.options import Options, Where, parse
 from kafka_source.quota.settings import QuotaSettings
+from kafka_source.sink.delivery import check_settings
 from kafka_source.sink.producer_config import producer_config, transactional_config
 from kafka_source.sink.schema import sink_columns
 from kafka_source.sink.writer import BatchWriter, ExactlyOnce, StreamWriter, Target
@@ -72,6 +73,7 @@ def _target(given: Mapping[str, str], schema: StructType, write_id: str | None =
     # Of the tasks; what is wrong with it is told here.
     _ = producer_config(settings) if exactly_once is None else transactional_config(settings)
     check_engine(options["engine"], settings)
+    check_settings(settings, options["engine"])
     topic = options["topic"]
     return Target(
         settings,

@@ -111,18 +111,22 @@ def in_transaction(settings: Settings, transactional_id: str, engine: str = "aut
 
 
 def writes_native(settings: Settings, engine: str) -> bool:
-    """Whether the native engine writes; `auto` leaves it to librdkafka where a setting asks for that.
+    """Whether the native engine writes; librdkafka does where a setting asks for that.
+
+    Raises:
+        InvalidConfigurationError: `native` is asked for and not installed.
+    """
+    return is_native(engine, settings) and not foreign(settings)
+
+
+def check_settings(settings: Settings, engine: str) -> None:
+    """Where the query is planned, see that its engine follows all settings.
 
     Raises:
         OptionError: `native` is asked for, and a setting that only librdkafka follows.
-        InvalidConfigurationError: `native` is asked for and not installed.
     """
-    if not is_native(engine, settings):
-        return False
-    others = foreign(settings)
-    if others and engine == "native":
+    if engine == "native" and (others := foreign(settings)):
         raise OptionError("engine", engine, f"auto or librdkafka with kafka.{others[0]}")
-    return not others
 
 
 def _engine(settings: Settings, engine: str) -> Engine:
