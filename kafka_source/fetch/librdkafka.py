@@ -36,6 +36,7 @@ _STATISTICS_MS = 100
 _SMALLEST_GRAIN, _LARGEST_GRAIN = 4096, 1 << 20
 _AHEAD_MS = 10
 _SAMPLE = 50
+_LAST_FETCH = 1.2
 _CLUSTER_SECONDS = 10.0
 _UNKNOWN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC)
 
@@ -77,6 +78,8 @@ class LibrdkafkaEngine:
         self._last_problem = ""
         self._topic_unknown = False
         self.shaken = True
+        # Of each topic, as seen last.
+        self.record_bytes: dict[str, float] = {}
 
     def read(self, request: FetchRequest) -> Iterator[pa.RecordBatch]:
         """See `Engine.read`."""
@@ -181,7 +184,6 @@ class _Reading:
         self._next = {tp: r.start for tp, r in self._open.items()}
         self._unassigned = list(self._open)
         self._rows = _Rows(request.columns)
-        self._record_bytes: float | None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         if not self._open:
@@ -192,6 +194,7 @@ class _Reading:
         while self._open:
             deadline += self._hold_back()
             self._assign_more()
+            deadline += self._hold_back()
             messages = self._consumer.consume(self._most_messages(), _POLL_SECONDS)
             deadline += self._account(messages)
             if self._engine.shaken:
@@ -236,6 +239,9 @@ class _Reading:
         if more:
             self._unassigned = self._unassigned[len(more) :]
             self._consumer.incremental_assign([Position(tp.topic, tp.partition, self._next[tp]) for tp in more])
+            if self._pacer.paces:
+                # The first one is on its way.
+                self._pacer.fetched(self._meter.count(self._record_bytes()), 0)
 
     def _assigned(self) -> list[TopicPartition]:
         return [tp for tp in self._open if tp not in self._unassigned]
@@ -246,32 +252,45 @@ class _Reading:
     def _most_messages(self) -> int:
         # `consume` waits for all it is asked for, so ask for no more than there can be.
         most = min(_CHUNK, self._left(self._assigned()))
-        each = self._record_bytes
+        if not self._pacer.paces:
+            return most
+        each = self._record_bytes()
         allowed = self._pacer.most_bytes(each or 1.0)
         if allowed is None:
             return most
         # Of messages that nobody has seen one is enough: each that is taken out has another one fetched.
-        return 1 if each is None else max(1, min(most, int(allowed / each)))
+        return max(1, min(most, int(allowed / each))) if each else 1
 
     def _hold_back(self) -> float:
         """Wait as long as the quota wants; the seconds that were waited."""
+        if self._pacer.paces and self._is_fetched():
+            return 0.0
         begun = time.monotonic()
         while (pause := self._pacer.wait(self._left(self._open))) > 0:
             time.sleep(pause)
         return time.monotonic() - begun
 
+    def _record_bytes(self) -> float:
+        """Of a message, about; 0: nobody has seen one."""
+        return max((self._engine.record_bytes.get(tp.topic, 0.0) for tp in self._assigned()), default=0.0)
+
+    def _is_fetched(self) -> bool:
+        """Whether what is left of the assigned partitions has come already, or is one fetch."""
+        left = self._left(self._assigned()) * self._record_bytes()
+        return 0 < left <= _LAST_FETCH * self._meter.response_bytes
+
     def _account(self, messages: list[Message]) -> float:
-        """Note what came, for the quota; the seconds for which brokers throttle."""
+        """Note what is fetched now, for the quota; the seconds for which brokers throttle."""
         if self._pacer.paces:
-            size = sum(map(len, messages))
-            self._pacer.fetched(self._meter.count(size), len(messages))
-            if size:
-                self._record_bytes = size / len(messages)
+            records = [message for message in messages if message.error() is None]
+            # What is taken out has the next ones fetched, but at the end; the first one was accounted for before.
+            asked = sum(len(message) for message in records if not self._is_last(message))
+            self._pacer.fetched(self._meter.count(asked), len(records))
             # Some of them tell how large they are.
-            for message in messages[::_SAMPLE]:
-                topic, number = message.topic(), message.partition()
-                if topic is not None and number is not None and message.error() is None:
-                    self._pacer.measured(TopicPartition(topic, number), len(message), 1)
+            for message in records[::_SAMPLE]:
+                tp = _partition(message)
+                self._pacer.measured(tp, len(message), 1)
+                self._engine.record_bytes[tp.topic] = sum(map(len, records)) / len(records)
         throttle = self._meter.take_throttle()
         self._pacer.throttled(throttle)
         return throttle
@@ -279,10 +298,13 @@ class _Reading:
     def _deadline(self) -> float:
         return time.monotonic() + self._request.timeout_ms / 1000
 
+    def _is_last(self, message: Message) -> bool:
+        whole = self._open.get(_partition(message))
+        return whole is None or (message.offset() or 0) + 1 >= whole.end
+
     def _take(self, message: Message) -> None:
         error = message.error()
-        number = message.partition()
-        tp = TopicPartition(message.topic() or "", -1 if number is None else number)
+        tp = _partition(message)
         whole = self._open.get(tp)
         if error is None:
             if whole is None:
@@ -372,6 +394,11 @@ class _Reading:
         return RetriableError(
             f"No records came within {self._request.timeout_ms} ms (kafkaConsumer.pollTimeoutMs) for {where}{problem}"
         )
+
+
+def _partition(message: Message) -> TopicPartition:
+    number = message.partition()
+    return TopicPartition(message.topic() or "", -1 if number is None else number)
 
 
 class _Rows:

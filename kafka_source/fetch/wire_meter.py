@@ -19,11 +19,18 @@ class WireMeter:
         self._ratio = _FIRST_RATIO
         self._accounted = 0.0
         self._throttle = 0.0
+        self._response = 0.0
+
+    @property
+    def response_bytes(self) -> float:
+        """Of a response on average; 0: nobody knows."""
+        return self._response
 
     def on_stats(self, text: str) -> None:
         """librdkafka's `stats_cb`."""
-        brokers: dict[str, Any] = json.loads(text).get("brokers", {})
+        brokers: dict[str, dict[str, Any]] = json.loads(text).get("brokers", {})
         self._received = float(sum(broker.get("rxbytes", 0) for broker in brokers.values()))
+        self._response = self._received / max(1, sum(broker.get("rx", 0) for broker in brokers.values()))
         self._messages_then = self._messages
         if self._messages and self._received:
             self._ratio = min(_MOST_RATIO, self._received / self._messages)
@@ -32,11 +39,11 @@ class WireMeter:
         """librdkafka's `throttle_cb`; its time is in seconds."""
         self._throttle += event.throttle_time
 
-    def count(self, message_bytes: int) -> float:
-        """Bytes on the wire that are not accounted for yet, now that these messages have been taken out."""
+    def count(self, message_bytes: float) -> float:
+        """Bytes on the wire that are not accounted for yet, now that so much more has been asked for."""
         self._messages += message_bytes
         now = self._received + (self._messages - self._messages_then) * self._ratio
-        # Statistics may be older than the last messages, each of which has another one fetched.
+        # Statistics are older than the last fetch.
         news = max(message_bytes * min(1.0, self._ratio), now - self._accounted)
         self._accounted += news
         return news

@@ -37,3 +37,10 @@ def test_brokers_are_added_up_and_later_messages_guessed_by_what_was_seen():
     meter.on_stats(stats(700, 500))
     assert meter.count(0) == pytest.approx(1200 - 1050)
     assert meter.count(1000) == pytest.approx(1200)
+
+
+def test_the_size_of_a_response_is_that_of_all_brokers_on_average():
+    meter = WireMeter()
+    assert meter.response_bytes == 0
+    meter.on_stats(json.dumps({"brokers": {"1": {"rxbytes": 900, "rx": 2}, "2": {"rxbytes": 100, "rx": 2}}}))
+    assert meter.response_bytes == 250
