@@ -23,6 +23,7 @@ from tests.wire import Wire, watched_kafka
 
 MB = 1_000_000
 _numbers = itertools.count(1)
+_CAUGHT_UP = 0.4
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +88,7 @@ def test_a_backlog_is_read_at_the_bound(spark, kafka, wire, tmp_path, engine, sl
     )
     try:
         begin, end = watch(query, wire, 11)
-        rates = wire.rates(begin + 4, end)
+        rates = [rate for _, rate in wire.rates(begin + 4, end)]
         print([f"{rate / MB:.3f}" for rate in rates])
         assert max(rates) <= 1.05 * MB
         # A busy machine reads slower than it may; how close it comes is for the long test.
@@ -106,11 +107,16 @@ def test_a_backlog_is_read_at_the_bound(spark, kafka, wire, tmp_path, engine, sl
 
 
 def strictly(wire: Wire, begin: float, end: float, bound: float) -> None:
-    """Every 5 s average within 5 % of the bound."""
-    rates = wire.rates(begin, end)
-    print(f"least {min(rates) / bound:.3f}, median {median(rates) / bound:.3f}, most {max(rates) / bound:.3f}")
-    print([f"{rate / bound:.3f}" for rate in rates])
-    assert all(0.95 * bound <= rate <= 1.05 * bound for rate in rates)
+    """Every 5 s average within 5 % of the bound, but for what a pause has over 0.4 s: 5 s cannot make good for it."""
+    pauses = [(left, back) for (left, _), (back, _) in itertools.pairwise(wire.seen) if back - left > _CAUGHT_UP]
+    found = []
+    for at, rate in wire.rates(begin, end):
+        over = sum(back - left - _CAUGHT_UP for left, back in pauses if left < at + 5 and back > at)
+        found.append((rate / bound, 0.95 * (5 - over) / 5))
+    rates = [rate for rate, _ in found]
+    print(f"least {min(rates):.3f}, median {median(rates):.3f}, most {max(rates):.3f};", end=" ")
+    print(f"{sum(rate < 0.95 for rate in rates)} of {len(rates)} below, pauses {[f'{b - a:.2f}' for a, b in pauses]}")
+    assert all(least <= rate <= 1.05 for rate, least in found), found
 
 
 @pytest.mark.long
@@ -157,26 +163,43 @@ def test_the_micro_batches_of_a_sink_ask_the_same_process(spark, kafka, tmp_path
 @pytest.mark.parametrize("size", [100, 100_000])
 @pytest.mark.parametrize("slots", [1, 4])
 @pytest.mark.parametrize("engine", ["native", "librdkafka"])
-def test_every_five_seconds_are_at_the_bound(kafka, wire, tmp_path, engine, slots, size):
+@pytest.mark.parametrize("whose", ["ours", "brokers"])
+def test_every_five_seconds_are_at_the_bound(kafka, wire, tmp_path, whose, engine, slots, size):
     """Each slot has a task thread, and Spark is not slower than it is after a while."""
-    warm_up = fill(kafka, f"warm-up-{engine}-{slots}-{size}", 1, 2000)
+    name, report = f"{whose}-{engine}-{slots}-{size}", tmp_path / "report.json"
+    warm_up = fill(kafka, f"warm-up-{name}", 2, 2000)
     options = {
         "kafka.bootstrap.servers": kafka.bootstrap_servers,
-        "kafka.client.id": f"paced-{engine}-{slots}-{size}",
-        "kafka.group.id": f"paced-{engine}-{slots}-{size}",
+        "kafka.client.id": name,
+        "kafka.group.id": name,
         "group.members": slots,
-        "subscribe": fill(kafka, f"whole-{engine}-{slots}-{size}", 100, size),
+        "subscribe": fill(kafka, f"whole-{name}", 100, size),
         "startingOffsets": "earliest",
         "engine": engine,
-        "quota.bytes.per.second": MB,
+        "quota.report": report,
     }
-    with paced_app(tmp_path, warm_up, options, master=f"local[{slots}]") as app:
-        app.wait_for("started", seconds=180)
-        client = options["kafka.client.id"]
-        until(lambda: sum(size for _, size in wire.of(client).seen) > 10_000, "the first fetch")
-        begin = wire.of(client).seen[0][0]
+    if whose == "ours":
+        options["quota.bytes.per.second"] = MB
+    else:
+        options["quota.watch"] = "broker"
+        change = ["-b", kafka.internal_bootstrap_servers, "--client-id", name, "--yes", "--consumer-bytes", str(MB)]
+        assert CliRunner().invoke(app, ["quota", "brokers", *change]).exit_code == 0
+    with paced_app(tmp_path, warm_up, options, master=f"local[{slots}]") as running:
+        running.wait_for("started", seconds=180)
+        until(lambda: sum(size for _, size in wire.of(name).seen) > 10_000, "the first fetch")
+        begin = wire.of(name).seen[0][0]
         until(lambda: time.monotonic() > begin + 45, "45 seconds")
-        strictly(wire.of(client), begin + 10, time.monotonic(), MB)
+        strictly(wire.of(name), begin + 10, time.monotonic(), MB)
+    if whose == "brokers":
+        # Of one broker, whose window is not quite ours: now and then it asks for a pause.
+        assert sum(slot["throttleMs"] for slot in json.loads(report.read_text())["slots"].values()) > 0
+        assert len(generations(tmp_path / "checkpoint")) == 1
+
+
+def generations(checkpoint: Path) -> set[int]:
+    """Of the group, as the query's micro-batches were planned."""
+    offsets = [file.read_text().splitlines()[-1] for file in (checkpoint / "offsets").glob("[0-9]*")]
+    return {json.loads(offset)["generation"] for offset in offsets}
 
 
 def rate_settles(wire: Wire, bound: float, seconds: float = 3.0) -> None:
@@ -281,9 +304,9 @@ def test_a_member_outlives_the_throttling_of_its_fetchers_requests(spark, kafka,
 
         until(throttled, "throttling that is counted")
         begin, before = time.monotonic(), query.recentProgress[-1].batchId
-        # Three sessions long, with the fetchers throttled all the while.
+        # Three sessions long, with the fetchers throttled all the while: a micro-batch takes many seconds.
         until(lambda: throttled() and time.monotonic() > begin + 18, "three sessions")
-        assert query.recentProgress[-1].batchId > before
+        until(lambda: query.recentProgress[-1].batchId > before, "another micro-batch", 120)
         assert len({end["generation"] for end in ends()}) == 1
     finally:
         query.stop()
@@ -352,7 +375,7 @@ def test_two_queries_with_one_to_three_and_an_unbounded_one_beside_them(tmp_path
         assert beside < 2 * alone + 5
         until(lambda: time.monotonic() > begin + 35, "more to look at")
         for name, bound in bounds.items():
-            rates = wire.of(name).rates(begin + 12, time.monotonic())
+            rates = [rate for _, rate in wire.of(name).rates(begin + 12, time.monotonic())]
             print(name, [f"{rate / bound:.3f}" for rate in rates])
             assert max(rates) <= 1.05 * bound
             assert sum(rates) / len(rates) >= 0.9 * bound

@@ -197,6 +197,23 @@ def test_a_stream_leaves_frozen_brokers_for_the_name(spark, tmp_path):
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("group", [False, True])
+def test_a_stream_asks_the_name_again_while_all_brokers_are_stopped_and_goes_on_with_them(spark, tmp_path, group):
+    with place() as there:
+        there.produce(FIRST, 0)
+        with Running(spark, there, tmp_path, **(IN_GROUP if group else {}), **QUICK) as running:
+            running.has(FIRST)
+            connections: set[int] = set()
+            there.entry.on_request = lambda frame: (connections.add(frame.connection), [frame.payload])[1]
+            there.kafka.pause(1)
+            before = len(connections)
+            until(lambda: len(connections) > before, "another connection to the name")
+            there.kafka.resume(1)
+            there.produce(MORE, FIRST)
+            running.has(FIRST + MORE)
+
+
+@pytest.mark.long
 def test_a_stream_starts_over_when_a_proxy_asks_for_it(spark, tmp_path):
     entry = TcpProxy()
     with entry, EmbeddedKafka(advertised_ports={1: entry.port}) as kafka:
