@@ -285,6 +285,19 @@ class BatchEncoder:
             all: seals what is being filled first, by topic and partition.
         """
 
+    def split(self, batch: bytes) -> tuple[bytes, bytes]:
+        """A batch of several records as two, as for a topic whose `max.message.bytes` it is over.
+
+        The records keep their sequences, so that an idempotent producer may send both in its place. Batches that are sealed
+        from here on are no larger than the first of the two.
+
+        Args:
+            batch: as `take` gave it; or one of the two of a `split`.
+
+        Raises:
+            RuntimeError: that is no batch, or the codec failed.
+        """
+
     @property
     def pending_bytes(self) -> int:
         """Bytes of the batches that are being filled (not compressed yet) and of sealed ones that were not taken."""

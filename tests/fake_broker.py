@@ -44,7 +44,7 @@ from kafka.protocol.sasl import (
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 NODE, TOPIC = 1, "orders"
-OUT_OF_ORDER, DUPLICATE_SEQUENCE = 45, 46
+MESSAGE_TOO_LARGE, OUT_OF_ORDER, DUPLICATE_SEQUENCE = 10, 45, 46
 VERSIONS = {
     FetchRequest: 11,
     ProduceRequest: 8,
@@ -95,11 +95,14 @@ class Partition:
     leader: int = NODE
     leader_epoch: int = 0
     error: int = 0
+    most_bytes: int = 1 << 20
     written: list[Written] = field(default_factory=list)
     next_sequence: dict[int, int] = field(default_factory=dict)
 
     def write(self, data: bytes) -> int:
-        """Kafka's error code for a batch of an idempotent producer: none, one of a gap, or one of a batch known."""
+        """Kafka's error code for a batch of an idempotent producer: of its size, a gap, a batch known, or none."""
+        if len(data) > self.most_bytes:
+            return MESSAGE_TOO_LARGE
         producer_id, _, sequence, count = struct.unpack_from(">qhii", data, 43)
         expected = self.next_sequence.get(producer_id, 0)
         if producer_id >= 0 and sequence != expected:

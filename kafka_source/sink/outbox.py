@@ -38,9 +38,10 @@ NOBODY = ProducerIdentity(-1, -1)
 
 @dataclass(frozen=True, slots=True)
 class RecordBatch:
-    """A record batch that is ready for its partition."""
+    """A record batch that is ready for its partition, and how many records it holds."""
 
     tp: TopicPartition
+    records: int
     data: bytes
 
 
@@ -104,7 +105,16 @@ class Outbox:
     def take(self, *, everything: bool) -> list[RecordBatch]:
         """The batches that are full, or all, in the order in which they were ended."""
         taken = self._encoder.take(all=everything)
-        return [RecordBatch(TopicPartition(self._names[t], p), data) for t, p, _, data in taken]
+        return [RecordBatch(TopicPartition(self._names[t], p), count, data) for t, p, count, data in taken]
+
+    def split(self, batch: RecordBatch) -> list[RecordBatch]:
+        """Two in the place of one that is too large for its topic; what is encoded from here on is no larger."""
+        first = batch.records // 2
+        counts = (first, batch.records - first)
+        return [
+            RecordBatch(batch.tp, count, data)
+            for count, data in zip(counts, self._encoder.split(batch.data), strict=True)
+        ]
 
 
 def _bytes(buffer: pa.Buffer | None) -> bytes:

@@ -27,6 +27,7 @@ MOST_QUEUED_BYTES = 16 * 1024 * 1024
 MOST_PENDING_BYTES = 32 * 1024 * 1024
 _LONGEST_WAIT = 1.0
 _DUPLICATE = 46
+_MESSAGE_TOO_LARGE = 10
 _TIMED_OUT, _UNKNOWN_TOPIC = -192, -188
 _TOPIC_AUTHORIZATION_FAILED = 29
 
@@ -289,11 +290,21 @@ class Sending:
                 lane.failures = 0
                 self._queued -= len(batch.data)
                 continue
+            if answer.error == _MESSAGE_TOO_LARGE and batch.records > 1:
+                self._split(lane)
+                continue
             if not issubclass(category(answer.error), RetriableError):
                 raise not_delivered(answer.error, batch.tp.topic, batch.tp.partition, answer.message)
             self._problem = f"{_name(batch.tp)}: {code_name(answer.error)} {answer.message}".strip()
             lane.node = None
             self._put_off(lane)
+
+    def _split(self, lane: _Lane) -> None:
+        """The topic takes smaller batches only (`ProducerBatch.split`); its limit is for those who may describe it."""
+        batch, since = lane.batches.popleft()
+        halves = self._outbox.split(batch)
+        lane.batches.extendleft((half, since) for half in reversed(halves))
+        self._queued += sum(len(half.data) for half in halves) - len(batch.data)
 
     def _lost(self, node: int, problem: ConnectionLost) -> None:
         """What was under way there may have been written or not: it is sent again, under the same number."""

@@ -9,6 +9,7 @@ use crate::header::HEADER_LEN;
 use crate::murmur2::partition_of;
 use crate::record::HeaderWriter;
 use crate::refusal::Refusal;
+use crate::split::{after, split};
 
 /// The codecs may add to a batch, whose length is a 32-bit number.
 const MOST_BYTES: usize = 1 << 30;
@@ -124,6 +125,13 @@ impl Encoder {
         }
         self.sealer.pending -= self.sealer.sealed.iter().map(|sealed| sealed.bytes.len()).sum::<usize>();
         Ok(std::mem::take(&mut self.sealer.sealed))
+    }
+
+    /// A batch that was taken, as two; the batches from here on are no larger than the first of these.
+    pub fn split(&mut self, batch: &[u8]) -> Result<[Vec<u8>; 2], Refusal> {
+        let (halves, size) = split(batch, &mut self.sealer.compressor).map_err(Refusal::Codec)?;
+        self.settings.batch_bytes = self.settings.batch_bytes.min(size.saturating_sub(HEADER_LEN).max(1));
+        Ok(halves)
     }
 
     /// Gives back the buffer of a batch that was taken.
@@ -266,11 +274,6 @@ impl Sealer {
     }
 }
 
-/// The sequence after a batch (`DefaultRecordBatch.incrementSequence`): after 2^31 - 1 comes 0.
-fn after(sequence: i32, count: i32) -> i32 {
-    ((i64::from(sequence) + i64::from(count)) & i64::from(i32::MAX)) as i32
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -278,6 +281,7 @@ mod tests {
     use crate::arrays::Validity;
     use crate::builder::{BatchBuilder, Limits};
     use crate::columns::Column;
+    use crate::header::BatchHeader;
     use crate::record_set::RecordSet;
 
     /// A column's buffers.
@@ -397,11 +401,33 @@ mod tests {
     }
 
     #[test]
-    fn a_sequence_goes_on_at_0_after_the_largest() {
-        assert_eq!(after(0, 5), 5);
-        assert_eq!(after(i32::MAX - 5, 5), i32::MAX);
-        assert_eq!(after(i32::MAX - 5, 6), 0);
-        assert_eq!(after(i32::MAX, i32::MAX), i32::MAX - 1);
+    fn a_batch_is_split_under_the_sequences_that_its_records_have() {
+        let rows_of = |n: usize| Buffers::of(&(0..n).map(|_| Some(&[7u8; 93][..])).collect::<Vec<_>>());
+        for name in ["none", "gzip", "snappy", "lz4", "zstd"] {
+            let codec = Codec::parse(name, None).unwrap();
+            let settings = Settings { codec, batch_bytes: 1000, record_bytes: 1000, sticky: 0 };
+            let mut encoder = Encoder::new(settings).unwrap();
+            encoder.identify(Producer { id: 7, epoch: 3, transactional: true });
+            let (two, seven) = (rows_of(2), rows_of(7));
+            encoder.append(0, 1, &rows(2, &two, None)).unwrap();
+            encoder.take(true).unwrap();
+            encoder.append(0, 1, &rows(7, &seven, None)).unwrap();
+            let whole = encoder.take(true).unwrap().remove(0);
+            let halves = encoder.split(&whole.bytes).unwrap();
+            let seen = halves.clone().map(|half| {
+                let header = BatchHeader::parse(half.first_chunk().unwrap()).unwrap();
+                assert_eq!((header.producer_id, header.producer_epoch, header.is_transactional()), (7, 3, true));
+                assert_eq!((header.size, header.codec()), (half.len(), codec.id()));
+                (header.base_sequence, header.count, header.next_offset())
+            });
+            assert_eq!(seen, [(2, 3, 3), (5, 4, 4)], "{name}");
+            // What comes after them is no larger than the first half, and under the next sequence.
+            encoder.append(0, 1, &rows(7, &seven, None)).unwrap();
+            let next = encoder.take(true).unwrap();
+            assert_eq!(next.iter().map(|batch| batch.count).collect::<Vec<_>>(), [3, 3, 1]);
+            assert_eq!(base_sequence(&next[0]), 9);
+            assert!(encoder.split(&whole.bytes[..80]).is_err());
+        }
     }
 
     #[test]

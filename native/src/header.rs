@@ -24,6 +24,8 @@ pub struct BatchHeader {
     pub base_timestamp: i64,
     pub max_timestamp: i64,
     pub producer_id: i64,
+    pub producer_epoch: i16,
+    pub base_sequence: i32,
     pub count: usize,
 }
 
@@ -71,6 +73,8 @@ impl BatchHeader {
             base_timestamp: i64::from_be_bytes(at(bytes, 27)),
             max_timestamp: i64::from_be_bytes(at(bytes, 35)),
             producer_id: i64::from_be_bytes(at(bytes, 43)),
+            producer_epoch: i16::from_be_bytes(at(bytes, 51)),
+            base_sequence: i32::from_be_bytes(at(bytes, 53)),
             count: usize::try_from(i32::from_be_bytes(at(bytes, 57)))
                 .map_err(|_| Fault::corrupt("a batch claims a negative number of records"))?,
         };
@@ -199,8 +203,8 @@ mod tests {
         assert_eq!((parsed.base_offset, parsed.size, parsed.next_offset(), parsed.count), (0, 70, 3, 3));
         assert_eq!((parsed.codec(), parsed.is_transactional(), parsed.is_control()), (4, true, false));
         assert_eq!((parsed.base_timestamp, parsed.max_timestamp), (new.base_timestamp, new.max_timestamp));
-        assert_eq!((parsed.producer_id, parsed.crc), (4000, crc32c::crc32c(&bytes[CRC_START..])));
-        assert_eq!((&bytes[12..17], &bytes[51..57]), (&[255, 255, 255, 255, 2][..], &[0, 5, 0, 0, 0, 77][..]));
+        assert_eq!((parsed.producer_id, parsed.producer_epoch, parsed.base_sequence), (4000, 5, 77));
+        assert_eq!((parsed.crc, &bytes[12..17]), (crc32c::crc32c(&bytes[CRC_START..]), &[255, 255, 255, 255, 2][..]));
     }
 
     #[test]

@@ -23,6 +23,7 @@ pub mod record;
 pub mod record_set;
 pub mod refusal;
 pub mod source;
+pub mod split;
 pub mod varint;
 
 #[cfg(feature = "python")]

@@ -222,6 +222,16 @@ def test_a_record_that_is_too_large_fails_the_task_with_topic_and_reason(
         write(spark.createDataFrame([("x" * 5000,)], "value string"), kafka, name, kafka__max__request__size="1000")
 
 
+@pytest.mark.parametrize("options", [{}, {"transactional": "true", "transactional__id__prefix": "in-parts"}])
+def test_a_topic_may_take_smaller_batches_than_ours(
+    spark: SparkSession, kafka: EmbeddedKafka, topic: Topic, options: dict[str, str]
+) -> None:
+    name = topic("small-batches", config={"max.message.bytes": 20_000})
+    rows = spark.range(3000).selectExpr("CAST(id AS STRING) AS key", "repeat('x', 100) AS value").coalesce(1)
+    write(rows, kafka, name, **options)
+    assert [m.key() for m in records(kafka, name)] == [str(number).encode() for number in range(3000)]
+
+
 def test_a_topic_that_does_not_exist_and_is_not_made(spark: SparkSession) -> None:
     with EmbeddedKafka(config={"auto.create.topics.enable": "false"}) as own:
         with pytest.raises(Exception, match="DeliveryError") as caught:

@@ -90,6 +90,16 @@ impl BatchEncoder {
         Ok(batches)
     }
 
+    fn split<'py>(
+        &mut self,
+        py: Python<'py>,
+        batch: PyBackedBytes,
+    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+        let encoder = &mut self.inner;
+        let [one, other] = py.detach(|| encoder.split(&batch)).map_err(|refusal| errors::refuse(py, refusal))?;
+        Ok((PyBytes::new(py, &one), PyBytes::new(py, &other)))
+    }
+
     #[getter]
     fn pending_bytes(&self) -> usize {
         self.inner.pending()

@@ -165,6 +165,20 @@ def test_a_part_of_the_rows_is_sent_with_its_keys_and_headers(broker):
         ]
 
 
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+def test_batches_that_are_too_large_for_the_topic_are_sent_in_parts(broker, codec):
+    for partition in broker.partitions.values():
+        partition.most_bytes = 300
+    send(broker, batch_size="5000", compression_type=codec)
+    assert broker.producer_ids == 1
+    for number, partition in broker.partitions.items():
+        found = [record.key for batch in partition.written for record in DefaultRecordBatch(batch.data)]
+        keys = [f"key-{n}".encode() for n in range(300)]
+        assert found == [key for key in keys if partition_of(key, 3) == number]
+    # The first parts have told how large the others may be.
+    assert len(broker.produces) < 2 * max(len(part.written) for part in broker.partitions.values())
+
+
 def test_the_pause_that_a_broker_asks_for_is_kept(broker):
     broker.throttle_ms = 300
     send(broker, 100)

@@ -1,0 +1,64 @@
+//! A record batch that is too large for its topic, as two (`ProducerBatch.split`).
+
+use crate::codec::Decompressor;
+use crate::compress::Compressor;
+use crate::filling::{Content, Filling, Producer};
+use crate::header::{BatchHeader, HEADER_LEN};
+use crate::record::Record;
+
+/// What was packed here before is not bounded again.
+const MOST_UNPACKED: usize = 1 << 31;
+
+/// Both halves, under the sequences that their records have in `batch`, and bytes of the first one before compression.
+///
+/// `batch` is one that `compressor` has packed.
+pub fn split(batch: &[u8], compressor: &mut Compressor) -> Result<([Vec<u8>; 2], usize), String> {
+    let start = batch.first_chunk().ok_or("a batch without a header")?;
+    let header = BatchHeader::parse(start).map_err(|fault| fault.reason)?;
+    let packed = batch.get(HEADER_LEN..).unwrap_or_default();
+    let mut unpacked = vec![];
+    let records = match header.codec() {
+        0 => packed,
+        codec => {
+            let fault = Decompressor::new(MOST_UNPACKED).decompress(codec, packed, &mut unpacked);
+            let len = fault.map_err(|fault| fault.reason)?;
+            unpacked.get(..len).unwrap_or_default()
+        }
+    };
+    let first = header.count / 2;
+    let (mut rest, mut halves) = (records, [Filling::default(), Filling::default()]);
+    for number in 0..header.count {
+        let record = Record::parse(&mut rest)?;
+        let timestamp = header.base_timestamp.wrapping_add(record.timestamp_delta);
+        let content = Content { key: record.key, value: record.value, headers: record.headers, timestamp };
+        let [one, other] = &mut halves;
+        let half = if number < first { one } else { other };
+        half.push(&half.record(&content), timestamp, Vec::new);
+    }
+    let producer =
+        Producer { id: header.producer_id, epoch: header.producer_epoch, transactional: header.is_transactional() };
+    let [mut one, mut other] = halves;
+    let (size, sequence) = (one.size(), header.base_sequence);
+    let next = if sequence < 0 { sequence } else { after(sequence, one.count()) };
+    let (one, _) = one.seal(producer, sequence, compressor)?;
+    let (other, _) = other.seal(producer, next, compressor)?;
+    Ok(([one, other], size))
+}
+
+/// The sequence after a batch (`DefaultRecordBatch.incrementSequence`): after 2^31 - 1 comes 0.
+pub fn after(sequence: i32, count: i32) -> i32 {
+    ((i64::from(sequence) + i64::from(count)) & i64::from(i32::MAX)) as i32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sequence_goes_on_at_0_after_the_largest() {
+        assert_eq!(after(0, 5), 5);
+        assert_eq!(after(i32::MAX - 5, 5), i32::MAX);
+        assert_eq!(after(i32::MAX - 5, 6), 0);
+        assert_eq!(after(i32::MAX, i32::MAX), i32::MAX - 1);
+    }
+}
