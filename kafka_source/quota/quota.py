@@ -9,7 +9,7 @@ from __future__ import annotations
 from kafka_source.quota.bounds import Bounds
 from kafka_source.quota.sensor import Sensor
 
-CATCH_UP = 1.035
+CATCH_UP = 1.03
 """How much faster than the bound a reader goes that is behind it."""
 
 LATE_SECONDS = 0.025

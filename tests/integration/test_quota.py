@@ -23,7 +23,7 @@ from tests.wire import Wire, watched_kafka
 
 MB = 1_000_000
 _numbers = itertools.count(1)
-_CAUGHT_UP = 0.4
+_CAUGHT_UP = 0.35
 
 
 @pytest.fixture(scope="module")
@@ -107,16 +107,20 @@ def test_a_backlog_is_read_at_the_bound(spark, kafka, wire, tmp_path, engine, sl
 
 
 def strictly(wire: Wire, begin: float, end: float, bound: float) -> None:
-    """Every 5 s average within 5 % of the bound, but for what a pause has over 0.4 s: 5 s cannot make good for it."""
+    """Every 5 s average within 5 % of the bound.
+
+    But for a record batch more or less, which no broker cuts, and for what a pause has over 0.35 s: it is too long.
+    """
     pauses = [(left, back) for (left, _), (back, _) in itertools.pairwise(wire.seen) if back - left > _CAUGHT_UP]
+    batch = median(size for _, size in wire.seen) / 5 / bound
     found = []
     for at, rate in wire.rates(begin, end):
         over = sum(back - left - _CAUGHT_UP for left, back in pauses if left < at + 5 and back > at)
-        found.append((rate / bound, 0.95 * (5 - over) / 5))
+        found.append((rate / bound, 0.95 * (5 - over) / 5 - batch))
     rates = [rate for rate, _ in found]
     print(f"least {min(rates):.3f}, median {median(rates):.3f}, most {max(rates):.3f};", end=" ")
     print(f"{sum(rate < 0.95 for rate in rates)} of {len(rates)} below, pauses {[f'{b - a:.2f}' for a, b in pauses]}")
-    assert all(least <= rate <= 1.05 for rate, least in found), found
+    assert all(least <= rate <= 1.05 + batch for rate, least in found), found
 
 
 @pytest.mark.long
