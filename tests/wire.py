@@ -50,12 +50,12 @@ class Wire:
             self.answers.append((time.monotonic(), len(frame.payload) + 4, client))
         return [frame.payload]
 
-    def rates(self, begin: float, end: float, seconds: float = 5.0, step: float = 0.5) -> list[tuple[float, float]]:
-        """The beginning of every `seconds` long piece of [begin, end), and its bytes a second."""
+    def rates(self, begin: float, end: float, seconds: float = 5.0, step: float = 0.5) -> list[float]:
+        """Bytes a second in every `seconds` long piece of [begin, end)."""
         found = []
         at = begin
         while at + seconds <= end:
-            found.append((at, sum(size for when, size in self.seen if at <= when < at + seconds) / seconds))
+            found.append(sum(size for when, size in self.seen if at <= when < at + seconds) / seconds)
             at += step
         return found
 
