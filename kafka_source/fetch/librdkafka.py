@@ -25,6 +25,7 @@ from kafka_source.fetch.engine import PACED_BATCH_SECONDS, FetchRequest, conform
 from kafka_source.fetch.wire_meter import WireMeter
 from kafka_source.identity import MOVED_FROM, check_same_cluster
 from kafka_source.offsets import Range
+from kafka_source.per_process import PerProcess
 from kafka_source.quota.settings import DEFAULT_CLIENT_ID
 from kafka_source.schema import Column, arrow_schema
 
@@ -36,19 +37,15 @@ _STATISTICS_MS = 100
 _SMALLEST_GRAIN, _LARGEST_GRAIN = 4096, 1 << 20
 _AHEAD_MS = 10
 _SAMPLE = 50
+# How much larger than the average the last fetch of a range may be.
 _LAST_FETCH = 1.2
 _CLUSTER_SECONDS = 10.0
 _UNKNOWN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC)
 
-_engines: dict[Settings, LibrdkafkaEngine] = {}
-
 
 def engine(settings: Settings) -> LibrdkafkaEngine:
     """The engine of this process for these settings."""
-    found = _engines.get(settings)
-    if found is None:
-        found = _engines[settings] = LibrdkafkaEngine(settings)
-    return found
+    return _engines.of(settings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +153,9 @@ class LibrdkafkaEngine:
         self._last_problem, self.shaken = error.str(), True
         # Comes here and not, as other problems of partitions, in place of a message.
         self._topic_unknown |= error.code() in _UNKNOWN
+
+
+_engines = PerProcess(LibrdkafkaEngine)
 
 
 def _kind(request: FetchRequest) -> _Kind:
@@ -288,9 +288,10 @@ class _Reading:
             self._pacer.fetched(self._meter.count(asked), len(records))
             # Some of them tell how large they are.
             for message in records[::_SAMPLE]:
-                tp = _partition(message)
-                self._pacer.measured(tp, len(message), 1)
-                self._engine.record_bytes[tp.topic] = sum(map(len, records)) / len(records)
+                self._pacer.measured(_partition(message), len(message), 1)
+            if records:
+                # All of one topic: under a quota one partition is fetched after another.
+                self._engine.record_bytes[_partition(records[0]).topic] = sum(map(len, records)) / len(records)
         throttle = self._meter.take_throttle()
         self._pacer.throttled(throttle)
         return throttle
