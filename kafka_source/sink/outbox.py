@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,8 @@ from kafka_source.sink.producer_settings import ProducerSettings
 from kafka_source.sink.records import Records
 
 _MESSAGE_TOO_LARGE, _UNKNOWN_PARTITION = 10, -190
+# The last field of a record batch's header (`DefaultRecordBatch.RECORDS_COUNT_OFFSET`).
+_COUNT, _COUNT_AT = struct.Struct(">i"), 57
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +41,16 @@ NOBODY = ProducerIdentity(-1, -1)
 
 @dataclass(frozen=True, slots=True)
 class RecordBatch:
-    """A record batch that is ready for its partition, and how many records it holds."""
+    """A record batch that is ready for its partition."""
 
     tp: TopicPartition
-    records: int
     data: bytes
+
+    @property
+    def records(self) -> int:
+        """How many it holds, as its header says."""
+        (count,) = _COUNT.unpack_from(self.data, _COUNT_AT)
+        return int(count)
 
 
 class Outbox:
@@ -105,16 +113,11 @@ class Outbox:
     def take(self, *, everything: bool) -> list[RecordBatch]:
         """The batches that are full, or all, in the order in which they were ended."""
         taken = self._encoder.take(all=everything)
-        return [RecordBatch(TopicPartition(self._names[t], p), count, data) for t, p, count, data in taken]
+        return [RecordBatch(TopicPartition(self._names[t], p), data) for t, p, _, data in taken]
 
     def split(self, batch: RecordBatch) -> list[RecordBatch]:
         """Two in the place of one that is too large for its topic; what is encoded from here on is no larger."""
-        first = batch.records // 2
-        counts = (first, batch.records - first)
-        return [
-            RecordBatch(batch.tp, count, data)
-            for count, data in zip(counts, self._encoder.split(batch.data), strict=True)
-        ]
+        return [RecordBatch(batch.tp, data) for data in self._encoder.split(batch.data)]
 
 
 def _bytes(buffer: pa.Buffer | None) -> bytes:
