@@ -6,9 +6,7 @@ import importlib.util
 import logging
 from functools import cache
 
-from kafka_source.client_config import Settings
-from kafka_source.client_config.sasl import security_protocol
-from kafka_source.client_config.tls import Tls, check_pem, tls_of
+from kafka_source.client_config import Settings, librdkafka_config
 from kafka_source.errors import InvalidConfigurationError
 
 log = logging.getLogger(__name__)
@@ -16,17 +14,16 @@ log = logging.getLogger(__name__)
 NATIVE_MODULE = "kafkagroup_native"
 
 
-def is_native(name: str, settings: Settings) -> bool:
+def is_native(name: str) -> bool:
     """Whether the native engine serves.
 
     Args:
         name: The `engine` option: native, librdkafka or auto.
-        settings: Of the Kafka clients.
 
     Raises:
         InvalidConfigurationError: `native` is asked for and not installed.
     """
-    if name == "librdkafka" or (name == "auto" and _tls(settings).pkcs12):
+    if name == "librdkafka":
         return False
     if importlib.util.find_spec(NATIVE_MODULE) is not None:
         return True
@@ -40,23 +37,11 @@ def is_native(name: str, settings: Settings) -> bool:
 
 @cache
 def check_engine(name: str, settings: Settings) -> None:
-    """Say once, where the query is planned, that the slower engine will serve.
+    """Look at the settings where the query is planned, and say once that the slower engine will serve.
 
     Raises:
-        OptionError: `native` is asked for and cannot read the client's key.
+        OptionError: A setting is one that no Kafka client knows, or has a value that it does not take.
     """
-    if name == "native":
-        check_pem(_tls(settings))
-    if name != "auto":
-        return
-    if importlib.util.find_spec(NATIVE_MODULE) is None:
+    librdkafka_config(settings)
+    if name == "auto" and importlib.util.find_spec(NATIVE_MODULE) is None:
         log.warning("the package kafkagroup-native is not installed: the slower librdkafka engine serves (engine=auto)")
-    elif _tls(settings).pkcs12:
-        log.warning(
-            "the key store %s is PKCS12: the slower librdkafka engine serves (engine=auto); PEM is for both",
-            settings["ssl.keystore.location"],
-        )
-
-
-def _tls(settings: Settings) -> Tls:
-    return tls_of(settings) if security_protocol(settings).endswith("SSL") else Tls()

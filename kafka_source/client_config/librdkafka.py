@@ -139,9 +139,7 @@ def _tls(settings: Settings) -> dict[str, str]:
     tls = tls_of(settings)
     config = {"ssl.endpoint.identification.algorithm": "https" if tls.check_hostname else "none"}
     config |= _pem("ssl.ca", tls.authorities) | _pem("ssl.certificate", tls.certificate) | _pem("ssl.key", tls.key)
-    if tls.pkcs12:
-        config |= {"ssl.keystore.location": tls.pkcs12, "ssl.keystore.password": tls.key_password}
-    elif tls.key is not None and tls.key_password:
+    if tls.key is not None and tls.key_password:
         config["ssl.key.password"] = tls.key_password
     if tls.revoked:
         config["ssl.crl.location"] = tls.revoked

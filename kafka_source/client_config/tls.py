@@ -1,25 +1,25 @@
 """Certificates and keys of a client, read from settings of either library's names, as OpenSSL takes them.
 
-Java's key stores: PEM is taken over, from files or inline (KIP-651); PKCS12 works for librdkafka's keys alone; JKS is
-refused with the commands that convert it.
+Java's stores: PEM is taken over, from files or inline (KIP-651), PKCS12 is read as PEM, and JKS is refused with the
+commands that convert it.
 """
 
 from __future__ import annotations
 
 import ssl
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from enum import Enum
 from pathlib import Path
 
+from kafka_source.client_config import pkcs12
 from kafka_source.client_config.settings import Settings
 from kafka_source.errors import OptionError
 
-
-class _Store(Enum):
-    PEM = "PEM"
-    PKCS12 = "PKCS12"
-    JKS = "JKS"
+# How files begin: with Java's magic number, and, in DER, with the tag of a sequence.
+_JKS = b"\xfe\xed\xfe\xed"
+_SEQUENCE = b"\x30"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,7 @@ class Tls:
         authorities: Whom to trust; None: the machine's own list.
         certificate: The client's certificate and its chain.
         key: Its private key.
-        key_password: Of the private key or the PKCS12 store.
-        pkcs12: A PKCS12 file in place of certificate and key.
+        key_password: Of the private key.
         revoked: A file of revoked certificates.
         check_hostname: Whether the certificate must be made out for the host.
         verify: Whether the broker's certificate is checked at all.
@@ -63,7 +62,6 @@ class Tls:
     certificate: Pem | None = None
     key: Pem | None = None
     key_password: str = field(default="", repr=False)
-    pkcs12: str = ""
     revoked: str = ""
     check_hostname: bool = True
     verify: bool = True
@@ -76,7 +74,8 @@ def tls_of(settings: Settings) -> Tls:
     Raises:
         OptionError: A store is of a kind that OpenSSL cannot read, or a file is missing.
     """
-    certificate, key, pkcs12 = _identity(settings)
+    key_password = settings.get("ssl.key.password") or settings.get("ssl.keystore.password", "")
+    certificate, key = _identity(settings, key_password)
     algorithm = settings.get("ssl.endpoint.identification.algorithm", "https").lower()
     if algorithm not in ("https", "none", ""):
         raise OptionError("kafka.ssl.endpoint.identification.algorithm", algorithm, "https, or nothing for no check")
@@ -84,24 +83,12 @@ def tls_of(settings: Settings) -> Tls:
         authorities=_authorities(settings),
         certificate=certificate,
         key=key,
-        key_password=settings.get("ssl.key.password") or settings.get("ssl.keystore.password", ""),
-        pkcs12=pkcs12,
+        key_password=key_password,
         revoked=settings.get("ssl.crl.location", ""),
         check_hostname=algorithm == "https",
         verify=settings.get("enable.ssl.certificate.verification", "true").lower() != "false",
         ciphers=settings.get("ssl.cipher.suites", ""),
     )
-
-
-def check_pem(tls: Tls) -> None:
-    """Raises OptionError if the key is in a PKCS12 store, which librdkafka alone reads."""
-    if tls.pkcs12:
-        raise OptionError(
-            "kafka.ssl.keystore.location",
-            tls.pkcs12,
-            "a PEM file where a group is joined or engine=native reads: openssl pkcs12 -in client.p12 -nodes -out "
-            "client.pem, then kafka.ssl.keystore.type=PEM",
-        )
 
 
 def ssl_context(tls: Tls) -> ssl.SSLContext:
@@ -110,7 +97,6 @@ def ssl_context(tls: Tls) -> ssl.SSLContext:
     Raises:
         OptionError: A certificate or key cannot be read.
     """
-    check_pem(tls)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = tls.check_hostname and tls.verify
@@ -169,28 +155,41 @@ def _authorities(settings: Settings) -> Pem | None:
     location = settings.get("ssl.truststore.location")
     if not location:
         return None
-    kind = _kind(settings, "ssl.truststore")
-    if kind is not _Store.PEM:
-        raise OptionError("kafka.ssl.truststore.location", f"a {kind.value} store", _convert("truststore", kind))
-    return Pem(location)
+    if not _is_pkcs12(settings, "ssl.truststore"):
+        return Pem(location)
+    with _opening(settings, "ssl.truststore") as (store, password):
+        return Pem(text=pkcs12.certificates(store, password))
 
 
-def _identity(settings: Settings) -> tuple[Pem | None, Pem | None, str]:
-    """Certificate, key, and a PKCS12 file in their place."""
+def _identity(settings: Settings, key_password: str) -> tuple[Pem | None, Pem | None]:
+    """Certificate and key."""
     certificate = _first(settings, "ssl.keystore.certificate.chain", "ssl.certificate.pem", "ssl.certificate.location")
     key = _first(settings, "ssl.keystore.key", "ssl.key.pem", "ssl.key.location")
     if certificate is not None or key is not None:
         if certificate is None or key is None:
             missing = "ssl.keystore.certificate.chain" if certificate is None else "ssl.keystore.key"
             raise OptionError(f"kafka.{missing}", None, "PEM; certificate and key go together")
-        return certificate, key, ""
+        return certificate, key
     location = settings.get("ssl.keystore.location")
     if not location:
-        return None, None, ""
-    kind = _kind(settings, "ssl.keystore")
-    if kind is _Store.JKS:
-        raise OptionError("kafka.ssl.keystore.location", "a JKS store", _convert("keystore", kind))
-    return (None, None, location) if kind is _Store.PKCS12 else (Pem(location), Pem(location), "")
+        return None, None
+    if not _is_pkcs12(settings, "ssl.keystore"):
+        return Pem(location), Pem(location)
+    with _opening(settings, "ssl.keystore") as (store, password):
+        chain, private = pkcs12.identity(store, password, key_password)
+        return Pem(text=chain), Pem(text=private)
+
+
+@contextmanager
+def _opening(settings: Settings, store: str) -> Iterator[tuple[bytes, str]]:
+    """A PKCS12 store's bytes and password; what is wrong with them is the user's to mend."""
+    option = f"kafka.{store}.location"
+    content = _read(settings[f"{store}.location"], option)
+    try:
+        yield content, settings.get(f"{store}.password", "")
+    except ValueError as problem:
+        takes = f"a PKCS12 store that kafka.{store}.password opens ({problem})"
+        raise OptionError(option, settings[f"{store}.location"], takes) from None
 
 
 def _first(settings: Settings, *names: str) -> Pem | None:
@@ -200,17 +199,19 @@ def _first(settings: Settings, *names: str) -> Pem | None:
     return None
 
 
-def _kind(settings: Settings, store: str) -> _Store:
-    """The kind of a store by its content: Java's JKS type reads PKCS12 too, and it is the default."""
+def _is_pkcs12(settings: Settings, store: str) -> bool:
+    """Whether a store is PKCS12, by its content: Java's JKS type reads it too, and is the default; else it is PEM.
+
+    Raises:
+        OptionError: It is neither.
+    """
     start = _read(settings[f"{store}.location"], f"kafka.{store}.location")[:64].lstrip()
-    if start[:4] == b"\xfe\xed\xfe\xed":
-        return _Store.JKS
-    if start[:1] == b"\x30":
-        return _Store.PKCS12
-    given = settings.get(f"{store}.type", "PEM").upper()
-    if given not in _Store.__members__:
-        raise OptionError(f"kafka.{store}.type", given, "PEM (best), PKCS12 or JKS")
-    return _Store.PEM
+    if start[:4] == _JKS:
+        raise OptionError(f"kafka.{store}.location", "a JKS store", _convert(store))
+    kind = settings.get(f"{store}.type", "PEM").upper()
+    if kind not in ("PEM", "PKCS12", "JKS"):
+        raise OptionError(f"kafka.{store}.type", kind, "PEM (best), PKCS12 or JKS")
+    return start[:1] == _SEQUENCE
 
 
 def _read(location: str, option: str) -> bytes:
@@ -221,14 +222,9 @@ def _read(location: str, option: str) -> bytes:
         raise OptionError(option, location, f"a file on this machine ({problem})") from None
 
 
-def _convert(store: str, kind: _Store) -> str:
-    to_pkcs12 = (
-        f"keytool -importkeystore -srckeystore {store}.jks -destkeystore {store}.p12 -deststoretype PKCS12 && "
-        if kind is _Store.JKS
-        else ""
-    )
-    what = "-nokeys" if store == "truststore" else "-nodes"
+def _convert(store: str) -> str:
+    name = store.removeprefix("ssl.")
     return (
-        f"a PEM file; convert it with: {to_pkcs12}openssl pkcs12 -in {store}.p12 {what} -out {store}.pem, then set "
-        f"kafka.ssl.{store}.type=PEM and kafka.ssl.{store}.location={store}.pem"
+        f"PKCS12 or PEM; convert it with: keytool -importkeystore -srckeystore {name}.jks -destkeystore {name}.p12 "
+        f"-deststoretype PKCS12, then set kafka.{store}.location={name}.p12"
     )

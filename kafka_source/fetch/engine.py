@@ -97,7 +97,7 @@ def engine_for(name: str, settings: Settings) -> Engine:
     """
     from kafka_source.fetch import librdkafka
 
-    if is_native(name, settings):
+    if is_native(name):
         from kafka_source.fetch import native
 
         return native.engine(settings)

@@ -116,7 +116,7 @@ def writes_native(settings: Settings, engine: str) -> bool:
     Raises:
         InvalidConfigurationError: `native` is asked for and not installed.
     """
-    return is_native(engine, settings) and not foreign(settings)
+    return is_native(engine) and not foreign(settings)
 
 
 def check_settings(settings: Settings, engine: str) -> None:

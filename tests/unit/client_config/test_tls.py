@@ -11,11 +11,7 @@ import pytest
 from confluent_kafka import Producer
 
 from kafka_source.client_config import Settings, kafka_python_config, librdkafka_config
-from kafka_source.client_config.tls import ssl_context, tls_of
-from kafka_source.engine_choice import check_engine
 from kafka_source.errors import OptionError
-from kafka_source.fetch.engine import engine_for
-from kafka_source.fetch.librdkafka import LibrdkafkaEngine
 
 TLS = {"security.protocol": "SSL", "bootstrap.servers": "127.0.0.1:1"}
 
@@ -46,6 +42,10 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Stores:
     run(
         "keytool -importkeystore -srckeystore store.p12 -srcstorepass changeit -destkeystore store.jks "
         "-deststoretype JKS -deststorepass changeit -noprompt"
+    )
+    run(
+        "keytool -importcert -noprompt -file cert.pem -alias ca -keystore trust.p12 -storetype PKCS12 "
+        "-storepass changeit"
     )
     (folder / "both.pem").write_text(
         (folder / "key.pem").read_text(encoding="ascii") + (folder / "cert.pem").read_text(encoding="ascii"),
@@ -128,19 +128,37 @@ def test_an_encrypted_key_without_a_password_does_not_ask_at_the_terminal(stores
         kafka_python_config(settings)
 
 
-def test_a_pkcs12_key_store_is_for_librdkafka_alone(stores: Stores, caplog: pytest.LogCaptureFixture) -> None:
-    settings = Settings({**TLS, "ssl.keystore.location": stores.path("store.p12"), "ssl.keystore.password": "changeit"})
-    config = librdkafka_config(settings)
-    assert config["ssl.keystore.location"] == stores.path("store.p12")
-    Producer({**config, "log_level": 0})
-    with pytest.raises(OptionError, match="openssl pkcs12"):
-        ssl_context(tls_of(settings))
-    pytest.importorskip("kafkagroup_native", reason="the native engine was not built (no cargo)")
-    assert isinstance(engine_for("auto", settings), LibrdkafkaEngine)
-    check_engine("auto", settings)
-    assert ["PKCS12" in record.getMessage() for record in caplog.records] == [True]
-    with pytest.raises(OptionError, match="openssl pkcs12"):
-        check_engine("native", settings)
+@pytest.mark.parametrize("kind", ["JKS", "PKCS12"])
+def test_pkcs12_stores_of_java_are_for_both_clients(stores: Stores, kind: str) -> None:
+    config, context = both(
+        ssl_truststore_type=kind,
+        ssl_truststore_location=stores.path("trust.p12"),
+        ssl_truststore_password="changeit",
+        ssl_keystore_type=kind,
+        ssl_keystore_location=stores.path("store.p12"),
+        ssl_keystore_password="changeit",
+    )
+    (trusted,) = context.get_ca_certs(binary_form=True)
+    assert trusted == ssl.PEM_cert_to_DER_cert(stores.text("cert.pem"))
+    assert config["ssl.ca.pem"] == config["ssl.certificate.pem"]
+    assert str(config["ssl.key.pem"]).startswith("-----BEGIN ENCRYPTED PRIVATE KEY-----")
+
+
+@pytest.mark.parametrize("store", ["keystore", "truststore"])
+def test_a_pkcs12_store_that_its_password_does_not_open_is_named(stores: Stores, store: str) -> None:
+    settings = {f"ssl.{store}.location": stores.path("store.p12"), f"ssl.{store}.password": "not-this-one"}
+    for make in (librdkafka_config, kafka_python_config):
+        with pytest.raises(
+            OptionError, match=rf"kafka\.ssl\.{store}\.location.*kafka\.ssl\.{store}\.password"
+        ) as caught:
+            make(Settings({**TLS, **settings}))
+        assert "not-this-one" not in str(caught.value)
+
+
+def test_a_trust_store_is_no_key_store(stores: Stores) -> None:
+    settings = Settings({**TLS, "ssl.keystore.location": stores.path("trust.p12"), "ssl.keystore.password": "changeit"})
+    with pytest.raises(OptionError, match="no key"):
+        kafka_python_config(settings)
 
 
 @pytest.mark.parametrize("store", ["keystore", "truststore"])
@@ -150,12 +168,6 @@ def test_jks_is_refused_with_the_commands_that_convert_it(stores: Stores, store:
         with pytest.raises(OptionError, match=rf"kafka\.ssl\.{store}\.location.*keytool -importkeystore") as caught:
             make(settings)
         assert "changeit" not in str(caught.value)
-
-
-def test_a_pkcs12_trust_store_is_refused_whatever_its_type_says(stores: Stores) -> None:
-    settings = Settings({**TLS, "ssl.truststore.location": stores.path("store.p12"), "ssl.truststore.type": "JKS"})
-    with pytest.raises(OptionError, match=r"openssl pkcs12 -in truststore\.p12 -nokeys"):
-        librdkafka_config(settings)
 
 
 @pytest.mark.parametrize(
