@@ -129,7 +129,12 @@ class TransactionalCommitter:
 def _producer_config(settings: Settings) -> dict[str, Any]:
     config = {name: value for name, value in librdkafka_config(settings).items() if name not in _NOT_FOR_COMMITS}
     # The client's warnings tell of what it tries again by itself; what it gives up comes as an error.
-    return {"log_level": 3, **config, "transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS}
+    return {
+        "log_level": 3,
+        **config,
+        "client.id": settings.client_id("commit"),
+        "transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS,
+    }
 
 
 def _text(text: str) -> bytes:

@@ -425,7 +425,7 @@ def group_settings(options: Options, *, partitions: int, stream: bool) -> GroupS
         heartbeat_interval_ms=options["kafka.heartbeat.interval.ms"],
         rebalance_batch_ms=options["rebalance.batch.ms"],
         metadata_max_age_ms=options["kafka.metadata.max.age.ms"],
-        client_id=f"{options.kafka.get('client.id', 'kafkagroup')}-member",
+        client_id=Settings(options.kafka).client_id("member"),
         rack=options.kafka.get("client.rack"),
         leave_on_close=given is None,
     )

@@ -6,9 +6,10 @@ Passwords, keys and tokens are hidden wherever a `Settings` is shown; the dictio
 
 from kafka_source.client_config.kafka_python import kafka_python_config
 from kafka_source.client_config.librdkafka import librdkafka_config
-from kafka_source.client_config.settings import HIDDEN, RedactingFilter, Settings, hidden, is_secret
+from kafka_source.client_config.settings import DEFAULT_CLIENT_ID, HIDDEN, RedactingFilter, Settings, hidden, is_secret
 
 __all__ = [
+    "DEFAULT_CLIENT_ID",
     "HIDDEN",
     "RedactingFilter",
     "Settings",

@@ -9,6 +9,7 @@ from kafka_source.client_config.jaas import LoginModule, parse_jaas
 from kafka_source.errors import OptionError
 
 HIDDEN = "*****"
+DEFAULT_CLIENT_ID = "kafkagroup"
 
 _SECRET_WORDS = ("password", "passphrase", "secret", "jaas", "token", "credential", "user.info")
 _SECRET_NAMES = frozenset({"ssl.keystore.key", "ssl.key.pem", "sasl.oauthbearer.config"})
@@ -76,6 +77,16 @@ class Settings(Mapping[str, str]):
         """
         given = self.integer(name)
         return (default_ms if given is None else given) / 1000
+
+    def client_id(self, purpose: str = "") -> str:
+        """The id under which the brokers know a client.
+
+        Args:
+            purpose: "" for the fetchers and producers, which have `client.id` itself, as quotas of it are meant for
+                them. What must not be held up by these quotas has its purpose behind it, e.g. "driver".
+        """
+        own = self.get("client.id") or DEFAULT_CLIENT_ID
+        return f"{own}-{purpose}" if purpose else own
 
     def login_module(self) -> LoginModule | None:
         """The login module of `sasl.jaas.config`, None if it is not set."""

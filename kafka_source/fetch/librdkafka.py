@@ -26,7 +26,6 @@ from kafka_source.fetch.wire_meter import WireMeter
 from kafka_source.identity import MOVED_FROM, check_same_cluster
 from kafka_source.offsets import Range
 from kafka_source.per_process import PerProcess
-from kafka_source.quota.settings import DEFAULT_CLIENT_ID
 from kafka_source.schema import Column, arrow_schema
 
 log = logging.getLogger(__name__)
@@ -113,7 +112,7 @@ class LibrdkafkaEngine:
     def _client(self, kind: _Kind) -> Client:
         meter = WireMeter()
         config: dict[str, Any] = {
-            "client.id": DEFAULT_CLIENT_ID,
+            "client.id": self._settings.client_id(),
             "fetch.wait.max.ms": 100,
             "queued.max.messages.kbytes": 32 * 1024,
             "check.crcs": True,

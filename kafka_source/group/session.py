@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -30,7 +28,7 @@ from kafka_source.group.member import Joined, Member, MemberSettings
 from kafka_source.group.model import CommitOffset, GroupSettings, SlotCredentials
 from kafka_source.group.offsets import commit_offsets
 from kafka_source.group.protocol import Membership, State
-from kafka_source.kafka_client import ConnectionLost, Deadline, EventLoop, KafkaClient
+from kafka_source.kafka_client import ConnectionLost, Deadline, KafkaClient, kept_client
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +57,7 @@ class SlotSession:
             FencedError: They are not: the group has moved on.
             RetriableError: The coordinator cannot be reached.
         """
-        client = client_for(config)
+        client = kept_client(config, "task")
         member = _member(client, credentials, GroupSettings(credentials.group))
         session = cls(client, credentials, member, taken_over=False)
         client.run(session._verify(Deadline(timeout_s)), timeout_s + 1)
@@ -79,7 +77,7 @@ class SlotSession:
             FencedError: The group has moved on since the plan was made.
             RetriableError: The coordinator cannot be reached.
         """
-        client = client_for(config)
+        client = kept_client(config, "task")
         member = _member(client, credentials, settings)
         session = cls(client, credentials, member, taken_over=True)
         client.run(session._take(settings, Deadline(timeout_s)), timeout_s + 1)
@@ -322,33 +320,6 @@ class KeepsOwned(Assignor):
             else Assignment(tuple(kept[member]))
             for member in group
         }
-
-
-_clients: dict[Settings, KafkaClient] = {}
-_clients_lock = threading.Lock()
-
-
-def client_for(config: Settings) -> KafkaClient:
-    """This process's client for these settings: tasks of one worker share its connections."""
-    with _clients_lock:
-        client = _clients.get(config)
-        if client is None or not client.loop.alive:
-            client = _clients[config] = KafkaClient(config, EventLoop.shared(), client_id="kafkagroup-task")
-        return client
-
-
-def _forget_clients() -> None:
-    # A forked child has neither the loop's thread nor a right to the parent's sockets.
-    global _clients_lock
-    _clients_lock = threading.Lock()
-    _abandoned.append(dict(_clients))
-    _clients.clear()
-
-
-_abandoned: list[dict[Settings, KafkaClient]] = []
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_clients)
 
 
 def _member(client: KafkaClient, credentials: SlotCredentials, settings: GroupSettings) -> Member:

@@ -7,6 +7,7 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from kafka_source.client_config import Settings
@@ -71,9 +72,9 @@ class KafkaClient:
         """Runs one of the coroutines below and waits for its result."""
         return self.loop.run(work, timeout)
 
-    def open_socket(self, endpoint: Endpoint) -> RawConnection:
-        """A blocking, authenticated socket to a broker (`Broker.endpoint` of the metadata)."""
-        return RawConnection.open(endpoint, self.settings)
+    def open_socket(self, endpoint: Endpoint, client_id: str | None = None) -> RawConnection:
+        """A blocking, authenticated socket to a broker (`Broker.endpoint` of the metadata), maybe under another id."""
+        return RawConnection.open(endpoint, replace(self.settings, client_id=client_id or self.settings.client_id))
 
     def close(self) -> None:
         """Closes all shared connections, and the loop if it is the client's own."""
@@ -159,6 +160,11 @@ class KafkaClient:
 
     # ---- connections
 
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection to a broker of the cluster that was asked last."""
+        return any(connection.usable for connection in self._shared())
+
     async def any_connection(self, deadline: Deadline) -> Connection:
         """A shared connection to some broker.
 
@@ -166,8 +172,8 @@ class KafkaClient:
             BootstrapError: None can be reached until the deadline.
             AuthenticationError: A broker refuses us.
         """
-        for connection in (self._any, *self._connections.values()):
-            if connection is not None and connection.usable:
+        for connection in self._shared():
+            if connection.usable:
                 return connection
         if self._brokers:
             known = [broker.endpoint for broker in self._brokers.values()]
@@ -287,10 +293,12 @@ class KafkaClient:
                 task.cancel()
                 task.add_done_callback(_close_unwanted)
 
+    def _shared(self) -> list[Connection]:
+        return [*([] if self._any is None else [self._any]), *self._connections.values()]
+
     async def _close_all(self) -> None:
-        for connection in (self._any, *self._connections.values()):
-            if connection is not None:
-                connection.close()
+        for connection in self._shared():
+            connection.close()
         self._any = None
         self._connections.clear()
         self._coordinators.clear()

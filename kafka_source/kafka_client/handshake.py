@@ -112,7 +112,8 @@ def _authenticate(endpoint: Endpoint, versions: ApiVersions, sasl: Mapping[str, 
         if answer.error_code:
             raise AuthenticationError(
                 f"The broker {endpoint} refuses the credentials ({name}): "
-                f"{answer.error_message or _name(answer.error_code)}. Check kafka.sasl.jaas.config.",
+                f"{answer.error_message or _name(answer.error_code)}. Check kafka.sasl.mechanism and the credentials "
+                "(kafka.sasl.jaas.config).",
                 code=answer.error_code,
             )
         _hear(mechanism, answer.auth_bytes, endpoint)

@@ -67,7 +67,7 @@ class ConnectionSettings:
         protocol = python["security_protocol"]
         return cls(
             bootstrap=parse_servers(settings.get("bootstrap.servers", "")),
-            client_id=client_id or settings.get("client.id") or "kafkagroup",
+            client_id=client_id or settings.client_id(),
             tls=python.get("ssl_context"),
             # kafka-python's mechanisms warn at each connection if they are told that TLS is off.
             sasl={**python, "security_protocol": "SASL_SSL"} if protocol.startswith("SASL") else None,

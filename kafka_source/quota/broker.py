@@ -9,7 +9,7 @@ from typing import Any
 from kafka_source.client_config import Settings
 from kafka_source.client_config.sasl import sasl_of
 from kafka_source.errors import error_for_code
-from kafka_source.kafka_client import Deadline, EventLoop, KafkaClient
+from kafka_source.kafka_client import Deadline, KafkaClient, kept_client
 from kafka_source.kafka_client.messages import AlterClientQuotasRequest, DescribeClientQuotasRequest
 from kafka_source.quota.bounds import Bounds
 
@@ -123,7 +123,6 @@ class ClientQuotas:
         self._otherwise = otherwise
         sasl = sasl_of(settings)
         self._user = sasl.username if sasl is not None and sasl.username else _ANONYMOUS
-        self._client: KafkaClient | None = None
 
     def look(self) -> Bounds:
         """The bounds of now.
@@ -131,9 +130,8 @@ class ClientQuotas:
         Raises:
             KafkaGroupError: The brokers do not tell.
         """
-        if self._client is None:
-            self._client = KafkaClient(self._settings, EventLoop.shared(), client_id=f"{self._client_id}-quota")
-        quotas = self._client.run(describe_quotas(self._client, Deadline(_SECONDS)), _SECONDS + 1)
+        client = kept_client(self._settings, "quota")
+        quotas = client.run(describe_quotas(client, Deadline(_SECONDS)), _SECONDS + 1)
         found = holding(quotas, self._user, self._client_id, self._rate)
         if found is None:
             return self._otherwise

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from kafka_source.client_config import Settings
 from kafka_source.options import Options
 from kafka_source.quota.bounds import Bounds
-
-DEFAULT_CLIENT_ID = "kafkagroup"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +50,7 @@ class QuotaSettings:
             seconds=options["quota.window.ms"] / 1000,
             watch=watch,
             report=options["quota.report"],
-            client_id=options.kafka.get("client.id") or DEFAULT_CLIENT_ID,
+            client_id=Settings(options.kafka).client_id(),
         )
 
 

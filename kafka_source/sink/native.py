@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import replace
 
 from kafka_source.client_config import Settings
 from kafka_source.errors import RetriableError, error_for_code
-from kafka_source.kafka_client import Deadline, IdleConnections, KafkaClient, RawConnection, Snapshot, kept_client
+from kafka_source.kafka_client import Deadline, IdleConnections, KafkaClient, Snapshot, kept_client
 from kafka_source.kafka_client.messages import InitProducerIdRequest
 from kafka_source.per_process import PerProcess
-from kafka_source.quota.settings import DEFAULT_CLIENT_ID
 from kafka_source.sink.not_delivered import not_delivered
 from kafka_source.sink.offsets_transaction import initialise
 from kafka_source.sink.outbox import NOBODY, Outbox, ProducerIdentity
@@ -79,9 +77,7 @@ class NativeProducer:
         if kept is not None:
             return kept
         broker = self.cluster.broker(node)
-        # The brokers' quotas of `client.id` are the producers'; the driver's questions have another.
-        client_id = self._client_settings.get("client.id") or DEFAULT_CLIENT_ID
-        raw = RawConnection.open(broker.endpoint, replace(self.client.settings, client_id=client_id))
+        raw = self.client.open_socket(broker.endpoint, self._client_settings.client_id())
         return ProduceConnection(raw, acks=self.settings.acks, timeout=self.settings.request_timeout)
 
     def keep(self, node: int, connection: ProduceConnection) -> None:

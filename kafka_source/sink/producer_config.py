@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kafka_source.client_config import Settings, librdkafka_config
+from kafka_source.client_config import DEFAULT_CLIENT_ID, Settings, librdkafka_config
 from kafka_source.errors import OptionError
-from kafka_source.quota.settings import DEFAULT_CLIENT_ID
 from kafka_source.sink.partitioner import JAVA_COMPATIBLE
 from kafka_source.sink.timeout import transaction_timeout_ms
 
