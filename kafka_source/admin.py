@@ -7,46 +7,19 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from confluent_kafka import ConsumerGroupState
-
 from assignors.model import TopicPartition
-from kafka_source.brokers import Brokers
 from kafka_source.client_config import Settings
 from kafka_source.cluster import Cluster
 from kafka_source.errors import FencedError
+from kafka_source.group.directory import Group, Member, delete_group, describe_group, list_groups
 from kafka_source.group.model import SlotCredentials
 from kafka_source.group.offsets import commit_offsets, fetch_committed
 from kafka_source.kafka_client import Deadline, KafkaClient
 
+__all__ = ["Group", "Groups", "Member", "PartitionLag"]
+
 _T = TypeVar("_T")
 _TIMEOUT = 15.0
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A member of a group as its coordinator sees it."""
-
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    host: str
-    partitions: tuple[TopicPartition, ...]
-
-    @property
-    def name(self) -> str:
-        """What people know it by: its instance id if it has one."""
-        return self.instance_id or self.member_id
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """A group as its coordinator sees it; `state` is Stable, Empty, Dead, PreparingRebalance or CompletingRebalance."""
-
-    group: str
-    state: str
-    assignor: str
-    members: tuple[Member, ...]
-    coordinator: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +46,6 @@ class Groups:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._cluster = Cluster(settings)
-        self._brokers = Brokers(settings, timeout=_TIMEOUT)
         self._settings = settings
 
     def states(self) -> dict[str, str]:
@@ -83,14 +54,7 @@ class Groups:
         Raises:
             KafkaGroupError: A broker does not answer: the groups that it coordinates would be missing.
         """
-
-        def ask() -> dict[str, str]:
-            found = self._brokers.answer(self._brokers.admin.list_consumer_groups(request_timeout=_TIMEOUT))
-            for error in found.errors or ():
-                raise error
-            return {one.group_id: _STATE_NAMES.get(one.state, "Unknown") for one in found.valid}
-
-        return dict(sorted(self._brokers.ask("Listing the groups", ask).items()))
+        return self._call(list_groups)
 
     def delete(self, group: str) -> None:
         """Delete a group with its committed offsets; it must have no members.
@@ -98,11 +62,7 @@ class Groups:
         Raises:
             KafkaGroupError: The group has members, there is none of this name, or the user may not.
         """
-        admin, timeout = self._brokers.admin, self._brokers.timeout
-        self._brokers.ask(
-            f"Deleting group {group}",
-            lambda: self._brokers.answer(admin.delete_consumer_groups([group], request_timeout=timeout)[group]),
-        )
+        self._call(lambda client, deadline: delete_group(client, group, deadline))
 
     def describe(self, group: str) -> Group:
         """The group's members and their partitions.
@@ -110,28 +70,7 @@ class Groups:
         Raises:
             KafkaGroupError: The brokers do not answer, or refuse.
         """
-        admin, timeout = self._brokers.admin, self._brokers.timeout
-        found = self._brokers.ask(
-            f"Describing group {group}",
-            lambda: self._brokers.answer(admin.describe_consumer_groups([group], request_timeout=timeout)[group]),
-        )
-        members = (
-            Member(
-                member.member_id,
-                member.group_instance_id,
-                member.client_id,
-                member.host,
-                tuple(sorted(TopicPartition(p.topic, p.partition) for p in member.assignment.topic_partitions)),
-            )
-            for member in found.members
-        )
-        return Group(
-            group,
-            _STATE_NAMES.get(found.state, "Unknown"),
-            found.partition_assignor,
-            tuple(sorted(members, key=lambda m: m.name)),
-            f"{found.coordinator.host}:{found.coordinator.port}",
-        )
+        return self._call(lambda client, deadline: describe_group(client, group, deadline))
 
     def committed(self, group: str) -> dict[TopicPartition, int]:
         """The group's committed offsets, without those of transactions that are still open."""
@@ -148,7 +87,8 @@ class Groups:
         committed = self.committed(group)
         owners = {tp: member.name for member in self.describe(group).members for tp in member.partitions}
         shown = sorted({*committed, *owners, *partitions})
-        ends = self._cluster.latest(shown, read_committed=False)
+        with closing(Cluster(self._settings)) as cluster:
+            ends = cluster.latest(shown, read_committed=False)
         return [PartitionLag(tp.topic, tp.partition, committed.get(tp), ends[tp], owners.get(tp)) for tp in shown]
 
     def rewind(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -166,16 +106,5 @@ class Groups:
             ) from None
 
     def _call(self, work: Callable[[KafkaClient, Deadline], Coroutine[Any, Any, _T]]) -> _T:
-        # Not by librdkafka's admin client: it crashes (2.16) where the group's coordinator is still loading.
         with closing(KafkaClient(self._settings)) as client:
             return client.run(work(client, Deadline(_TIMEOUT)))
-
-
-_STATE_NAMES = {
-    ConsumerGroupState.UNKNOWN: "Unknown",
-    ConsumerGroupState.PREPARING_REBALANCING: "PreparingRebalance",
-    ConsumerGroupState.COMPLETING_REBALANCING: "CompletingRebalance",
-    ConsumerGroupState.STABLE: "Stable",
-    ConsumerGroupState.DEAD: "Dead",
-    ConsumerGroupState.EMPTY: "Empty",
-}

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from concurrent.futures import Future
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
-
-from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException, TopicCollection
-from confluent_kafka import TopicPartition as Position
-from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+from typing import Any, TypeVar
 
 from assignors.model import TopicPartition
-from kafka_source.brokers import Brokers
 from kafka_source.client_config import Settings
-from kafka_source.errors import UnknownTopicError
+from kafka_source.errors import (
+    BootstrapError,
+    RefreshRetriableError,
+    RetriableError,
+    UnknownTopicError,
+    error_for_code,
+)
+from kafka_source.kafka_client import ConnectionLost, Deadline, EventLoop, KafkaClient, Snapshot
+from kafka_source.list_offsets import EARLIEST, LATEST, list_offsets
 from kafka_source.options import Options
 from kafka_source.topic_pattern import matching
+
+_T = TypeVar("_T")
+
+_UNKNOWN_TOPIC_OR_PARTITION = 3
+_LONGEST_PAUSE = 1.0
+
+# How long a cluster that was there is asked again: Java's default.api.timeout.ms, beyond the time until starting over.
+_PATIENCE_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +62,9 @@ class Topic:
 class Cluster:
     """Topics and offsets of a cluster, asked for with a deadline and tried again as the options say.
 
+    A cluster that has answered once may lose all of its brokers and come back elsewhere: it is asked for longer than
+    one that never was there.
+
     Args:
         settings: Of the Kafka clients.
         timeout_ms: For each question.
@@ -58,7 +73,11 @@ class Cluster:
     """
 
     def __init__(self, settings: Settings, *, timeout_ms: int = 10_000, retries: int = 3, retry_ms: int = 10) -> None:
-        self._brokers = Brokers(settings, timeout=timeout_ms / 1000, retries=retries, retry_ms=retry_ms)
+        self._client = KafkaClient(settings, EventLoop.shared(), settings.client_id("driver"))
+        self._timeout = timeout_ms / 1000
+        self._retries = retries
+        self._retry_seconds = retry_ms / 1000
+        self._patience = settings.seconds("default.api.timeout.ms", _PATIENCE_MS)
 
     @staticmethod
     def of(options: Options, settings: Settings) -> Cluster:
@@ -67,29 +86,43 @@ class Cluster:
             settings, retries=options["fetchOffset.numRetries"], retry_ms=options["fetchOffset.retryIntervalMs"]
         )
 
+    def close(self) -> None:
+        """Close the connections; another question opens them again."""
+        self._client.close()
+
     def cluster_id(self) -> str | None:
-        """The cluster's id, which tells one cluster from another behind the same name.
+        """The cluster's id, which tells one cluster from another behind the same name; None: it does not tell.
 
         Raises:
             InvalidConfigurationError: It is another than before.
         """
-        # Every question notes it.
-        self._brokers.ask("Asking for the cluster's id", lambda: None)
-        return self._brokers.cluster_id
+        # Every question's answer is compared; one is put only where nobody is known to be there.
+        if self._client.cluster_id is None or not self._client.connected:
+            self._ask("Asking for the cluster's id", lambda deadline: self._client.metadata((), deadline))
+        return self._client.cluster_id
 
     def partitions(self, subscription: Subscription) -> list[TopicPartition]:
         """The partitions of a subscription that exist now, sorted.
 
         Raises:
             UnknownTopicError: A topic or partition that is named does not exist.
+            AuthenticationError: This user may not see a topic that is named.
             BootstrapError: No broker answers.
         """
         if subscription.pattern is not None:
-            found = self._brokers.ask("Listing the topics", self._brokers.topics)
-            names = matching(subscription.pattern, found)
-            return sorted(TopicPartition(name, number) for name in names for number in found[name].partitions)
-        named = subscription.topics or tuple(dict.fromkeys(tp.topic for tp in subscription.partitions))
-        existing = {tp for name in named for tp in self._partitions_of(name)}
+            seen = self._ask("Listing the topics", lambda deadline: self._client.metadata(None, deadline))
+            names = matching(subscription.pattern, seen.topics)
+        else:
+            names = list(subscription.topics or dict.fromkeys(tp.topic for tp in subscription.partitions))
+            seen = self._see(names)
+            for name in names:
+                if name not in seen.topics:
+                    raise UnknownTopicError(
+                        f"Topic {name} does not exist, or this user may not see it; create it or correct the option "
+                        "subscribe.",
+                        code=_UNKNOWN_TOPIC_OR_PARTITION,
+                    )
+        existing = {TopicPartition(name, number) for name in names for number in seen.topics[name].partitions}
         missing = sorted(set(subscription.partitions) - existing)
         if missing:
             raise UnknownTopicError(
@@ -98,81 +131,121 @@ class Cluster:
             )
         return sorted(subscription.partitions or existing)
 
-    def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset of each partition."""
-        spec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
-        return self._offsets(dict.fromkeys(partitions, spec), read_committed=False)
-
-    def latest(self, partitions: Iterable[TopicPartition], *, read_committed: bool) -> dict[TopicPartition, int]:
-        """The offset after the last record of each partition; with `read_committed` the last stable offset."""
-        spec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        return self._offsets(dict.fromkeys(partitions, spec), read_committed=read_committed)
-
-    def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """The offset of the first record at or after a time (ms since 1970); None where there is none."""
-        found = self._offsets({tp: OffsetSpec.for_timestamp(ms) for tp, ms in times.items()}, read_committed=False)
-        return {tp: offset if offset >= 0 else None for tp, offset in found.items()}
-
     def topics(self, names: Iterable[str]) -> dict[str, Topic | None]:
         """These topics as they are now; None for one that does not exist."""
         wanted = sorted(set(names))
         if not wanted:
             return {}
+        found = self._see(wanted).topics
+        return {
+            name: Topic(found[name].id_text, len(found[name].partitions)) if name in found else None for name in wanted
+        }
 
-        def ask() -> dict[str, Topic | None]:
-            brokers = self._brokers
-            asked = brokers.admin.describe_topics(TopicCollection(wanted), request_timeout=brokers.timeout)
-            return {name: self._topic(future) for name, future in asked.items()}
+    def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The first offset of each partition."""
+        return self._offsets(dict.fromkeys(partitions, EARLIEST))
 
-        return self._brokers.ask(f"Asking for {len(wanted)} topics", ask)
+    def latest(self, partitions: Iterable[TopicPartition], *, read_committed: bool) -> dict[TopicPartition, int]:
+        """The offset after the last record of each partition; with `read_committed` the last stable offset."""
+        return self._offsets(dict.fromkeys(partitions, LATEST), read_committed=read_committed)
 
-    def _topic(self, future: Future[Any]) -> Topic | None:
-        try:
-            described = self._brokers.answer(future)
-        except KafkaException as error:
-            if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                return None
-            raise
-        known = (described.topic_id.get_most_significant_bits(), described.topic_id.get_least_significant_bits())
-        return Topic(str(described.topic_id) if any(known) else None, len(described.partitions))
+    def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """The offset of the first record at or after a time (ms since 1970); None where there is none."""
+        return {tp: offset if offset >= 0 else None for tp, offset in self._offsets(times).items()}
 
-    def _partitions_of(self, name: str) -> list[TopicPartition]:
-        def ask() -> list[TopicPartition]:
-            # DescribeTopics never creates the topic that it asks for; a plain metadata request may.
-            asked = self._brokers.admin.describe_topics(TopicCollection([name]), request_timeout=self._brokers.timeout)
-            described = self._brokers.answer(asked[name])
-            return [TopicPartition(name, p.id) for p in described.partitions]
+    def _see(self, names: Iterable[str]) -> Snapshot:
+        """Topics by name, those that exist.
 
-        try:
-            return self._brokers.ask(f"Asking for topic {name}", ask)
-        except UnknownTopicError as error:
-            raise UnknownTopicError(
-                f"Topic {name} does not exist, or this user may not see it; create it or correct the option subscribe.",
-                code=error.code,
-            ) from None
+        Raises:
+            KafkaGroupError: The brokers refuse to tell of one.
+        """
+        wanted = sorted(set(names))
+        what = f"Asking for {'topic' if len(wanted) == 1 else 'the topics'} {', '.join(wanted)}"
+        # Metadata are asked for in such a way that no topic is made by it.
+        seen = self._ask(what, lambda deadline: self._client.metadata(wanted, deadline))
+        for name, code in seen.refused.items():
+            raise error_for_code(code, f"Asking for topic {name} failed")
+        return seen
 
     def _offsets(
-        self, specs: Mapping[TopicPartition, OffsetSpec], *, read_committed: bool
+        self, times: Mapping[TopicPartition, int], *, read_committed: bool = False
     ) -> dict[TopicPartition, int]:
-        if not specs:
+        if not times:
             return {}
-        isolation = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
+        client, topics = self._client, {tp.topic for tp in times}
 
-        def ask() -> dict[TopicPartition, int]:
-            asked = self._brokers.admin.list_offsets(
-                {Position(tp.topic, tp.partition): spec for tp, spec in specs.items()},
-                isolation_level=isolation,
-                request_timeout=self._brokers.timeout,
+        async def ask(deadline: Deadline) -> dict[TopicPartition, int]:
+            by_leader: dict[int, dict[TopicPartition, int]] = {}
+            # Leaders are asked for each time: so it is known, too, which cluster it is that answers.
+            leaders = _leaders(await client.metadata(topics, deadline), times)
+            for tp, leader in leaders.items():
+                by_leader.setdefault(leader, {})[tp] = times[tp]
+            answers = await asyncio.gather(
+                *(
+                    list_offsets(client, leader, theirs, deadline, read_committed=read_committed)
+                    for leader, theirs in by_leader.items()
+                )
             )
-            found = {
-                TopicPartition(position.topic, position.partition): self._brokers.answer(future).offset
-                for position, future in asked.items()
-            }
-            if OFFSET_INVALID in found.values():
-                # So says librdkafka, and calls it no error, where a partition's leader is lost. It goes on asking the
-                # one that it remembers, for a quarter of an hour, unless all topics are looked at.
-                self._brokers.topics()
-                raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
-            return found
+            return {tp: offset for answer in answers for tp, offset in answer.items()}
 
-        return self._brokers.ask("Asking for offsets", ask)
+        return self._ask("Asking for offsets", ask)
+
+    def _ask(self, what: str, question: Callable[[Deadline], Coroutine[Any, Any, _T]]) -> _T:
+        """What the question returns, put again while that may help.
+
+        Raises:
+            KafkaGroupError: The brokers refuse, or have not answered in time.
+            InvalidConfigurationError: Another cluster answers than before.
+        """
+        begun = time.monotonic()
+        attempt, was_lost = 0, False
+        while True:
+            was_there = self._client.cluster_id is not None
+            try:
+                return self._client.run(question(Deadline(self._timeout)))
+            except RetriableError as error:
+                is_lost = isinstance(error, BootstrapError | ConnectionLost)
+                was_lost = was_lost or is_lost
+                over = attempt >= self._retries and time.monotonic() > begun + self._seconds_for(was_lost=was_lost)
+                if is_lost and (over or not was_there):
+                    raise BootstrapError(f"{what} failed: {error}{self._advice(was_there=was_there)}") from None
+                if over or isinstance(error, UnknownTopicError):
+                    raise
+            time.sleep(min(_LONGEST_PAUSE, self._retry_seconds * 2**attempt))
+            attempt += 1
+
+    def _seconds_for(self, *, was_lost: bool) -> float:
+        """How long a question is put again: after the loss of brokers as long as these take to come back."""
+        if not was_lost:
+            return self._timeout
+        if self._client.connected:
+            return max(self._timeout, self._patience)
+        return self._patience + (self._client.settings.rebootstrap_after or 0.0)
+
+    def _advice(self, *, was_there: bool) -> str:
+        if not was_there or self._client.settings.rebootstrap_after is not None:
+            return ""
+        return " Brokers were lost; metadata.recovery.strategy is none, so the servers were not looked up again."
+
+
+def _leaders(seen: Snapshot, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """The node that leads each partition.
+
+    Raises:
+        UnknownTopicError: A partition does not exist.
+        RefreshRetriableError: A partition has no leader.
+    """
+    leaders = {}
+    for tp in partitions:
+        name = f"{tp.topic}-{tp.partition}"
+        if tp.topic in seen.refused:
+            raise error_for_code(seen.refused[tp.topic], f"Asking for the offsets of {name} failed")
+        topic = seen.topics.get(tp.topic)
+        partition = None if topic is None else topic.partitions.get(tp.partition)
+        if partition is None:
+            what = f"Asking for the offsets of {name} failed: it does not exist."
+            raise UnknownTopicError(what, code=_UNKNOWN_TOPIC_OR_PARTITION)
+        if partition.leader < 0:
+            raise RefreshRetriableError(f"Asking for the offsets of {name} failed: it has no leader.")
+        leaders[tp] = partition.leader
+    return leaders

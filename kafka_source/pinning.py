@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from kafka_source import positions
 from kafka_source.client_config import Settings
 from kafka_source.cluster import Cluster
 from kafka_source.datasource import FORMAT
+from kafka_source.engine_choice import check_engine
 from kafka_source.errors import FencedError, OptionError
 from kafka_source.offsets import Range
 from kafka_source.options import Options, Where, parse
@@ -76,14 +77,16 @@ def pinned(spark: SparkSession, options: Mapping[str, str], schema: str | None =
     """
     parsed = _parse(options)
     settings = Settings(parsed.kafka)
-    cluster = Cluster.of(parsed, settings)
+    check_engine(parsed["engine"], settings)
     subscription = subscription_of(parsed)
-    subscribed = cluster.partitions(subscription)
-    group = group_settings(parsed, partitions=len(subscribed), stream=True)
-    if not parsed.given("kafka.max.poll.interval.ms"):
-        group = replace(group, rebalance_timeout_ms=_REBALANCE_TIMEOUT_MS)
-    with closing(InGroup(parsed, settings, subscription, group, commits=True)) as members:
-        ranges = _ranges(cluster, parsed, members, subscribed)
+    with ExitStack() as ending:
+        with closing(Cluster.of(parsed, settings)) as cluster:
+            subscribed = cluster.partitions(subscription)
+            group = group_settings(parsed, partitions=len(subscribed), stream=True)
+            if not parsed.given("kafka.max.poll.interval.ms"):
+                group = replace(group, rebalance_timeout_ms=_REBALANCE_TIMEOUT_MS)
+            members = ending.enter_context(closing(InGroup(parsed, settings, subscription, group, commits=True)))
+            ranges = _ranges(cluster, parsed, members, subscribed)
         yield _frame(spark, options, schema, ranges)
         _commit(members, group.group, ranges)
 

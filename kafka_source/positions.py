@@ -8,11 +8,10 @@ from collections.abc import Iterable, Mapping
 from assignors.model import TopicPartition
 from kafka_source.cluster import Cluster
 from kafka_source.errors import DataLossError, InvalidConfigurationError, OptionError
+from kafka_source.list_offsets import EARLIEST, LATEST
 from kafka_source.options import Options
 
 log = logging.getLogger(__name__)
-
-EARLIEST, LATEST = -2, -1
 
 
 def starting(

@@ -5,9 +5,7 @@ Only the topic's id tells them apart (KIP-516); brokers before Kafka 2.8 have no
 
 from __future__ import annotations
 
-import base64
 import time
-import uuid
 from collections.abc import Iterable, Mapping
 
 from assignors.model import TopicPartition
@@ -92,11 +90,6 @@ def only_of(ranges: Iterable[Range], ids: Mapping[str, str]) -> dict[str, str]:
 def created_anew(now: str | None) -> str:
     """How the records of a topic were lost whose id is another one by now."""
     return f"The topic was deleted and created anew: its id is {now} now"
-
-
-def text_of(topic_id: uuid.UUID | None) -> str | None:
-    """A topic's id as librdkafka writes it, and so the offsets of streams: standard base64 without padding."""
-    return None if topic_id is None else base64.b64encode(topic_id.bytes).decode().rstrip("=")
 
 
 def differ(before: str | None, now: str | None) -> bool:

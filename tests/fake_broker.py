@@ -50,7 +50,7 @@ VERSIONS = {
     ProduceRequest: 8,
     InitProducerIdRequest: 4,
     ListOffsetsRequest: 6,
-    MetadataRequest: 12,
+    MetadataRequest: 13,
     ApiVersionsRequest: 3,
     OffsetForLeaderEpochRequest: 4,
     FindCoordinatorRequest: 2,
@@ -126,6 +126,9 @@ class FakeBroker:
     Attributes:
         partitions: By number; to be changed by tests.
         topic_id: The topic's.
+        metadata_errors: Answered to requests for metadata, one after another, before these are given.
+        offset_errors: The same for requests for offsets.
+        topic_error: Of the topic, in metadata.
         ends_of_epochs: What OffsetForLeaderEpoch answers, by epoch.
         session_ms: The session's lifetime, with SASL.
         on_fetch: Called with each fetch request, before it is answered.
@@ -141,6 +144,9 @@ class FakeBroker:
     def __init__(self) -> None:
         self.partitions: dict[int, Partition] = {}
         self.topic_id = uuid.uuid4()
+        self.metadata_errors: list[int] = []
+        self.offset_errors: list[int] = []
+        self.topic_error = 0
         self.ends_of_epochs: dict[int, int] = {}
         self.session_ms = 0
         self.throttle_ms = 0
@@ -170,6 +176,11 @@ class FakeBroker:
             ),
         }
         threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def connections(self) -> int:
+        """How many have been made."""
+        return len(self._open)
 
     @property
     def bootstrap_servers(self) -> str:
@@ -219,9 +230,10 @@ class FakeBroker:
             brokers=[
                 MetadataResponse.MetadataResponseBroker(node_id=NODE, host="127.0.0.1", port=self.port, rack=None)
             ],
+            error_code=self.metadata_errors.pop(0) if self.metadata_errors else 0,
             topics=[
                 topic_type(
-                    error_code=0,
+                    error_code=self.topic_error,
                     name=TOPIC,
                     topic_id=self.topic_id,
                     is_internal=False,
@@ -297,11 +309,12 @@ class FakeBroker:
         return InitProducerIdResponse(throttle_time_ms=0, error_code=0, producer_id=self.producer_ids, producer_epoch=0)
 
     def _list_offsets(self, request: ListOffsetsRequest, _: int) -> ListOffsetsResponse:
+        error = self.offset_errors.pop(0) if self.offset_errors else 0
         topic_type = ListOffsetsResponse.ListOffsetsTopicResponse
         answers = [
             topic_type.ListOffsetsPartitionResponse(
                 partition_index=p.partition_index,
-                error_code=0,
+                error_code=error,
                 timestamp=-1,
                 offset=0 if p.timestamp == -2 else self.partitions[p.partition_index].end,
                 leader_epoch=0,

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from kafka_source import options as declared
-from kafka_source.client_config import Settings
+from kafka_source.client_config import Settings, librdkafka_config
 from kafka_source.errors import KafkaGroupError
 
 console = Console()
@@ -26,14 +26,20 @@ DRY_RUN = "Nothing was changed; add --yes to do it."
 
 
 def settings_of(servers: str, config: list[str] | None) -> Settings:
-    """The settings of the Kafka clients."""
+    """The settings of the Kafka clients.
+
+    Raises:
+        OptionError: One is none that a Kafka client knows.
+    """
     values = {"bootstrap.servers": servers}
     for setting in config or []:
         name, separator, value = setting.partition("=")
         if not separator:
             raise typer.BadParameter("it takes name=value", param_hint="--config")
         values[name.strip().removeprefix(declared.KAFKA_PREFIX)] = value
-    return Settings(values)
+    settings = Settings(values)
+    librdkafka_config(settings)
+    return settings
 
 
 @contextmanager

@@ -15,15 +15,14 @@ from kafka_source.fetch.connection import FetchConnection
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.reading import MOST_FETCH_BYTES, Reading
 from kafka_source.identity import MOVED_FROM, check_same_cluster
-from kafka_source.kafka_client import Deadline, EventLoop, IdleConnections, KafkaClient, Snapshot
-from kafka_source.kafka_client.messages import ListOffsetsRequest, OffsetForLeaderEpochRequest
+from kafka_source.kafka_client import Deadline, IdleConnections, KafkaClient, Snapshot, kept_client
+from kafka_source.kafka_client.messages import OffsetForLeaderEpochRequest
+from kafka_source.list_offsets import EARLIEST, LATEST, list_offsets
 from kafka_source.offsets import Range
 from kafka_source.per_process import PerProcess
-from kafka_source.quota.settings import DEFAULT_CLIENT_ID
 
 MOST_KEPT_BYTES = 16 * 1024 * 1024
 _CONTROL_SECONDS = 30.0
-_EARLIEST, _LATEST = -2, -1
 
 
 def engine(settings: Settings) -> NativeEngine:
@@ -46,9 +45,6 @@ class NativeEngine:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        # The brokers' quotas of `client.id` are the fetchers'; the group's members and the driver have other ids.
-        self._client_id = settings.get("client.id") or DEFAULT_CLIENT_ID
-        self._client: KafkaClient | None = None
         self._idle: IdleConnections[tuple[int, bool], FetchConnection] = IdleConnections()
         self._buffer: bytearray | None = None
         given = (settings.integer(name) for name in ("fetch.max.bytes", "max.partition.fetch.bytes"))
@@ -80,7 +76,7 @@ class NativeEngine:
 
     def refresh(self, topics: set[str]) -> None:
         """Ask for the leaders of these topics anew."""
-        client = self._control()
+        client = self._client
         seen = client.run(client.metadata(topics, Deadline(_CONTROL_SECONDS)))
         self.cluster = self.cluster.renewed(seen, topics)
 
@@ -94,9 +90,9 @@ class NativeEngine:
         if kept is not None:
             return kept
         broker = self.cluster.broker(node)
-        client = self._control()
+        client = self._client
         return FetchConnection(
-            client.open_socket(broker.endpoint),
+            client.open_socket(broker.endpoint, self._settings.client_id()),
             self._settings.get("client.rack") or "",
             read_committed=read_committed,
             timeout=client.settings.request_timeout,
@@ -122,7 +118,7 @@ class NativeEngine:
         Raises:
             KafkaGroupError: It does not say.
         """
-        return self._offset(tp, node, _EARLIEST), self._offset(tp, node, _LATEST)
+        return self._offset(tp, node, EARLIEST), self._offset(tp, node, LATEST)
 
     def end_of_epoch(self, tp: TopicPartition, node: int, epoch: int, *, leader_epoch: int) -> int:
         """Where the records of a leader's epoch end in the log of `node`, which leads in `leader_epoch`; -1: not known.
@@ -135,7 +131,7 @@ class NativeEngine:
             partition=tp.partition, current_leader_epoch=leader_epoch, leader_epoch=epoch
         )
         request = OffsetForLeaderEpochRequest(replica_id=-1, topics=[topic_type(topic=tp.topic, partitions=[asked])])
-        client = self._control()
+        client = self._client
         answer = client.run(client.send(node, request, Deadline(_CONTROL_SECONDS)))
         found = answer.topics[0].partitions[0]
         if found.error_code:
@@ -144,23 +140,13 @@ class NativeEngine:
         return end
 
     def _offset(self, tp: TopicPartition, node: int, when: int) -> int:
-        client = self._control()
-        topic_type = ListOffsetsRequest.ListOffsetsTopic
-        asked = topic_type.ListOffsetsPartition(partition_index=tp.partition, current_leader_epoch=-1, timestamp=when)
-        request = ListOffsetsRequest(
-            replica_id=-1, isolation_level=0, topics=[topic_type(name=tp.topic, partitions=[asked])]
-        )
-        answer = client.run(client.send(node, request, Deadline(_CONTROL_SECONDS), max_version=6))
-        found = answer.topics[0].partitions[0]
-        if found.error_code:
-            raise error_for_code(found.error_code, f"Asking for the offsets of {tp.topic}-{tp.partition} failed")
-        offset: int = found.offset
-        return offset
+        client = self._client
+        return client.run(list_offsets(client, node, {tp: when}, Deadline(_CONTROL_SECONDS)))[tp]
 
-    def _control(self) -> KafkaClient:
-        if self._client is None or not self._client.loop.alive:
-            self._client = KafkaClient(self._settings, EventLoop.shared(), self._client_id)
-        return self._client
+    @property
+    def _client(self) -> KafkaClient:
+        """For questions."""
+        return kept_client(self._settings)
 
 
 _engines = PerProcess(NativeEngine)

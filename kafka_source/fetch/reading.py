@@ -32,7 +32,7 @@ from kafka_source.fetch.engine import PACED_BATCH_SECONDS, FetchRequest, conform
 from kafka_source.kafka_client import ConnectionLost, PartitionMetadata, Snapshot, TopicMetadata, answering, delay
 from kafka_source.offsets import Range
 from kafka_source.schema import arrow_schema
-from kafka_source.topic_ids import created_anew, differ, text_of
+from kafka_source.topic_ids import created_anew, differ
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,6 @@ _BATCH_MARGIN = 1.1
 _MANY_BATCHES = 20
 
 _OFFSET_OUT_OF_RANGE = 1
-_TOPIC_AUTHORIZATION_FAILED = 29
 
 
 class Brokers(Protocol):
@@ -501,7 +500,7 @@ class Reading:
         if self._request.cluster not in (None, self._engine.cluster.cluster_id):
             # The topics were moved, and have other ids here.
             return False
-        return differ(self._request.topics.get(topic.name), text_of(topic.topic_id))
+        return differ(self._request.topics.get(topic.name), topic.id_text)
 
     def _find_leaders(self, *, refresh: bool) -> None:
         if refresh:
@@ -516,10 +515,10 @@ class Reading:
         self._engine.check_cluster(self._request.cluster)
         cluster = self._engine.cluster
         for tp, part in list(self._parts.items()):
-            if tp.topic in cluster.unauthorized:
-                raise error_for_code(_TOPIC_AUTHORIZATION_FAILED, f"Reading {part.name} failed")
+            if tp.topic in cluster.refused:
+                raise error_for_code(cluster.refused[tp.topic], f"Reading {part.name} failed")
             topic = cluster.topics.get(tp.topic)
-            anew = created_anew(text_of(topic.topic_id)) if topic is not None and self._is_another(topic) else ""
+            anew = created_anew(topic.id_text) if topic is not None and self._is_another(topic) else ""
             partition = None if topic is None or anew else topic.partitions.get(tp.partition)
             if anew:
                 part.node = None

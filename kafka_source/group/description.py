@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kafka_source.errors import error_for_code
 from kafka_source.group.member import GroupMember
-from kafka_source.kafka_client import ConnectionLost, Deadline, KafkaClient
+from kafka_source.kafka_client import GROUP, Deadline, KafkaClient, check_coordinator, to_coordinator
 from kafka_source.kafka_client.messages import DescribeGroupsRequest
 
 STABLE = "Stable"
 PREPARING_REBALANCE = "PreparingRebalance"
 
-_MOVED = (15, 16)
 _VERSION = 5
 
 
@@ -22,15 +20,18 @@ class DescribedMember:
 
     member: GroupMember
     state: bytes
+    client_id: str = ""
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """The coordinator's view; `state` is Kafka's word, e.g. "Stable"."""
+    """The coordinator's view; `state` is Kafka's word, e.g. "Stable", `protocol` the assignor of a consumer group."""
 
     state: str
     protocol: str
     members: tuple[DescribedMember, ...]
+    protocol_type: str = "consumer"
 
     def member_id_of(self, instance_id: str | None) -> str | None:
         """The present member id of a static member."""
@@ -44,30 +45,26 @@ async def describe(client: KafkaClient, group: str, deadline: Deadline) -> Group
         AuthenticationError: This user may not describe the group.
         RetriableError: The coordinator cannot be reached until the deadline.
     """
+    what = f"Describing group {group} failed"
 
     async def ask() -> GroupDescription:
-        coordinator = await client.coordinator(group, deadline)
-        try:
-            connection = await client.connection(coordinator, deadline)
-            request = DescribeGroupsRequest(groups=[group], include_authorized_operations=False)
-            answer = await connection.send(request, max(0.001, deadline.left), _VERSION)
-        except ConnectionLost:
-            client.forget_coordinator(group)
-            raise
-        found = answer.groups[0]
-        if found.error_code in _MOVED:
-            client.forget_coordinator(group)
-        if found.error_code:
-            raise error_for_code(found.error_code, f"Describing group {group} failed")
+        request = DescribeGroupsRequest(groups=[group], include_authorized_operations=False)
+        answer = await to_coordinator(client, GROUP, group, request, deadline, _VERSION)
+        (found,) = answer.groups
+        check_coordinator(client, GROUP, group, found.error_code, what)
         return GroupDescription(
             found.group_state,
             found.protocol_data,
             tuple(
                 DescribedMember(
-                    GroupMember(m.member_id, m.group_instance_id, bytes(m.member_metadata)), bytes(m.member_assignment)
+                    GroupMember(m.member_id, m.group_instance_id, bytes(m.member_metadata)),
+                    bytes(m.member_assignment),
+                    m.client_id,
+                    m.client_host,
                 )
                 for m in found.members
             ),
+            found.protocol_type,
         )
 
     return await client.retrying(ask, deadline)

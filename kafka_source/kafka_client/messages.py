@@ -9,6 +9,7 @@ from typing import Any
 
 from kafka.protocol.admin import (
     AlterClientQuotasRequest,
+    DeleteGroupsRequest,
     DescribeClientQuotasRequest,
     DescribeConfigsRequest,
     DescribeGroupsRequest,
@@ -17,6 +18,7 @@ from kafka.protocol.admin import (
     ListGroupsRequest,
     ListTransactionsRequest,
 )
+from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer import (
     FetchRequest,
     HeartbeatRequest,
@@ -48,6 +50,8 @@ __all__ = [
     "AlterClientQuotasRequest",
     "ApiVersions",
     "ApiVersionsRequest",
+    "ConsumerGroupDescribeRequest",
+    "DeleteGroupsRequest",
     "DescribeClientQuotasRequest",
     "DescribeConfigsRequest",
     "DescribeGroupsRequest",
@@ -76,6 +80,17 @@ __all__ = [
     "decode_response",
     "encode_request",
 ]
+
+
+_SCHEMAS = "kafka_source.kafka_client.schemas"
+
+
+class ConsumerGroupDescribeRequest(ApiMessage, load_json=_SCHEMAS):  # type: ignore[call-arg, misc]
+    """Asks a coordinator for groups of the consumer protocol (KIP-848)."""
+
+
+class ConsumerGroupDescribeResponse(ApiMessage, load_json=_SCHEMAS):  # type: ignore[call-arg, misc]
+    """The answer; kafka-python finds it by its name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import uuid
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from assignors.model import ClusterMetadata
+from kafka_source.errors import InvalidConfigurationError, category
 from kafka_source.kafka_client.connection import ConnectionLost
 from kafka_source.kafka_client.settings import Endpoint
-
-_TOPIC_AUTHORIZATION_FAILED = 29
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,11 @@ class TopicMetadata:
     topic_id: uuid.UUID | None
     partitions: Mapping[int, PartitionMetadata]
 
+    @property
+    def id_text(self) -> str | None:
+        """The id as offsets of streams have it, and Kafka's tools: base64, without padding."""
+        return None if self.topic_id is None else base64.b64encode(self.topic_id.bytes).decode().rstrip("=")
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
@@ -49,13 +54,13 @@ class Snapshot:
         cluster_id: The cluster's id, which tells one cluster from another behind the same name.
         brokers: By node id.
         topics: By name: those of the asked-for that exist.
-        unauthorized: Asked-for topics that this user may not describe.
+        refused: Asked-for topics that this user may not describe, or that no topic can be called; with Kafka's code.
     """
 
     cluster_id: str | None
     brokers: Mapping[int, Broker]
     topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
-    unauthorized: frozenset[str] = frozenset()
+    refused: Mapping[str, int] = field(default_factory=dict)
 
     def broker(self, node_id: int) -> Broker:
         """A broker by its id.
@@ -107,8 +112,12 @@ def read_snapshot(response: Any) -> Snapshot:
         response.cluster_id,
         {b.node_id: Broker(b.node_id, Endpoint(b.host, b.port), b.rack or None) for b in response.brokers},
         topics,
-        frozenset(t.name for t in response.topics if t.error_code == _TOPIC_AUTHORIZATION_FAILED and t.name),
+        {t.name: t.error_code for t in response.topics if t.name and _is_final(t.error_code)},
     )
+
+
+def _is_final(code: int) -> bool:
+    return code != 0 and issubclass(category(code), InvalidConfigurationError)
 
 
 def _topic_id(topic: Any) -> uuid.UUID | None:

@@ -29,7 +29,6 @@ _LONGEST_WAIT = 1.0
 _DUPLICATE = 46
 _MESSAGE_TOO_LARGE = 10
 _TIMED_OUT, _UNKNOWN_TOPIC = -192, -188
-_TOPIC_AUTHORIZATION_FAILED = 29
 
 
 class Brokers(Protocol):
@@ -172,8 +171,8 @@ class Sending:
                 self._brokers.refresh({topic}, self._settings.delivery_timeout)
             except RetriableError as problem:
                 raise not_delivered(_TIMED_OUT, topic, None, str(problem)) from problem
-            if topic in self._brokers.cluster.unauthorized:
-                raise not_delivered(_TOPIC_AUTHORIZATION_FAILED, topic, None)
+            if topic in self._brokers.cluster.refused:
+                raise not_delivered(self._brokers.cluster.refused[topic], topic, None)
             if topic in self._brokers.cluster.topics:
                 return
             pause = delay(attempt, *self._settings.retry)

@@ -59,6 +59,24 @@ def test_an_offset_in_an_open_transaction_is_not_committed_yet(kafka, groups, co
     until(lambda: groups.committed(group) == {TopicPartition(committed, 0): 9}, "the transaction's offset")
 
 
+def test_a_member_is_shown_with_what_it_has_whichever_protocol_its_group_speaks(kafka, groups, committed, group):
+    for protocol, assignor in (("classic", "range"), ("consumer", "uniform")):
+        name = f"{group}-{protocol}"
+        common = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": name, "client.id": "shown"}
+        consumer = Consumer({**common, "group.protocol": protocol, "group.instance.id": "first"})
+        assigned = []
+        consumer.subscribe([committed], on_assign=lambda _, partitions, to=assigned: to.extend(partitions))
+        until(lambda consumer=consumer, to=assigned: consumer.poll(0.1) is not None or bool(to), "the member")
+        until(lambda name=name: groups.describe(name).state == "Stable", "a stable group")
+        seen = groups.describe(name)
+        assert (seen.group, seen.assignor) == (name, assignor)
+        (member,) = seen.members
+        assert (member.name, member.client_id) == ("first", "shown")
+        assert member.partitions == (TopicPartition(committed, 0), TopicPartition(committed, 1))
+        assert groups.states()[name] == "Stable"
+        consumer.close()
+
+
 def test_a_group_without_members_is_rewound(groups, committed, group):
     groups.rewind(group, {TopicPartition(committed, 0): 2, TopicPartition(committed, 1): 0})
     assert groups.committed(group) == {TopicPartition(committed, 0): 2, TopicPartition(committed, 1): 0}

@@ -9,9 +9,10 @@ import uuid
 from confluent_kafka import Uuid
 
 from assignors.model import TopicPartition
+from kafka_source.kafka_client import TopicMetadata
 from kafka_source.offsets import Range, Span, StreamOffset
 from kafka_source.plan import plan
-from kafka_source.topic_ids import differ, text_of
+from kafka_source.topic_ids import differ
 
 OLD = StreamOffset({TopicPartition("t", 0): Span(0, 7, 0), TopicPartition("u", 0): Span(0, 3, 0)}, slots=1)
 
@@ -31,8 +32,8 @@ def test_both_clients_write_an_id_alike():
     # Bytes whose base64 is not the same in its two alphabets.
     topic_id = uuid.UUID("fbf0ffff-ffff-ffff-ffff-fffffffffbef")
     most, least = struct.unpack(">qq", topic_id.bytes)
-    assert text_of(topic_id) == str(Uuid(most, least))
-    assert text_of(None) is None
+    assert TopicMetadata("t", topic_id, {}).id_text == str(Uuid(most, least))
+    assert TopicMetadata("t", None, {}).id_text is None
 
 
 def test_ids_are_kept_in_the_checkpoint():

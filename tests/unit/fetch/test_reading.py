@@ -17,10 +17,10 @@ from kafka_source.errors import CorruptRecordsError, DataLossError, RetriableErr
 from kafka_source.fetch import reading
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.native import NativeEngine
+from kafka_source.kafka_client import TopicMetadata
 from kafka_source.offsets import Range
 from kafka_source.quota.pacer import Pacer
 from kafka_source.schema import Column
-from kafka_source.topic_ids import text_of
 from tests.fake_broker import TOPIC, FakeBroker, Partition
 
 NOT_LEADER = 6
@@ -42,6 +42,10 @@ def filled(batches: int = 1, **how) -> Partition:
 
 def engine(broker: FakeBroker, **settings: str) -> NativeEngine:
     return NativeEngine(Settings({"bootstrap.servers": broker.bootstrap_servers, **settings}))
+
+
+def id_text(broker: FakeBroker) -> str | None:
+    return TopicMetadata(TOPIC, broker.topic_id, {}).id_text
 
 
 def request(*ranges: Range, columns=COLUMNS, timeout_ms=20_000, fail_on_data_loss=True, **more) -> FetchRequest:
@@ -169,7 +173,7 @@ def test_an_offset_has_the_bytes_of_its_batch_whatever_part_of_that_is_asked_for
 def test_a_topic_created_anew_is_not_read_with_the_old_ones_offsets(broker, monkeypatch):
     monkeypatch.setattr(reading, "SETTLE_SECONDS", 0.2)
     broker.partitions = {0: filled(2)}
-    reader, planned = engine(broker), text_of(broker.topic_id)
+    reader, planned = engine(broker), id_text(broker)
     assert read(reader, request(Range(TOPIC, 0, 0, 10), topics={TOPIC: planned})) == {0: list(range(10))}
     broker.topic_id = uuid.uuid4()
     # The broker that was asked last has said that the old one is there, until something else is wrong.
@@ -177,7 +181,7 @@ def test_a_topic_created_anew_is_not_read_with_the_old_ones_offsets(broker, monk
     asked = request(Range(TOPIC, 0, 10, 20), topics={TOPIC: planned})
     with pytest.raises(DataLossError, match=f"{TOPIC}-0 .* offset 10, .* anew: its id is") as caught:
         read(reader, asked)
-    assert text_of(broker.topic_id) in str(caught.value)
+    assert id_text(broker) in str(caught.value)
     broker.partitions[0].error = 0
     fetches = len(broker.fetches)
     assert read(reader, replace(asked, fail_on_data_loss=False)) == {}
@@ -192,7 +196,7 @@ def test_a_task_with_the_new_topics_id_looks_again_once(broker):
     broker.topic_id = uuid.uuid4()
     asked = broker.asked.count("MetadataRequest")
     for _ in range(3):
-        assert read(reader, request(whole, topics={TOPIC: text_of(broker.topic_id)})) == {0: list(range(10))}
+        assert read(reader, request(whole, topics={TOPIC: id_text(broker)})) == {0: list(range(10))}
     assert broker.asked.count("MetadataRequest") == asked + 1
 
 
