@@ -135,6 +135,7 @@ class FakeBroker:
         on_produce: Called with each produce request before its batches are written; gives an error in place of that.
         on_written: Called after that; may raise Silence.
         produces: When each produce request came, on which connection, of which partitions.
+        in_vain: How many fetches are answered without anything yet, as a throttling broker does.
         throttle_ms: Of each answer to a fetch or produce request.
         fetches: When each fetch came, on which connection, what was asked for: offsets by partition.
         asked: How often each API was asked.
@@ -150,6 +151,7 @@ class FakeBroker:
         self.ends_of_epochs: dict[int, int] = {}
         self.session_ms = 0
         self.throttle_ms = 0
+        self.in_vain = 0
         self.on_fetch: Callable[[FetchRequest], None] = lambda _: None
         self.on_produce: Callable[[ProduceRequest], int] = lambda _: 0
         self.on_written: Callable[[ProduceRequest], None] = lambda _: None
@@ -257,6 +259,9 @@ class FakeBroker:
         asked = {p.partition: p.fetch_offset for topic in request.topics for p in topic.partitions}
         self.fetches.append((time.monotonic(), connection, asked))
         self.on_fetch(request)
+        if self.in_vain:
+            self.in_vain -= 1
+            return FetchResponse(throttle_time_ms=self.throttle_ms, error_code=0, session_id=0, responses=[])
         topic_type = FetchResponse.FetchableTopicResponse
         answers = []
         for index, offset in asked.items():

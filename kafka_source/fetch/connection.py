@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 
 from kafka_source.fetch import wire
 from kafka_source.kafka_client import RawConnection, RequestConnection
 from kafka_source.kafka_client.messages import FetchRequest
+
+# Answers without records, one after another, from which on pauses grow, and up to how long.
+_OFTEN = 3
+_LONGEST_PAUSE_MS = 30_000
 
 
 class FetchConnection(RequestConnection):
@@ -28,6 +33,7 @@ class FetchConnection(RequestConnection):
         super().__init__(raw, what="Fetching from", timeout=timeout)
         self._rack = rack
         self._read_committed = read_committed
+        self._in_vain = 0
 
     def send(self, wanted: Iterable[wire.Wanted], max_bytes: int, *, any_replica: bool) -> None:
         """Ask for records; the response comes by `receive`.
@@ -53,6 +59,8 @@ class FetchConnection(RequestConnection):
     def receive(self, buffer: bytearray) -> tuple[bytearray, wire.Response]:
         """The response to the last `send`, and the buffer that holds its records: `buffer`, or a larger one.
 
+        Its `throttle_ms` is how long the broker is left alone, at least what it says.
+
         Raises:
             ConnectionLost: The connection has ended, or nothing came for too long.
         """
@@ -61,5 +69,16 @@ class FetchConnection(RequestConnection):
             response = wire.parse(buffer, size)
         except ValueError as problem:
             raise self.lost(str(problem)) from None
-        self.hold(response.throttle_ms)
-        return buffer, response
+        pause = self._pause(response)
+        self.hold(pause)
+        return buffer, replace(response, throttle_ms=pause)
+
+    def _pause(self, response: wire.Response) -> int:
+        """How long to leave the broker alone, in ms.
+
+        An answer that is throttled brings no records, and a quota of request time (KIP-124) counts it all the same: a
+        small one is used up by nothing but such answers if one asks again as soon as the broker allows it.
+        """
+        told = response.throttle_ms
+        self._in_vain = self._in_vain + 1 if told and not response.partitions else 0
+        return max(told, min(told * 2 ** max(0, self._in_vain - _OFTEN), _LONGEST_PAUSE_MS))

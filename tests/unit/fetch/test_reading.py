@@ -89,6 +89,15 @@ def test_the_pause_that_a_broker_asks_for_holds_at_the_end_of_a_session_too(brok
     assert len({connection for _, connection, _ in broker.fetches}) == 3
 
 
+def test_pauses_grow_while_a_throttling_broker_answers_with_nothing(broker):
+    broker.partitions = {0: filled(1)}
+    broker.throttle_ms, broker.in_vain = 20, 7
+    assert read(engine(broker), request(Range(TOPIC, 0, 0, 10))) == {0: list(range(10))}
+    pauses = [later - sooner for (sooner, *_), (later, *_) in pairwise(broker.fetches)]
+    assert len(pauses) == 7
+    assert all(pause >= least for pause, least in zip(pauses, (0.02, 0.02, 0.02, 0.04, 0.08, 0.16, 0.32), strict=True))
+
+
 def test_a_short_session_is_used_for_most_of_its_time(broker):
     broker.partitions = {0: filled(10)}
     broker.session_ms = 8_000
