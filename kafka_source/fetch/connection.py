@@ -81,4 +81,4 @@ class FetchConnection(RequestConnection):
         """
         told = response.throttle_ms
         self._in_vain = self._in_vain + 1 if told and not response.partitions else 0
-        return max(told, min(told * 2 ** max(0, self._in_vain - _OFTEN), _LONGEST_PAUSE_MS))
+        return max(told, min(told << max(0, self._in_vain - _OFTEN), _LONGEST_PAUSE_MS))

@@ -13,7 +13,7 @@ from kafka_source.quota.quota import Amounts, Quota
 from kafka_source.quota.settings import QuotaSettings
 
 # A grant is for so many seconds of the bound: the grain of the flow.
-_GRAIN_SECONDS = 0.05
+_GRAIN_SECONDS = 0.025
 _ACTIVE_SECONDS = 1.0
 # So that every window has a pause between two micro-batches in it, for which the rest of it makes good.
 _BATCH_WINDOWS = 0.8

@@ -9,14 +9,20 @@ from __future__ import annotations
 from kafka_source.quota.bounds import Bounds
 from kafka_source.quota.sensor import Sensor
 
-CATCH_UP = 1.03
-"""How much faster than the bound a reader goes that is behind it."""
-
 LATE_SECONDS = 0.025
 """A fetch may be so late, by its own way to the broker and back, and the next ones still come as planned."""
 
 Amounts = tuple[float, float]
 """Bytes and records."""
+
+# A reader that is behind goes so much faster than the bound, or as much as leaves any 5 s within 5 % of it.
+_LEAST_CATCH_UP = 1.03
+_SMOOTH_SECONDS, _SMOOTH = 5.0, 1.048
+
+
+def catch_up(amount: float, bound: float) -> float:
+    """How much faster than the bound a reader goes that is behind it and fetches so much at once."""
+    return max(_LEAST_CATCH_UP, _SMOOTH - (LATE_SECONDS + amount / bound) / _SMOOTH_SECONDS)
 
 
 class Quota:
@@ -111,7 +117,7 @@ class _Meter:
         self.push_back(amount, bound, now)
 
     def push_back(self, amount: float, bound: float, now: float) -> None:
-        self._next_at = max(self._next_at, now - LATE_SECONDS) + amount / (CATCH_UP * bound)
+        self._next_at = max(self._next_at, now - LATE_SECONDS) + amount / (catch_up(abs(amount), bound) * bound)
 
     def delay(self, bound: float, now: float) -> float:
         return max(self.sensor.delay(bound, now), self._next_at - now)

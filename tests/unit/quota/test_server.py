@@ -61,10 +61,10 @@ def test_tasks_share_one_quota(server):
     with pacer_of(ticket_of(server, 0), SETTINGS, "") as one, pacer_of(ticket_of(server, 1), SETTINGS, "") as two:
         assert one.wait(100) == 0
         # It comes after the first one.
-        assert 0 < two.wait(100) <= 0.051
-        assert one.most_bytes(1000) == 50_000
+        assert 0 < two.wait(100) <= 0.026
+        assert one.most_bytes(1000) == 25_000
         # The second task has come since: each has half of what is to be read.
-        assert two.most_bytes(1000) == 25_000
+        assert two.most_bytes(1000) == 12_500
         one.fetched(200_000, 200)
         assert one.wait(100) > 0
         two.fetched(25_000, 25)
@@ -108,7 +108,7 @@ def test_a_task_that_cannot_ask_keeps_to_its_share(server, why):
         server.close()
     with pacer_of(ticket, SETTINGS, "") as pacer:
         assert pacer.wait(1) == 0
-        assert pacer.most_bytes(1000) == 12_500
+        assert pacer.most_bytes(1000) == 6_250
     assert "another" not in repr(ticket)
 
 
@@ -119,7 +119,7 @@ def test_a_task_that_can_neither_ask_nor_look_keeps_to_its_share_of_what_held(se
     server.close()
     with pacer_of(replace(ticket_of(server), settings=quota), SETTINGS, "") as pacer:
         assert pacer.wait(1) == 0
-        assert pacer.most_bytes(1000) == 12_500
+        assert pacer.most_bytes(1000) == 6_250
 
 
 class Page:
@@ -171,7 +171,7 @@ def test_a_task_that_cannot_ask_looks_at_the_url_itself(server, page):
     server.close()
     quota = replace(QUOTA, watch=page.url, windows=1, seconds=0.1)
     with pacer_of(replace(ticket_of(server), settings=quota), SETTINGS, "") as pacer:
-        wait_for(lambda: pacer.wait(1) == 0 and pacer.most_bytes(1000) == 50_000)
+        wait_for(lambda: pacer.wait(1) == 0 and pacer.most_bytes(1000) == 25_000)
 
 
 def test_a_document_that_comes_in_part_changes_nothing(page):
