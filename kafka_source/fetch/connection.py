@@ -10,8 +10,9 @@ from kafka_source.fetch import wire
 from kafka_source.kafka_client import RawConnection, RequestConnection
 from kafka_source.kafka_client.messages import FetchRequest
 
-# Answers without records, one after another, from which on pauses grow, and up to how long.
-_OFTEN = 3
+PATIENCE_MS = 5_000
+"""After so long in vain pauses grow. In a shorter time other slots may have had the luck, with a quota of bytes."""
+
 _LONGEST_PAUSE_MS = 30_000
 
 
@@ -33,7 +34,7 @@ class FetchConnection(RequestConnection):
         super().__init__(raw, what="Fetching from", timeout=timeout)
         self._rack = rack
         self._read_committed = read_committed
-        self._in_vain = 0
+        self._in_vain_ms = 0
 
     def send(self, wanted: Iterable[wire.Wanted], max_bytes: int, *, any_replica: bool) -> None:
         """Ask for records; the response comes by `receive`.
@@ -80,5 +81,9 @@ class FetchConnection(RequestConnection):
         small one is used up by nothing but such answers if one asks again as soon as the broker allows it.
         """
         told = response.throttle_ms
-        self._in_vain = self._in_vain + 1 if told and not response.partitions else 0
-        return max(told, min(told << max(0, self._in_vain - _OFTEN), _LONGEST_PAUSE_MS))
+        if not told or response.partitions:
+            self._in_vain_ms = 0
+            return told
+        pause = max(told, min(self._in_vain_ms - PATIENCE_MS, _LONGEST_PAUSE_MS))
+        self._in_vain_ms += pause
+        return pause

@@ -15,8 +15,9 @@ from kafka_source.quota.settings import QuotaSettings
 # A grant is for so many seconds of the bound: the grain of the flow.
 _GRAIN_SECONDS = 0.025
 _ACTIVE_SECONDS = 1.0
-# So that every window has a pause between two micro-batches in it, for which the rest of it makes good.
-_BATCH_WINDOWS = 0.8
+# So short that a pause of Spark's takes longer to make good for than the micro-batch lasts: a reader that has caught up
+# goes at the bound, and the next pause would be felt in full. So long that no 5 s have two pauses.
+_BATCH_WINDOWS = 0.6
 # What a fetch is taken to bring of which nobody knows yet, at most.
 _FIRST_BYTES, _FIRST_RECORDS = 1e6, 1e3
 
@@ -139,8 +140,8 @@ class Account:
             expected = (0.0, 0.0) if part.turn is None else part.turn.expected
             quota.on_response(*fetched, now, expected=expected)
             part.turn = None
-        # The last one before a task's end may be of any size.
-        if any(fetched) and report.left:
+        # The last one before a task's end may be of any size, and one that a broker throttles brings nothing.
+        if any(fetched) and report.left and not report.throttle:
             part.usual = fetched
         grain = self._bounds.share(_GRAIN_SECONDS * self._share(report.part, now))
         most = (grain.bytes_per_second, grain.records_per_second)
