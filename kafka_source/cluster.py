@@ -160,7 +160,7 @@ class Cluster:
             KafkaGroupError: The brokers refuse to tell of one.
         """
         wanted = sorted(set(names))
-        what = f"Asking for {'topic' if len(wanted) == 1 else 'the topics'} {', '.join(wanted)}"
+        what = f"Asking for topic {wanted[0]}" if len(wanted) == 1 else f"Asking for {len(wanted)} topics"
         # Metadata are asked for in such a way that no topic is made by it.
         seen = self._ask(what, lambda deadline: self._client.metadata(wanted, deadline))
         for name, code in seen.refused.items():

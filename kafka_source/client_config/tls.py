@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kafka_source.client_config import pkcs12
 from kafka_source.client_config.settings import Settings
 from kafka_source.errors import OptionError
 
@@ -157,6 +156,9 @@ def _authorities(settings: Settings) -> Pem | None:
         return None
     if not _is_pkcs12(settings, "ssl.truststore"):
         return Pem(location)
+    # It loads a large library, which nobody else needs.
+    from kafka_source.client_config import pkcs12
+
     with _opening(settings, "ssl.truststore") as (store, password):
         return Pem(text=pkcs12.certificates(store, password))
 
@@ -175,6 +177,8 @@ def _identity(settings: Settings, key_password: str) -> tuple[Pem | None, Pem | 
         return None, None
     if not _is_pkcs12(settings, "ssl.keystore"):
         return Pem(location), Pem(location)
+    from kafka_source.client_config import pkcs12
+
     with _opening(settings, "ssl.keystore") as (store, password):
         chain, private = pkcs12.identity(store, password, key_password)
         return Pem(text=chain), Pem(text=private)

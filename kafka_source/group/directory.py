@@ -9,7 +9,7 @@ from typing import Any
 
 from assignors import wire
 from assignors.model import TopicPartition
-from kafka_source.errors import InvalidConfigurationError, error_for_code
+from kafka_source.errors import AuthenticationError, InvalidConfigurationError, error_for_code
 from kafka_source.group.description import describe
 from kafka_source.kafka_client import GROUP, Deadline, KafkaClient, check_coordinator, to_coordinator
 from kafka_source.kafka_client.messages import ConsumerGroupDescribeRequest, DeleteGroupsRequest, ListGroupsRequest
@@ -133,6 +133,8 @@ async def _of_consumer_protocol(client: KafkaClient, group: str, coordinator: st
 
     try:
         found = await client.retrying(ask, deadline)
+    except AuthenticationError:
+        raise
     except InvalidConfigurationError:
         return None
     if found is None:

@@ -19,6 +19,7 @@ from tests.fake_broker import TOPIC, FakeBroker, Partition, Silence
 pytest.importorskip("kafkagroup_native")
 
 NOT_LEADER, TIMED_OUT, TOO_LARGE, NOT_ENOUGH_REPLICAS, UNKNOWN_TOPIC = 6, 7, 10, 19, 3
+INVALID_TOPIC, TOPIC_REFUSED = 17, 29
 QUICK = {"batch.size": "600", "retry.backoff.ms": "5", "retry.backoff.max.ms": "20", "request.timeout.ms": "2000"}
 
 
@@ -139,6 +140,15 @@ def test_a_partition_that_does_not_exist_is_told(broker):
     records = Records(pa.array([b"x"], pa.binary()), None, TOPIC, pa.array([7], pa.int32()))
     with pytest.raises(DeliveryError, match=rf"{TOPIC}-7 .*3 partitions.*fewer partitions"):
         deliver(settings(broker), [records], "native")
+
+
+@pytest.mark.parametrize(("error", "told"), [(INVALID_TOPIC, "name is not allowed"), (TOPIC_REFUSED, "WRITE")])
+def test_a_topic_that_brokers_refuse_is_told_at_once(broker, error, told):
+    broker.topic_error = error
+    began = time.monotonic()
+    with pytest.raises(DeliveryError, match=rf"A record for {TOPIC} .*{told}"):
+        send(broker)
+    assert time.monotonic() - began < 10
 
 
 def test_records_without_a_key_stay_together_until_their_batch_is_full(broker):
