@@ -197,7 +197,6 @@ class MicroBatches:
         if self._quota is not None:
             self._quota.close()
         self._ownership.close()
-        self._cluster.close()
 
     @property
     def _task_records(self) -> int:
