@@ -22,7 +22,7 @@ _PROBE = "kafkagroup.probe"
 
 
 def librdkafka_config(settings: Settings) -> dict[str, Any]:
-    """The configuration for a producer, consumer or admin client of confluent-kafka.
+    """The configuration for a producer or consumer of confluent-kafka.
 
     Settings of group membership are left out, as are those of the Java clients' inner workings; every other name must
     be one that librdkafka knows.

@@ -20,8 +20,8 @@ class DescribedMember:
 
     member: GroupMember
     state: bytes
-    client_id: str = ""
-    host: str = ""
+    client_id: str
+    host: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,9 @@ class GroupDescription:
     """The coordinator's view; `state` is Kafka's word, e.g. "Stable", `protocol` the assignor of a consumer group."""
 
     state: str
+    protocol_type: str
     protocol: str
     members: tuple[DescribedMember, ...]
-    protocol_type: str = "consumer"
 
     def member_id_of(self, instance_id: str | None) -> str | None:
         """The present member id of a static member."""
@@ -54,6 +54,7 @@ async def describe(client: KafkaClient, group: str, deadline: Deadline) -> Group
         check_coordinator(client, GROUP, group, found.error_code, what)
         return GroupDescription(
             found.group_state,
+            found.protocol_type,
             found.protocol_data,
             tuple(
                 DescribedMember(
@@ -64,7 +65,6 @@ async def describe(client: KafkaClient, group: str, deadline: Deadline) -> Group
                 )
                 for m in found.members
             ),
-            found.protocol_type,
         )
 
     return await client.retrying(ask, deadline)

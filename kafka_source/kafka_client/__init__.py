@@ -16,7 +16,7 @@ from kafka_source.kafka_client.metadata import Broker, PartitionMetadata, Snapsh
 from kafka_source.kafka_client.raw import RawConnection
 from kafka_source.kafka_client.rebootstrap import Recovery
 from kafka_source.kafka_client.request_connection import RequestConnection
-from kafka_source.kafka_client.settings import ConnectionSettings, Endpoint, parse_servers, rebootstrap_after
+from kafka_source.kafka_client.settings import ConnectionSettings, Endpoint, parse_servers
 
 __all__ = [
     "GROUP",
@@ -44,6 +44,5 @@ __all__ = [
     "encode_request",
     "kept_client",
     "parse_servers",
-    "rebootstrap_after",
     "to_coordinator",
 ]
