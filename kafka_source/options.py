@@ -498,7 +498,13 @@ OPTIONS: tuple[Option, ...] = (
         default="query",
         where=Where.ALL,
     ),
-    Option("quota.windows", _integer(2), "Samples of the quota's window.", default=10, where=Where.ALL),
+    Option(
+        "quota.windows",
+        _integer(2),
+        "Samples of the quota's window, the one that is being filled among them (Kafka's quota.window.num).",
+        default=11,
+        where=Where.ALL,
+    ),
     Option("quota.window.ms", COUNT, "Length of a sample.", default=1000, where=Where.ALL, units="ms"),
     Option(
         "quota.watch",

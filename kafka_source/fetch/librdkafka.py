@@ -35,7 +35,6 @@ _POLL_SECONDS = 0.05
 _STATISTICS_MS = 100
 _SMALLEST_GRAIN, _LARGEST_GRAIN = 4096, 1 << 20
 _AHEAD_MS = 10
-_SAMPLE = 50
 # How much larger than the average the last fetch of a range may be.
 _LAST_FETCH = 1.2
 _CLUSTER_SECONDS = 10.0
@@ -195,13 +194,16 @@ class _Reading:
             self._assign_more()
             deadline += self._hold_back()
             messages = self._consumer.consume(self._most_messages(), _POLL_SECONDS)
-            deadline += self._account(messages)
             if self._engine.shaken:
                 self._check_cluster()
+            rows, size = self._rows.all_rows, self._rows.all_bytes
             for message in messages:
                 self._take(message)
                 if len(self._rows) >= self._request.batch_rows or self._rows.bytes >= self._request.batch_bytes:
                     yield self._rows.drain()
+            if self._pacer.paces and self._rows.all_rows > rows:
+                self._account(messages[-1], self._rows.all_rows - rows, self._rows.all_bytes - size)
+            deadline += self._throttled()
             if self._pacer.paces and len(self._rows) and time.monotonic() > self._rows.since + PACED_BATCH_SECONDS:
                 yield self._rows.drain()
             if messages:
@@ -278,29 +280,23 @@ class _Reading:
         left = self._left(self._assigned()) * self._record_bytes()
         return 0 < left <= _LAST_FETCH * self._meter.response_bytes
 
-    def _account(self, messages: list[Message]) -> float:
-        """Note what is fetched now, for the quota; the seconds for which brokers throttle."""
-        if self._pacer.paces:
-            records = [message for message in messages if message.error() is None]
-            # What is taken out has the next ones fetched, but at the end; the first one was accounted for before.
-            asked = sum(len(message) for message in records if not self._is_last(message))
-            self._pacer.fetched(self._meter.count(asked), len(records))
-            # Some of them tell how large they are.
-            for message in records[::_SAMPLE]:
-                self._pacer.measured(_partition(message), len(message), 1)
-            if records:
-                # All of one topic: under a quota one partition is fetched after another.
-                self._engine.record_bytes[_partition(records[0]).topic] = sum(map(len, records)) / len(records)
+    def _account(self, last: Message, records: int, size: int) -> None:
+        """Note for the quota that so many records were taken out, of so many bytes; `last` is of the same partition."""
+        tp = _partition(last)
+        # What is taken out has the next ones fetched, but at the end; the first one was accounted for before.
+        at_end = len(last) if tp not in self._open and last.error() is None else 0
+        self._pacer.fetched(self._meter.count(size - at_end), records)
+        self._pacer.measured(tp, size * self._meter.ratio, records)
+        self._engine.record_bytes[tp.topic] = size / records
+
+    def _throttled(self) -> float:
+        """Note for how long brokers throttle from now on, in seconds."""
         throttle = self._meter.take_throttle()
         self._pacer.throttled(throttle)
         return throttle
 
     def _deadline(self) -> float:
         return time.monotonic() + self._request.timeout_ms / 1000
-
-    def _is_last(self, message: Message) -> bool:
-        whole = self._open.get(_partition(message))
-        return whole is None or (message.offset() or 0) + 1 >= whole.end
 
     def _take(self, message: Message) -> None:
         error = message.error()
@@ -402,23 +398,32 @@ def _partition(message: Message) -> TopicPartition:
 
 
 class _Rows:
-    """The rows of the next record batch, by column."""
+    """The rows of the next record batch, by column; `all_` is of those before it too."""
 
     def __init__(self, columns: tuple[Column, ...]) -> None:
         self._columns = columns
         self._schema = arrow_schema(columns)
-        self.bytes = 0
+        self.bytes = self._bytes_before = self._rows_before = 0
         self.since = time.monotonic()
         self._messages: list[Message] = []
 
     def __len__(self) -> int:
         return len(self._messages)
 
+    @property
+    def all_rows(self) -> int:
+        return self._rows_before + len(self._messages)
+
+    @property
+    def all_bytes(self) -> int:
+        return self._bytes_before + self.bytes
+
     def add(self, message: Message) -> None:
         self._messages.append(message)
         self.bytes += len(message)
 
     def drain(self) -> pa.RecordBatch:
+        self._rows_before, self._bytes_before = self.all_rows, self.all_bytes
         messages, self._messages, self.bytes = self._messages, [], 0
         self.since = time.monotonic()
         arrays = [_array(column, field, messages) for column, field in zip(self._columns, self._schema, strict=True)]

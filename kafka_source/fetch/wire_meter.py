@@ -26,6 +26,11 @@ class WireMeter:
         """Of a response on average; 0: nobody knows."""
         return self._response
 
+    @property
+    def ratio(self) -> float:
+        """Bytes on the wire for one of a message."""
+        return self._ratio
+
     def on_stats(self, text: str) -> None:
         """librdkafka's `stats_cb`."""
         brokers: dict[str, dict[str, Any]] = json.loads(text).get("brokers", {})

@@ -9,15 +9,14 @@ from typing import Any
 from assignors.model import TopicPartition
 from kafka_source.quota.admission import Room
 from kafka_source.quota.bounds import Bounds
-from kafka_source.quota.quota import Amounts, Quota
+from kafka_source.quota.quota import SMOOTH_SECONDS, Amounts, Quota
 from kafka_source.quota.settings import QuotaSettings
 
 # A grant is for so many seconds of the bound: the grain of the flow.
 _GRAIN_SECONDS = 0.025
 _ACTIVE_SECONDS = 1.0
-# So short that a pause of Spark's takes longer to make good for than the micro-batch lasts: a reader that has caught up
-# goes at the bound, and the next pause would be felt in full. So long that no 5 s have two pauses.
-_BATCH_WINDOWS = 0.6
+# Of the bound, and with the pause after it: any five seconds have one pause then, neither two nor none.
+_BATCH_SECONDS = 1.004 * SMOOTH_SECONDS
 # What a fetch is taken to bring of which nobody knows yet, at most.
 _FIRST_BYTES, _FIRST_RECORDS = 1e6, 1e3
 
@@ -109,6 +108,8 @@ class Account:
         self._quotas: dict[int, Quota] = {}
         self._parts: dict[int, _Part] = {}
         self._sizes: dict[TopicPartition, float] = {}
+        # Since when nothing is left to read.
+        self._idle: dict[int, float] = {}
 
     @property
     def bounds(self) -> Bounds:
@@ -135,13 +136,15 @@ class Account:
             if offsets > 0:
                 self._sizes[tp] = size / offsets
         quota = self._quota(report.part)
+        self._note_pause(report, quota, now)
         fetched = (report.bytes, report.records)
         if any(fetched) or not report.left:
             expected = (0.0, 0.0) if part.turn is None else part.turn.expected
             quota.on_response(*fetched, now, expected=expected)
             part.turn = None
-        # The last one before a task's end may be of any size, and one that a broker throttles brings nothing.
-        if any(fetched) and report.left and not report.throttle:
+        # The last one before a task's end may be of any size: it counts where no other is known. One that a broker
+        # throttles brings nothing.
+        if any(fetched) and not report.throttle and (report.left or part.usual is None):
             part.usual = fetched
         grain = self._bounds.share(_GRAIN_SECONDS * self._share(report.part, now))
         most = (grain.bytes_per_second, grain.records_per_second)
@@ -158,8 +161,8 @@ class Account:
         return dict(self._sizes)
 
     def room(self) -> Room:
-        """What a micro-batch of a slot (of the query) may have: a little less than a window lets through."""
-        whole = self._bounds.share(self._settings.window * _BATCH_WINDOWS)
+        """What a micro-batch of a slot (of the query) may have."""
+        whole = self._bounds.share(_BATCH_SECONDS)
         return Room(whole.bytes_per_second, whole.records_per_second)
 
     def figures(self, now: float) -> dict[str, Any]:
@@ -183,8 +186,20 @@ class Account:
             },
         }
 
+    def _note_pause(self, report: Report, quota: Quota, now: float) -> None:
+        """Tell the quota when its slots go on that had nothing to read, all of them."""
+        key = self._key(report.part)
+        if report.left:
+            if (since := self._idle.pop(key, None)) is not None:
+                quota.resumed(now - since, now)
+        elif self._settings.per_member or not any(part.left for part in self._parts.values()):
+            self._idle[key] = now
+
+    def _key(self, part: int) -> int:
+        return part if self._settings.per_member else 0
+
     def _quota(self, part: int) -> Quota:
-        key = part if self._settings.per_member else 0
+        key = self._key(part)
         if key not in self._quotas:
             self._quotas[key] = Quota(self._bounds, self._settings.windows, self._settings.seconds)
         return self._quotas[key]

@@ -42,7 +42,14 @@ def admit(
     part = min(_part(room.bytes, total_bytes), _part(room.records, sum(sizes.values())))
     if part >= 1.0:
         return dict(ends)
-    return {tp: starts[tp] + min(size, max(1, int(size * part)) if size else 0) for tp, size in sizes.items()}
+    admitted, owed = {}, 0.0
+    for tp, size in sizes.items():
+        # What is left of an offset goes to the next partition: with large records it is some percent of a batch.
+        owed += size * part
+        taken = min(size, max(1, int(owed)))
+        owed = max(0.0, owed - taken)
+        admitted[tp] = starts[tp] + taken
+    return admitted
 
 
 def _part(most: float | None, total: float) -> float:

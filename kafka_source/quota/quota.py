@@ -1,13 +1,13 @@
 """A bound that is kept: how long to wait before the next fetch. Pure: it is told the time.
 
 KIP-13 bounds the average over a whole window, so a reader that has been idle, as between two micro-batches, may catch
-up within it. Here it does so evenly, at little more than the bound, and not in a burst.
+up within it. Here it does so at a pace, and not in a burst, and no few seconds have much more than the bound.
 """
 
 from __future__ import annotations
 
 from kafka_source.quota.bounds import Bounds
-from kafka_source.quota.sensor import Sensor
+from kafka_source.quota.sensor import Recent, Sensor
 
 LATE_SECONDS = 0.025
 """A fetch may be so late, by its own way to the broker and back, and the next ones still come as planned."""
@@ -15,14 +15,31 @@ LATE_SECONDS = 0.025
 Amounts = tuple[float, float]
 """Bytes and records."""
 
-# A reader that is behind goes so much faster than the bound, or as much as leaves any 5 s within 5 % of it.
-_LEAST_CATCH_UP = 1.03
-_SMOOTH_SECONDS, _SMOOTH = 5.0, 1.048
+CATCH_UP = 1.04
+"""A reader that is behind goes so much faster than the bound."""
+
+SMOOTH_SECONDS = 5.0
+"""Any so many seconds are kept close to the bound, whatever the window is."""
+
+# What they have of it at most, less a fetch that comes late into them.
+_SMOOTH, _LEAST_SMOOTH = 1.048, 1.03
+
+# After a pause, as between two micro-batches, a reader makes good for just this one in as many seconds, but for a
+# little that keeps it off the bound of the window: who has caught up before the next pause feels that in full.
+_AIM, _AIM_LESS_BY_FETCH, _LEAST_AIM = 0.995, 0.15, 0.98
+_LONGEST_PAUSE, _SHORTEST_CYCLE_SECONDS = 0.6, 4.0
 
 
-def catch_up(amount: float, bound: float) -> float:
-    """How much faster than the bound a reader goes that is behind it and fetches so much at once."""
-    return max(_LEAST_CATCH_UP, _SMOOTH - (LATE_SECONDS + amount / bound) / _SMOOTH_SECONDS)
+def most_of_smooth(amount: float, bound: float) -> float:
+    """What any `SMOOTH_SECONDS` have at most, however far behind a reader is that fetches so much at once."""
+    over = max(_LEAST_SMOOTH, _SMOOTH - (LATE_SECONDS + amount / bound) / SMOOTH_SECONDS)
+    return over * bound * SMOOTH_SECONDS
+
+
+def pace_after(pause: float, amount: float, bound: float) -> float:
+    """How fast a reader goes on after a pause, where it fetches so much at once: of the bound's unit, a second."""
+    aim = max(_LEAST_AIM, _AIM - _AIM_LESS_BY_FETCH * amount / bound)
+    return aim * bound / (1 - min(pause, _LONGEST_PAUSE) / SMOOTH_SECONDS)
 
 
 class Quota:
@@ -34,10 +51,11 @@ class Quota:
         seconds: The length of one sample.
     """
 
-    def __init__(self, bounds: Bounds, windows: int = 10, seconds: float = 1.0) -> None:
+    def __init__(self, bounds: Bounds, windows: int = 11, seconds: float = 1.0) -> None:
         self._shape = (windows, seconds)
         self._bounds = bounds
         self._meters = self._fresh()
+        self._pause, self._resumed_at = 0.0, float("-inf")
 
     @property
     def bounds(self) -> Bounds:
@@ -52,18 +70,26 @@ class Quota:
 
     def check(self, now: float) -> float:
         """Seconds to wait before the next fetch; 0: it may leave."""
-        return max((meter.delay(bound, now) for meter, bound, _ in self._bound_meters()), default=0.0)
+        return self._delay((0.0, 0.0), now)
 
     def turn(self, expected: Amounts, now: float) -> float:
         """Seconds until a fetch of about so much may leave; a fetch that is asked for after it comes after it.
 
         Whoever takes a turn tells `on_response` of it.
         """
-        delay = self.check(now)
+        delay = self._delay(expected, now)
         for meter, bound, amount in self._bound_meters(expected):
-            meter.take(amount, bound, now)
+            meter.take(amount, self._pace(amount, bound, now), bound, now, now + delay)
         self._record(expected, now)
         return delay
+
+    def resumed(self, pause: float, now: float) -> None:
+        """The reader goes on after a pause, of so many seconds."""
+        if now < self._resumed_at + _SHORTEST_CYCLE_SECONDS:
+            # In the middle of a micro-batch, where one slot ends and another one begins.
+            self._pause += pause
+        else:
+            self._pause, self._resumed_at = pause, now
 
     def on_response(self, fetched_bytes: float, records: float, now: float, *, expected: Amounts = (0.0, 0.0)) -> float:
         """Take note of a response; seconds to wait as of `check`.
@@ -77,7 +103,7 @@ class Quota:
         more = (fetched_bytes - expected[0], records - expected[1])
         self._record(more, now)
         for meter, bound, amount in self._bound_meters(more):
-            meter.push_back(amount, bound, now)
+            meter.correct(amount, self._pace(abs(amount), bound, now), now)
         return self.check(now)
 
     def used(self, now: float) -> float:
@@ -90,6 +116,16 @@ class Quota:
         """Bytes and records a second, as observed in the window."""
         by_bytes, by_records = self._meters
         return by_bytes.sensor.rate(now), by_records.sensor.rate(now)
+
+    def _pace(self, amount: float, bound: float, now: float) -> float:
+        if now < self._resumed_at + SMOOTH_SECONDS:
+            return pace_after(self._pause, amount, bound)
+        return CATCH_UP * bound
+
+    def _delay(self, amounts: Amounts, now: float) -> float:
+        return max(
+            (meter.delay(amount, bound, now) for meter, bound, amount in self._bound_meters(amounts)), default=0.0
+        )
 
     def _record(self, amounts: Amounts, now: float) -> None:
         for meter, amount in zip(self._meters, amounts, strict=True):
@@ -104,20 +140,29 @@ class Quota:
 
 
 class _Meter:
-    """One amount: its sensor, and when its next may come if it is to come evenly."""
+    """One amount: its sensor, what came in the last few seconds, and when its next may come if it is to come evenly."""
 
     def __init__(self, windows: int, seconds: float) -> None:
         self.sensor = Sensor(windows, seconds)
+        self._recent = Recent(SMOOTH_SECONDS)
         self._next_at = float("-inf")
 
-    def take(self, amount: float, bound: float, now: float) -> None:
+    def take(self, amount: float, pace: float, bound: float, now: float, at: float) -> None:
+        """So much is to come at a time."""
         over = self.sensor.delay(bound, now)
-        if over > 0:
-            self._next_at = max(self._next_at, now + over)
-        self.push_back(amount, bound, now)
+        self._next_at = max(self._next_at, at - LATE_SECONDS, now + over if over > 0 else float("-inf"))
+        self._push_back(amount, pace, now)
+        self._recent.record(amount, at)
 
-    def push_back(self, amount: float, bound: float, now: float) -> None:
-        self._next_at = max(self._next_at, now - LATE_SECONDS) + amount / (catch_up(abs(amount), bound) * bound)
+    def correct(self, amount: float, pace: float, now: float) -> None:
+        """So much more (or less) has come than its turn was taken for."""
+        self._push_back(amount, pace, now)
+        self._recent.record(amount, now)
 
-    def delay(self, bound: float, now: float) -> float:
-        return max(self.sensor.delay(bound, now), self._next_at - now)
+    def delay(self, amount: float, bound: float, now: float) -> float:
+        """Seconds until so much may come."""
+        smooth = self._recent.delay(amount, most_of_smooth(amount, bound), now)
+        return max(self.sensor.delay(bound, now), smooth, self._next_at - now, 0.0)
+
+    def _push_back(self, amount: float, pace: float, now: float) -> None:
+        self._next_at = max(self._next_at, now - LATE_SECONDS) + amount / pace

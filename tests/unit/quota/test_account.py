@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
-from itertools import product
+from itertools import count, repeat
+from math import ceil
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -11,58 +14,105 @@ from hypothesis import strategies as st
 
 from kafka_source.quota import UNBOUNDED, Bounds
 from kafka_source.quota.account import Account, Report
-from kafka_source.quota.quota import LATE_SECONDS, catch_up
+from kafka_source.quota.quota import CATCH_UP, LATE_SECONDS, most_of_smooth
 from kafka_source.quota.settings import QuotaSettings
 
 MB = 1_000_000
-QUOTA = QuotaSettings(Bounds(bytes_per_second=MB), False, 10, 1.0, None, None, "orders")
+QUOTA = QuotaSettings(Bounds(bytes_per_second=MB), False, 11, 1.0, None, None, "orders")
 
 
-def micro_batches(slots: int, batch: float, pause: float, seconds: float) -> list[tuple[float, float]]:
+class Broker:
+    """A broker's own quota of the same bytes a second, as Kafka's `Rate` of eleven samples of a second keeps it."""
+
+    def __init__(self) -> None:
+        self._samples: list[list[float]] = []
+
+    def throttle(self, size: float, now: float) -> float:
+        """Seconds for which a fetch of this size is refused; 0: it is answered, and counts."""
+        self._samples = [sample for sample in self._samples if now - sample[0] < 11]
+        if not self._samples or now - self._samples[-1][0] >= 1:
+            self._samples.append([now, 0.0])
+        elapsed = now - self._samples[0][0]
+        window = elapsed + max(0, 10 - int(elapsed))
+        over = sum(amount for _, amount in self._samples) + size - MB * window
+        if over <= 0:
+            self._samples[-1][1] += size
+        # In whole milliseconds.
+        return max(0, ceil(over / MB * 1000)) / 1000
+
+
+class NoQuota:
+    """A broker that keeps none."""
+
+    def throttle(self, size: float, now: float) -> float:
+        return 0.0
+
+
+def micro_batches(
+    slots: int, batch: float, message: float, pauses: Iterable[float], seconds: float, broker: Broker | NoQuota
+) -> list[tuple[float, float]]:
     """When a query fetches how much in micro-batches as large as are admitted, with a pause between two of them.
 
     Args:
         slots: That read at the same time.
         batch: Bytes of a record batch: brokers send whole ones, and to each slot that asks one at least.
-        pause: In seconds.
+        message: Bytes of a record: micro-batches have whole ones.
+        pauses: In seconds, one after another.
         seconds: For how long.
+        broker: That is asked.
     """
-    account, fetches, now = Account(QUOTA), [], 0.0
+    account, fetches, now, pause = Account(QUOTA), [], 0.0, iter(pauses)
     while now < seconds:
-        left = dict.fromkeys(range(slots), (account.room().bytes or 0) / slots)
-        # When each slot asks next, and what it has fetched then.
-        asks = dict.fromkeys(range(slots), (now, 0.0))
+        left = dict.fromkeys(range(slots), (account.room().bytes or 0) / slots // message * message)
+        # When each slot asks next, what it fetches then, and for how long it was throttled before.
+        asks = dict.fromkeys(range(slots), (now, 0.0, 0.0))
         while asks:
-            part, (now, fetched) = min(asks.items(), key=lambda ask: ask[1][0])
-            left[part] -= fetched
-            if fetched:
-                fetches.append((now, fetched))
-            grant = account.grant(Report(part, bytes=fetched, left=int(left[part])), now)
+            part, (now, size, throttle) = min(asks.items(), key=lambda ask: ask[1][0])
+            if size and (refused := broker.throttle(size, now)):
+                asks[part] = (now + refused, 0.0, refused)
+                continue
+            left[part] -= size
+            if size:
+                fetches.append((now, size))
+            grant = account.grant(Report(part, bytes=size, left=int(left[part]), throttle=throttle), now)
             if left[part] < 1:
                 del asks[part]
                 continue
             size = min(left[part], max(batch, (grant.bytes or 0) // batch * batch))
-            asks[part] = (now + grant.delay, size) if grant.delay <= 0.25 else (now + 0.25, 0.0)
-        now += pause
+            asks[part] = (now + grant.delay, size, 0.0) if grant.delay <= 0.25 else (now + 0.25, 0.0, 0.0)
+        now += next(pause)
     return fetches
 
 
-@pytest.mark.parametrize(("batch", "pause"), [*product([1000, 17_600, 100_200], [0.1, 0.2, 0.3, 0.35]), (1000, 0.4)])
+# A broker with a quota refuses a fetch that does not fit whole: one of 100 kB is 2 % of 5 s.
+@pytest.mark.parametrize(
+    ("batch", "message", "broker", "least"),
+    [
+        (1000, 100, NoQuota, 0.95),
+        (17_600, 110, NoQuota, 0.95),
+        (100_200, 100_200, NoQuota, 0.95),
+        (1000, 100, Broker, 0.95),
+        (17_600, 110, Broker, 0.95),
+        (100_200, 100_200, Broker, 0.92),
+    ],
+)
+@pytest.mark.parametrize("pauses", [(0.2, 0.3), (0.25, 0.35), (0.3, 0.4)])
 @pytest.mark.parametrize("slots", [1, 4])
-def test_every_five_seconds_are_within_five_percent_of_the_bound(slots, batch, pause):
-    fetches = micro_batches(slots, batch, pause, 40)
-    for begin in range(1200, 3500, 25):
+def test_every_five_seconds_are_within_five_percent_of_the_bound(slots, pauses, batch, message, broker, least):
+    random = Random(20_261_122)
+    fetches = micro_batches(slots, batch, message, (random.uniform(*pauses) for _ in count()), 100, broker())
+    for begin in range(1000, 9500, 25):
         inside = sum(size for at, size in fetches if begin / 100 <= at < begin / 100 + 5)
-        assert 0.95 * MB <= inside / 5 <= 1.05 * MB
+        assert least * MB <= inside / 5 <= 1.05 * MB
 
 
 @settings(deadline=None, max_examples=30)
 @given(st.integers(1, 20), st.floats(30_000, 300_000))
 def test_no_five_seconds_have_more_however_many_slots_fetch_whole_batches(slots, batch):
-    fetches = [(at, size) for at, size in micro_batches(slots, batch, 0.3, 20) if at > 1]
+    fetches = [(at, size) for at, size in micro_batches(slots, batch, 1, repeat(0.3), 20, NoQuota()) if at > 1]
     for i, (begin, _) in enumerate(fetches):
         inside = sum(size for at, size in fetches[i:] if at < begin + 5)
-        assert inside <= MB * (5 * catch_up(batch, MB) + LATE_SECONDS + 1e-3) + batch
+        assert inside <= most_of_smooth(batch, MB) + batch
 
 
 def test_turns_come_after_each_other_and_are_kept():
@@ -70,7 +120,7 @@ def test_turns_come_after_each_other_and_are_kept():
     for part in range(4):
         account.grant(Report(part, bytes=100_000, left=10), 0.0)
     delays = [account.grant(Report(part, bytes=100_000, left=10), 5.0).delay for part in range(4)]
-    step = 0.1 / catch_up(100_000, MB)
+    step = 0.1 / CATCH_UP
     assert delays == pytest.approx([0, step - LATE_SECONDS, 2 * step - LATE_SECONDS, 3 * step - LATE_SECONDS])
     # Who asks again has not lost its place, and takes no second one.
     assert account.grant(Report(2, left=10), 5.1).delay == pytest.approx(delays[2] - 0.1)

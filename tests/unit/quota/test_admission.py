@@ -35,6 +35,15 @@ def test_what_fits_is_left_as_it_is():
     assert admit({tp: 0}, {tp: 100}, {}, Room()) == {tp: 100}
 
 
+def test_parts_of_offsets_are_not_lost_where_records_are_large():
+    starts = {TopicPartition("t", number): 0 for number in range(4)}
+    ends, sizes = dict.fromkeys(starts, 250), dict.fromkeys(starts, 100_000.0)
+    assert sum(admit(starts, ends, sizes, Room(4_950_000)).values()) == 49
+    # One that gets an offset though it has less of a share takes nothing from the others.
+    ends[TopicPartition("t", 0)] = 1
+    assert admit(starts, ends, sizes, Room(5_000_000))[TopicPartition("t", 3)] in (16, 17)
+
+
 def test_an_unknown_partition_is_taken_to_be_as_the_others():
     one, two = TopicPartition("t", 0), TopicPartition("t", 1)
     assert admit({one: 0, two: 0}, {one: 100, two: 100}, {one: 10.0}, Room(1000)) == {one: 50, two: 50}

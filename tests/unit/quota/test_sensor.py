@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_source.quota import Bounds, Quota, Sensor, delay_of
-from kafka_source.quota.quota import LATE_SECONDS, catch_up
+from kafka_source.quota.quota import CATCH_UP, LATE_SECONDS, most_of_smooth
 
 amounts = st.floats(0.1, 1000)
 gaps = st.floats(0, 5)
@@ -73,7 +73,6 @@ def test_what_is_idle_for_a_window_has_saved_nothing_up():
 def test_no_five_seconds_have_more_than_the_bound_and_what_is_caught_up(events, bound, windows):
     """Reads of up to 0.1 s worth, whenever the reader is ready, each after the delay that it is told."""
     quota, now, sent = Quota(Bounds(bytes_per_second=bound), windows, 1.0), 0.0, []
-    least, most = min(seconds for _, seconds in events), max(seconds for _, seconds in events)
     for gap, seconds in events * 5:
         now += gap
         while (delay := quota.check(now)) > 1e-9:
@@ -82,7 +81,7 @@ def test_no_five_seconds_have_more_than_the_bound_and_what_is_caught_up(events, 
         quota.on_response(seconds * bound, 1, now)
     for i, (begin, _) in enumerate(sent):
         in_five = sum(amount for at, amount in sent[i:] if at < begin + 5)
-        assert in_five <= bound * (5 * catch_up(least * bound, bound) + LATE_SECONDS + most + 1e-3)
+        assert in_five <= most_of_smooth(0, bound) + bound * (max(seconds for _, seconds in events) + 1e-3)
 
 
 @settings(deadline=None)
@@ -94,13 +93,13 @@ def test_a_reader_that_is_always_ready_gets_all_of_the_bound(chunks, bound, wind
             now += delay
         quota.on_response(seconds * bound, 1, now)
         total += seconds * bound
-    assert bound * (now - 0.001) <= total <= bound * (now * catch_up(min(chunks) * bound, bound) + LATE_SECONDS + 0.101)
+    assert bound * (now - 0.001) <= total <= (now / 5 + 1) * most_of_smooth(0, bound) + 0.101 * bound
 
 
 def test_both_bounds_hold():
     quota = Quota(Bounds(bytes_per_second=1000, records_per_second=10))
     assert quota.on_response(100, 20, now=0) == pytest.approx(2)
-    assert quota.on_response(5000, 0, now=2) == pytest.approx(5000 / 1000 / catch_up(5000, 1000) - LATE_SECONDS)
+    assert quota.on_response(5000, 0, now=2) == pytest.approx(5000 / 1000 / CATCH_UP - LATE_SECONDS)
 
 
 def test_how_much_is_used():
