@@ -32,7 +32,8 @@ log = logging.getLogger(__name__)
 
 _CHUNK = 2000
 _POLL_SECONDS = 0.05
-_STATISTICS_MS = 100
+# Where the bound is far away what messages say is near enough in between.
+_STATISTICS_MS, _FEW_STATISTICS_MS = 100, 1000
 _SMALLEST_GRAIN, _LARGEST_GRAIN = 4096, 1 << 20
 _AHEAD_MS = 10
 # How much larger than the average the last fetch of a range may be.
@@ -128,7 +129,8 @@ class LibrdkafkaEngine:
             "throttle_cb": meter.on_throttle,
         }
         if kind.paced:
-            config |= {"stats_cb": meter.on_stats, "statistics.interval.ms": _STATISTICS_MS}
+            interval = _FEW_STATISTICS_MS if kind.grain is None else _STATISTICS_MS
+            config |= {"stats_cb": meter.on_stats, "statistics.interval.ms": interval}
         if kind.grain is not None:
             for name in ("fetch.message.max.bytes", "max.partition.fetch.bytes"):
                 config.pop(name, None)
