@@ -108,8 +108,6 @@ class Account:
         self._quotas: dict[int, Quota] = {}
         self._parts: dict[int, _Part] = {}
         self._sizes: dict[TopicPartition, float] = {}
-        # Since when nothing is left to read.
-        self._idle: dict[int, float] = {}
 
     @property
     def bounds(self) -> Bounds:
@@ -136,7 +134,10 @@ class Account:
             if offsets > 0:
                 self._sizes[tp] = size / offsets
         quota = self._quota(report.part)
-        self._note_pause(report, quota, now)
+        if report.left:
+            quota.resumed(now)
+        elif self._settings.per_member or not any(other.left for other in self._parts.values()):
+            quota.idle(now)
         fetched = (report.bytes, report.records)
         if any(fetched) or not report.left:
             expected = (0.0, 0.0) if part.turn is None else part.turn.expected
@@ -186,20 +187,8 @@ class Account:
             },
         }
 
-    def _note_pause(self, report: Report, quota: Quota, now: float) -> None:
-        """Tell the quota when its slots go on that had nothing to read, all of them."""
-        key = self._key(report.part)
-        if report.left:
-            if (since := self._idle.pop(key, None)) is not None:
-                quota.resumed(now - since, now)
-        elif self._settings.per_member or not any(part.left for part in self._parts.values()):
-            self._idle[key] = now
-
-    def _key(self, part: int) -> int:
-        return part if self._settings.per_member else 0
-
     def _quota(self, part: int) -> Quota:
-        key = self._key(part)
+        key = part if self._settings.per_member else 0
         if key not in self._quotas:
             self._quotas[key] = Quota(self._bounds, self._settings.windows, self._settings.seconds)
         return self._quotas[key]

@@ -57,7 +57,7 @@ class StreamQuota:
         ends: Mapping[TopicPartition, int],
         slots: Mapping[TopicPartition, int],
     ) -> dict[TopicPartition, int]:
-        """Where each partition of the next micro-batch ends, so that it takes most of a window to read."""
+        """Where each partition of the next micro-batch ends, so that it can be read in about five seconds."""
         room = self._server.call(lambda account: account.room())
         sizes = self._server.call(lambda account: account.record_bytes())
         if not self._quota.per_member:

@@ -7,7 +7,7 @@ up within it. Here it does so at a pace, and not in a burst, and no few seconds 
 from __future__ import annotations
 
 from kafka_source.quota.bounds import Bounds
-from kafka_source.quota.sensor import Recent, Sensor
+from kafka_source.quota.sensor import Sensor
 
 LATE_SECONDS = 0.025
 """A fetch may be so late, by its own way to the broker and back, and the next ones still come as planned."""
@@ -21,6 +21,7 @@ CATCH_UP = 1.04
 SMOOTH_SECONDS = 5.0
 """Any so many seconds are kept close to the bound, whatever the window is."""
 
+_SMOOTH_SAMPLES = 100
 # What they have of it at most, less a fetch that comes late into them.
 _SMOOTH, _LEAST_SMOOTH = 1.048, 1.03
 
@@ -55,6 +56,7 @@ class Quota:
         self._shape = (windows, seconds)
         self._bounds = bounds
         self._meters = self._fresh()
+        self._idle_since: float | None = None
         self._pause, self._resumed_at = 0.0, float("-inf")
 
     @property
@@ -79,12 +81,19 @@ class Quota:
         """
         delay = self._delay(expected, now)
         for meter, bound, amount in self._bound_meters(expected):
-            meter.take(amount, self._pace(amount, bound, now), bound, now, now + delay)
+            meter.take(amount, self._pace(amount, bound, now), now, now + delay)
         self._record(expected, now)
         return delay
 
-    def resumed(self, pause: float, now: float) -> None:
-        """The reader goes on after a pause, of so many seconds."""
+    def idle(self, now: float) -> None:
+        """Nobody has anything left to read."""
+        self._idle_since = now
+
+    def resumed(self, now: float) -> None:
+        """Somebody has something left to read; without `idle` before it this is nothing new."""
+        if self._idle_since is None:
+            return
+        pause, self._idle_since = now - self._idle_since, None
         if now < self._resumed_at + _SHORTEST_CYCLE_SECONDS:
             # In the middle of a micro-batch, where one slot ends and another one begins.
             self._pause += pause
@@ -144,13 +153,13 @@ class _Meter:
 
     def __init__(self, windows: int, seconds: float) -> None:
         self.sensor = Sensor(windows, seconds)
-        self._recent = Recent(SMOOTH_SECONDS)
+        # Two more: of the oldest only a part is in the window, and a fetch may come late into the next one.
+        self._recent = Sensor(_SMOOTH_SAMPLES + 2, SMOOTH_SECONDS / _SMOOTH_SAMPLES)
         self._next_at = float("-inf")
 
-    def take(self, amount: float, pace: float, bound: float, now: float, at: float) -> None:
+    def take(self, amount: float, pace: float, now: float, at: float) -> None:
         """So much is to come at a time."""
-        over = self.sensor.delay(bound, now)
-        self._next_at = max(self._next_at, at - LATE_SECONDS, now + over if over > 0 else float("-inf"))
+        self._next_at = max(self._next_at, at - LATE_SECONDS)
         self._push_back(amount, pace, now)
         self._recent.record(amount, at)
 
@@ -161,7 +170,7 @@ class _Meter:
 
     def delay(self, amount: float, bound: float, now: float) -> float:
         """Seconds until so much may come."""
-        smooth = self._recent.delay(amount, most_of_smooth(amount, bound), now)
+        smooth = self._recent.delay_until(amount, most_of_smooth(amount, bound), now)
         return max(self.sensor.delay(bound, now), smooth, self._next_at - now, 0.0)
 
     def _push_back(self, amount: float, pace: float, now: float) -> None:

@@ -1,4 +1,4 @@
-"""What was observed: in a window of samples (KIP-13, Kafka's `SampledStat`), and just now. Pure: told the time."""
+"""What was observed in a sliding window of samples (KIP-13, Kafka's `SampledStat`). Pure: it is told the time."""
 
 from __future__ import annotations
 
@@ -70,40 +70,17 @@ class Sensor:
         """Seconds until the next amount may come, if `bound` is let through a second."""
         return delay_of(self.observed(now), bound, self.window(now))
 
+    def delay_until(self, amount: float, most: float, now: float) -> float:
+        """Seconds until what is observed is at most `most` with another amount, or nothing is observed any more."""
+        over = self.observed(now) + amount - most
+        expiry = now
+        for sample in self._samples:
+            if over <= 0:
+                break
+            over -= sample.amount
+            expiry = sample.start + self._windows * self._seconds
+        return expiry - now
+
     def _expire(self, now: float) -> None:
         while self._samples and now - self._samples[0].start >= self._windows * self._seconds:
             self._samples.popleft()
-
-
-class Recent:
-    """The sum of the last seconds, whichever these are.
-
-    Args:
-        seconds: How many.
-    """
-
-    _GRAIN_SECONDS = 0.05
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._samples: deque[_Sample] = deque()
-
-    def record(self, amount: float, at: float) -> None:
-        """Add an amount; `at` may lie ahead."""
-        if not self._samples or at >= self._samples[-1].start + self._GRAIN_SECONDS:
-            self._samples.append(_Sample(at, 0.0))
-        self._samples[-1].amount += amount
-
-    def delay(self, amount: float, most: float, now: float) -> float:
-        """Seconds until the sum with `amount` is at most `most`, or nothing is left in it."""
-        kept = self._seconds + self._GRAIN_SECONDS
-        while self._samples and now - self._samples[0].start >= kept:
-            self._samples.popleft()
-        over = sum(sample.amount for sample in self._samples) + amount - most
-        if over <= 0 or not self._samples:
-            return 0.0
-        for sample in self._samples:
-            over -= sample.amount
-            if over <= 0:
-                break
-        return sample.start + kept - now

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import count, repeat
+from itertools import count, product, repeat
 from math import ceil
 from random import Random
 
@@ -104,6 +104,15 @@ def test_every_five_seconds_are_within_five_percent_of_the_bound(slots, pauses, 
     for begin in range(1000, 9500, 25):
         inside = sum(size for at, size in fetches if begin / 100 <= at < begin / 100 + 5)
         assert least * MB <= inside / 5 <= 1.05 * MB
+
+
+@pytest.mark.parametrize(("batch", "pause"), [*product([1000, 17_600, 100_200], [0.1, 0.2, 0.3, 0.35]), (1000, 0.4)])
+@pytest.mark.parametrize("slots", [1, 4])
+def test_so_are_they_where_all_pauses_are_the_same(slots, batch, pause):
+    fetches = micro_batches(slots, batch, 1, repeat(pause), 40, NoQuota())
+    for begin in range(1200, 3500, 25):
+        inside = sum(size for at, size in fetches if begin / 100 <= at < begin / 100 + 5)
+        assert 0.95 * MB <= inside / 5 <= 1.05 * MB
 
 
 @settings(deadline=None, max_examples=30)

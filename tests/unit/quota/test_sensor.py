@@ -93,7 +93,7 @@ def test_a_reader_that_is_always_ready_gets_all_of_the_bound(chunks, bound, wind
             now += delay
         quota.on_response(seconds * bound, 1, now)
         total += seconds * bound
-    assert bound * (now - 0.001) <= total <= (now / 5 + 1) * most_of_smooth(0, bound) + 0.101 * bound
+    assert bound * (now - 0.001) <= total <= bound * (now * CATCH_UP + LATE_SECONDS + 0.101)
 
 
 def test_both_bounds_hold():
