@@ -286,8 +286,8 @@ class _Reading:
         """Note for the quota that so many records were taken out, of so many bytes; `last` is of the same partition."""
         tp = _partition(last)
         # What is taken out has the next ones fetched, but at the end; the first one was accounted for before.
-        is_end = tp not in self._open and last.error() is None and last.offset() == self._next[tp] - 1
-        at_end = len(last) if is_end else 0
+        was_taken = last.error() is None and self._next.get(tp) == (last.offset() or 0) + 1
+        at_end = len(last) if was_taken and tp not in self._open else 0
         self._pacer.fetched(self._meter.count(size - at_end), records)
         self._pacer.measured(tp, size * self._meter.ratio, records)
         self._engine.record_bytes[tp.topic] = size / records

@@ -21,9 +21,9 @@ CATCH_UP = 1.04
 SMOOTH_SECONDS = 5.0
 """Any so many seconds are kept close to the bound, whatever the window is."""
 
-_SMOOTH_SAMPLES = 100
 # What they have of it at most, less a fetch that comes late into them.
 _SMOOTH, _LEAST_SMOOTH = 1.048, 1.03
+_SMOOTH_SAMPLES = 100
 
 # After a pause, as between two micro-batches, a reader makes good for just this one in as many seconds, but for a
 # little that keeps it off the bound of the window: who has caught up before the next pause feels that in full.
