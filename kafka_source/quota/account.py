@@ -16,7 +16,7 @@ from kafka_source.quota.settings import QuotaSettings
 _GRAIN_SECONDS = 0.025
 _ACTIVE_SECONDS = 1.0
 # Of the bound, and with the pause after it: any five seconds have one pause then, neither two nor none.
-_BATCH_SECONDS = 1.004 * SMOOTH_SECONDS
+_BATCH_SECONDS = 0.994 * SMOOTH_SECONDS
 # What a fetch is taken to bring of which nobody knows yet, at most.
 _FIRST_BYTES, _FIRST_RECORDS = 1e6, 1e3
 
@@ -153,7 +153,7 @@ class Account:
             return Grant(quota.check(now), *most)
         if part.turn is None:
             first = (min(most[0] or 0.0, _FIRST_BYTES), min(most[1] or 0.0, _FIRST_RECORDS))
-            expected = part.usual or first
+            expected = _at_most(report.left, part.usual or first)
             part.turn = _Turn(now + quota.turn(expected, now), expected)
         return Grant(max(0.0, part.turn.at - now), *most)
 
@@ -199,3 +199,9 @@ class Account:
             return 1.0
         left = sum(part.left for part in self._parts.values() if now - part.heard < _ACTIVE_SECONDS)
         return max(1, self._parts[number].left) / max(1, left)
+
+
+def _at_most(records: int, amounts: Amounts) -> Amounts:
+    """As much of them as belongs to so many records."""
+    part = min(1.0, records / amounts[1]) if amounts[1] else 1.0
+    return amounts[0] * part, amounts[1] * part

@@ -6,6 +6,8 @@ up within it. Here it does so at a pace, and not in a burst, and no few seconds 
 
 from __future__ import annotations
 
+from collections import deque
+
 from kafka_source.quota.bounds import Bounds
 from kafka_source.quota.sensor import Sensor
 
@@ -25,10 +27,15 @@ SMOOTH_SECONDS = 5.0
 _SMOOTH, _LEAST_SMOOTH = 1.048, 1.03
 _SMOOTH_SAMPLES = 100
 
-# After a pause, as between two micro-batches, a reader makes good for just this one in as many seconds, but for a
-# little that keeps it off the bound of the window: who has caught up before the next pause feels that in full.
-_AIM, _AIM_LESS_BY_FETCH, _LEAST_AIM = 0.995, 0.15, 0.98
+# A reader at its bound makes good for a pause, as between two micro-batches, in as many seconds, but for a little that
+# keeps it off the bound of the window: who has caught up before the next pause feels that in full.
+_AIM, _AIM_LESS_BY_FETCH, _LEAST_AIM = 0.995, 0.145, 0.975
 _LONGEST_PAUSE, _SHORTEST_CYCLE_SECONDS = 0.6, 4.0
+# All pauses are made as long as the longest of the last ones, so that none comes unforeseen; to begin with, as long as
+# Spark's often are.
+_PAUSES, _FIRST_PAUSE = 20, 0.45
+# Who has used less of its bound than this was not held up by it, and is not held up now.
+_AT_BOUND = 0.9
 
 
 def most_of_smooth(amount: float, bound: float) -> float:
@@ -39,8 +46,10 @@ def most_of_smooth(amount: float, bound: float) -> float:
 
 def pace_after(pause: float, amount: float, bound: float) -> float:
     """How fast a reader goes on after a pause, where it fetches so much at once: of the bound's unit, a second."""
-    aim = max(_LEAST_AIM, _AIM - _AIM_LESS_BY_FETCH * amount / bound)
-    return aim * bound / (1 - min(pause, _LONGEST_PAUSE) / SMOOTH_SECONDS)
+    fetch_seconds = amount / bound
+    aim = max(_LEAST_AIM, _AIM - _AIM_LESS_BY_FETCH * fetch_seconds)
+    # The pause stands for the time until the next fetch, too.
+    return aim * bound / (1 - max(0.0, min(pause, _LONGEST_PAUSE) - fetch_seconds) / SMOOTH_SECONDS)
 
 
 class Quota:
@@ -57,6 +66,7 @@ class Quota:
         self._bounds = bounds
         self._meters = self._fresh()
         self._idle_since: float | None = None
+        self._pauses = deque([_FIRST_PAUSE], _PAUSES)
         self._pause, self._resumed_at = 0.0, float("-inf")
 
     @property
@@ -69,6 +79,7 @@ class Quota:
         if bounds != self._bounds:
             self._bounds = bounds
             self._meters = self._fresh()
+            self._pause, self._resumed_at = 0.0, float("-inf")
 
     def check(self, now: float) -> float:
         """Seconds to wait before the next fetch; 0: it may leave."""
@@ -93,12 +104,16 @@ class Quota:
         """Somebody has something left to read; without `idle` before it this is nothing new."""
         if self._idle_since is None:
             return
-        pause, self._idle_since = now - self._idle_since, None
+        since, self._idle_since = self._idle_since, None
+        pause = now - since
         if now < self._resumed_at + _SHORTEST_CYCLE_SECONDS:
             # In the middle of a micro-batch, where one slot ends and another one begins.
             self._pause += pause
-        else:
-            self._pause, self._resumed_at = pause, now
+            return
+        if self._fraction(now) >= _AT_BOUND:
+            self._pauses.append(min(pause, _LONGEST_PAUSE))
+            pause = max(pause, *self._pauses)
+        self._pause, self._resumed_at = pause, since + pause
 
     def on_response(self, fetched_bytes: float, records: float, now: float, *, expected: Amounts = (0.0, 0.0)) -> float:
         """Take note of a response; seconds to wait as of `check`.
@@ -119,12 +134,15 @@ class Quota:
         """The fraction of the quota that is used, 0 to 100 %; 100 is throttled."""
         if self.check(now) > 0:
             return 100.0
-        return min(100.0, max((m.sensor.rate(now) / b * 100 for m, b, _ in self._bound_meters()), default=0.0))
+        return min(100.0, 100 * self._fraction(now))
 
     def rates(self, now: float) -> tuple[float, float]:
         """Bytes and records a second, as observed in the window."""
         by_bytes, by_records = self._meters
         return by_bytes.sensor.rate(now), by_records.sensor.rate(now)
+
+    def _fraction(self, now: float) -> float:
+        return max((meter.sensor.rate(now) / bound for meter, bound, _ in self._bound_meters()), default=0.0)
 
     def _pace(self, amount: float, bound: float, now: float) -> float:
         if now < self._resumed_at + SMOOTH_SECONDS:
@@ -132,9 +150,8 @@ class Quota:
         return CATCH_UP * bound
 
     def _delay(self, amounts: Amounts, now: float) -> float:
-        return max(
-            (meter.delay(amount, bound, now) for meter, bound, amount in self._bound_meters(amounts)), default=0.0
-        )
+        delays = (meter.delay(amount, bound, now) for meter, bound, amount in self._bound_meters(amounts))
+        return max(0.0, self._resumed_at - now, *delays)
 
     def _record(self, amounts: Amounts, now: float) -> None:
         for meter, amount in zip(self._meters, amounts, strict=True):
@@ -153,6 +170,7 @@ class _Meter:
 
     def __init__(self, windows: int, seconds: float) -> None:
         self.sensor = Sensor(windows, seconds)
+        self._whole_window = max(1, windows - 1) * seconds
         # Two more: of the oldest only a part is in the window, and a fetch may come late into the next one.
         self._recent = Sensor(_SMOOTH_SAMPLES + 2, SMOOTH_SECONDS / _SMOOTH_SAMPLES)
         self._next_at = float("-inf")
@@ -171,7 +189,9 @@ class _Meter:
     def delay(self, amount: float, bound: float, now: float) -> float:
         """Seconds until so much may come."""
         smooth = self._recent.delay_until(amount, most_of_smooth(amount, bound), now)
-        return max(self.sensor.delay(bound, now), smooth, self._next_at - now, 0.0)
+        # Brokers refuse a fetch that does not fit whole into their window, which is as long as this at least.
+        whole = amount if self.sensor.window(now) >= self._whole_window else 0.0
+        return max(self.sensor.delay(bound, now, whole), smooth, self._next_at - now, 0.0)
 
     def _push_back(self, amount: float, pace: float, now: float) -> None:
         self._next_at = max(self._next_at, now - LATE_SECONDS) + amount / pace

@@ -66,9 +66,9 @@ class Sensor:
         """The amount a second in the window, of one sample's length at least."""
         return self.observed(now) / max(self._seconds, self.window(now))
 
-    def delay(self, bound: float, now: float) -> float:
-        """Seconds until the next amount may come, if `bound` is let through a second."""
-        return delay_of(self.observed(now), bound, self.window(now))
+    def delay(self, bound: float, now: float, amount: float = 0.0) -> float:
+        """Seconds until another amount fits into the window, if `bound` is let through a second."""
+        return delay_of(self.observed(now) + amount, bound, self.window(now))
 
     def delay_until(self, amount: float, most: float, now: float) -> float:
         """Seconds until what is observed is at most `most` with another amount, or nothing is observed any more."""
