@@ -31,9 +31,8 @@ from kafka_source.schema import Column, arrow_schema
 log = logging.getLogger(__name__)
 
 _CHUNK = 2000
-_POLL_SECONDS = 0.05
-# Where the bound is far away what messages say is near enough in between.
-_STATISTICS_MS, _FEW_STATISTICS_MS = 100, 1000
+_POLL_SECONDS, _TOLD_SECONDS = 0.05, 0.001
+_STATISTICS_MS = 1000
 _SMALLEST_GRAIN, _LARGEST_GRAIN = 4096, 1 << 20
 _AHEAD_MS = 10
 # How much larger than the average the last fetch of a range may be.
@@ -129,8 +128,8 @@ class LibrdkafkaEngine:
             "throttle_cb": meter.on_throttle,
         }
         if kind.paced:
-            interval = _FEW_STATISTICS_MS if kind.grain is None else _STATISTICS_MS
-            config |= {"stats_cb": meter.on_stats, "statistics.interval.ms": interval}
+            # Seldom: until they are heard they stand in the queue, which holds the next fetch back.
+            config |= {"stats_cb": meter.on_stats, "statistics.interval.ms": _STATISTICS_MS}
         if kind.grain is not None:
             for name in ("fetch.message.max.bytes", "max.partition.fetch.bytes"):
                 config.pop(name, None)
@@ -183,6 +182,8 @@ class _Reading:
         self._open = {r.topic_partition: r for r in request.ranges if r.size > 0}
         self._next = {tp: r.start for tp, r in self._open.items()}
         self._unassigned = list(self._open)
+        # First fetches of which nobody knew how large they would be.
+        self._uncounted = 0
         self._rows = _Rows(request.columns)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -193,9 +194,10 @@ class _Reading:
         deadline = self._deadline()
         while self._open:
             deadline += self._hold_back()
-            self._assign_more()
-            deadline += self._hold_back()
-            messages = self._consumer.consume(self._most_messages(), _POLL_SECONDS)
+            messages = self._assign_more()
+            if not messages:
+                deadline += self._hold_back()
+                messages = self._consumer.consume(self._most_messages(), _POLL_SECONDS)
             if self._engine.shaken:
                 self._check_cluster()
             rows, size = self._rows.all_rows, self._rows.all_bytes
@@ -231,20 +233,26 @@ class _Reading:
             return
         self._engine.check_cluster(self._request.cluster, found)
 
-    def _assign_more(self) -> None:
-        """Have the ranges fetched; under a quota one after another.
+    def _assign_more(self) -> list[Message]:
+        """Have the ranges fetched; under a quota one after another. What has come at once.
 
         Brokers send a whole batch of one partition, and of the others pieces that are too small to hold one.
         """
         more = self._unassigned
         if self._pacer.paces:
             more = more[: 1 - len(self._assigned())]
-        if more:
-            self._unassigned = self._unassigned[len(more) :]
-            self._consumer.incremental_assign([Position(tp.topic, tp.partition, self._next[tp]) for tp in more])
-            if self._pacer.paces:
-                # The first one is on its way.
-                self._pacer.fetched(self._meter.count(self._record_bytes()), 0)
+        if not more:
+            return []
+        self._unassigned = self._unassigned[len(more) :]
+        self._consumer.incremental_assign([Position(tp.topic, tp.partition, self._next[tp]) for tp in more])
+        if not self._pacer.paces:
+            return []
+        # The first fetch is on its way, once what librdkafka tells itself of the assignment is out of the queue.
+        if record_bytes := self._record_bytes():
+            self._pacer.fetched(self._meter.count(record_bytes, 1), 0)
+        else:
+            self._uncounted = 1
+        return self._consumer.consume(1, _TOLD_SECONDS)
 
     def _assigned(self) -> list[TopicPartition]:
         return [tp for tp in self._open if tp not in self._unassigned]
@@ -287,9 +295,11 @@ class _Reading:
         tp = _partition(last)
         # What is taken out has the next ones fetched, but at the end; the first one was accounted for before.
         was_taken = last.error() is None and self._next.get(tp) == (last.offset() or 0) + 1
-        at_end = len(last) if was_taken and tp not in self._open else 0
-        self._pacer.fetched(self._meter.count(size - at_end), records)
-        self._pacer.measured(tp, size * self._meter.ratio, records)
+        at_end = was_taken and tp not in self._open
+        fetches = records + self._uncounted - at_end
+        self._uncounted = 0
+        self._pacer.fetched(self._meter.count(size / records * fetches, fetches), records)
+        self._pacer.measured(tp, self._meter.on_the_wire(size, records), records)
         self._engine.record_bytes[tp.topic] = size / records
 
     def _throttled(self) -> float:

@@ -5,19 +5,30 @@ from __future__ import annotations
 import json
 from typing import Any
 
-# Bytes on the wire for one of a message, until the statistics have told, and at most.
-_FIRST_RATIO = 1.05
-_MOST_RATIO = 1.5
+# Bytes on the wire for one of a record, until the statistics have told, and at most.
+_FIRST_RATIO, _MOST_RATIO = 1.0, 1.5
+# What a record has beside its value: lengths, offset, timestamp, headers, and its part of the batch's own.
+_RECORD_BYTES = 10
+# What the ratio is of: with each statistics what was before counts so much less.
+_FADE = 0.95
+# Statistics tell of so many responses more or less than were counted: some are on their way.
+_TOLERATED_RESPONSES = 2.0
 
 
 class WireMeter:
-    """The callbacks of one consumer, and what they have told."""
+    """The callbacks of one consumer, and what they have told.
+
+    What was counted wrongly is made good for evenly until the next statistics: all at once, a pace would stumble.
+    """
 
     def __init__(self) -> None:
         self._received = 0.0
-        self._messages = self._messages_then = 0.0
+        self._records = self._records_then = 0.0
+        self._faded_received = self._faded_records = 0.0
         self._ratio = _FIRST_RATIO
         self._accounted = 0.0
+        # Bytes that were not counted, or too many (below 0), and how many of them are for a byte of a record.
+        self._owed = self._owed_ratio = 0.0
         self._throttle = 0.0
         self._response = 0.0
 
@@ -26,30 +37,42 @@ class WireMeter:
         """Of a response on average; 0: nobody knows."""
         return self._response
 
-    @property
-    def ratio(self) -> float:
-        """Bytes on the wire for one of a message."""
-        return self._ratio
+    def on_the_wire(self, value_bytes: float, records: float) -> float:
+        """How many bytes records have there, as far as is known."""
+        return (value_bytes + records * _RECORD_BYTES) * self._ratio
 
     def on_stats(self, text: str) -> None:
         """librdkafka's `stats_cb`."""
         brokers: dict[str, dict[str, Any]] = json.loads(text).get("brokers", {})
-        self._received = float(sum(broker.get("rxbytes", 0) for broker in brokers.values()))
-        self._response = self._received / max(1, sum(broker.get("rx", 0) for broker in brokers.values()))
-        self._messages_then = self._messages
-        if self._messages and self._received:
-            self._ratio = min(_MOST_RATIO, self._received / self._messages)
+        received = float(sum(broker.get("rxbytes", 0) for broker in brokers.values()))
+        self._response = received / max(1, sum(broker.get("rx", 0) for broker in brokers.values()))
+        tolerated = _TOLERATED_RESPONSES * self._response
+        if (records := self._records - self._records_then) > 0:
+            self._faded_received = _FADE * self._faded_received + received - self._received
+            self._faded_records = _FADE * self._faded_records + records
+            # The ratio that was stays as long as it may be true.
+            nearest = _between(
+                (self._faded_received - tolerated) / self._faded_records,
+                self._ratio,
+                (self._faded_received + tolerated) / self._faded_records,
+            )
+            self._ratio = min(_MOST_RATIO, nearest)
+            self._received, self._records_then = received, self._records
+        owed = received - self._accounted
+        self._owed = owed - _between(-tolerated, owed, tolerated)
+        self._owed_ratio = max(-self._ratio / 2, self._owed / max(1.0, records))
 
     def on_throttle(self, event: Any) -> None:
         """librdkafka's `throttle_cb`; its time is in seconds."""
         self._throttle += event.throttle_time
 
-    def count(self, message_bytes: float) -> float:
+    def count(self, value_bytes: float, records: float) -> float:
         """Bytes on the wire that are not accounted for yet, now that so much more has been asked for."""
-        self._messages += message_bytes
-        now = self._received + (self._messages - self._messages_then) * self._ratio
-        # Statistics are older than the last fetch.
-        news = max(message_bytes * min(1.0, self._ratio), now - self._accounted)
+        size = value_bytes + records * _RECORD_BYTES
+        self._records += size
+        paid = _between(min(0.0, self._owed), size * self._owed_ratio, max(0.0, self._owed))
+        self._owed -= paid
+        news = self.on_the_wire(value_bytes, records) + paid
         self._accounted += news
         return news
 
@@ -57,3 +80,7 @@ class WireMeter:
         """Seconds of throttling since the last call."""
         seconds, self._throttle = self._throttle, 0.0
         return seconds
+
+
+def _between(least: float, value: float, most: float) -> float:
+    return max(least, min(value, most))
