@@ -29,7 +29,7 @@ _SMOOTH_SAMPLES = 100
 
 # A reader at its bound makes good for a pause, as between two micro-batches, in as many seconds, but for a little that
 # keeps it off the bound of the window: who has caught up before the next pause feels that in full.
-_AIM, _AIM_LESS_BY_FETCH, _LEAST_AIM = 0.995, 0.145, 0.975
+_AIM, _AIM_LESS_BY_FETCH, _LEAST_AIM = 0.995, 0.155, 0.975
 _LONGEST_PAUSE, _SHORTEST_CYCLE_SECONDS = 0.6, 4.0
 # All pauses are made as long as the longest of the last ones, so that none comes unforeseen; to begin with, as long as
 # Spark's often are.
