@@ -11,7 +11,7 @@ _FIRST_RATIO, _MOST_RATIO = 1.0, 1.5
 _RECORD_BYTES = 10
 # What the ratio is of: with each statistics what was before counts so much less.
 _FADE = 0.95
-# Statistics tell of so many responses more or less than were counted: some are on their way.
+# Statistics tell of so many responses (or of what was counted at once) more or less: some are on their way.
 _TOLERATED_RESPONSES = 2.0
 
 
@@ -29,6 +29,7 @@ class WireMeter:
         self._accounted = 0.0
         # Bytes that were not counted, or too many (below 0), and how many of them are for a byte of a record.
         self._owed = self._owed_ratio = 0.0
+        self._largest = 0.0
         self._throttle = 0.0
         self._response = 0.0
 
@@ -46,7 +47,7 @@ class WireMeter:
         brokers: dict[str, dict[str, Any]] = json.loads(text).get("brokers", {})
         received = float(sum(broker.get("rxbytes", 0) for broker in brokers.values()))
         self._response = received / max(1, sum(broker.get("rx", 0) for broker in brokers.values()))
-        tolerated = _TOLERATED_RESPONSES * self._response
+        tolerated = _TOLERATED_RESPONSES * max(self._response, self._largest)
         if (records := self._records - self._records_then) > 0:
             self._faded_received = _FADE * self._faded_received + received - self._received
             self._faded_records = _FADE * self._faded_records + records
@@ -57,7 +58,7 @@ class WireMeter:
                 (self._faded_received + tolerated) / self._faded_records,
             )
             self._ratio = min(_MOST_RATIO, nearest)
-            self._received, self._records_then = received, self._records
+            self._received, self._records_then, self._largest = received, self._records, 0.0
         owed = received - self._accounted
         self._owed = owed - _between(-tolerated, owed, tolerated)
         self._owed_ratio = max(-self._ratio / 2, self._owed / max(1.0, records))
@@ -70,6 +71,7 @@ class WireMeter:
         """Bytes on the wire that are not accounted for yet, now that so much more has been asked for."""
         size = value_bytes + records * _RECORD_BYTES
         self._records += size
+        self._largest = max(self._largest, size)
         paid = _between(min(0.0, self._owed), size * self._owed_ratio, max(0.0, self._owed))
         self._owed -= paid
         news = self.on_the_wire(value_bytes, records) + paid
