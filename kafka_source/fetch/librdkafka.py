@@ -125,11 +125,12 @@ class LibrdkafkaEngine:
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
             "error_cb": self._on_problem,
-            "throttle_cb": meter.on_throttle,
         }
         if kind.paced:
-            # Seldom: until they are heard they stand in the queue, which holds the next fetch back.
+            # Seldom, and no throttle: until they are heard they stand in the queue, which holds the next fetch back.
             config |= {"stats_cb": meter.on_stats, "statistics.interval.ms": _STATISTICS_MS}
+        else:
+            config["throttle_cb"] = meter.on_throttle
         if kind.grain is not None:
             for name in ("fetch.message.max.bytes", "max.partition.fetch.bytes"):
                 config.pop(name, None)

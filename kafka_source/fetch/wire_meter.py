@@ -46,6 +46,8 @@ class WireMeter:
         """librdkafka's `stats_cb`."""
         brokers: dict[str, dict[str, Any]] = json.loads(text).get("brokers", {})
         received = float(sum(broker.get("rxbytes", 0) for broker in brokers.values()))
+        # Of the time since the last statistics, in milliseconds.
+        self._throttle += sum(broker.get("throttle", {}).get("sum", 0) for broker in brokers.values()) / 1000
         self._response = received / max(1, sum(broker.get("rx", 0) for broker in brokers.values()))
         tolerated = _TOLERATED_RESPONSES * max(self._response, self._largest)
         if (records := self._records - self._records_then) > 0:
@@ -64,7 +66,7 @@ class WireMeter:
         self._owed_ratio = max(-self._ratio / 2, self._owed / max(1.0, records))
 
     def on_throttle(self, event: Any) -> None:
-        """librdkafka's `throttle_cb`; its time is in seconds."""
+        """librdkafka's `throttle_cb`, where there are no statistics; its time is in seconds."""
         self._throttle += event.throttle_time
 
     def count(self, value_bytes: float, records: float) -> float:

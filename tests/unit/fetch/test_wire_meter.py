@@ -83,3 +83,10 @@ def test_the_size_of_a_response_is_that_of_all_brokers_on_average():
     assert meter.response_bytes == 0
     meter.on_stats(json.dumps({"brokers": {"1": {"rxbytes": 900, "rx": 2}, "2": {"rxbytes": 100, "rx": 2}}}))
     assert meter.response_bytes == 250
+
+
+def test_statistics_tell_of_throttling():
+    meter = WireMeter()
+    meter.on_stats(json.dumps({"brokers": {"1": {"throttle": {"sum": 250, "cnt": 3}}, "2": {"throttle": {"sum": 50}}}}))
+    assert meter.take_throttle() == pytest.approx(0.3)
+    assert meter.take_throttle() == 0
