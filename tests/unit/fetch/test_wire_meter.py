@@ -31,7 +31,8 @@ def test_all_that_was_received_is_accounted_for_in_time(steps, size, ratio):
         received += message_bytes * on_the_wire
         responses += 10
         meter.on_stats(stats(received, responses))
-    assert abs(received - accounted) <= 2.0 * received / responses + 2.0 * size
+    # But for two responses, or for what was counted at once, and what the last statistics told of.
+    assert abs(received - accounted) <= 2 * max(received / responses, size / 10) + 0.02 * size
 
 
 def test_statistics_from_before_the_first_response_say_nothing_of_records():
