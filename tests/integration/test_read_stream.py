@@ -166,11 +166,12 @@ def test_more_slots_than_partitions_and_fewer(spark, kafka, topic, tmp_path):
         assert written(tmp_path / name / "out") == list(range(30))
 
 
-@pytest.mark.parametrize(("least", "tasks"), [(None, 1), (1, 4)])
-def test_slots_with_little_to_read_share_a_task(spark, kafka, topic, tmp_path, least, tasks):
+@pytest.mark.parametrize(
+    ("more", "tasks"), [({}, 1), ({"minRecordsPerTask": 1}, 4), ({"quota_bytes_per_second": 1_000_000}, 1)]
+)
+def test_slots_with_little_to_read_share_a_task(spark, kafka, topic, tmp_path, more, tasks):
     name = topic("little", partitions=4)
     produce(kafka.bootstrap_servers, name, 200)
-    more = {} if least is None else {"minRecordsPerTask": least}
     frame = stream(
         spark, kafka, name, kafka_group_id=f"{name}-group", group_members=4, startingOffsets="earliest", **more
     )
