@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -108,6 +109,8 @@ class Account:
         self._quotas: dict[int, Quota] = {}
         self._parts: dict[int, _Part] = {}
         self._sizes: dict[TopicPartition, float] = {}
+        # By quota: the slots that are done with this micro-batch. One that reads again has begun the next.
+        self._done: defaultdict[int, set[int]] = defaultdict(set)
 
     @property
     def bounds(self) -> Bounds:
@@ -134,10 +137,16 @@ class Account:
             if offsets > 0:
                 self._sizes[tp] = size / offsets
         quota = self._quota(report.part)
+        done = self._done[self._key(report.part)]
         if report.left:
-            quota.resumed(now)
-        elif self._settings.per_member or not any(other.left for other in self._parts.values()):
-            quota.idle(now)
+            anew = report.part in done
+            if anew:
+                done.clear()
+            quota.resumed(now, anew=anew)
+        else:
+            done.add(report.part)
+            if self._settings.per_member or not any(other.left for other in self._parts.values()):
+                quota.idle(now)
         fetched = (report.bytes, report.records)
         if any(fetched) or not report.left:
             expected = (0.0, 0.0) if part.turn is None else part.turn.expected
@@ -187,8 +196,11 @@ class Account:
             },
         }
 
+    def _key(self, part: int) -> int:
+        return part if self._settings.per_member else 0
+
     def _quota(self, part: int) -> Quota:
-        key = part if self._settings.per_member else 0
+        key = self._key(part)
         if key not in self._quotas:
             self._quotas[key] = Quota(self._bounds, self._settings.windows, self._settings.seconds)
         return self._quotas[key]

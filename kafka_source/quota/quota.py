@@ -36,6 +36,7 @@ _LONGEST_PAUSE, _SHORTEST_CYCLE_SECONDS = 0.6, 4.0
 _PAUSES, _FIRST_PAUSE = 20, 0.45
 # Who has used less of its bound than this was not held up by it, and is not held up now.
 _AT_BOUND = 0.9
+_NEVER = float("-inf")
 
 
 def most_of_smooth(amount: float, bound: float) -> float:
@@ -67,7 +68,8 @@ class Quota:
         self._meters = self._fresh()
         self._idle_since: float | None = None
         self._pauses = deque([_FIRST_PAUSE], _PAUSES)
-        self._pause, self._resumed_at = 0.0, float("-inf")
+        # How long the pause was, when it ended, and until when it is being made good for.
+        self._pause, self._resumed_at, self._steady_until = 0.0, _NEVER, _NEVER
 
     @property
     def bounds(self) -> Bounds:
@@ -79,7 +81,7 @@ class Quota:
         if bounds != self._bounds:
             self._bounds = bounds
             self._meters = self._fresh()
-            self._pause, self._resumed_at = 0.0, float("-inf")
+            self._pause, self._resumed_at, self._steady_until = 0.0, _NEVER, _NEVER
 
     def check(self, now: float) -> float:
         """Seconds to wait before the next fetch; 0: it may leave."""
@@ -100,20 +102,30 @@ class Quota:
         """Nobody has anything left to read."""
         self._idle_since = now
 
-    def resumed(self, now: float) -> None:
-        """Somebody has something left to read; without `idle` before it this is nothing new."""
-        if self._idle_since is None:
-            return
+    def resumed(self, now: float, *, anew: bool) -> None:
+        """Somebody has something left to read; without `idle` before it this is nothing new.
+
+        Args:
+            now: The time.
+            anew: Whether a micro-batch begins, and not only another slot in the same one.
+        """
         since, self._idle_since = self._idle_since, None
+        if self._resumed_at == _NEVER:
+            # A first window that has all of its bound leaves the next one no room to make good for pauses.
+            windows, seconds = self._shape
+            self._resumed_at, self._steady_until = now, now + windows * seconds
+            return
+        if since is None:
+            return
         pause = now - since
-        if now < self._resumed_at + _SHORTEST_CYCLE_SECONDS:
-            # In the middle of a micro-batch, where one slot ends and another one begins.
+        if not anew or now < self._resumed_at + _SHORTEST_CYCLE_SECONDS:
             self._pause += pause
             return
         if self._fraction(now) >= _AT_BOUND:
             self._pauses.append(min(pause, _LONGEST_PAUSE))
             pause = max(pause, *self._pauses)
         self._pause, self._resumed_at = pause, since + pause
+        self._steady_until = self._resumed_at + SMOOTH_SECONDS
 
     def on_response(self, fetched_bytes: float, records: float, now: float, *, expected: Amounts = (0.0, 0.0)) -> float:
         """Take note of a response; seconds to wait as of `check`.
@@ -145,7 +157,7 @@ class Quota:
         return max((meter.sensor.rate(now) / bound for meter, bound, _ in self._bound_meters()), default=0.0)
 
     def _pace(self, amount: float, bound: float, now: float) -> float:
-        if now < self._resumed_at + SMOOTH_SECONDS:
+        if now < self._steady_until:
             return pace_after(self._pause, amount, bound)
         return CATCH_UP * bound
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable
-from dataclasses import replace
-from itertools import count, product, repeat
+from dataclasses import dataclass, replace
+from itertools import accumulate, count, product, repeat
 from math import ceil
 from random import Random
 
@@ -14,31 +15,52 @@ from hypothesis import strategies as st
 
 from kafka_source.quota import UNBOUNDED, Bounds
 from kafka_source.quota.account import Account, Report
-from kafka_source.quota.quota import CATCH_UP, LATE_SECONDS, most_of_smooth
+from kafka_source.quota.quota import LATE_SECONDS, most_of_smooth, pace_after
 from kafka_source.quota.settings import QuotaSettings
 
 MB = 1_000_000
 QUOTA = QuotaSettings(Bounds(bytes_per_second=MB), False, 11, 1.0, None, None, "orders")
 
 
+@dataclass
+class Sample:
+    """What a broker counted from `begin` on; `last` is when it did so last."""
+
+    begin: float
+    last: float
+    amount: float = 0.0
+
+
 class Broker:
     """A broker's own quota of the same bytes a second, as Kafka's `Rate` of eleven samples of a second keeps it."""
 
     def __init__(self) -> None:
-        self._samples: list[list[float]] = []
+        self._samples: list[Sample] = []
+
+    def expires(self, sample: Sample) -> float:
+        """When a sample is no longer looked at: a whole window after it was counted in last."""
+        return sample.last + 11
 
     def throttle(self, size: float, now: float) -> float:
         """Seconds for which a fetch of this size is refused; 0: it is answered, and counts."""
-        self._samples = [sample for sample in self._samples if now - sample[0] < 11]
-        if not self._samples or now - self._samples[-1][0] >= 1:
-            self._samples.append([now, 0.0])
-        elapsed = now - self._samples[0][0]
+        self._samples = [sample for sample in self._samples if now < self.expires(sample)]
+        if not self._samples or now - self._samples[-1].begin >= 1:
+            self._samples = [*self._samples[-11:], Sample(now, now)]
+        elapsed = now - self._samples[0].begin
         window = elapsed + max(0, 10 - int(elapsed))
-        over = sum(amount for _, amount in self._samples) + size - MB * window
+        over = sum(sample.amount for sample in self._samples) + size - MB * window
+        self._samples[-1].last = now
         if over <= 0:
-            self._samples[-1][1] += size
+            self._samples[-1].amount += size
         # In whole milliseconds.
         return max(0, ceil(over / MB * 1000)) / 1000
+
+
+class OlderBroker(Broker):
+    """As Kafka was before it kept samples that overlap its window."""
+
+    def expires(self, sample: Sample) -> float:
+        return sample.begin + 11
 
 
 class NoQuota:
@@ -84,25 +106,29 @@ def micro_batches(
     return fetches
 
 
-@pytest.mark.parametrize("broker", [NoQuota, Broker])
+def assert_close_to_the_bound(fetches: list[tuple[float, float]], begins: range) -> None:
+    """Five seconds each, that begin at so many hundredths of a second."""
+    times, sums = [at for at, _ in fetches], [0.0, *accumulate(size for _, size in fetches)]
+    for begin in begins:
+        inside = sums[bisect_left(times, begin / 100 + 5)] - sums[bisect_left(times, begin / 100)]
+        assert 0.95 * MB <= inside / 5 <= 1.05 * MB
+
+
+@pytest.mark.parametrize("broker", [NoQuota, Broker, OlderBroker])
 @pytest.mark.parametrize(("batch", "message"), [(1000, 100), (17_600, 110), (100_200, 100_200)])
 @pytest.mark.parametrize("pauses", [(0.1, 0.2), (0.2, 0.3), (0.25, 0.35), (0.3, 0.4), (0.15, 0.45)])
 @pytest.mark.parametrize("slots", [1, 4])
 def test_every_five_seconds_are_within_five_percent_of_the_bound(slots, pauses, batch, message, broker):
     random = Random(20_261_122)
     fetches = micro_batches(slots, batch, message, (random.uniform(*pauses) for _ in count()), 100, broker())
-    for begin in range(1000, 9500, 25):
-        inside = sum(size for at, size in fetches if begin / 100 <= at < begin / 100 + 5)
-        assert 0.95 * MB <= inside / 5 <= 1.05 * MB
+    assert_close_to_the_bound(fetches, range(1000, 9500, 25))
 
 
 @pytest.mark.parametrize(("batch", "pause"), [*product([1000, 17_600, 100_200], [0.1, 0.2, 0.3, 0.35]), (1000, 0.4)])
 @pytest.mark.parametrize("slots", [1, 4])
 def test_so_are_they_where_all_pauses_are_the_same(slots, batch, pause):
     fetches = micro_batches(slots, batch, 1, repeat(pause), 40, NoQuota())
-    for begin in range(1200, 3500, 25):
-        inside = sum(size for at, size in fetches if begin / 100 <= at < begin / 100 + 5)
-        assert 0.95 * MB <= inside / 5 <= 1.05 * MB
+    assert_close_to_the_bound(fetches, range(1200, 3500, 25))
 
 
 @settings(deadline=None, max_examples=30)
@@ -135,12 +161,28 @@ def test_a_reader_below_its_bound_is_not_held_up():
     assert starts(pauses, 0.7 * MB) == pauses[2:]
 
 
+def test_a_slot_that_follows_another_in_the_same_task_is_not_held_up():
+    account, now, begins = Account(QUOTA), 0.0, {0: [], 1: []}
+    for _ in range(6):
+        for part in begins:
+            delay = account.grant(Report(part, left=1000), now).delay
+            begins[part].append(delay)
+            now += delay
+            for left in range(240, -1, -1):
+                now += max(10_000 / (1.06 * MB), account.grant(Report(part, bytes=10_000, left=left), now).delay)
+            now += 0.005
+        now += 0.3
+    assert begins[0][1:] == pytest.approx([0.45 - 0.305] * 5, abs=0.02)
+    assert max(begins[1]) < 0.02
+
+
 def test_turns_come_after_each_other_and_are_kept():
     account = Account(QUOTA)
     for part in range(4):
         account.grant(Report(part, bytes=100_000, left=10), 0.0)
     delays = [account.grant(Report(part, bytes=100_000, left=10), 5.0).delay for part in range(4)]
-    step = 0.1 / CATCH_UP
+    # In the first window: without a pause to make good for.
+    step = 100_000 / pace_after(0.0, 100_000, MB)
     assert delays == pytest.approx([0, step - LATE_SECONDS, 2 * step - LATE_SECONDS, 3 * step - LATE_SECONDS])
     # Who asks again has not lost its place, and takes no second one.
     assert account.grant(Report(2, left=10), 5.1).delay == pytest.approx(delays[2] - 0.1)
