@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -109,8 +108,6 @@ class Account:
         self._quotas: dict[int, Quota] = {}
         self._parts: dict[int, _Part] = {}
         self._sizes: dict[TopicPartition, float] = {}
-        # By quota: the slots that are done with this micro-batch. One that reads again has begun the next.
-        self._done: defaultdict[int, set[int]] = defaultdict(set)
 
     @property
     def bounds(self) -> Bounds:
@@ -137,16 +134,11 @@ class Account:
             if offsets > 0:
                 self._sizes[tp] = size / offsets
         quota = self._quota(report.part)
-        done = self._done[self._key(report.part)]
         if report.left:
-            anew = report.part in done
-            if anew:
-                done.clear()
-            quota.resumed(now, anew=anew)
+            quota.reads(report.part, now)
         else:
-            done.add(report.part)
-            if self._settings.per_member or not any(other.left for other in self._parts.values()):
-                quota.idle(now)
+            others = not self._settings.per_member and any(other.left for other in self._parts.values())
+            quota.done(report.part, now, others=others)
         fetched = (report.bytes, report.records)
         if any(fetched) or not report.left:
             expected = (0.0, 0.0) if part.turn is None else part.turn.expected
@@ -196,11 +188,8 @@ class Account:
             },
         }
 
-    def _key(self, part: int) -> int:
-        return part if self._settings.per_member else 0
-
     def _quota(self, part: int) -> Quota:
-        key = self._key(part)
+        key = part if self._settings.per_member else 0
         if key not in self._quotas:
             self._quotas[key] = Quota(self._bounds, self._settings.windows, self._settings.seconds)
         return self._quotas[key]

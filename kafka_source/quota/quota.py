@@ -65,11 +65,18 @@ class Quota:
     def __init__(self, bounds: Bounds, windows: int = 11, seconds: float = 1.0) -> None:
         self._shape = (windows, seconds)
         self._bounds = bounds
-        self._meters = self._fresh()
+        # The readers that are done with this micro-batch: one that reads again has begun the next.
+        self._done: set[int] = set()
         self._idle_since: float | None = None
         self._pauses = deque([_FIRST_PAUSE], _PAUSES)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._meters = _Meter(*self._shape), _Meter(*self._shape)
         # How long the pause was, when it ended, and until when it is being made good for.
-        self._pause, self._resumed_at, self._steady_until = 0.0, _NEVER, _NEVER
+        self._pause = 0.0
+        self._resumed_at = _NEVER
+        self._steady_until = _NEVER
 
     @property
     def bounds(self) -> Bounds:
@@ -80,8 +87,7 @@ class Quota:
         """Other bounds from here on; what was fetched under the old ones is settled."""
         if bounds != self._bounds:
             self._bounds = bounds
-            self._meters = self._fresh()
-            self._pause, self._resumed_at, self._steady_until = 0.0, _NEVER, _NEVER
+            self._begin()
 
     def check(self, now: float) -> float:
         """Seconds to wait before the next fetch; 0: it may leave."""
@@ -98,17 +104,17 @@ class Quota:
         self._record(expected, now)
         return delay
 
-    def idle(self, now: float) -> None:
-        """Nobody has anything left to read."""
-        self._idle_since = now
+    def done(self, reader: int, now: float, *, others: bool) -> None:
+        """A reader has nothing left to read in this micro-batch; `others`: whether somebody else has."""
+        self._done.add(reader)
+        if not others:
+            self._idle_since = now
 
-    def resumed(self, now: float, *, anew: bool) -> None:
-        """Somebody has something left to read; without `idle` before it this is nothing new.
-
-        Args:
-            now: The time.
-            anew: Whether a micro-batch begins, and not only another slot in the same one.
-        """
+    def reads(self, reader: int, now: float) -> None:
+        """A reader has something left to read; if nobody had, that was a pause."""
+        anew = reader in self._done
+        if anew:
+            self._done.clear()
         since, self._idle_since = self._idle_since, None
         if self._resumed_at == _NEVER:
             # A first window that has all of its bound leaves the next one no room to make good for pauses.
@@ -119,6 +125,7 @@ class Quota:
             return
         pause = now - since
         if not anew or now < self._resumed_at + _SHORTEST_CYCLE_SECONDS:
+            # Between two readers of one micro-batch, or of the short ones of a trigger that is bounded otherwise.
             self._pause += pause
             return
         if self._fraction(now) >= _AT_BOUND:
@@ -168,9 +175,6 @@ class Quota:
     def _record(self, amounts: Amounts, now: float) -> None:
         for meter, amount in zip(self._meters, amounts, strict=True):
             meter.sensor.record(amount, now)
-
-    def _fresh(self) -> tuple[_Meter, _Meter]:
-        return _Meter(*self._shape), _Meter(*self._shape)
 
     def _bound_meters(self, amounts: Amounts = (0.0, 0.0)) -> list[tuple[_Meter, float, float]]:
         both = (self._bounds.bytes_per_second, self._bounds.records_per_second)

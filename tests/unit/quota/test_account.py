@@ -140,13 +140,18 @@ def test_no_five_seconds_have_more_however_many_slots_fetch_whole_batches(slots,
         assert inside <= most_of_smooth(batch, MB) + batch
 
 
+def whole_part(account: Account, part: int, now: float, fetches: int, rate: float) -> float:
+    """When a slot is done that reads so many fetches of 10 kB at so much."""
+    for left in range(fetches, -1, -1):
+        now += max(10_000 / rate, account.grant(Report(part, bytes=10_000, left=left), now).delay)
+    return now
+
+
 def starts(pauses: Iterable[float], rate: float) -> list[float]:
     """How long after the end of a micro-batch each next one may begin, of a reader of 10 kB fetches at so much."""
     account, now, found = Account(QUOTA), 0.0, []
     for pause in pauses:
-        for left in range(int(rate * 4.6 / 10_000), -1, -1):
-            now += max(10_000 / rate, account.grant(Report(0, bytes=10_000, left=left), now).delay)
-        now += pause
+        now = whole_part(account, 0, now, int(rate * 4.6 / 10_000), rate) + pause
         found.append(pause + account.grant(Report(0, left=1000), now).delay)
     return found[2:]
 
@@ -167,10 +172,7 @@ def test_a_slot_that_follows_another_in_the_same_task_is_not_held_up():
         for part in begins:
             delay = account.grant(Report(part, left=1000), now).delay
             begins[part].append(delay)
-            now += delay
-            for left in range(240, -1, -1):
-                now += max(10_000 / (1.06 * MB), account.grant(Report(part, bytes=10_000, left=left), now).delay)
-            now += 0.005
+            now = whole_part(account, part, now + delay, 240, 1.06 * MB) + 0.005
         now += 0.3
     assert begins[0][1:] == pytest.approx([0.45 - 0.305] * 5, abs=0.02)
     assert max(begins[1]) < 0.02
