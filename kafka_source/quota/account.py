@@ -191,7 +191,8 @@ class Account:
     def _quota(self, part: int) -> Quota:
         key = part if self._settings.per_member else 0
         if key not in self._quotas:
-            self._quotas[key] = Quota(self._bounds, self._settings.windows, self._settings.seconds)
+            shape = (self._settings.windows, self._settings.seconds)
+            self._quotas[key] = Quota(self._bounds, *shape, brokers_refuse=self._settings.brokers_refuse)
         return self._quotas[key]
 
     def _share(self, number: int, now: float) -> float:

@@ -45,10 +45,10 @@ def most_of_smooth(amount: float, bound: float) -> float:
     return over * bound * SMOOTH_SECONDS
 
 
-def pace_after(pause: float, amount: float, bound: float) -> float:
+def pace_after(pause: float, amount: float, bound: float, *, brokers_refuse: bool) -> float:
     """How fast a reader goes on after a pause, where it fetches so much at once: of the bound's unit, a second."""
     fetch_seconds = amount / bound
-    aim = max(_LEAST_AIM, _AIM - _AIM_LESS_BY_FETCH * fetch_seconds)
+    aim = max(_LEAST_AIM, _AIM - _AIM_LESS_BY_FETCH * fetch_seconds) if brokers_refuse else _AIM
     # The pause stands for the time until the next fetch, too.
     return aim * bound / (1 - max(0.0, min(pause, _LONGEST_PAUSE) - fetch_seconds) / SMOOTH_SECONDS)
 
@@ -60,11 +60,15 @@ class Quota:
         bounds: What is let through.
         windows: How many samples the window has.
         seconds: The length of one sample.
+        brokers_refuse: Whether brokers keep the bound too, so that what they refuse comes late.
     """
 
-    def __init__(self, bounds: Bounds, windows: int = 11, seconds: float = 1.0) -> None:
+    def __init__(
+        self, bounds: Bounds, windows: int = 11, seconds: float = 1.0, *, brokers_refuse: bool = False
+    ) -> None:
         self._shape = (windows, seconds)
         self._bounds = bounds
+        self._brokers_refuse = brokers_refuse
         # The readers that are done with this micro-batch: one that reads again has begun the next.
         self._done: set[int] = set()
         self._idle_since: float | None = None
@@ -165,7 +169,7 @@ class Quota:
 
     def _pace(self, amount: float, bound: float, now: float) -> float:
         if now < self._steady_until:
-            return pace_after(self._pause, amount, bound)
+            return pace_after(self._pause, amount, bound, brokers_refuse=self._brokers_refuse)
         return CATCH_UP * bound
 
     def _delay(self, amounts: Amounts, now: float) -> float:

@@ -8,6 +8,9 @@ from kafka_source.client_config import Settings
 from kafka_source.options import Options
 from kafka_source.quota.bounds import Bounds
 
+BROKER = "broker"
+"""What is watched where the brokers' own quota is the bound."""
+
 
 @dataclass(frozen=True, slots=True)
 class QuotaSettings:
@@ -30,6 +33,11 @@ class QuotaSettings:
     watch: str | None
     report: str | None
     client_id: str
+
+    @property
+    def brokers_refuse(self) -> bool:
+        """Whether the brokers keep the same bound, and refuse a fetch that is too much for it."""
+        return self.watch == BROKER
 
     @property
     def window(self) -> float:

@@ -14,11 +14,10 @@ from kafka_source.client_config import Settings
 from kafka_source.errors import InvalidConfigurationError, KafkaGroupError
 from kafka_source.quota.bounds import Bounds, read_document
 from kafka_source.quota.broker import ClientQuotas
-from kafka_source.quota.settings import QuotaSettings
+from kafka_source.quota.settings import BROKER, QuotaSettings
 
 log = logging.getLogger(__name__)
 
-BROKER = "broker"
 _URLS = ("http://", "https://")
 _URL_SECONDS = 5.0
 _LONGEST_DOCUMENT = 1 << 20

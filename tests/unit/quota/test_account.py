@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from kafka_source.quota import UNBOUNDED, Bounds
 from kafka_source.quota.account import Account, Report
 from kafka_source.quota.quota import LATE_SECONDS, most_of_smooth, pace_after
-from kafka_source.quota.settings import QuotaSettings
+from kafka_source.quota.settings import BROKER, QuotaSettings
 
 MB = 1_000_000
 QUOTA = QuotaSettings(Bounds(bytes_per_second=MB), False, 11, 1.0, None, None, "orders")
@@ -83,7 +83,8 @@ def micro_batches(
         seconds: For how long.
         broker: That is asked.
     """
-    account, fetches, now, pause = Account(QUOTA), [], 0.0, iter(pauses)
+    watch = None if isinstance(broker, NoQuota) else BROKER
+    account, fetches, now, pause = Account(replace(QUOTA, watch=watch)), [], 0.0, iter(pauses)
     while now < seconds:
         left = dict.fromkeys(range(slots), (account.room().bytes or 0) / slots // message * message)
         # When each slot asks next, what it fetches then, and for how long it was throttled before.
@@ -184,7 +185,7 @@ def test_turns_come_after_each_other_and_are_kept():
         account.grant(Report(part, bytes=100_000, left=10), 0.0)
     delays = [account.grant(Report(part, bytes=100_000, left=10), 5.0).delay for part in range(4)]
     # In the first window: without a pause to make good for.
-    step = 100_000 / pace_after(0.0, 100_000, MB)
+    step = 100_000 / pace_after(0.0, 100_000, MB, brokers_refuse=False)
     assert delays == pytest.approx([0, step - LATE_SECONDS, 2 * step - LATE_SECONDS, 3 * step - LATE_SECONDS])
     # Who asks again has not lost its place, and takes no second one.
     assert account.grant(Report(2, left=10), 5.1).delay == pytest.approx(delays[2] - 0.1)
