@@ -31,10 +31,10 @@ from kafka_source.schema import Column, arrow_schema
 log = logging.getLogger(__name__)
 
 _CHUNK = 2000
-_POLL_SECONDS, _TOLD_SECONDS = 0.05, 0.001
+_POLL_SECONDS, _TOLD_SECONDS, _LAST_SECONDS = 0.05, 0.01, 0.003
 _STATISTICS_MS = 1000
 _SMALLEST_GRAIN, _LARGEST_GRAIN = 4096, 1 << 20
-_AHEAD_MS = 10
+_AHEAD_MS = 5
 # How much larger than the average the last fetch of a range may be.
 _LAST_FETCH = 1.2
 _CLUSTER_SECONDS = 10.0
@@ -81,7 +81,7 @@ class LibrdkafkaEngine:
         kind = _kind(request)
         client = self._idle.pop(kind, None) or self._client(kind)
         try:
-            yield from _Reading(client, request, self).batches()
+            yield from _Reading(client, request, self, in_grains=kind.grain is not None).batches()
             client.consumer.unassign()
         except BaseException:
             # An interrupted consumer may hold records of the old assignment: the next task gets a new one.
@@ -174,8 +174,9 @@ def _kind(request: FetchRequest) -> _Kind:
 class _Reading:
     """One request being read: which ranges are still open, and the rows of the next batch."""
 
-    def __init__(self, client: Client, request: FetchRequest, engine: LibrdkafkaEngine) -> None:
+    def __init__(self, client: Client, request: FetchRequest, engine: LibrdkafkaEngine, *, in_grains: bool) -> None:
         self._consumer = client.consumer
+        self._in_grains = in_grains
         self._meter = client.meter
         self._pacer = request.pacer
         self._request = request
@@ -198,7 +199,7 @@ class _Reading:
             messages = self._assign_more()
             if not messages:
                 deadline += self._hold_back()
-                messages = self._consumer.consume(self._most_messages(), _POLL_SECONDS)
+                messages = self._take_out()
             if self._engine.shaken:
                 self._check_cluster()
             rows, size = self._rows.all_rows, self._rows.all_bytes
@@ -235,25 +236,35 @@ class _Reading:
         self._engine.check_cluster(self._request.cluster, found)
 
     def _assign_more(self) -> list[Message]:
-        """Have the ranges fetched; under a quota one after another. What has come at once.
+        """Have the ranges fetched; in small grains one after another. What has come at once.
 
         Brokers send a whole batch of one partition, and of the others pieces that are too small to hold one.
         """
         more = self._unassigned
-        if self._pacer.paces:
+        if self._in_grains:
             more = more[: 1 - len(self._assigned())]
         if not more:
             return []
         self._unassigned = self._unassigned[len(more) :]
         self._consumer.incremental_assign([Position(tp.topic, tp.partition, self._next[tp]) for tp in more])
-        if not self._pacer.paces:
+        if not self._in_grains:
             return []
-        # The first fetch is on its way, once what librdkafka tells itself of the assignment is out of the queue.
         if record_bytes := self._record_bytes():
             self._pacer.fetched(self._meter.count(record_bytes, 1), 0)
         else:
             self._uncounted = 1
-        return self._consumer.consume(1, _TOLD_SECONDS)
+        # What librdkafka tells itself of the assignment holds the first fetch back until it is out of the queue; who
+        # listens for it might take the first record, and have the second one fetched at once.
+        time.sleep(_TOLD_SECONDS)
+        return self._consumer.consume(1, 0)
+
+    def _take_out(self) -> list[Message]:
+        if not (self._in_grains and self._is_fetched()):
+            return self._consumer.consume(self._most_messages(), _POLL_SECONDS)
+        # A message that is awaited leaves the queue empty, and the next one is fetched at once, beyond the range; one
+        # that stands in it has the next looked for some milliseconds later, when the partition is unassigned already.
+        time.sleep(_LAST_SECONDS)
+        return self._consumer.consume(self._all_messages(), 0)
 
     def _assigned(self) -> list[TopicPartition]:
         return [tp for tp in self._open if tp not in self._unassigned]
@@ -261,9 +272,12 @@ class _Reading:
     def _left(self, partitions: Iterable[TopicPartition]) -> int:
         return sum(self._open[tp].end - self._next[tp] for tp in partitions)
 
-    def _most_messages(self) -> int:
+    def _all_messages(self) -> int:
         # `consume` waits for all it is asked for, so ask for no more than there can be.
-        most = min(_CHUNK, self._left(self._assigned()))
+        return min(_CHUNK, self._left(self._assigned()))
+
+    def _most_messages(self) -> int:
+        most = self._all_messages()
         if not self._pacer.paces:
             return most
         each = self._record_bytes()
@@ -288,8 +302,9 @@ class _Reading:
 
     def _is_fetched(self) -> bool:
         """Whether what is left of the assigned partitions has come already, or is one fetch."""
-        left = self._left(self._assigned()) * self._record_bytes()
-        return 0 < left <= _LAST_FETCH * self._meter.response_bytes
+        left = self._left(self._assigned())
+        # A response is smaller on average where brokers refuse fetches.
+        return left == 1 or 0 < left * self._record_bytes() <= _LAST_FETCH * self._meter.response_bytes
 
     def _account(self, last: Message, records: int, size: int) -> None:
         """Note for the quota that so many records were taken out, of so many bytes; `last` is of the same partition."""

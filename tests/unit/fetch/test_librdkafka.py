@@ -50,25 +50,89 @@ def test_a_consumer_has_the_label_that_the_options_give_it(broker, options, labe
     assert broker.groups == {label}
 
 
-def test_under_a_quota_partitions_are_asked_for_one_after_another(broker):
-    """A broker sends the beginning of a batch for each other partition, in vain."""
+def read_under_a_quota(engine, ranges, pacer):
+    request = FetchRequest(
+        ranges,
+        (Column("partition"), Column("offset")),
+        batch_rows=1000,
+        batch_bytes=1 << 20,
+        timeout_ms=30_000,
+        read_committed=False,
+        fail_on_data_loss=True,
+        pacer=pacer,
+    )
+    return [tuple(row.values()) for batch in engine.read(request) for row in batch.to_pylist()]
+
+
+def account_of(bytes_per_second):
+    return Own(Account(QuotaSettings(Bounds(bytes_per_second), False, 10, 1.0, None, None, "orders")))
+
+
+@pytest.mark.parametrize(("bound", "at_once"), [(1e6, 1), (1e12, 4)])
+def test_under_a_quota_partitions_are_asked_for_one_after_another(broker, bound, at_once):
+    """A broker sends the beginning of a batch for each other partition, in vain; where that is little, it may."""
     broker.partitions = {number: Partition() for number in range(4)}
     for partition in broker.partitions.values():
         for _ in range(5):
             partition.add(10)
-    quota = QuotaSettings(Bounds(bytes_per_second=1e6), False, 10, 1.0, None, None, "orders")
     engine = LibrdkafkaEngine(Settings({"bootstrap.servers": broker.bootstrap_servers}))
     for begin, end in [(0, 25), (25, 50)]:
-        request = FetchRequest(
-            tuple(Range(TOPIC, number, begin, end) for number in range(4)),
-            (Column("partition"), Column("offset")),
-            batch_rows=1000,
-            batch_bytes=1 << 20,
-            timeout_ms=30_000,
-            read_committed=False,
-            fail_on_data_loss=True,
-            pacer=Pacer(0, Own(Account(quota))),
-        )
-        rows = [tuple(row.values()) for batch in engine.read(request) for row in batch.to_pylist()]
+        ranges = tuple(Range(TOPIC, number, begin, end) for number in range(4))
+        rows = read_under_a_quota(engine, ranges, Pacer(0, account_of(bound)))
         assert sorted(rows) == [(number, offset) for number in range(4) for offset in range(begin, end)]
-    assert {len(asked) for _, _, asked in broker.fetches} <= {0, 1}
+    assert max(len(asked) for _, _, asked in broker.fetches) == at_once
+
+
+class Noting:
+    """Allowances of an account, and for how many offsets each was asked."""
+
+    def __init__(self, own):
+        self._own = own
+        self.left = []
+
+    def ask(self, report):
+        self.left.append(report.left)
+        return self._own.ask(report)
+
+    def close(self):
+        self._own.close()
+
+
+def test_the_last_record_has_no_turn_to_wait_for_when_it_is_fetched_already(broker):
+    """However small answers are on average, as of a broker that refuses fetches."""
+    broker.partitions = {0: Partition()}
+    for _ in range(20):
+        broker.partitions[0].add(1, value=b"v" * 5000)
+    engine = LibrdkafkaEngine(Settings({"bootstrap.servers": broker.bootstrap_servers}))
+    for begin in (0, 10):
+        allowances = Noting(account_of(100_000))
+        broker.in_vain = 10
+        rows = read_under_a_quota(engine, (Range(TOPIC, 0, begin, begin + 10),), Pacer(0, allowances))
+        assert rows == [(0, offset) for offset in range(begin, begin + 10)]
+        assert 2 in allowances.left
+        assert 1 not in allowances.left
+
+
+class Taking(Pacer):
+    """A pacer that remembers how many records were taken out at a time."""
+
+    def __init__(self, account):
+        super().__init__(0, account)
+        self.taken = []
+
+    def measured(self, tp, size, offsets):
+        self.taken.append(offsets)
+        super().measured(tp, size, offsets)
+
+
+def test_what_has_come_of_the_last_fetch_is_taken_out_at_once(broker):
+    broker.partitions = {0: Partition()}
+    for _ in range(20):
+        broker.partitions[0].add(100, value=b"v" * 100)
+    engine = LibrdkafkaEngine(Settings({"bootstrap.servers": broker.bootstrap_servers}))
+    # How large an answer is the engine knows from librdkafka's statistics, after a second.
+    for begin, end in [(0, 1200), (1200, 2000)]:
+        pacer = Taking(account_of(100_000))
+        assert len(read_under_a_quota(engine, (Range(TOPIC, 0, begin, end),), pacer)) == end - begin
+        # As is the first of all, and may be what came while it was looked for.
+        assert pacer.taken.count(1) < 10
