@@ -122,10 +122,7 @@ def _read_together(group: Sequence[ReadTask], reading: Reading) -> Iterator[pa.R
         held = [stack.enter_context(session) for session in sessions if session is not None]
         for part in group if group[0].ticket else [_merged(group)]:
             with pacer_of(part.ticket, reading.settings, CONSUMER_RATE) as pacer:
-                for batch in _batches(part, reading, pacer):
-                    for session in held:
-                        _check(session, commits=False)
-                    yield batch
+                yield from _while_held(held, _batches(part, reading, pacer), commits=False)
 
 
 def _merged(group: Sequence[ReadTask]) -> ReadTask:
@@ -150,10 +147,8 @@ def read(task: ReadTask, reading: Reading) -> Iterator[pa.RecordBatch]:
             stack.enter_context(session)
             commit = _committer(session, reading, stack) if commits else None
         pacer = stack.enter_context(pacer_of(task.ticket, reading.settings, CONSUMER_RATE))
-        for batch in _batches(task, reading, pacer):
-            if session is not None:
-                _check(session, commits)
-            yield batch
+        held = [] if session is None else [session]
+        yield from _while_held(held, _batches(task, reading, pacer), commits)
         if session is not None:
             # Of several copies the first one counts.
             ends = {r.topic_partition: r.end for r in task.ranges if r.replica == 0}
@@ -210,6 +205,15 @@ def _attach(credentials: SlotCredentials, reading: Reading, commits: bool) -> Sl
         # Spark has the batch in its log and would run just this after a restart; the driver commits nothing of it.
         log.warning("%s The batch was planned before that: it is read to its end, and not committed.", error)
         return None
+
+
+def _while_held(
+    sessions: Sequence[SlotSession], batches: Iterator[pa.RecordBatch], commits: bool
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for session in sessions:
+            _check(session, commits)
+        yield batch
 
 
 def _check(session: SlotSession, commits: bool) -> None:
