@@ -183,7 +183,7 @@ class _Reading:
         self._engine = engine
         self._open = {r.topic_partition: r for r in request.ranges if r.size > 0}
         self._next = {tp: r.start for tp, r in self._open.items()}
-        self._unassigned = list(self._open)
+        self._unassigned = dict.fromkeys(self._open)
         # First fetches of which nobody knew how large they would be.
         self._uncounted = 0
         self._rows = _Rows(request.columns)
@@ -240,12 +240,13 @@ class _Reading:
 
         Brokers send a whole batch of one partition, and of the others pieces that are too small to hold one.
         """
-        more = self._unassigned
+        more = list(self._unassigned)
         if self._in_grains:
             more = more[: 1 - len(self._assigned())]
         if not more:
             return []
-        self._unassigned = self._unassigned[len(more) :]
+        for tp in more:
+            del self._unassigned[tp]
         self._consumer.incremental_assign([Position(tp.topic, tp.partition, self._next[tp]) for tp in more])
         if not self._in_grains:
             return []
@@ -364,7 +365,7 @@ class _Reading:
     def _finish(self, tp: TopicPartition) -> None:
         del self._open[tp]
         if tp in self._unassigned:
-            self._unassigned.remove(tp)
+            del self._unassigned[tp]
         elif self._open or self._pacer.paces:
             # At once, before the next fetch of it leaves.
             self._consumer.incremental_unassign([Position(tp.topic, tp.partition)])

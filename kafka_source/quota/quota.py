@@ -193,7 +193,7 @@ class _Meter:
         self._whole_window = max(1, windows - 1) * seconds
         # Two more: of the oldest only a part is in the window, and a fetch may come late into the next one.
         self._recent = Sensor(_SMOOTH_SAMPLES + 2, SMOOTH_SECONDS / _SMOOTH_SAMPLES)
-        self._next_at = float("-inf")
+        self._next_at = _NEVER
 
     def take(self, amount: float, pace: float, now: float, at: float) -> None:
         """So much is to come at a time."""
