@@ -19,6 +19,20 @@ from kafka_source.schema import Column
 from tests.fake_broker import TOPIC, Partition
 
 
+def read(engine, ranges, **more):
+    request = FetchRequest(
+        ranges,
+        (Column("partition"), Column("offset")),
+        batch_rows=1000,
+        batch_bytes=1 << 20,
+        timeout_ms=30_000,
+        read_committed=False,
+        fail_on_data_loss=True,
+        **more,
+    )
+    return [tuple(row.values()) for batch in engine.read(request) for row in batch.to_pylist()]
+
+
 @pytest.mark.parametrize(
     ("options", "label"),
     [
@@ -31,37 +45,13 @@ def test_a_consumer_has_the_label_that_the_options_give_it(broker, options, labe
     broker.partitions = {0: Partition()}
     broker.partitions[0].add(10)
     given = parse({"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": TOPIC, **options}, Where.BATCH)
-    request = FetchRequest(
-        (Range(TOPIC, 0, 0, 10),),
-        (Column("offset"),),
-        batch_rows=1000,
-        batch_bytes=1 << 20,
-        timeout_ms=30_000,
-        read_committed=False,
-        fail_on_data_loss=True,
-        label=given["groupIdPrefix"],
-    )
     engine = LibrdkafkaEngine(Settings(given.kafka))
-    assert sum(batch.num_rows for batch in engine.read(request)) == 10
+    assert len(read(engine, (Range(TOPIC, 0, 0, 10),), label=given["groupIdPrefix"])) == 10
     deadline = time.monotonic() + 30
     while not broker.groups:
         assert time.monotonic() < deadline
         time.sleep(0.01)
     assert broker.groups == {label}
-
-
-def read_under_a_quota(engine, ranges, pacer):
-    request = FetchRequest(
-        ranges,
-        (Column("partition"), Column("offset")),
-        batch_rows=1000,
-        batch_bytes=1 << 20,
-        timeout_ms=30_000,
-        read_committed=False,
-        fail_on_data_loss=True,
-        pacer=pacer,
-    )
-    return [tuple(row.values()) for batch in engine.read(request) for row in batch.to_pylist()]
 
 
 def account_of(bytes_per_second):
@@ -78,7 +68,7 @@ def test_under_a_quota_partitions_are_asked_for_one_after_another(broker, bound,
     engine = LibrdkafkaEngine(Settings({"bootstrap.servers": broker.bootstrap_servers}))
     for begin, end in [(0, 25), (25, 50)]:
         ranges = tuple(Range(TOPIC, number, begin, end) for number in range(4))
-        rows = read_under_a_quota(engine, ranges, Pacer(0, account_of(bound)))
+        rows = read(engine, ranges, pacer=Pacer(0, account_of(bound)))
         assert sorted(rows) == [(number, offset) for number in range(4) for offset in range(begin, end)]
     assert max(len(asked) for _, _, asked in broker.fetches) == at_once
 
@@ -107,7 +97,7 @@ def test_the_last_record_has_no_turn_to_wait_for_when_it_is_fetched_already(brok
     for begin in (0, 10):
         allowances = Noting(account_of(100_000))
         broker.in_vain = 10
-        rows = read_under_a_quota(engine, (Range(TOPIC, 0, begin, begin + 10),), Pacer(0, allowances))
+        rows = read(engine, (Range(TOPIC, 0, begin, begin + 10),), pacer=Pacer(0, allowances))
         assert rows == [(0, offset) for offset in range(begin, begin + 10)]
         assert 2 in allowances.left
         assert 1 not in allowances.left
@@ -133,6 +123,6 @@ def test_what_has_come_of_the_last_fetch_is_taken_out_at_once(broker):
     # How large an answer is the engine knows from librdkafka's statistics, after a second.
     for begin, end in [(0, 1200), (1200, 2000)]:
         pacer = Taking(account_of(100_000))
-        assert len(read_under_a_quota(engine, (Range(TOPIC, 0, begin, end),), pacer)) == end - begin
+        assert len(read(engine, (Range(TOPIC, 0, begin, end),), pacer=pacer)) == end - begin
         # As is the first of all, and may be what came while it was looked for.
         assert pacer.taken.count(1) < 10
