@@ -64,7 +64,7 @@ def read(servers: str, count: int, engine: str, answer: Connection) -> None:
 
     from kafka_source.client_config import Settings
     from kafka_source.fetch.engine import FetchRequest, engine_for
-    from kafka_source.offsets import Range
+    from kafka_source.model.stream_offset import Range
     from kafka_source.options import Where, parse
     from kafka_source.schema import arrow_schema, columns_of, source_schema
 

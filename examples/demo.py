@@ -20,7 +20,7 @@ from examples.setting import ORDER, ORDERS, PARTITIONS, kafka, produce, spark
 from kafka_source.admin import Groups
 from kafka_source.cli import show
 from kafka_source.client_config import Settings
-from kafka_source.cluster import Cluster, Subscription
+from kafka_source.cluster.lookup import Cluster, TopicSelection
 
 GROUP = "order-book"
 FIRST, SECOND = 4_000, 1_000
@@ -39,7 +39,7 @@ def main() -> None:
         with waiting(f"Producing {FIRST} orders into {PARTITIONS} partitions of topic {ORDERS}"):
             produce(servers, FIRST)
         groups = Groups(Settings({"bootstrap.servers": servers}))
-        topic = tuple(Cluster(Settings({"bootstrap.servers": servers})).partitions(Subscription(topics=(ORDERS,))))
+        topic = tuple(Cluster(Settings({"bootstrap.servers": servers})).partitions(TopicSelection(topics=(ORDERS,))))
         read_batch(session, servers)
         console.print(show.lag(groups.lag(GROUP, topic), f"lag of group {GROUP} before the stream"))
         read_stream(session, servers, groups)

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 
 from kafka_source.client_config import Settings
-from kafka_source.group import GeneralMember, MemberSettings
+from kafka_source.group import GenericMember, MemberSettings
 
 
 def elect(protocol: str, candidates: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -26,7 +26,7 @@ def elect(protocol: str, candidates: Mapping[str, bytes]) -> dict[str, bytes]:
 def main(servers: str, seconds: float) -> None:
     started = f"{time.time_ns():020}".encode()
     group = MemberSettings("report-writer", protocol_type="single-writer", session_timeout_ms=10_000)
-    with GeneralMember(Settings({"bootstrap.servers": servers}), group, {"first-started": started}, elect) as member:
+    with GenericMember(Settings({"bootstrap.servers": servers}), group, {"first-started": started}, elect) as member:
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             state = member.state

@@ -16,8 +16,8 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from kafka_source.embedded import EmbeddedKafka
 from kafka_source.errors import ApplicationRecoverableError, InvalidConfigurationError, error_for_code
-from kafka_source.producers import TransactionalProducers
-from kafka_source.transaction import Transaction, run_transaction
+from kafka_source.transactions.producer_pool import TransactionalProducers
+from kafka_source.transactions.transaction import Transaction, run_transaction
 
 LINES = ["to be or not to be", "that is the question", "to die to sleep", "no more", "to sleep perchance to dream"]
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 
 from kafka_source.client_config import Settings
-from kafka_source.group import GeneralMember, MemberSettings
+from kafka_source.group import GenericMember, MemberSettings
 
 JOBS = [f"job-{number}" for number in range(10)]
 
@@ -32,7 +32,7 @@ def share(protocol: str, workers: Mapping[str, bytes]) -> dict[str, bytes]:
 def main(servers: str, seconds: float) -> None:
     about_me = json.dumps({"host": os.uname().nodename, "capacity": os.cpu_count() or 1}).encode()
     group = MemberSettings("pool", protocol_type="worker-pool", session_timeout_ms=10_000)
-    with GeneralMember(Settings({"bootstrap.servers": servers}), group, {"by-capacity": about_me}, share) as member:
+    with GenericMember(Settings({"bootstrap.servers": servers}), group, {"by-capacity": about_me}, share) as member:
         until, generation = time.monotonic() + seconds, -1
         while time.monotonic() < until:
             state = member.wait(1.0, after=generation)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kafka_source.datasource import FORMAT, KafkaGroupSource, register
-    from kafka_source.pinning import pinned
+    from kafka_source.pinned_read import pinned
 
 __all__ = ["FORMAT", "KafkaGroupSource", "pinned", "register"]
 
@@ -21,9 +21,9 @@ __all__ = ["FORMAT", "KafkaGroupSource", "pinned", "register"]
 def __getattr__(name: str) -> object:
     # Importing Spark takes most of a second, which the embedded broker and the command line can do without.
     if name == "pinned":
-        from kafka_source import pinning
+        from kafka_source import pinned_read
 
-        return pinning.pinned
+        return pinned_read.pinned
     if name in __all__:
         from kafka_source import datasource
 

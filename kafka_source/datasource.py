@@ -35,13 +35,13 @@ class KafkaGroupSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch read."""
-        from kafka_source.batch import BatchReader
+        from kafka_source.source.batch import BatchReader
 
         return BatchReader(self.options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """A stream read."""
-        from kafka_source.stream import StreamReader
+        from kafka_source.source.stream import StreamReader
 
         return StreamReader(self.options, schema)
 

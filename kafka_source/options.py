@@ -18,7 +18,7 @@ from typing import Any
 from kafka_source.client_config import HIDDEN
 from kafka_source.client_config.java_names import KNOWN
 from kafka_source.errors import OptionError
-from kafka_source.identity import MOVED_FROM
+from kafka_source.model.cluster_identity import MOVED_FROM
 
 KAFKA_PREFIX = "kafka."
 

@@ -8,19 +8,19 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
-from kafka_source import tasks
 from kafka_source.client_config import Settings
-from kafka_source.handoff import BatchOfRun, leave
-from kafka_source.kafka_client import Deadline, kept_client
-from kafka_source.offsets import StreamOffset
+from kafka_source.kafka_client import Deadline, cached_client
+from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import Where
 from kafka_source.schema import source_schema
-from kafka_source.sink.committer import Batch, TwoPhaseCommit
-from kafka_source.sink.offsets_transaction import GroupOffsets
-from kafka_source.sink.prepare import SinkTask, prepare
-from kafka_source.sink.sources import offsets_of_sources
-from kafka_source.stream import MicroBatches
-from kafka_source.tasks import Reading
+from kafka_source.sink.two_phase.committer import Batch, TwoPhaseCommit
+from kafka_source.sink.two_phase.offset_transaction import GroupOffsets
+from kafka_source.sink.two_phase.prepare import SinkTask, prepare
+from kafka_source.sink.two_phase.source_offsets import offsets_of_sources
+from kafka_source.source import read_task
+from kafka_source.source.read_task import Query
+from kafka_source.source.stream import MicroBatches
+from kafka_source.source_sink_handoff import BatchOfRun, leave
 from tests.two_phase import as_records
 
 _runs = itertools.count(1)
@@ -63,10 +63,10 @@ class Pipe:
         self.group, self.name, self.topic = group, name, sink
         self.run = f"run-{next(_runs)}"
         self.offsets = list(checkpoint or [StreamOffset()])
-        self.reading = Reading.of(given, source_schema(headers=False), Where.STREAM)
+        self.reading = Query.of(given, source_schema(headers=False), Where.STREAM)
         self.stream = MicroBatches(self.reading)
         self.read: list[int] = []
-        self._phases = TwoPhaseCommit(kept_client(self.settings), name)
+        self._phases = TwoPhaseCommit(cached_client(self.settings), name)
 
     def batch(self) -> int:
         """Plans a batch, and does all but deciding about it; its number, or -1 if there is nothing new."""
@@ -85,8 +85,8 @@ class Pipe:
         for partition, bundle in enumerate(self.stream.tasks(start, end)):
             if bundle.handoff is not None:
                 batch = BatchOfRun(self.name, self.run, number)
-                self._run(leave(kept_client(self.settings), batch, bundle.handoff, Deadline(60)))
-            read = tasks.read_bundle(replace(bundle, handoff=None), self.reading)
+                self._run(leave(cached_client(self.settings), batch, bundle.handoff, Deadline(60)))
+            read = read_task.read_bundle(replace(bundle, handoff=None), self.reading)
             values = [value.as_py() for records in read for value in records["value"]]
             self.read += map(int, values)
             records = as_records(values, self.topic)
@@ -97,7 +97,7 @@ class Pipe:
     def sources(self) -> tuple[GroupOffsets, ...]:
         """What the sink commits for the source."""
         batch = BatchOfRun(self.name, self.run, len(self.offsets) - 2)
-        client, wrote = kept_client(self.settings), any(one.transaction is not None for one in self.prepared)
+        client, wrote = cached_client(self.settings), any(one.transaction is not None for one in self.prepared)
         return self._run(offsets_of_sources(client, self.group, batch, Deadline(60), wrote=wrote))
 
     def decide(self) -> None:
@@ -129,4 +129,4 @@ class Pipe:
         self.stream.close()
 
     def _run(self, work):
-        return kept_client(self.settings).run(work)
+        return cached_client(self.settings).run(work)

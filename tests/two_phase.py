@@ -11,15 +11,15 @@ import pyarrow as pa
 from confluent_kafka import Consumer, TopicPartition
 
 from kafka_source.client_config import Settings
-from kafka_source.deadline import Deadline as Wait
 from kafka_source.embedded import EmbeddedKafka
-from kafka_source.kafka_client import Deadline, kept_client
-from kafka_source.producers import TransactionalProducers
-from kafka_source.sink.committer import Batch, Turn, TwoPhaseCommit
-from kafka_source.sink.ongoing import OpenTransaction, open_of
-from kafka_source.sink.prepare import Prepared, SinkTask, prepare
+from kafka_source.kafka_client import Deadline, cached_client
+from kafka_source.runtime.deadline import Deadline as Wait
 from kafka_source.sink.records import Records
-from kafka_source.sink.timeout import check_timeout, transaction_timeout_ms
+from kafka_source.sink.two_phase.committer import Batch, Turn, TwoPhaseCommit
+from kafka_source.sink.two_phase.open_transactions import OpenTransaction, open_of
+from kafka_source.sink.two_phase.prepare import Prepared, SinkTask, prepare
+from kafka_source.sink.two_phase.timeout import check_timeout, transaction_timeout_ms
+from kafka_source.transactions.producer_pool import TransactionalProducers
 
 TASKS = 3
 SIGKILL = -9
@@ -58,7 +58,7 @@ class Sink:
     def begin(self, seconds: float = 60) -> Turn:
         """What Spark has the driver do before the tasks of a batch."""
         timeout_ms = transaction_timeout_ms(self.settings)
-        self._run(check_timeout(kept_client(self.settings), self.prefix, timeout_ms, Deadline(60)))
+        self._run(check_timeout(cached_client(self.settings), self.prefix, timeout_ms, Deadline(60)))
         return self._run(self._phases().begin(Deadline(seconds), replays=self.replays))
 
     def task(self, turn: Turn, batch: int, number: int, attempt: int = 0) -> Prepared:
@@ -85,13 +85,13 @@ class Sink:
         self._run(self._phases().abort_undecided(Deadline(60), turn))
 
     def open(self) -> list[OpenTransaction]:
-        return [one.transaction for one in self._run(open_of(kept_client(self.settings), self.prefix, Deadline(30)))]
+        return [one.transaction for one in self._run(open_of(cached_client(self.settings), self.prefix, Deadline(30)))]
 
     def _phases(self) -> TwoPhaseCommit:
-        return TwoPhaseCommit(kept_client(self.settings), self.prefix)
+        return TwoPhaseCommit(cached_client(self.settings), self.prefix)
 
     def _run(self, work: Any) -> Any:
-        return kept_client(self.settings).run(work)
+        return cached_client(self.settings).run(work)
 
 
 def run_batches(failpoint: str, arguments: tuple[Any, ...], batches: tuple[int, ...]) -> None:

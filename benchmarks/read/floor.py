@@ -13,9 +13,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from kafka_source.batch import BatchReader
 from kafka_source.schema import source_schema
-from kafka_source.tasks import ReadTask
+from kafka_source.source.batch import BatchReader
+from kafka_source.source.read_task import ReadTask
 
 _batches: dict[tuple[object, ...], pa.RecordBatch] = {}
 

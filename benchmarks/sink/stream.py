@@ -15,10 +15,10 @@ from assignors.model import TopicPartition
 from benchmarks.read.figures import Figures, in_turns
 from benchmarks.sink.throughput import AT_LEAST_ONCE, EXACTLY_ONCE, PARTITIONS
 from kafka_source.client_config import Settings
-from kafka_source.cluster import Cluster
+from kafka_source.cluster.lookup import Cluster
 from kafka_source.embedded import EmbeddedKafka
 from kafka_source.kafka_client import Deadline, KafkaClient
-from kafka_source.sink.ongoing import open_of
+from kafka_source.sink.two_phase.open_transactions import open_of
 
 TASKS, ROWS = 8, 160
 TRIGGERS, SKIPPED = 30, 10

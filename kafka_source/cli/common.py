@@ -43,7 +43,7 @@ def settings_of(servers: str, config: list[str] | None) -> Settings:
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def exit_on_error() -> Iterator[None]:
     """Errors of ours end the command with their text, and without a traceback."""
     try:
         yield

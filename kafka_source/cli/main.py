@@ -11,10 +11,10 @@ from assignors.model import TopicPartition
 from kafka_source import options as declared
 from kafka_source.admin import Groups
 from kafka_source.cli import show
-from kafka_source.cli.common import DRY_RUN, Config, Servers, Yes, console, settings_of, told
+from kafka_source.cli.common import DRY_RUN, Config, Servers, Yes, console, exit_on_error, settings_of
 from kafka_source.cli.quota import quota
 from kafka_source.cli.transactions import transactions
-from kafka_source.cluster import Cluster, Subscription
+from kafka_source.cluster.lookup import Cluster, TopicSelection
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -41,17 +41,17 @@ def list_options(name: Annotated[str, typer.Argument(help="Only options whose na
 @app.command("groups")
 def list_groups(servers: Servers, config: Config = None) -> None:
     """All consumer groups and their states."""
-    with told():
+    with exit_on_error():
         console.print(show.groups(Groups(settings_of(servers, config)).states()))
 
 
 @app.command()
 def group(name: str, servers: Servers, config: Config = None, topic: Topics = None) -> None:
     """A group's members with their partitions, and how far it is behind."""
-    with told():
+    with exit_on_error():
         settings = settings_of(servers, config)
         groups = Groups(settings)
-        wanted = tuple(Cluster(settings).partitions(Subscription(topics=tuple(topic)))) if topic else ()
+        wanted = tuple(Cluster(settings).partitions(TopicSelection(topics=tuple(topic)))) if topic else ()
         console.print(show.members(groups.describe(name)))
         console.print(show.lag(groups.lag(name, wanted)))
 
@@ -66,10 +66,10 @@ def rewind(
     yes: Yes = False,
 ) -> None:
     """Set a group's committed offsets. The group must have no members."""
-    with told():
+    with exit_on_error():
         settings = settings_of(servers, config)
         cluster, groups = Cluster(settings), Groups(settings)
-        partitions = cluster.partitions(Subscription(topics=tuple(topic)))
+        partitions = cluster.partitions(TopicSelection(topics=tuple(topic)))
         offsets = _target(cluster, partitions, to)
         before = groups.committed(name)
         table = Table("topic", "partition", "committed", "new", title=f"group {name}")
@@ -86,7 +86,7 @@ def rewind(
 @app.command()
 def delete(name: str, servers: Servers, config: Config = None, yes: Yes = False) -> None:
     """Delete a group with its committed offsets. The group must have no members."""
-    with told():
+    with exit_on_error():
         groups = Groups(settings_of(servers, config))
         console.print(show.members(groups.describe(name)))
         console.print(show.lag(groups.lag(name)))

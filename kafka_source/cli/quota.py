@@ -11,10 +11,10 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from kafka_source.cli.common import DRY_RUN, Config, Servers, Yes, console, settings_of, told
+from kafka_source.cli.common import DRY_RUN, Config, Servers, Yes, console, exit_on_error, settings_of
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.quota.bounds import UNBOUNDED, read_document
-from kafka_source.quota.broker import CLIENT, USER, ClientQuota, alter_quota, describe_quotas
+from kafka_source.quota.broker_quotas import CLIENT, USER, ClientQuota, alter_quota, describe_quotas
 
 quota = typer.Typer(no_args_is_help=True, help="Quotas of queries, and the brokers' own.")
 
@@ -83,7 +83,7 @@ def brokers(
         "request_percentage": request_percentage,
     }
     values = {name: value or None for name, value in wanted.items() if value is not None}
-    with told():
+    with exit_on_error():
         with closing(KafkaClient(settings_of(servers, config))) as client:
             deadline = Deadline(_SECONDS)
             if client_id is not None and values and yes:

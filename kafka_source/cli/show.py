@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from rich.table import Table
 
 from kafka_source.admin import Group, PartitionLag
-from kafka_source.sink.ledger import Decision
-from kafka_source.sink.markers import LostMarker
-from kafka_source.sink.ongoing import Described
+from kafka_source.sink.two_phase.commit_markers import LostMarker
+from kafka_source.sink.two_phase.ledger import Decision
+from kafka_source.sink.two_phase.open_transactions import Described
 
 
 def members(group: Group) -> Table:

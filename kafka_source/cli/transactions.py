@@ -13,13 +13,13 @@ from typing import Annotated
 import typer
 
 from kafka_source.cli import show
-from kafka_source.cli.common import DRY_RUN, Config, Servers, Yes, console, settings_of, told
-from kafka_source.cluster import Cluster, Subscription
+from kafka_source.cli.common import DRY_RUN, Config, Servers, Yes, console, exit_on_error, settings_of
+from kafka_source.cluster.lookup import Cluster, TopicSelection
 from kafka_source.kafka_client import Deadline, KafkaClient
-from kafka_source.sink.committer import TwoPhaseCommit
-from kafka_source.sink.ledger import Decision
-from kafka_source.sink.markers import lost_markers, write_marker
-from kafka_source.sink.ongoing import Described
+from kafka_source.sink.two_phase.commit_markers import lost_markers, write_marker
+from kafka_source.sink.two_phase.committer import TwoPhaseCommit
+from kafka_source.sink.two_phase.ledger import Decision
+from kafka_source.sink.two_phase.open_transactions import Described
 
 transactions = typer.Typer(no_args_is_help=True, help="What exactly-once sinks have left open.")
 
@@ -92,7 +92,7 @@ def repair(
     Takes the right to alter the cluster.
     """
     with _sink(prefix, servers, config) as (client, _):
-        partitions = Cluster(settings_of(servers, config)).partitions(Subscription(topics=tuple(topic)))
+        partitions = Cluster(settings_of(servers, config)).partitions(TopicSelection(topics=tuple(topic)))
         missing = client.run(lost_markers(client, prefix, partitions, Deadline(_SECONDS)))
         if not missing:
             console.print(f"No commit marker of {prefix} is missing.")
@@ -123,5 +123,5 @@ def _show(prefix: str, decision: Decision | None, undecided: list[Described]) ->
 
 @contextmanager
 def _sink(prefix: str, servers: str, config: list[str] | None) -> Iterator[tuple[KafkaClient, TwoPhaseCommit]]:
-    with told(), closing(KafkaClient(settings_of(servers, config))) as client:
+    with exit_on_error(), closing(KafkaClient(settings_of(servers, config))) as client:
         yield client, TwoPhaseCommit(client, prefix)

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
-from kafka_source.fetch import wire
-from kafka_source.kafka_client import RawConnection, RequestConnection
+from kafka_source.fetch import fetch_protocol
+from kafka_source.kafka_client import BlockingConnection, RequestConnection
 from kafka_source.kafka_client.messages import FetchRequest
 
 PATIENCE_MS = 5_000
@@ -29,14 +29,14 @@ class FetchConnection(RequestConnection):
         InvalidConfigurationError: The broker does not speak this version of Fetch.
     """
 
-    def __init__(self, raw: RawConnection, rack: str, *, read_committed: bool, timeout: float) -> None:
-        raw.versions.version_for(FetchRequest, wire.VERSION)
+    def __init__(self, raw: BlockingConnection, rack: str, *, read_committed: bool, timeout: float) -> None:
+        raw.versions.version_for(FetchRequest, fetch_protocol.VERSION)
         super().__init__(raw, what="Fetching from", timeout=timeout)
         self._rack = rack
         self._read_committed = read_committed
         self._in_vain_ms = 0
 
-    def send(self, wanted: Iterable[wire.Wanted], max_bytes: int, *, any_replica: bool) -> None:
+    def send(self, wanted: Iterable[fetch_protocol.Wanted], max_bytes: int, *, any_replica: bool) -> None:
         """Ask for records; the response comes by `receive`.
 
         Args:
@@ -49,7 +49,7 @@ class FetchConnection(RequestConnection):
         """
         self.post(
             partial(
-                wire.encode,
+                fetch_protocol.encode,
                 wanted=wanted,
                 max_bytes=max_bytes,
                 read_committed=self._read_committed,
@@ -57,7 +57,7 @@ class FetchConnection(RequestConnection):
             )
         )
 
-    def receive(self, buffer: bytearray) -> tuple[bytearray, wire.Response]:
+    def receive(self, buffer: bytearray) -> tuple[bytearray, fetch_protocol.Response]:
         """The response to the last `send`, and the buffer that holds its records: `buffer`, or a larger one.
 
         Its `throttle_ms` is how long the broker is left alone, at least what it says.
@@ -67,14 +67,14 @@ class FetchConnection(RequestConnection):
         """
         buffer, size = self.take(buffer)
         try:
-            response = wire.parse(buffer, size)
+            response = fetch_protocol.parse(buffer, size)
         except ValueError as problem:
             raise self.lost(str(problem)) from None
         pause = self._pause(response)
         self.hold(pause)
         return buffer, replace(response, throttle_ms=pause)
 
-    def _pause(self, response: wire.Response) -> int:
+    def _pause(self, response: fetch_protocol.Response) -> int:
         """How long to leave the broker alone, in ms.
 
         An answer that is throttled brings no records, and a quota of request time (KIP-124) counts it all the same: a

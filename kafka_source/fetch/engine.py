@@ -9,9 +9,9 @@ from typing import Protocol
 import pyarrow as pa
 
 from kafka_source.client_config import Settings
-from kafka_source.engine_choice import is_native
+from kafka_source.engine_selection import is_native
 from kafka_source.errors import InvalidConfigurationError
-from kafka_source.offsets import Range
+from kafka_source.model.stream_offset import Range
 from kafka_source.quota.pacer import Pacer
 from kafka_source.schema import Column
 
@@ -52,7 +52,7 @@ class FetchRequest:
     max_unpacked_bytes: int = 256 * 1024 * 1024
 
 
-class Engine(Protocol):
+class FetchEngine(Protocol):
     """Fetches ranges from the brokers; one object may read many requests, one at a time."""
 
     def read(self, request: FetchRequest) -> Iterator[pa.RecordBatch]:
@@ -85,7 +85,7 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return batch.cast(schema)
 
 
-def engine_for(name: str, settings: Settings) -> Engine:
+def engine_for(name: str, settings: Settings) -> FetchEngine:
     """The engine of this worker process for these settings; kept and used again by later tasks.
 
     Args:

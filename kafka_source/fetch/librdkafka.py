@@ -14,6 +14,7 @@ from confluent_kafka import TopicPartition as Position
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings, librdkafka_config
+from kafka_source.client_config.process_cache import ProcessCache
 from kafka_source.errors import (
     CorruptRecordsError,
     DataLossError,
@@ -22,10 +23,9 @@ from kafka_source.errors import (
     from_confluent,
 )
 from kafka_source.fetch.engine import PACED_BATCH_SECONDS, FetchRequest, conform
-from kafka_source.fetch.wire_meter import WireMeter
-from kafka_source.identity import MOVED_FROM, check_same_cluster
-from kafka_source.offsets import Range
-from kafka_source.per_process import PerProcess
+from kafka_source.fetch.librdkafka_meter import WireMeter
+from kafka_source.model.cluster_identity import MOVED_FROM, check_same_cluster
+from kafka_source.model.stream_offset import Range
 from kafka_source.schema import Column, arrow_schema
 
 log = logging.getLogger(__name__)
@@ -77,11 +77,11 @@ class LibrdkafkaEngine:
         self.record_bytes: dict[str, float] = {}
 
     def read(self, request: FetchRequest) -> Iterator[pa.RecordBatch]:
-        """See `Engine.read`."""
+        """See `FetchEngine.read`."""
         kind = _kind(request)
         client = self._idle.pop(kind, None) or self._client(kind)
         try:
-            yield from _Reading(client, request, self, in_grains=kind.grain is not None).batches()
+            yield from _LibrdkafkaReader(client, request, self, in_grains=kind.grain is not None).batches()
             client.consumer.unassign()
         except BaseException:
             # An interrupted consumer may hold records of the old assignment: the next task gets a new one.
@@ -155,7 +155,7 @@ class LibrdkafkaEngine:
         self._topic_unknown |= error.code() in _UNKNOWN
 
 
-_engines = PerProcess(LibrdkafkaEngine)
+_engines = ProcessCache(LibrdkafkaEngine)
 
 
 def _kind(request: FetchRequest) -> _Kind:
@@ -171,7 +171,7 @@ def _kind(request: FetchRequest) -> _Kind:
     return _Kind(request.read_committed, request.label, grain, paced=True)
 
 
-class _Reading:
+class _LibrdkafkaReader:
     """One request being read: which ranges are still open, and the rows of the next batch."""
 
     def __init__(self, client: Client, request: FetchRequest, engine: LibrdkafkaEngine, *, in_grains: bool) -> None:

@@ -9,17 +9,17 @@ import pyarrow as pa
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
+from kafka_source.client_config.process_cache import ProcessCache
+from kafka_source.cluster.list_offsets import EARLIEST, LATEST, list_offsets
 from kafka_source.errors import error_for_code
 from kafka_source.fetch import librdkafka
 from kafka_source.fetch.connection import FetchConnection
 from kafka_source.fetch.engine import FetchRequest
-from kafka_source.fetch.reading import MOST_FETCH_BYTES, Reading
-from kafka_source.identity import MOVED_FROM, check_same_cluster
-from kafka_source.kafka_client import Deadline, IdleConnections, KafkaClient, Snapshot, kept_client
+from kafka_source.fetch.native_reader import MOST_FETCH_BYTES, NativeReader
+from kafka_source.kafka_client import Deadline, IdleConnections, KafkaClient, Snapshot, cached_client
 from kafka_source.kafka_client.messages import OffsetForLeaderEpochRequest
-from kafka_source.list_offsets import EARLIEST, LATEST, list_offsets
-from kafka_source.offsets import Range
-from kafka_source.per_process import PerProcess
+from kafka_source.model.cluster_identity import MOVED_FROM, check_same_cluster
+from kafka_source.model.stream_offset import Range
 
 MOST_KEPT_BYTES = 16 * 1024 * 1024
 _CONTROL_SECONDS = 30.0
@@ -63,8 +63,8 @@ class NativeEngine:
         )
 
     def read(self, request: FetchRequest) -> Iterator[pa.RecordBatch]:
-        """See `Engine.read`."""
-        reading = Reading(self, request)
+        """See `FetchEngine.read`."""
+        reading = NativeReader(self, request)
         try:
             yield from reading.batches()
         finally:
@@ -146,7 +146,7 @@ class NativeEngine:
     @property
     def _client(self) -> KafkaClient:
         """For questions."""
-        return kept_client(self._settings)
+        return cached_client(self._settings)
 
 
-_engines = PerProcess(NativeEngine)
+_engines = ProcessCache(NativeEngine)

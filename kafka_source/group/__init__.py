@@ -1,22 +1,22 @@
 """Membership in a consumer group: slots that join together, sessions that act as a slot elsewhere."""
 
-from kafka_source.group.coordinator import GroupMembership
-from kafka_source.group.general import GeneralMember, MemberState
+from kafka_source.group.generic_member import GenericMember, MemberState
 from kafka_source.group.member import MemberSettings, RebalanceTimeout
+from kafka_source.group.membership import GroupMembership
 from kafka_source.group.model import (
     CommitOffset,
     GroupAssignment,
     GroupSettings,
     SlotAssignment,
     SlotCredentials,
+    TopicFilter,
     Topics,
-    TopicSubscription,
 )
-from kafka_source.group.session import SlotSession
+from kafka_source.group.slot_session import SlotSession
 
 __all__ = [
     "CommitOffset",
-    "GeneralMember",
+    "GenericMember",
     "GroupAssignment",
     "GroupMembership",
     "GroupSettings",
@@ -26,6 +26,6 @@ __all__ = [
     "SlotAssignment",
     "SlotCredentials",
     "SlotSession",
-    "TopicSubscription",
+    "TopicFilter",
     "Topics",
 ]

@@ -8,17 +8,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafka_source.errors import FencedError, RetriableError
-from kafka_source.group import protocol
+from kafka_source.group import member_state
+from kafka_source.group.join_errors import refusal
+from kafka_source.group.member_state import Action, Membership, State, Step, step
 from kafka_source.group.model import CONSUMER
-from kafka_source.group.protocol import Action, Membership, State, Step, step
-from kafka_source.group.refusals import refusal
 from kafka_source.kafka_client import Connection, ConnectionLost, Deadline, KafkaClient, delay
-from kafka_source.kafka_client.messages import (
-    HeartbeatRequest,
-    JoinGroupRequest,
-    LeaveGroupRequest,
-    SyncGroupRequest,
-)
+from kafka_source.kafka_client.messages import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 
 log = logging.getLogger(__name__)
 
@@ -121,7 +116,7 @@ class Member:
             RetriableError: The deadline is over; the last problem.
         """
         self._offered = tuple(name for name, _ in protocols)
-        next_step = step(self.membership, protocol.Rejoin())
+        next_step = step(self.membership, member_state.Rejoin())
         states: Mapping[str, bytes] | None = None
         problem: RetriableError | None = None
         while True:
@@ -150,7 +145,7 @@ class Member:
                     next_step = await self._send_sync(states, deadline)
             except ConnectionLost as error:
                 problem = error
-                next_step = step(self.membership, protocol.Disconnected())
+                next_step = step(self.membership, member_state.Disconnected())
 
     async def heartbeat(self, deadline: Deadline) -> Step:
         """One heartbeat over the coordinator's shared connection.
@@ -182,7 +177,7 @@ class Member:
 
     def hear(self, code: int) -> Step:
         """Takes in what a heartbeat, or a commit, was answered."""
-        result = step(self.membership, protocol.HeartbeatAnswered(code))
+        result = step(self.membership, member_state.HeartbeatAnswered(code))
         self._note(result)
         if result.find_coordinator:
             self._client.forget_coordinator(self.settings.group)
@@ -197,7 +192,7 @@ class Member:
         self.membership = result.membership
         if result.membership.state not in (State.FENCED, State.FAILED):
             self._ended = None
-        elif result.code != protocol.NONE:
+        elif result.code != member_state.NONE:
             self._ended = result
 
     async def leave(self, deadline: Deadline, reason: str = "") -> None:
@@ -218,7 +213,7 @@ class Member:
 
     def left(self) -> None:
         """Notes that the group was left, by whatever request."""
-        self._note(step(self.membership, protocol.Left()))
+        self._note(step(self.membership, member_state.Left()))
         self.asked = False
         self.close()
 
@@ -258,7 +253,7 @@ class Member:
         # The coordinator parks the request until all members have joined, or the rebalance timeout is over.
         parked = settings.rebalance_timeout_ms / 1000 + _PARKED_MARGIN
         answer = await connection.send(request, max(0.001, min(parked, deadline.left)))
-        if answer.error_code == protocol.NONE:
+        if answer.error_code == member_state.NONE:
             self.joined = Joined(
                 answer.member_id,
                 answer.generation_id,
@@ -270,7 +265,7 @@ class Member:
         else:
             log.debug("join group=%s member=%s code=%d", settings.group, self._name, answer.error_code)
         return step(
-            self.membership, protocol.JoinAnswered(answer.error_code, answer.member_id or "", answer.generation_id)
+            self.membership, member_state.JoinAnswered(answer.error_code, answer.member_id or "", answer.generation_id)
         )
 
     async def _send_sync(self, states: Mapping[str, bytes], deadline: Deadline) -> Step:
@@ -291,9 +286,9 @@ class Member:
         # Parked only until the leader has assigned; whoever waits for longer asks again, as after a lost connection.
         seconds = min(self._client.settings.request_timeout, deadline.left)
         answer = await connection.send(request, max(0.001, seconds))
-        if answer.error_code == protocol.NONE:
+        if answer.error_code == member_state.NONE:
             self.state_bytes = bytes(answer.assignment)
-        return step(self.membership, protocol.SyncAnswered(answer.error_code))
+        return step(self.membership, member_state.SyncAnswered(answer.error_code))
 
     async def _connection(self, deadline: Deadline) -> Connection:
         """The member's own connection to the coordinator: what is behind a parked request waits with it."""
@@ -321,7 +316,7 @@ class Member:
         return problem
 
     def _stopped(self, stopped: Step, doing: str) -> Exception:
-        if stopped.code == protocol.FENCED_INSTANCE_ID:
+        if stopped.code == member_state.FENCED_INSTANCE_ID:
             return FencedError(
                 f"Another process has joined group {self.settings.group} as {self.settings.instance_id}. Each query "
                 "needs a kafka.group.instance.id of its own; this one has stopped.",

@@ -12,7 +12,7 @@ CONSUMER = "consumer"
 """The protocol type of consumer groups."""
 
 
-class TopicSubscription(Protocol):
+class TopicFilter(Protocol):
     """What all slots of a query want: topics by name, or all that a pattern means."""
 
     @property
@@ -28,7 +28,7 @@ class TopicSubscription(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """A `TopicSubscription`; exactly one of the two is set."""
+    """A `TopicFilter`; exactly one of the two is set."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None

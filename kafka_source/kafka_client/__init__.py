@@ -3,25 +3,26 @@
 Nothing else in this project imports `kafka.*`. Nothing here writes requests, responses or settings to a log.
 """
 
-from kafka_source.deadline import Deadline
-from kafka_source.kafka_client.backoff import delay
+from kafka_source.kafka_client.blocking_connection import BlockingConnection
 from kafka_source.kafka_client.client import GROUP, TRANSACTION, KafkaClient
+from kafka_source.kafka_client.client_cache import cached_client
 from kafka_source.kafka_client.connection import Connection, ConnectionLost
-from kafka_source.kafka_client.coordinators import check_coordinator, to_coordinator
+from kafka_source.kafka_client.coordinator_requests import check_coordinator, to_coordinator
 from kafka_source.kafka_client.idle_connections import IdleConnections, answering
-from kafka_source.kafka_client.kept import kept_client
-from kafka_source.kafka_client.loop import EventLoop
 from kafka_source.kafka_client.messages import ApiVersions, decode_response, encode_request
 from kafka_source.kafka_client.metadata import Broker, PartitionMetadata, Snapshot, TopicMetadata
-from kafka_source.kafka_client.raw import RawConnection
 from kafka_source.kafka_client.rebootstrap import Recovery
 from kafka_source.kafka_client.request_connection import RequestConnection
 from kafka_source.kafka_client.settings import ConnectionSettings, Endpoint, parse_servers
+from kafka_source.runtime.backoff import delay
+from kafka_source.runtime.deadline import Deadline
+from kafka_source.runtime.event_loop import EventLoop
 
 __all__ = [
     "GROUP",
     "TRANSACTION",
     "ApiVersions",
+    "BlockingConnection",
     "Broker",
     "Connection",
     "ConnectionLost",
@@ -32,17 +33,16 @@ __all__ = [
     "IdleConnections",
     "KafkaClient",
     "PartitionMetadata",
-    "RawConnection",
     "Recovery",
     "RequestConnection",
     "Snapshot",
     "TopicMetadata",
     "answering",
+    "cached_client",
     "check_coordinator",
     "decode_response",
     "delay",
     "encode_request",
-    "kept_client",
     "parse_servers",
     "to_coordinator",
 ]

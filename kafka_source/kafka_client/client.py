@@ -11,22 +11,17 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from kafka_source.client_config import Settings
-from kafka_source.deadline import Deadline
-from kafka_source.errors import (
-    BootstrapError,
-    KafkaGroupError,
-    RetriableError,
-    error_for_code,
-)
-from kafka_source.identity import check_same_cluster
-from kafka_source.kafka_client.backoff import delay
+from kafka_source.errors import BootstrapError, KafkaGroupError, RetriableError, error_for_code
+from kafka_source.kafka_client.blocking_connection import BlockingConnection
 from kafka_source.kafka_client.connection import Connection, ConnectionLost, explain_failure
-from kafka_source.kafka_client.loop import EventLoop
 from kafka_source.kafka_client.messages import FindCoordinatorRequest, MetadataRequest
 from kafka_source.kafka_client.metadata import Broker, Snapshot, read_snapshot
-from kafka_source.kafka_client.raw import RawConnection
 from kafka_source.kafka_client.rebootstrap import Recovery
 from kafka_source.kafka_client.settings import ConnectionSettings, Endpoint
+from kafka_source.model.cluster_identity import check_same_cluster
+from kafka_source.runtime.backoff import delay
+from kafka_source.runtime.deadline import Deadline
+from kafka_source.runtime.event_loop import EventLoop
 
 log = logging.getLogger(__name__)
 
@@ -72,9 +67,9 @@ class KafkaClient:
         """Runs one of the coroutines below and waits for its result."""
         return self.loop.run(work, timeout)
 
-    def open_socket(self, endpoint: Endpoint, client_id: str | None = None) -> RawConnection:
+    def open_socket(self, endpoint: Endpoint, client_id: str | None = None) -> BlockingConnection:
         """A blocking, authenticated socket to a broker (`Broker.endpoint` of the metadata), maybe under another id."""
-        return RawConnection.open(endpoint, replace(self.settings, client_id=client_id or self.settings.client_id))
+        return BlockingConnection.open(endpoint, replace(self.settings, client_id=client_id or self.settings.client_id))
 
     def close(self) -> None:
         """Closes all shared connections, and the loop if it is the client's own."""

@@ -12,10 +12,10 @@ import time
 from typing import Any
 
 from kafka_source.errors import AuthenticationError, KafkaGroupError, RefreshRetriableError, RetriableError
-from kafka_source.kafka_client.answer import answer_within
 from kafka_source.kafka_client.handshake import Call, Session, advance, handshake
 from kafka_source.kafka_client.messages import ApiVersions, decode_response, encode_request
 from kafka_source.kafka_client.settings import ConnectionSettings, Endpoint
+from kafka_source.runtime.await_future import answer_within
 
 _LENGTH = struct.Struct(">i")
 _LONGEST_RESPONSE = 256 * 1024 * 1024

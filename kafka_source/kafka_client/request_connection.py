@@ -6,8 +6,8 @@ import struct
 import time
 from collections.abc import Callable
 
+from kafka_source.kafka_client.blocking_connection import BlockingConnection
 from kafka_source.kafka_client.connection import ConnectionLost
-from kafka_source.kafka_client.raw import RawConnection
 
 _LENGTH = struct.Struct(">i")
 _CORRELATION = struct.Struct(">i")
@@ -27,7 +27,7 @@ class RequestConnection:
         ready_at: Before this time (`time.monotonic()`) the broker wants no request (KIP-219).
     """
 
-    def __init__(self, raw: RawConnection, *, what: str, timeout: float) -> None:
+    def __init__(self, raw: BlockingConnection, *, what: str, timeout: float) -> None:
         raw.socket.settimeout(timeout)
         self._raw = raw
         self._what = what

@@ -9,7 +9,7 @@ from typing import Any
 
 from kafka_source.client_config import Settings, kafka_python_config
 from kafka_source.errors import OptionError
-from kafka_source.identity import MOVED_FROM
+from kafka_source.model.cluster_identity import MOVED_FROM
 
 _DEFAULT_PORT = 9092
 

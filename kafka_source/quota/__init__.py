@@ -6,7 +6,7 @@ sizes micro-batches (`admission`) and hands out what may be fetched now (`server
 """
 
 from kafka_source.quota.bounds import UNBOUNDED, Bounds
-from kafka_source.quota.quota import Quota
+from kafka_source.quota.limiter import Quota
 from kafka_source.quota.sensor import Sensor, delay_of
 
 __all__ = ["UNBOUNDED", "Bounds", "Quota", "Sensor", "delay_of"]

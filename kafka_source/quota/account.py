@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from assignors.model import TopicPartition
-from kafka_source.quota.admission import Room
+from kafka_source.quota.batch_sizing import BatchBudget
 from kafka_source.quota.bounds import Bounds
-from kafka_source.quota.quota import SMOOTH_SECONDS, Amounts, Quota
+from kafka_source.quota.limiter import SMOOTH_SECONDS, Amounts, Quota
 from kafka_source.quota.settings import QuotaSettings
 
 # A grant is for so many seconds of the bound: the grain of the flow.
@@ -162,10 +162,10 @@ class Account:
         """Bytes of an offset, as measured last."""
         return dict(self._sizes)
 
-    def room(self) -> Room:
+    def room(self) -> BatchBudget:
         """What a micro-batch of a slot (of the query) may have."""
         whole = self._bounds.share(_BATCH_SECONDS)
-        return Room(whole.bytes_per_second, whole.records_per_second)
+        return BatchBudget(whole.bytes_per_second, whole.records_per_second)
 
     def figures(self, now: float) -> dict[str, Any]:
         """What people want to see: how much of the quota is used, rates, and delays by slot."""

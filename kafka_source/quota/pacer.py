@@ -30,7 +30,7 @@ class Allowances(Protocol):
         ...
 
 
-class Own:
+class LocalAllowances:
     """Allowances of a task that paces itself, by its share of the bounds.
 
     Args:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from kafka_source.kafka_client import Endpoint
 from kafka_source.quota.account import Account, Grant, Report
-from kafka_source.quota.pacer import Own
+from kafka_source.quota.pacer import LocalAllowances
 from kafka_source.quota.settings import Ticket
 
 log = logging.getLogger(__name__)
@@ -106,7 +106,7 @@ class _Listener(socketserver.ThreadingTCPServer):
         log.debug("a task's connection to the quota of its query ended", exc_info=True)
 
 
-class FromDriver:
+class RemoteAllowances:
     """Allowances that the driver hands out; a task that cannot ask it paces itself by its share.
 
     Args:
@@ -114,10 +114,10 @@ class FromDriver:
         own: What serves without it.
     """
 
-    def __init__(self, ticket: Ticket, own: Callable[[], Own]) -> None:
+    def __init__(self, ticket: Ticket, own: Callable[[], LocalAllowances]) -> None:
         assert ticket.endpoint is not None
         self._make_own = own
-        self._own: Own | None = None
+        self._own: LocalAllowances | None = None
         self._socket: socket.socket | None = None
         try:
             self._socket = socket.create_connection(ticket.endpoint, _SECONDS)

@@ -1,7 +1,7 @@
 """The sink: rows of a DataFrame as Kafka records, in batches and streams, at least once or exactly once.
 
-The way of the data: Spark's Arrow batches -> `records` (columns as records) -> `delivery` -> `native` (`outbox` encodes
-them, `sending` sends them) or `librdkafka` -> brokers.
+The way of the data: Spark's Arrow batches -> `records` (columns as records) -> `delivery` ->
+`produce/native` (`accumulator` encodes them, `sender` sends them) or `produce/librdkafka` -> brokers.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
 from pyspark.sql.types import StructType
 
 from kafka_source.client_config import Settings, hidden
-from kafka_source.engine_choice import check_engine
+from kafka_source.engine_selection import check_engine
 from kafka_source.errors import InvalidConfigurationError, OptionError
 from kafka_source.options import Options, Where, parse
 from kafka_source.quota.settings import QuotaSettings
 from kafka_source.sink.delivery import check_settings
-from kafka_source.sink.producer_config import producer_config, transactional_config
+from kafka_source.sink.produce.producer_config import producer_config, transactional_config
 from kafka_source.sink.schema import sink_columns
 from kafka_source.sink.writer import BatchWriter, ExactlyOnce, StreamWriter, Target
 

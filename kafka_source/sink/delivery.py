@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from kafka_source.client_config import Settings
-from kafka_source.engine_choice import is_native
+from kafka_source.engine_selection import is_native
 from kafka_source.errors import OptionError
-from kafka_source.sink import librdkafka
-from kafka_source.sink.producer_settings import foreign
+from kafka_source.sink.produce import librdkafka
+from kafka_source.sink.produce.producer_settings import foreign
 from kafka_source.sink.records import Records
 
 
-class Sender(Protocol):
+class RecordWriter(Protocol):
     """Sends a task's records."""
 
     def send(self, records: Records) -> None:
@@ -30,7 +30,7 @@ class Sender(Protocol):
         ...
 
 
-class Delivery(Sender, Protocol):
+class Delivery(RecordWriter, Protocol):
     """At least once."""
 
     def keep(self) -> None:
@@ -42,7 +42,7 @@ class Delivery(Sender, Protocol):
         ...
 
 
-class TransactionalDelivery(Sender, Protocol):
+class TransactionalDelivery(RecordWriter, Protocol):
     """In a transaction that somebody else ends."""
 
     def abort(self) -> None:
@@ -54,7 +54,7 @@ class TransactionalDelivery(Sender, Protocol):
         ...
 
 
-class Engine(Protocol):
+class ProduceEngine(Protocol):
     """What the modules of both engines have."""
 
     def at_least_once(self, settings: Settings) -> Delivery:
@@ -129,9 +129,9 @@ def check_settings(settings: Settings, engine: str) -> None:
         raise OptionError("engine", engine, f"auto or librdkafka with kafka.{others[0]}")
 
 
-def _engine(settings: Settings, engine: str) -> Engine:
+def _engine(settings: Settings, engine: str) -> ProduceEngine:
     if writes_native(settings, engine):
-        from kafka_source.sink import native
+        from kafka_source.sink.produce import native
 
         return native
     return librdkafka

@@ -14,22 +14,22 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
-from kafka_source.driver_process import driver_process
 from kafka_source.errors import KafkaGroupError
-from kafka_source.handoff import BatchOfRun
-from kafka_source.kafka_client import Deadline, kept_client
+from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.quota.settings import QuotaSettings, Ticket
-from kafka_source.quota.shared_hub import shared_hub
-from kafka_source.quota.task import pacer_of
-from kafka_source.sink.committer import Batch, Turn, TwoPhaseCommit
+from kafka_source.quota.shared_server_process import shared_server_process
+from kafka_source.quota.task_pacer import pacer_of
+from kafka_source.runtime.driver_pid import driver_pid
 from kafka_source.sink.delivery import deliver
-from kafka_source.sink.offsets_transaction import GroupOffsets
-from kafka_source.sink.pace import PRODUCER_RATE, paced
-from kafka_source.sink.prepare import Prepared, SinkTask, prepare
+from kafka_source.sink.pacing import PRODUCER_RATE, paced
 from kafka_source.sink.records import Records, from_arrow, from_rows
 from kafka_source.sink.schema import SinkColumns
-from kafka_source.sink.sources import offsets_of_sources
-from kafka_source.sink.timeout import check_timeout, transaction_timeout_ms
+from kafka_source.sink.two_phase.committer import Batch, Turn, TwoPhaseCommit
+from kafka_source.sink.two_phase.offset_transaction import GroupOffsets
+from kafka_source.sink.two_phase.prepare import Prepared, SinkTask, prepare
+from kafka_source.sink.two_phase.source_offsets import offsets_of_sources
+from kafka_source.sink.two_phase.timeout import check_timeout, transaction_timeout_ms
+from kafka_source.source_sink_handoff import BatchOfRun
 
 log = logging.getLogger(__name__)
 
@@ -228,14 +228,14 @@ else:
 
 def _ticket(quota: QuotaSettings, settings: Settings, name: str) -> Ticket:
     try:
-        hub = shared_hub(quota, settings, PRODUCER_RATE, driver_process(), name)
+        hub = shared_server_process(quota, settings, PRODUCER_RATE, driver_pid(), name)
     except OSError as error:
         raise KafkaGroupError(f"The process that hands out the query's quota could not be started: {error}") from error
     return Ticket(quota, hub.bounds, 0, 1.0, hub.endpoint, hub.token)
 
 
 def _begin(settings: Settings, sink: ExactlyOnce) -> Turn:
-    client, deadline = kept_client(settings), Deadline(_SECONDS)
+    client, deadline = cached_client(settings), Deadline(_SECONDS)
     if sink.prefix not in _checked:
         client.run(check_timeout(client, sink.prefix, transaction_timeout_ms(settings), deadline))
         _checked.add(sink.prefix)
@@ -249,7 +249,7 @@ def _decide(settings: Settings, sink: ExactlyOnce, written: list[Written]) -> No
     turn, batch = told
     prepared = [m.prepared for m in written if m.prepared is not None]
     places = {one.transaction: one.places for one in prepared if one.transaction is not None}
-    client, deadline = kept_client(settings), Deadline(_SECONDS)
+    client, deadline = cached_client(settings), Deadline(_SECONDS)
     sources: tuple[GroupOffsets, ...] = ()
     if sink.source_group is not None and not turn.covers(batch.query, batch.number):
         sources = client.run(offsets_of_sources(client, sink.source_group, batch, deadline, wrote=bool(places)))
@@ -260,7 +260,7 @@ def _decide(settings: Settings, sink: ExactlyOnce, written: list[Written]) -> No
 def _give_up(target: Target, sink: ExactlyOnce, turn: Turn, written: list[Written]) -> None:
     places = [tp for m in written if m.prepared is not None for tp in m.prepared.places]
     place = min(places, default=None if target.topic is None else TopicPartition(target.topic, 0))
-    client, deadline = kept_client(target.settings), Deadline(_SECONDS)
+    client, deadline = cached_client(target.settings), Deadline(_SECONDS)
     phases = TwoPhaseCommit(client, sink.prefix)
     if sink.write_id is None:
         client.run(phases.abort_undecided(deadline, turn))

@@ -9,9 +9,9 @@ import json
 import sys
 import traceback
 
-from kafka_source.batch import BatchReader
 from kafka_source.schema import source_schema
-from kafka_source.stream import StreamReader
+from kafka_source.source.batch import BatchReader
+from kafka_source.source.stream import StreamReader
 from tests.apps.streaming_app import session
 
 SCHEMA = source_schema(headers=False)

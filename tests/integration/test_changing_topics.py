@@ -11,11 +11,11 @@ from assignors.model import TopicPartition
 from kafka_source.admin import Groups
 from kafka_source.client_config import Settings
 from kafka_source.errors import DataLossError
-from kafka_source.offsets import Range, Span, StreamOffset
+from kafka_source.model.stream_offset import Range, Span, StreamOffset
 from kafka_source.options import Where
 from kafka_source.schema import source_schema
-from kafka_source.stream import MicroBatches
-from kafka_source.tasks import Reading
+from kafka_source.source.read_task import Query
+from kafka_source.source.stream import MicroBatches
 from tests.mixed_group import Trickle
 from tests.support import create_again, produce, stream, until, written, written_rows
 
@@ -163,7 +163,7 @@ def test_a_batch_that_is_replayed_reads_nothing_of_a_topic_created_anew(kafka, t
         "startingOffsets": "earliest",
         "failOnDataLoss": str(lossless),
     }
-    query = Reading.of(options, source_schema(headers=False), Where.STREAM)
+    query = Query.of(options, source_schema(headers=False), Where.STREAM)
     start = StreamOffset()
     end = MicroBatches(query).next(start, limited=True)
     assert sum(end.ends.values()) == 40
@@ -183,7 +183,7 @@ def test_topics_that_were_moved_here_have_other_ids(kafka, topic):
     name = topic("moved", partitions=1)
     produce(kafka.bootstrap_servers, name, 40)
     options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": name, "cluster.moved.from": "there"}
-    planner = MicroBatches(Reading.of(options, source_schema(headers=False), Where.STREAM))
+    planner = MicroBatches(Query.of(options, source_schema(headers=False), Where.STREAM))
     before = StreamOffset({TopicPartition(name, 0): Span(0, 10, -1)}, cluster="there", topics={name: "another"})
     (bundle,) = planner.tasks(StreamOffset(), before)
     assert bundle.tasks[0].ranges == (Range(name, 0, 0, 10),)

@@ -12,12 +12,12 @@ from assignors.model import TopicPartition
 from kafka_source.admin import Groups
 from kafka_source.client_config import Settings
 from kafka_source.errors import FencedError, InvalidConfigurationError
+from kafka_source.group.committed_offsets import fetch_committed
 from kafka_source.group.model import SlotCredentials
-from kafka_source.group.offsets import fetch_committed
-from kafka_source.handoff import BatchOfRun, Handoff, leave
-from kafka_source.kafka_client import Deadline, kept_client
-from kafka_source.sink.offsets_transaction import add_offsets, initialise
-from kafka_source.sink.ongoing import end
+from kafka_source.kafka_client import Deadline, cached_client
+from kafka_source.sink.two_phase.offset_transaction import add_offsets, initialise
+from kafka_source.sink.two_phase.open_transactions import end
+from kafka_source.source_sink_handoff import BatchOfRun, Handoff, leave
 from tests.committed_reader import CommittedReader
 from tests.pipes import Pipe
 from tests.support import produce, stream, until
@@ -177,7 +177,7 @@ def test_f22_a_rebalance_before_the_transaction_ends_does_not_stop_it_and_the_ne
 ):
     first = pipe()
     first.batch()
-    client = kept_client(first.settings)
+    client = cached_client(first.settings)
     transaction = client.run(initialise(client, f"{group}-f22", 30_000, Deadline(30)))
     (source,) = first.sources()
     client.run(add_offsets(client, transaction, source, Deadline(30)))
@@ -231,7 +231,7 @@ def test_a_batch_of_whose_source_a_part_was_overwritten_is_not_decided(kafka, to
     query.batch()
     member = SlotCredentials(group, 1, "another", None)
     part = Handoff(member, {TopicPartition(topics[0], 0): (0, 1)}, "another")
-    client = kept_client(query.settings)
+    client = cached_client(query.settings)
     client.run(leave(client, BatchOfRun(query.name, "another-run", 0), part, Deadline(30)))
     with pytest.raises(FencedError, match=f"reads {PARTITIONS} partitions, .* names {PARTITIONS - 1} of them"):
         query.decide()

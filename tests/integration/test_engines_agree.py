@@ -17,7 +17,7 @@ from kafka_source.client_config import Settings
 from kafka_source.embedded import EmbeddedKafka, java_command
 from kafka_source.errors import DataLossError, InvalidConfigurationError, UnreadableRecordError
 from kafka_source.fetch.engine import FetchRequest, engine_for
-from kafka_source.offsets import Range
+from kafka_source.model.stream_offset import Range
 from kafka_source.schema import Column, columns_of, source_schema
 from tests.support import until
 

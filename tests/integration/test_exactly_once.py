@@ -11,16 +11,16 @@ from pyspark.sql import SparkSession
 from assignors.model import TopicPartition as TP
 from kafka_source.client_config import Settings
 from kafka_source.datasource import register
-from kafka_source.deadline import Deadline as Wait
 from kafka_source.embedded import EmbeddedKafka
 from kafka_source.errors import FencedError, KafkaGroupError, LostTransactionsError
-from kafka_source.kafka_client import Deadline, kept_client
-from kafka_source.sink.committer import TwoPhaseCommit
-from kafka_source.sink.ledger import Decision, Ledger
-from kafka_source.sink.offsets_transaction import commit_in, initialise
-from kafka_source.sink.ongoing import OpenTransaction
-from kafka_source.sink.prepare import Prepared, SinkTask, prepare
+from kafka_source.kafka_client import Deadline, cached_client
+from kafka_source.runtime.deadline import Deadline as Wait
 from kafka_source.sink.records import Records
+from kafka_source.sink.two_phase.committer import TwoPhaseCommit
+from kafka_source.sink.two_phase.ledger import Decision, Ledger
+from kafka_source.sink.two_phase.offset_transaction import commit_in, initialise
+from kafka_source.sink.two_phase.open_transactions import OpenTransaction
+from kafka_source.sink.two_phase.prepare import Prepared, SinkTask, prepare
 from tests.support import until
 from tests.two_phase import SIGKILL, TASKS, Sink, as_records, in_a_process, rows, take_over, visible, whole
 
@@ -120,7 +120,7 @@ def test_a_driver_that_was_replaced_notes_nothing(kafka: EmbeddedKafka, topic: T
     sink = Sink(kafka.bootstrap_servers, topic("eo-late-note"))
     old = sink.begin()
     sink.decide(old, 0, sink.tasks(old, 0))
-    client = kept_client(sink.settings)
+    client = cached_client(sink.settings)
     ledger = Ledger(client, sink.prefix)
     first = client.run(ledger.last(Deadline(30)))
     sink.run(1)
@@ -136,7 +136,7 @@ def test_a_driver_that_was_replaced_notes_nothing(kafka: EmbeddedKafka, topic: T
 @pytest.mark.parametrize("tasks", [0, 1, 200, 1000])
 def test_a_decision_names_all_of_its_tasks_however_many(kafka: EmbeddedKafka, topic: Topic, tasks: int) -> None:
     name = topic("eo-many")
-    client = kept_client(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
+    client = cached_client(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
     ledger = Ledger(client, name)
     places = tuple(TP(name, number) for number in (0, 1, 2, 5, *range(7, 7 + tasks)))
 
@@ -168,7 +168,7 @@ def test_a_task_that_still_runs_when_its_write_is_given_up_leaves_nothing(
     settings = Settings({"bootstrap.servers": kafka.bootstrap_servers})
     turn = sink.begin()
     done = sink.task(turn, 0, 0)
-    client = kept_client(settings)
+    client = cached_client(settings)
 
     def records() -> Iterator[Records]:
         if began:
@@ -199,7 +199,7 @@ def test_a_turn_begins_with_aborting_what_was_left(kafka: EmbeddedKafka, topic: 
 
 def test_a_write_none_of_whose_tasks_is_done_can_be_given_up(kafka: EmbeddedKafka, topic: Topic) -> None:
     sink = Sink(kafka.bootstrap_servers, topic("eo-none-done"), "write")
-    client = kept_client(sink.settings)
+    client = cached_client(sink.settings)
     phases = TwoPhaseCommit(client, sink.prefix)
     turn = sink.begin()
     client.run(phases.give_up(turn, "write", None, Deadline(30)))  # no partition is known yet

@@ -8,20 +8,20 @@ from contextlib import closing
 import pytest
 
 from assignors import TopicPartition
-from kafka_source import tasks
 from kafka_source.client_config import Settings
-from kafka_source.cluster import Cluster
+from kafka_source.cluster.lookup import Cluster
 from kafka_source.embedded import EmbeddedKafka
 from kafka_source.embedded.tcp_proxy import CutConnection, TcpProxy, pass_on
 from kafka_source.errors import AuthenticationError, FencedError
 from kafka_source.group import MemberSettings, SlotSession
 from kafka_source.group.member import Member
-from kafka_source.group.protocol import Membership, State
+from kafka_source.group.member_state import Membership, State
 from kafka_source.kafka_client import Deadline, KafkaClient
-from kafka_source.offsets import Range
+from kafka_source.model.stream_offset import Range
 from kafka_source.options import Where, parse
-from kafka_source.ownership import InGroup, group_settings, subscription_of
 from kafka_source.schema import source_schema
+from kafka_source.source import read_task
+from kafka_source.source.partition_owner import GroupMemberOwner, group_settings, subscription_of
 from tests.groups import Memberships, everything, held, members_of, wait_for
 from tests.support import produce
 
@@ -173,10 +173,10 @@ def test_a_rebalance_waits_for_the_commit_of_what_is_done_but_not_for_ever(
     }
     options = parse(given, Where.STREAM)
     settings = group_settings(options, partitions=1, stream=True)
-    query = InGroup(options, Settings(options.kafka), subscription_of(options), settings, commits=True)
+    query = GroupMemberOwner(options, Settings(options.kafka), subscription_of(options), settings, commits=True)
     other = members.make(name, app="other", slots=1)
     with closing(query), ThreadPoolExecutor(1) as pool:
-        query.settle({})
+        query.commit_and_rejoin({})
         told, asked, refused = [], [], []
 
         def refuse(frame):
@@ -192,7 +192,7 @@ def test_a_rebalance_waits_for_the_commit_of_what_is_done_but_not_for_ever(
         joining = pool.submit(other.join, 60)
         wait_for(lambda: told, "the rebalance")
         proxy.on_request = lambda frame: (asked.append(frame.api_key), [frame.payload])[1]
-        query.settle({TopicPartition(name, 0): 5})
+        query.commit_and_rejoin({TopicPartition(name, 0): 5})
         joining.result(60)
     before = asked[: asked.index(JOIN_GROUP)].count(OFFSET_COMMIT)
     assert before == failing + 1 if patience_ms > 5_000 else 2 <= before < failing
@@ -233,8 +233,8 @@ def test_a_task_commits_in_a_transaction_when_the_take_over_was_answered_while_i
     options = {"subscribe": name, "kafka.group.id": group, "commit": "task", "batchRows": "1"}
     given = {"kafka.bootstrap.servers": members.config["bootstrap.servers"], **options}
     ends = Cluster(members.config).latest(first.partitions, read_committed=False)
-    task = tasks.ReadTask(tuple(Range(*tp, 0, end) for tp, end in ends.items()), first.credentials, settings)
-    records = tasks.read(task, tasks.Reading.of(given, source_schema(headers=False), Where.BATCH))
+    task = read_task.ReadTask(tuple(Range(*tp, 0, end) for tp, end in ends.items()), first.credentials, settings)
+    records = read_task.read(task, read_task.Reading.of(given, source_schema(headers=False), Where.BATCH))
     read = next(records).num_rows
     assert left
     told = []

@@ -8,7 +8,7 @@ import pytest
 
 from kafka_source.client_config import Settings
 from kafka_source.errors import FencedError
-from kafka_source.group import GeneralMember, MemberSettings
+from kafka_source.group import GenericMember, MemberSettings
 from tests.groups import wait_for
 
 
@@ -26,7 +26,7 @@ def candidate(kafka, group):
         settings = MemberSettings(
             group, instance_id, protocol_type="election", session_timeout_ms=6_000, rebalance_timeout_ms=6_000
         )
-        return GeneralMember(config, settings, {"lowest": rank}, lead, heartbeat_interval_ms=200)
+        return GenericMember(config, settings, {"lowest": rank}, lead, heartbeat_interval_ms=200)
 
     return make
 

@@ -11,14 +11,14 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import NewPartitions
 
 from assignors import TopicPartition
-from kafka_source import ownership
 from kafka_source.admin import Groups
 from kafka_source.client_config import Settings
-from kafka_source.offsets import Range, StreamOffset
+from kafka_source.model.stream_offset import Range, StreamOffset
 from kafka_source.options import Where
 from kafka_source.schema import source_schema
-from kafka_source.stream import MicroBatches
-from kafka_source.tasks import Reading
+from kafka_source.source import partition_owner
+from kafka_source.source.read_task import Query
+from kafka_source.source.stream import MicroBatches
 from tests.groups import held, wait_for
 from tests.support import create_again, produce
 
@@ -41,7 +41,7 @@ def start(kafka) -> Iterator[Start]:
     def one(**options: object) -> MicroBatches:
         named = {name.replace("_", "."): str(value) for name, value in {**QUICK, **options}.items()}
         given = {"kafka.bootstrap.servers": kafka.bootstrap_servers, **named}
-        started.append(MicroBatches(Reading.of(given, source_schema(headers=False), Where.STREAM)))
+        started.append(MicroBatches(Query.of(given, source_schema(headers=False), Where.STREAM)))
         return started[-1]
 
     yield one
@@ -98,7 +98,7 @@ def test_a_query_waits_for_others_that_may_take_longer_than_itself(
     name = topic("patient", partitions=2)
     busy = members.make(name, app="busy", slots=1)
     busy.join(30)
-    monkeypatch.setattr(ownership, "_JOIN_MARGIN_MS", 0)
+    monkeypatch.setattr(partition_owner, "_JOIN_MARGIN_MS", 0)
     planner = start(subscribe=name, kafka_group_id=group, kafka_max_poll_interval_ms=1_000)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(planner.next, StreamOffset(), limited=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pytest
 
 from kafka_source.client_config import Settings
-from kafka_source.cluster import Cluster, Subscription
+from kafka_source.cluster.lookup import Cluster, TopicSelection
 from kafka_source.embedded import EmbeddedKafka
 from kafka_source.embedded.tcp_proxy import Frame, TcpProxy
 from tests.support import numbers, produce, until, written
@@ -41,7 +41,7 @@ class Place:
     def wait_for_records(self) -> None:
         """Until the topic has some, in a transaction or not."""
         cluster = Cluster(Settings({"bootstrap.servers": self.kafka.internal_bootstrap_servers}))
-        partitions = cluster.partitions(Subscription(topics=(self.topic,)))
+        partitions = cluster.partitions(TopicSelection(topics=(self.topic,)))
         until(lambda: any(cluster.latest(partitions, read_committed=False).values()), "the first records")
 
     def produce(self, count: int, first: int) -> None:

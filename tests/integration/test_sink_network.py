@@ -18,7 +18,7 @@ from kafka_source.cli import app
 from kafka_source.embedded import EmbeddedKafka
 from kafka_source.embedded.tcp_proxy import CutConnection, Frame, TcpProxy, pass_on
 from kafka_source.errors import DeliveryError, KafkaGroupError, LostTransactionsError, NotVisibleError
-from kafka_source.sink.prepare import SinkTask, prepare
+from kafka_source.sink.two_phase.prepare import SinkTask, prepare
 from tests.committed_reader import CommittedReader
 from tests.support import until
 from tests.two_phase import TASKS, Sink, as_records, visible, whole

@@ -13,8 +13,6 @@ from confluent_kafka import Consumer, TopicPartition
 from kafka.admin import KafkaAdminClient
 
 from kafka_source.client_config import Settings
-from kafka_source.commit import TransactionalCommitter, group_metadata
-from kafka_source.deadline import Deadline
 from kafka_source.embedded import EmbeddedKafka
 from kafka_source.errors import (
     AbortableError,
@@ -25,8 +23,10 @@ from kafka_source.errors import (
     RetriableError,
     error_for_code,
 )
-from kafka_source.producers import TransactionalProducers
-from kafka_source.transaction import Transaction, run_transaction
+from kafka_source.runtime.deadline import Deadline
+from kafka_source.transactions.offset_committer import TransactionalCommitter, group_metadata
+from kafka_source.transactions.producer_pool import TransactionalProducers
+from kafka_source.transactions.transaction import Transaction, run_transaction
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,9 @@ from kafka_source.admin import Groups
 from kafka_source.client_config import Settings
 from kafka_source.embedded import EmbeddedKafka
 from kafka_source.errors import KafkaGroupError
-from kafka_source.kafka_client import Deadline, kept_client
-from kafka_source.sink.committer import TwoPhaseCommit
-from kafka_source.sink.ongoing import open_of
+from kafka_source.kafka_client import Deadline, cached_client
+from kafka_source.sink.two_phase.committer import TwoPhaseCommit
+from kafka_source.sink.two_phase.open_transactions import open_of
 from tests.apps.process import App, copying_app
 from tests.committed_reader import CommittedReader
 from tests.support import produce, until
@@ -138,7 +138,7 @@ def copied(reader: CommittedReader) -> Counter[int]:
 
 def finish(kafka: EmbeddedKafka) -> None:
     """What `kafkagroup transactions commit` and `abort` do."""
-    client = kept_client(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
+    client = cached_client(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
     phases = TwoPhaseCommit(client, PREFIX)
     client.run(phases.begin(Deadline(60)))
     client.run(phases.abort_undecided(Deadline(60)))

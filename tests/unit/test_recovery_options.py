@@ -6,8 +6,8 @@ import pytest
 
 from kafka_source.client_config import Settings, librdkafka_config
 from kafka_source.errors import InvalidConfigurationError, OptionError
-from kafka_source.identity import check_same_cluster
 from kafka_source.kafka_client import ConnectionSettings
+from kafka_source.model.cluster_identity import check_same_cluster
 from kafka_source.options import Where, parse
 
 BASE = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "orders"}

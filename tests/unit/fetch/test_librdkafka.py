@@ -9,11 +9,11 @@ import pytest
 from kafka_source.client_config import Settings
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.librdkafka import LibrdkafkaEngine
-from kafka_source.offsets import Range
+from kafka_source.model.stream_offset import Range
 from kafka_source.options import Where, parse
 from kafka_source.quota import Bounds
 from kafka_source.quota.account import Account
-from kafka_source.quota.pacer import Own, Pacer
+from kafka_source.quota.pacer import LocalAllowances, Pacer
 from kafka_source.quota.settings import QuotaSettings
 from kafka_source.schema import Column
 from tests.fake_broker import TOPIC, Partition
@@ -55,7 +55,7 @@ def test_a_consumer_has_the_label_that_the_options_give_it(broker, options, labe
 
 
 def account_of(bytes_per_second):
-    return Own(Account(QuotaSettings(Bounds(bytes_per_second), False, 10, 1.0, None, None, "orders")))
+    return LocalAllowances(Account(QuotaSettings(Bounds(bytes_per_second), False, 10, 1.0, None, None, "orders")))
 
 
 @pytest.mark.parametrize(("bound", "at_once"), [(1e6, 1), (1e12, 4)])

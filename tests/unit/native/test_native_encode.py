@@ -18,7 +18,7 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 
 kafkagroup_native = pytest.importorskip("kafkagroup_native", reason="the native engine was not built (no cargo)")
 
-from kafka_source.sink.partitioner import partition_of  # noqa: E402
+from kafka_source.sink.produce.partitioner import (partition_of)  # noqa: E402
 from tests.unit.native.batches import HEADER, Row, batch, decode, with_crc  # noqa: E402
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}

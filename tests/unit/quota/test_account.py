@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from kafka_source.quota import UNBOUNDED, Bounds
 from kafka_source.quota.account import Account, Report
-from kafka_source.quota.quota import LATE_SECONDS, most_of_smooth, pace_after
+from kafka_source.quota.limiter import LATE_SECONDS, most_of_smooth, pace_after
 from kafka_source.quota.settings import BROKER, QuotaSettings
 
 MB = 1_000_000

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_source.quota import Bounds, Quota, Sensor, delay_of
-from kafka_source.quota.quota import CATCH_UP, LATE_SECONDS, most_of_smooth
+from kafka_source.quota.limiter import CATCH_UP, LATE_SECONDS, most_of_smooth
 
 amounts = st.floats(0.1, 1000)
 gaps = st.floats(0, 5)

@@ -17,10 +17,10 @@ from kafka_source.errors import InvalidConfigurationError
 from kafka_source.kafka_client import Endpoint
 from kafka_source.quota import UNBOUNDED, Bounds
 from kafka_source.quota.account import Account, Report
+from kafka_source.quota.bounds_watcher import BoundsWatcher, look_first, look_of
 from kafka_source.quota.server import QuotaServer, listen_towards, new_token
 from kafka_source.quota.settings import QuotaSettings, Ticket
-from kafka_source.quota.task import pacer_of
-from kafka_source.quota.watch import Watch, look_first, look_of
+from kafka_source.quota.task_pacer import pacer_of
 
 QUOTA = QuotaSettings(Bounds(bytes_per_second=1_000_000.0), False, 10, 1.0, None, None, "orders")
 SETTINGS = Settings({"bootstrap.servers": "127.0.0.1:1"})
@@ -178,7 +178,7 @@ def test_a_document_that_comes_in_part_changes_nothing(page):
     quota = replace(QUOTA, watch=page.url)
     seen = []
     page.cut = True
-    watch = Watch(look_of(quota, SETTINGS, ""), seen.append, 0.1, QUOTA.bounds)
+    watch = BoundsWatcher(look_of(quota, SETTINGS, ""), seen.append, 0.1, QUOTA.bounds)
     try:
         wait_for(lambda: page.served > 2)
         assert seen == []
@@ -221,7 +221,7 @@ def test_a_file_is_watched(tmp_path):
     path = tmp_path / "quota.json"
     quota = replace(QUOTA, watch=str(path))
     seen = []
-    watch = Watch(look_of(quota, SETTINGS, ""), seen.append, 0.2, QUOTA.bounds)
+    watch = BoundsWatcher(look_of(quota, SETTINGS, ""), seen.append, 0.2, QUOTA.bounds)
     try:
         for text, expected in [
             ('{"bytes_per_second": 5}', Bounds(5.0)),

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from kafka_source.errors import InvalidConfigurationError, OptionError
 from kafka_source.sink import batch_writer, stream_writer
-from kafka_source.sink.partitioner import murmur2, partition_of
+from kafka_source.sink.produce.partitioner import murmur2, partition_of
 from kafka_source.sink.records import from_arrow, from_rows
 from kafka_source.sink.schema import SinkColumns, sink_columns
 

@@ -1,0 +1,156 @@
+"""Groups as their coordinators tell of them, of either protocol: which there are, who is in one; and deleting one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from assignors import wire
+from assignors.model import TopicPartition
+from kafka_source.errors import AuthenticationError, InvalidConfigurationError, error_for_code
+from kafka_source.group.description import describe
+from kafka_source.kafka_client import GROUP, Deadline, KafkaClient, check_coordinator, to_coordinator
+from kafka_source.kafka_client.messages import ConsumerGroupDescribeRequest, DeleteGroupsRequest, ListGroupsRequest
+
+_CONSUMER = "consumer"
+_DEAD = "Dead"
+_GROUP_ID_NOT_FOUND = 69
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDescription:
+    """A member of a group as its coordinator sees it."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    partitions: tuple[TopicPartition, ...]
+
+    @property
+    def name(self) -> str:
+        """What people know it by: its instance id if it has one."""
+        return self.instance_id or self.member_id
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group as its coordinator sees it.
+
+    Attributes:
+        group: Its id.
+        state: Kafka's word: Stable, Empty, Dead, PreparingRebalance, CompletingRebalance, or in the consumer protocol
+            (KIP-848) Assigning, Reconciling.
+        assignor: The one that assigns, "" if none does.
+        members: By name.
+        coordinator: host:port.
+    """
+
+    group: str
+    state: str
+    assignor: str
+    members: tuple[MemberDescription, ...]
+    coordinator: str
+
+
+async def list_groups(client: KafkaClient, deadline: Deadline) -> dict[str, str]:
+    """All consumer groups that this user may see, and the state of each, in Kafka's words.
+
+    Raises:
+        KafkaGroupError: A broker does not answer: the groups that it coordinates would be missing.
+    """
+
+    async def of_broker(node: int) -> dict[str, str]:
+        answer = await client.send(node, ListGroupsRequest(states_filter=[], types_filter=[]), deadline)
+        if answer.error_code:
+            raise error_for_code(answer.error_code, f"Listing the groups of broker {node} failed")
+        # A group that nobody joins, whose offsets are only committed, has no protocol.
+        return {g.group_id: g.group_state or "Unknown" for g in answer.groups if g.protocol_type in (_CONSUMER, "")}
+
+    async def of_all() -> dict[str, str]:
+        seen = await client.metadata((), deadline)
+        answers = await asyncio.gather(*map(of_broker, seen.brokers))
+        return {group: state for answer in answers for group, state in answer.items()}
+
+    return dict(sorted((await client.retrying(of_all, deadline)).items()))
+
+
+async def describe_group(client: KafkaClient, group: str, deadline: Deadline) -> Group:
+    """A group's members and their partitions; one that is not there is Dead and has none.
+
+    Raises:
+        KafkaGroupError: The brokers do not answer, or refuse.
+    """
+    found = await describe(client, group, deadline)
+    coordinator = str((await client.coordinator(group, deadline)).endpoint)
+    if found.state == _DEAD:
+        # So those of the consumer protocol are called where one asks for the classic ones.
+        return await _of_consumer_protocol(client, group, coordinator, deadline) or Group(
+            group, _DEAD, "", (), coordinator
+        )
+    members = (
+        MemberDescription(
+            d.member.member_id,
+            d.member.instance_id,
+            d.client_id,
+            d.host,
+            tuple(sorted(wire.decode_assignment(d.state).partitions))
+            if d.state and found.protocol_type == _CONSUMER
+            else (),
+        )
+        for d in found.members
+    )
+    return Group(group, found.state, found.protocol, _by_name(members), coordinator)
+
+
+async def delete_group(client: KafkaClient, group: str, deadline: Deadline) -> None:
+    """Delete a group with its committed offsets; it must have no members.
+
+    Raises:
+        KafkaGroupError: The group has members, there is none of this name, or the user may not.
+    """
+
+    async def ask() -> None:
+        answer = await to_coordinator(client, GROUP, group, DeleteGroupsRequest(groups_names=[group]), deadline)
+        (result,) = answer.results
+        check_coordinator(client, GROUP, group, result.error_code, f"Deleting group {group} failed")
+
+    await client.retrying(ask, deadline)
+
+
+async def _of_consumer_protocol(client: KafkaClient, group: str, coordinator: str, deadline: Deadline) -> Group | None:
+    """A group in which the coordinator assigns (KIP-848); None if there is none, or brokers do not know of such."""
+
+    async def ask() -> Any:
+        request = ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)
+        (found,) = (await to_coordinator(client, GROUP, group, request, deadline)).groups
+        if found.error_code == _GROUP_ID_NOT_FOUND:
+            return None
+        check_coordinator(client, GROUP, group, found.error_code, f"Describing group {group} failed")
+        return found
+
+    try:
+        found = await client.retrying(ask, deadline)
+    except AuthenticationError:
+        raise
+    except InvalidConfigurationError:
+        return None
+    if found is None:
+        return None
+    members = (
+        MemberDescription(
+            m.member_id,
+            m.instance_id,
+            m.client_id,
+            m.client_host,
+            tuple(sorted(TopicPartition(t.topic_name, n) for t in m.assignment.topic_partitions for n in t.partitions)),
+        )
+        for m in found.members
+    )
+    return Group(group, found.group_state, found.assignor_name, _by_name(members), coordinator)
+
+
+def _by_name(members: Iterable[MemberDescription]) -> tuple[MemberDescription, ...]:
+    return tuple(sorted(members, key=lambda member: member.name))

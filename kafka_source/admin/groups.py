@@ -1,0 +1,110 @@
+"""What people ask about groups: who is a member, with which partitions, how far behind; and rewinding a group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from assignors.model import TopicPartition
+from kafka_source.admin.group_requests import Group, MemberDescription, delete_group, describe_group, list_groups
+from kafka_source.client_config import Settings
+from kafka_source.cluster.lookup import Cluster
+from kafka_source.errors import FencedError
+from kafka_source.group.committed_offsets import commit_offsets, fetch_committed
+from kafka_source.group.model import SlotCredentials
+from kafka_source.kafka_client import Deadline, KafkaClient
+
+__all__ = ["Group", "Groups", "MemberDescription", "PartitionLag"]
+
+_T = TypeVar("_T")
+_TIMEOUT = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """How far a group is behind in one partition; `committed` is None where it has committed nothing."""
+
+    topic: str
+    partition: int
+    committed: int | None
+    end: int
+    member: str | None
+
+    @property
+    def lag(self) -> int | None:
+        """Offsets between the committed one and the end of the log."""
+        return None if self.committed is None else max(0, self.end - self.committed)
+
+
+class Groups:
+    """Asks a cluster about its consumer groups.
+
+    Args:
+        settings: Of the Kafka clients.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def states(self) -> dict[str, str]:
+        """All consumer groups that this user may see, and the state of each.
+
+        Raises:
+            KafkaGroupError: A broker does not answer: the groups that it coordinates would be missing.
+        """
+        return self._call(list_groups)
+
+    def delete(self, group: str) -> None:
+        """Delete a group with its committed offsets; it must have no members.
+
+        Raises:
+            KafkaGroupError: The group has members, there is none of this name, or the user may not.
+        """
+        self._call(lambda client, deadline: delete_group(client, group, deadline))
+
+    def describe(self, group: str) -> Group:
+        """The group's members and their partitions.
+
+        Raises:
+            KafkaGroupError: The brokers do not answer, or refuse.
+        """
+        return self._call(lambda client, deadline: describe_group(client, group, deadline))
+
+    def committed(self, group: str) -> dict[TopicPartition, int]:
+        """The group's committed offsets, without those of transactions that are still open."""
+        found = self._call(lambda client, deadline: fetch_committed(client, group, None, deadline, stable=False))
+        return {tp: offset for tp, offset in found.items() if offset is not None}
+
+    def lag(self, group: str, partitions: tuple[TopicPartition, ...] = ()) -> list[PartitionLag]:
+        """How far the group is behind, in each partition that it has committed or owns.
+
+        Args:
+            group: The group.
+            partitions: Further partitions to show, e.g. those of a topic that nobody has read yet.
+        """
+        committed = self.committed(group)
+        owners = {tp: member.name for member in self.describe(group).members for tp in member.partitions}
+        shown = sorted({*committed, *owners, *partitions})
+        with closing(Cluster(self._settings)) as cluster:
+            ends = cluster.latest(shown, read_committed=False)
+        return [PartitionLag(tp.topic, tp.partition, committed.get(tp), ends[tp], owners.get(tp)) for tp in shown]
+
+    def rewind(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Set a group's committed offsets; the group must have no members.
+
+        Raises:
+            KafkaGroupError: The group has members, or the user may not.
+        """
+        nobody = SlotCredentials(group, -1, "", None)
+        try:
+            self._call(lambda client, deadline: commit_offsets(client, nobody, offsets, deadline))
+        except FencedError as error:
+            raise FencedError(
+                f"Group {group} has members, which commit themselves: stop them, then rewind it.", code=error.code
+            ) from None
+
+    def _call(self, work: Callable[[KafkaClient, Deadline], Coroutine[Any, Any, _T]]) -> _T:
+        with closing(KafkaClient(self._settings)) as client:
+            return client.run(work(client, Deadline(_TIMEOUT)))

@@ -1,0 +1,1 @@
+"""Questions to the cluster: which partitions exist, and which offsets they have."""

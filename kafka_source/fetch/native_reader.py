@@ -1,0 +1,538 @@
+"""One request being read by the native engine: whom to ask for what, what the answers mean, and when to give up.
+
+A partition is in one request at most at any time, because a broker's connection carries one request at a time and a
+partition moves to another broker only by the answer of the one before, or by its loss. The next request leaves before
+the records of an answer are decoded, and its answer waits in the socket until they are: one buffer holds them all.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import kafkagroup_native as kernel
+import pyarrow as pa
+
+from assignors.model import TopicPartition
+from kafka_source.cluster.topic_ids import created_anew, differ
+from kafka_source.errors import (
+    CorruptRecordsError,
+    DataLossError,
+    KafkaGroupError,
+    RetriableError,
+    UnreadableRecordError,
+    category,
+    error_for_code,
+)
+from kafka_source.fetch import fetch_protocol
+from kafka_source.fetch.connection import FetchConnection
+from kafka_source.fetch.engine import PACED_BATCH_SECONDS, FetchRequest, conform
+from kafka_source.kafka_client import ConnectionLost, PartitionMetadata, Snapshot, TopicMetadata, answering, delay
+from kafka_source.model.stream_offset import Range
+from kafka_source.schema import arrow_schema
+
+log = logging.getLogger(__name__)
+
+MOST_FETCH_BYTES = 8 * 1024 * 1024
+MOST_BATCH_BYTES = 1 << 30
+SETTLE_SECONDS = 10.0
+_LEAST_FETCH_BYTES = 64 * 1024
+_UNKNOWN_RECORD_BYTES = 1024
+_BACK_OFF = (0.05, 1.0)
+_LONGEST_WAIT = 1.0
+_BATCH_MARGIN = 1.1
+_MANY_BATCHES = 20
+
+_OFFSET_OUT_OF_RANGE = 1
+
+
+class FetchConnections(Protocol):
+    """What a reading needs of its engine; see `NativeEngine`."""
+
+    cluster: Snapshot
+    most_bytes: int
+    record_bytes: dict[str, float]
+    batch_bytes: dict[str, float]
+
+    def read_old_format(self, rest: Range, request: FetchRequest) -> Iterator[pa.RecordBatch]: ...  # noqa: D102
+    def refresh(self, topics: set[str]) -> None: ...  # noqa: D102
+    def check_cluster(self, expected: str | None) -> None: ...  # noqa: D102
+    def connection(self, node: int, *, read_committed: bool) -> FetchConnection: ...  # noqa: D102
+    def keep(self, node: int, connection: FetchConnection, *, read_committed: bool) -> None: ...  # noqa: D102
+    def take_buffer(self) -> bytearray: ...  # noqa: D102
+    def keep_buffer(self, buffer: bytearray) -> None: ...  # noqa: D102
+    def end_of_epoch(self, tp: TopicPartition, node: int, epoch: int, *, leader_epoch: int) -> int: ...  # noqa: D102
+    def bounds(self, tp: TopicPartition, node: int) -> tuple[int, int]: ...  # noqa: D102
+
+
+@dataclass(slots=True)
+class _Part:
+    """A partition being read.
+
+    Attributes:
+        whole: Its range.
+        asked: The offset that the next request asks for: everything before is decoded, or is being decoded.
+        node: The broker to ask; None: not known now.
+        epoch: The leader's epoch; -1: do not check it.
+        read_epoch: The epoch of the leader that wrote the last batch that was read; -1: none yet.
+        follower: Whether `node` follows the leader (KIP-392).
+        leader_only: Set once a follower has failed us.
+        least_bytes: The fetch size that its next batch needs, as far as is known.
+        short_since: Since when the log ends before the range does, or the partition is not known; None: it is fine.
+        waits_since: Since when its records should have come; time in which nobody could send them does not count.
+        failures: How often it was set aside or not found since it gave records.
+        look_again_at: When to ask for its leader, if `node` is None.
+    """
+
+    whole: Range
+    asked: int
+    node: int | None = None
+    epoch: int = -1
+    read_epoch: int = -1
+    follower: bool = False
+    leader_only: bool = False
+    least_bytes: int = 0
+    short_since: float | None = None
+    waits_since: float = field(default_factory=time.monotonic)
+    failures: int = 0
+    look_again_at: float = 0.0
+
+    @property
+    def left(self) -> int:
+        return self.whole.end - self.asked
+
+    @property
+    def name(self) -> str:
+        return f"{self.whole.topic}-{self.whole.partition}"
+
+    def short_for(self) -> float:
+        """Seconds since it was first seen to be short; a change of leader may make it so for a moment."""
+        now = time.monotonic()
+        if self.short_since is None:
+            self.short_since = now
+        return now - self.short_since
+
+    def excuse(self, seconds: float) -> None:
+        """Time passed in which its records could not come, nor the truth about its end."""
+        self.waits_since += seconds
+        if self.short_since is not None:
+            self.short_since += seconds
+
+    def came(self) -> None:
+        """It has given records."""
+        self.waits_since, self.short_since, self.least_bytes, self.failures = time.monotonic(), None, 0, 0
+
+    def back_off(self) -> None:
+        """Nobody gives it now: wait before its leader is looked for, longer from time to time."""
+        self.look_again_at = time.monotonic() + delay(self.failures, *_BACK_OFF)
+        self.failures += 1
+
+
+class NativeReader:
+    """Made by `NativeEngine.read` for each request.
+
+    Args:
+        engine: Lends connections and a buffer.
+        request: What to read.
+    """
+
+    def __init__(self, engine: FetchConnections, request: FetchRequest) -> None:
+        self._engine = engine
+        self._request = request
+        self._pacer = request.pacer
+        self._schema = arrow_schema(request.columns)
+        self._parts = {r.topic_partition: _Part(r, r.start) for r in request.ranges if r.size > 0}
+        self._topics = {tp.topic for tp in self._parts}
+        self._connections: dict[int, FetchConnection] = {}
+        self._buffer = engine.take_buffer()
+        self._builder = kernel.BatchBuilder(
+            [(c.name, "string") if c.text else c.name for c in request.columns],
+            batch_rows=request.batch_rows,
+            batch_bytes=request.batch_bytes,
+            max_unpacked_bytes=request.max_unpacked_bytes,
+        )
+        self._problem = ""
+        self._paced_until = 0.0
+        self._given_at = time.monotonic()
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """See `Engine.read`."""
+        for batch in self._batches():
+            given_at = time.monotonic()
+            yield batch
+            # Who takes the batches may be slow: meanwhile nobody asks for records.
+            for part in self._parts.values():
+                part.excuse(time.monotonic() - given_at)
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        self._find_leaders(refresh=not self._knows_topics())
+        while self._parts:
+            homeless = self._homeless()
+            self._check_patience(homeless)
+            if homeless and time.monotonic() >= min(part.look_again_at for part in homeless):
+                self._find_leaders(refresh=True)
+            self._send_requests()
+            node = self._next_answer()
+            if node is None:
+                self._check_patience(self._parts.values())
+                continue
+            try:
+                self._buffer, response = self._connections[node].receive(self._buffer)
+            except ConnectionLost as lost:
+                self._lost(node, lost)
+                continue
+            yield from self._take(node, response)
+            if self._pacer.paces and self._builder.num_rows and time.monotonic() > self._given_at + PACED_BATCH_SECONDS:
+                yield self._batch()
+        if self._builder.num_rows:
+            yield self._batch()
+
+    def give_back(self) -> None:
+        """Return connections and buffer to the engine."""
+        for node, connection in self._connections.items():
+            self._engine.keep(node, connection, read_committed=self._request.read_committed)
+        self._connections.clear()
+        self._engine.keep_buffer(self._buffer)
+
+    # ---- asking
+
+    def _send_requests(self) -> None:
+        by_node: dict[int, list[_Part]] = {}
+        for part in self._parts.values():
+            if part.node is not None and part.left > 0:
+                by_node.setdefault(part.node, []).append(part)
+        for node, parts in by_node.items():
+            under_way = self._connections.get(node)
+            if under_way is not None and under_way.waiting:
+                continue
+            if self._is_held_back():
+                return
+            try:
+                self._send(node, parts)
+            except ConnectionLost as lost:
+                self._lost(node, lost)
+
+    def _is_held_back(self) -> bool:
+        """Whether the quota wants no request now."""
+        if not self._pacer.paces:
+            return False
+        pause = self._pacer.wait(sum(part.left for part in self._parts.values()))
+        self._paced_until = time.monotonic() + pause
+        if pause > 0:
+            for part in self._parts.values():
+                if part.node is not None:
+                    part.waits_since = time.monotonic()
+        return pause > 0
+
+    def _send(self, node: int, parts: list[_Part]) -> None:
+        connection = self._connections.get(node)
+        if connection is not None and connection.spent and not connection.busy:
+            self._connections.pop(node).close()
+            connection = None
+        if connection is None:
+            connection = self._engine.connection(node, read_committed=self._request.read_committed)
+            self._connections[node] = connection
+        if connection.busy:
+            return
+        # What was cut off is asked for alone, so that it has all the bytes.
+        parts = [part for part in parts if part.least_bytes][:1] or parts
+        sizes = [self._bytes_for(part) for part in parts]
+        wanted = [
+            fetch_protocol.Wanted(p.whole.topic, p.whole.partition, p.asked, p.epoch, size)
+            for p, size in zip(parts, sizes, strict=True)
+        ]
+        # Kafka fills a response in the order asked for: what comes first is read to its end first.
+        most = max(min(self._engine.most_bytes, self._let_through(parts), sum(sizes)), parts[0].least_bytes, 1)
+        connection.send(wanted, most, any_replica=not any(p.leader_only for p in parts))
+
+    def _let_through(self, parts: list[_Part]) -> int:
+        each = max(self._engine.record_bytes.get(part.whole.topic, _UNKNOWN_RECORD_BYTES) for part in parts)
+        most = self._pacer.most_bytes(each)
+        if most is None:
+            return self._engine.most_bytes
+        batch = max(self._engine.batch_bytes.get(part.whole.topic, 0.0) for part in parts)
+        whole = batch * _BATCH_MARGIN
+        if not whole or most >= _MANY_BATCHES * whole:
+            return most
+        # Brokers send the beginning of a batch too if there is room for it, which would have to be sent again; the
+        # first one comes whole in any case.
+        return int(batch) if most < 2 * whole else int(most // whole) * int(whole)
+
+    def _bytes_for(self, part: _Part) -> int:
+        """What is left of a range in bytes, about: to ask for no more than is to be read, but for its last batch."""
+        topic, engine = part.whole.topic, self._engine
+        each = engine.record_bytes.get(topic, _UNKNOWN_RECORD_BYTES)
+        about = int(part.left * each * 1.1 + engine.batch_bytes.get(topic, 0.0))
+        return max(part.least_bytes, min(engine.most_bytes, max(_LEAST_FETCH_BYTES, about)))
+
+    # ---- waiting
+
+    def _next_answer(self) -> int | None:
+        """The broker whose answer has come; None if something else is to be done first."""
+        now = time.monotonic()
+        events = [now + _LONGEST_WAIT, *(part.look_again_at for part in self._homeless())]
+        if self._paced_until > now:
+            events.append(self._paced_until)
+        heard = answering(self._connections.values(), min(events))
+        for node, connection in list(self._connections.items()):
+            if connection.waiting and connection.fileno() in heard:
+                # Put behind the others, so that brokers are heard in turn.
+                self._connections[node] = self._connections.pop(node)
+                return node
+            if connection.waiting and time.monotonic() > connection.overdue_at:
+                self._lost(node, ConnectionLost(f"Broker {node} has not answered a fetch request."))
+        return None
+
+    def _homeless(self) -> list[_Part]:
+        return [part for part in self._parts.values() if part.node is None]
+
+    def _check_patience(self, parts: Iterable[_Part]) -> None:
+        """Raises RetriableError if one of them has given nothing for too long."""
+        since = time.monotonic() - self._request.timeout_ms / 1000
+        late = [part for part in parts if part.waits_since < since]
+        if not late:
+            return
+        where = ", ".join(f"{part.name} at offset {part.asked}" for part in late[:5])
+        problem = f"; the last problem was: {self._problem}" if self._problem else ""
+        raise RetriableError(
+            f"No records came within {self._request.timeout_ms} ms (kafkaConsumer.pollTimeoutMs) for {where}{problem}"
+        )
+
+    # ---- hearing
+
+    def _take(self, node: int, response: fetch_protocol.Response) -> Iterator[pa.RecordBatch]:
+        if response.error:
+            raise error_for_code(response.error, f"Fetching from broker {node} failed")
+        for held in self._parts.values():
+            if held.node == node:
+                # Held back by a quota is not stuck.
+                held.excuse(response.throttle_ms / 1000)
+        self._pacer.throttled(response.throttle_ms / 1000)
+        self._pacer.fetched(response.size, 0)
+        records = []
+        for fetched in response.partitions:
+            part = self._parts.get(TopicPartition(fetched.topic, fetched.partition))
+            if part is None or part.node is None:
+                continue
+            if fetched.error:
+                self._heed(part, fetched.error)
+            elif fetched.begin < fetched.end:
+                records.append((part, self._records(part, fetched)))
+            elif fetched.preferred >= 0 and fetched.preferred != node and not part.leader_only:
+                part.node, part.epoch, part.follower = fetched.preferred, -1, True
+            else:
+                self._check_end(part, fetched, alone=not records)
+        # The next request leaves before the records of this response are decoded.
+        self._send_requests()
+        for part, record_set in records:
+            if record_set is not None:
+                yield from self._decode(part, record_set)
+        for tp in [tp for tp, part in self._parts.items() if part.left <= 0]:
+            del self._parts[tp]
+
+    def _records(self, part: _Part, fetched: fetch_protocol.Fetched) -> kernel.RecordSet | None:
+        whole, begun = part.whole, part.asked
+        scan = fetch_protocol.scan(self._buffer, fetched.begin, fetched.end, begun)
+        if scan.cut_off:
+            self._ask_for_whole(part, scan.cut_off, fetched.end - fetched.begin)
+            return None
+        part.asked = min(whole.end, scan.next_offset)
+        part.read_epoch = scan.leader_epoch
+        part.came()
+        if part.asked > begun:
+            # Of all that came: brokers send whole batches, of which the range may have a few records only.
+            self._engine.record_bytes[whole.topic] = scan.size / max(1, scan.offsets)
+            self._engine.batch_bytes[whole.topic] = scan.size / max(1, scan.batches)
+            self._pacer.fetched(0, part.asked - begun)
+            self._pacer.measured(whole.topic_partition, scan.size, scan.offsets)
+        return kernel.RecordSet(
+            self._buffer,
+            whole.topic,
+            whole.partition,
+            start=fetched.begin,
+            end=fetched.end,
+            from_offset=begun,
+            to_offset=whole.end,
+            aborted_transactions=fetched.aborted or None,
+        )
+
+    def _ask_for_whole(self, part: _Part, claimed: int, sent: int) -> None:
+        """A batch was cut off at the fetch size, as old brokers do (KIP-74); or its length is wrong."""
+        if claimed > MOST_BATCH_BYTES or claimed <= part.least_bytes:
+            raise CorruptRecordsError(
+                topic=part.whole.topic,
+                partition=part.whole.partition,
+                offset=part.asked,
+                reason=f"the answer has {sent} bytes of a batch that claims to have {claimed} or more",
+            )
+        part.least_bytes = claimed
+        self._check_patience([part])
+
+    def _decode(self, part: _Part, records: kernel.RecordSet) -> Iterator[pa.RecordBatch]:
+        whole, begun = part.whole, records.next_offset
+        try:
+            while self._builder.append(records):
+                yield self._batch()
+        except kernel.OldMessageFormat:
+            yield from self._decode_old(part, records.next_offset)
+            return
+        except kernel.UnreadableRecord as error:
+            raise UnreadableRecordError(**_place(error), reason=error.reason) from None
+        except kernel.BatchTooLarge as error:
+            most = self._request.max_unpacked_bytes
+            reason = f"its compressed batch unpacks to more than {most} bytes; raise the option maxUnpackedBytes"
+            raise UnreadableRecordError(**_place(error), reason=reason) from None
+        except kernel.RecordsError as error:
+            raise CorruptRecordsError(**_place(error), reason=error.reason) from None
+        if not begun < records.next_offset == part.asked:
+            raise CorruptRecordsError(
+                topic=whole.topic,
+                partition=whole.partition,
+                offset=records.next_offset,
+                reason=f"the broker was asked for offset {begun}, and its answer leads to {part.asked}",
+            )
+
+    def _decode_old(self, part: _Part, start: int) -> Iterator[pa.RecordBatch]:
+        log.info("%s has messages of an old format from offset %d on: librdkafka reads them", part.whole, start)
+        if self._builder.num_rows:
+            yield self._batch()
+        part.asked = part.whole.end
+        rest = Range(part.whole.topic, part.whole.partition, start, part.whole.end)
+        yield from self._engine.read_old_format(rest, self._request)
+        for other in self._parts.values():
+            other.waits_since = time.monotonic()
+
+    def _batch(self) -> pa.RecordBatch:
+        self._given_at = time.monotonic()
+        return conform(pa.record_batch(self._builder.take()), self._schema)
+
+    # ---- trouble
+
+    def _heed(self, part: _Part, code: int) -> None:
+        if code == _OFFSET_OUT_OF_RANGE:
+            self._out_of_range(part)
+        elif issubclass(category(code), RetriableError):
+            self._set_aside(part, error_for_code(code, f"NativeReader {part.name} at offset {part.asked} failed"))
+        else:
+            raise error_for_code(code, f"NativeReader {part.name} at offset {part.asked} failed")
+
+    def _set_aside(self, part: _Part, problem: KafkaGroupError) -> None:
+        """Look for the partition's leader before it is asked for again."""
+        self._problem = str(problem)
+        part.leader_only |= part.follower
+        part.node, part.follower = None, False
+        part.back_off()
+
+    def _lost(self, node: int, lost: ConnectionLost) -> None:
+        connection = self._connections.pop(node, None)
+        if connection is not None:
+            connection.close()
+        for part in self._parts.values():
+            if part.node == node:
+                self._set_aside(part, lost)
+
+    def _out_of_range(self, part: _Part) -> None:
+        problem = error_for_code(_OFFSET_OUT_OF_RANGE, f"NativeReader {part.name} at offset {part.asked} failed")
+        if part.follower or part.node is None:
+            # A follower may not have it yet.
+            return self._set_aside(part, problem)
+        try:
+            low, high = self._engine.bounds(part.whole.topic_partition, part.node)
+        except RetriableError as error:
+            return self._set_aside(part, error)
+        if low <= part.asked <= high:
+            return self._set_aside(part, problem)
+        self._give_up(part, available=(low, high))
+        part.asked = low if part.asked < low < part.whole.end else part.whole.end
+        return None
+
+    def _check_end(self, part: _Part, fetched: fetch_protocol.Fetched, *, alone: bool) -> None:
+        """No records (`alone`: nor of those before it): the log may end before the range, for a moment or for good."""
+        if fetched.high_watermark >= part.whole.end:
+            part.short_since = None
+            if alone:
+                # A transaction is open.
+                self._check_patience([part])
+            else:
+                # A partition before this one took all the bytes.
+                part.waits_since = time.monotonic()
+        elif part.follower:
+            self._set_aside(part, RetriableError(f"A follower has {part.name} up to {fetched.high_watermark} only."))
+        elif part.short_for() > SETTLE_SECONDS:
+            # After a change of leader the new one may know of fewer offsets for a while.
+            self._give_up(part, available=(fetched.log_start, fetched.high_watermark))
+            part.asked = part.whole.end
+
+    def _give_up(self, part: _Part, **how: Any) -> None:
+        """Records are gone; `how`: more arguments of `DataLossError`."""
+        error = DataLossError(topic=part.whole.topic, partition=part.whole.partition, planned=part.asked, **how)
+        if self._request.fail_on_data_loss:
+            raise error
+        log.warning("%s (failOnDataLoss is false: reading goes on)", error)
+
+    # ---- leaders
+
+    def _follow(self, part: _Part, found: PartitionMetadata) -> None:
+        """Go on at the partition's leader, unless its log is not the one that was read (KIP-320)."""
+        if found.leader_epoch > max(part.epoch, part.read_epoch) and part.read_epoch >= 0:
+            try:
+                end = self._engine.end_of_epoch(
+                    part.whole.topic_partition, found.leader, part.read_epoch, leader_epoch=found.leader_epoch
+                )
+            except RetriableError as problem:
+                self._set_aside(part, problem)
+                return
+            if 0 <= end < part.asked:
+                self._give_up(part, truncated_to=end)
+                # What the new leader has written there instead was never read.
+                part.asked = max(part.whole.start, end)
+        part.node, part.epoch, part.short_since = found.leader, found.leader_epoch, None
+
+    def _knows_topics(self) -> bool:
+        """Whether what the engine has seen already are the topics that are to be read."""
+        known = self._engine.cluster.topics
+        return all(name in known and not self._is_another(known[name]) for name in self._topics)
+
+    def _is_another(self, topic: TopicMetadata) -> bool:
+        if self._request.cluster not in (None, self._engine.cluster.cluster_id):
+            # The topics were moved, and have other ids here.
+            return False
+        return differ(self._request.topics.get(topic.name), topic.id_text)
+
+    def _find_leaders(self, *, refresh: bool) -> None:
+        if refresh:
+            try:
+                self._engine.refresh(self._topics)
+            except RetriableError as problem:
+                if self._engine.cluster.cluster_id is None:
+                    raise  # It was never there.
+                # All brokers may be on their way to elsewhere: the range has a time limit of its own.
+                self._problem = str(problem)
+                self._check_patience(self._homeless())
+        self._engine.check_cluster(self._request.cluster)
+        cluster = self._engine.cluster
+        for tp, part in list(self._parts.items()):
+            if tp.topic in cluster.refused:
+                raise error_for_code(cluster.refused[tp.topic], f"NativeReader {part.name} failed")
+            topic = cluster.topics.get(tp.topic)
+            anew = created_anew(topic.id_text) if topic is not None and self._is_another(topic) else ""
+            partition = None if topic is None or anew else topic.partitions.get(tp.partition)
+            if anew:
+                part.node = None
+            if partition is None:
+                # A broker that has just started may not know it yet, or know the one that was there before.
+                if part.node is None and part.short_for() > SETTLE_SECONDS:
+                    self._give_up(part, reason=anew)
+                    del self._parts[tp]
+            elif part.node is None and partition.leader >= 0:
+                self._follow(part, partition)
+        if refresh:
+            for part in self._homeless():
+                part.back_off()
+
+
+def _place(error: kernel.RecordsError) -> dict[str, Any]:
+    return {"topic": error.topic, "partition": error.partition, "offset": error.offset}

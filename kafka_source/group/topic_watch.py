@@ -1,0 +1,65 @@
+"""What the leader watches: topics that come, go, grow or are created anew. Pure; `coordinator` asks for metadata."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from kafka_source.group.model import TopicFilter
+from kafka_source.kafka_client import Snapshot
+from kafka_source.model.topic_pattern import matching
+
+_MOST_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class TopicState:
+    """What an assignment depends on in a topic."""
+
+    partitions: int
+    topic_id: uuid.UUID | None
+
+
+def topics_of(subscription: TopicFilter, snapshot: Snapshot) -> tuple[str, ...]:
+    """The topics that a subscription means now, sorted.
+
+    Args:
+        subscription: Names are taken as they are; a pattern means what `matching` finds.
+        snapshot: Of all topics if there is a pattern.
+    """
+    if subscription.pattern is None:
+        return tuple(sorted(set(subscription.topics)))
+    return tuple(matching(subscription.pattern, snapshot.topics))
+
+
+def states_of(snapshot: Snapshot, topics: Collection[str]) -> dict[str, TopicState]:
+    """The state of those topics that exist."""
+    return {
+        name: TopicState(max(topic.partitions, default=-1) + 1, topic.topic_id)
+        for name in topics
+        if (topic := snapshot.topics.get(name)) is not None
+    }
+
+
+def changes(before: Mapping[str, TopicState], now: Mapping[str, TopicState]) -> list[str]:
+    """What has changed, in words, sorted by topic; empty: nothing that matters."""
+    found = []
+    for name in sorted(before.keys() | now.keys()):
+        old, new = before.get(name), now.get(name)
+        if old is None and new is not None:
+            found.append(f"topic {name} appeared with {new.partitions} partitions")
+        elif old is not None and new is None:
+            found.append(f"topic {name} is gone")
+        elif old is not None and new is not None:
+            if None not in (old.topic_id, new.topic_id) and old.topic_id != new.topic_id:
+                found.append(f"topic {name} was created anew")
+            elif old.partitions != new.partitions:
+                found.append(f"topic {name} has {new.partitions} partitions, {old.partitions} before")
+    return found
+
+
+def reason_of(found: list[str]) -> str:
+    """Changes as one reason for a rebalance."""
+    more = len(found) - _MOST_NAMED
+    return "; ".join(found[:_MOST_NAMED]) + (f"; and {more} more changes" if more > 0 else "")

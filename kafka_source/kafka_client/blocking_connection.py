@@ -1,0 +1,126 @@
+"""An authenticated connection as a blocking socket, for fetchers that read into their own buffers."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from types import TracebackType
+from typing import Any
+
+from kafka_source.errors import RetriableError
+from kafka_source.kafka_client.connection import ConnectionLost, explain_failure
+from kafka_source.kafka_client.handshake import Call, Session, advance, handshake
+from kafka_source.kafka_client.messages import ApiVersions, decode_response, encode_request
+from kafka_source.kafka_client.settings import ConnectionSettings, Endpoint
+
+_LENGTH = struct.Struct(">i")
+
+
+class BlockingConnection:
+    """A blocking socket on which TLS and SASL are done; use it from one thread at a time.
+
+    Attributes:
+        socket: Ready for requests; `recv_into` works with and without TLS.
+        versions: What the broker speaks.
+        expires_at: When the broker ends the session (KIP-368), in `time.monotonic()` seconds; None: never.
+            Open a new connection before.
+        client_id: Goes into each request's header.
+    """
+
+    def __init__(self, sock: socket.socket, session: Session, client_id: str, endpoint: Endpoint) -> None:
+        self.socket = sock
+        self.versions: ApiVersions = session.versions
+        self.expires_at = session.expires_at
+        self.client_id = client_id
+        self.endpoint = endpoint
+
+    @classmethod
+    def open(cls, endpoint: Endpoint, settings: ConnectionSettings) -> BlockingConnection:
+        """Connects and authenticates within `settings.connect_timeout`; after that the socket has no timeout.
+
+        Raises:
+            ConnectionLost: Nobody answers there.
+            AuthenticationError: TLS or SASL fails.
+        """
+        sock: socket.socket | None = None
+        try:
+            sock = socket.create_connection((endpoint.host, endpoint.port), settings.connect_timeout)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            if settings.tls is not None:
+                sock = settings.tls.wrap_socket(sock, server_hostname=endpoint.host)
+            session = _shake_hands(sock, endpoint, settings)
+            sock.settimeout(None)
+            return cls(sock, session, settings.client_id, endpoint)
+        except BaseException as problem:
+            if sock is not None:
+                sock.close()
+            if isinstance(problem, OSError | RetriableError):
+                raise explain_failure(endpoint, problem, tls=settings.tls is not None) from None
+            raise
+
+    def encode(self, request: Any, correlation_id: int, max_version: int | None = None) -> bytes:
+        """A request in the newest version both sides know, its length in front."""
+        return encode_request(request, correlation_id, self.client_id, self.versions.version_for(request, max_version))
+
+    def decode(self, request: Any, payload: bytes | memoryview) -> Any:
+        """The response to a request that `encode` encoded; `payload` is without its length."""
+        return decode_response(request, payload)
+
+    def exchange(self, request: Any, timeout: float, max_version: int | None = None) -> Any:
+        """Sends one request and reads its response.
+
+        Raises:
+            ConnectionLost: The connection ended, or no answer came in time; it is closed.
+        """
+        try:
+            self.socket.settimeout(timeout)
+            self.socket.sendall(self.encode(request, time.monotonic_ns() & 0x7FFFFFFF, max_version))
+            response = decode_response(request, _read_frame(self.socket))
+            self.socket.settimeout(None)
+            return response
+        except (OSError, ConnectionLost, ValueError) as problem:
+            self.close()
+            raise ConnectionLost(f"{request.name} to {self.endpoint} failed: {problem}.") from None
+
+    def close(self) -> None:
+        """Ends the connection."""
+        self.socket.close()
+
+    def __enter__(self) -> BlockingConnection:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _shake_hands(sock: socket.socket, endpoint: Endpoint, settings: ConnectionSettings) -> Session:
+    talk = handshake(endpoint, settings.sasl)
+    step: Call | Session = next(talk)
+    correlation_id = 0
+    while isinstance(step, Call):
+        correlation_id += 1
+        sock.sendall(encode_request(step.request, correlation_id, settings.client_id, step.version))
+        step = advance(talk, decode_response(step.request, _read_frame(sock)))
+    return step
+
+
+def _read_frame(sock: socket.socket) -> bytes:
+    (size,) = _LENGTH.unpack(_read(sock, _LENGTH.size))
+    if size < 0:
+        raise ConnectionLost("a response of negative length was announced")
+    return _read(sock, size)
+
+
+def _read(sock: socket.socket, size: int) -> bytes:
+    data = bytearray(size)
+    view = memoryview(data)
+    while view:
+        count = sock.recv_into(view)
+        if not count:
+            raise ConnectionLost("the broker closed the connection")
+        view = view[count:]
+    return bytes(data)

@@ -1,0 +1,151 @@
+"""A batch read whose ranges are pinned: any number of actions see the same rows, which are committed at the end."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+from assignors.model import TopicPartition
+from kafka_source.client_config import Settings
+from kafka_source.cluster.lookup import Cluster
+from kafka_source.datasource import FORMAT
+from kafka_source.engine_selection import check_engine
+from kafka_source.errors import FencedError, OptionError
+from kafka_source.model.stream_offset import Range
+from kafka_source.options import Options, Where, parse
+from kafka_source.schema import schema_for
+from kafka_source.source import start_and_end
+from kafka_source.source.partition_owner import GroupMemberOwner, group_settings, in_group, subscription_of
+
+log = logging.getLogger(__name__)
+
+# A block may take as long as a batch: so long the group's other members wait for it when they rebalance.
+_REBALANCE_TIMEOUT_MS = 1_800_000
+
+# What the pinned ranges replace.
+_RESOLVED = frozenset(
+    name.lower()
+    for name in (
+        "subscribe",
+        "subscribePattern",
+        "startingOffsets",
+        "startingTimestamp",
+        "startingOffsetsByTimestamp",
+        "startingOffsetsByTimestampStrategy",
+        "endingOffsets",
+        "endingTimestamp",
+        "endingOffsetsByTimestamp",
+        "group.membership",
+        "group.start",
+        "commit",
+        "commit.transactional",
+    )
+)
+
+
+@contextmanager
+def pinned(spark: SparkSession, options: Mapping[str, str], schema: str | None = None) -> Iterator[DataFrame]:
+    """Read what is new for a consumer group, and commit it if the block ends well.
+
+        with kafka_source.pinned(spark, {"kafka.group.id": "nightly", ...}) as orders:
+            orders.write.parquet(...)
+            print(orders.count())  # the same rows, whatever has arrived meanwhile
+
+    This process joins the group and keeps its slots alive with heartbeats while the block runs. If an exception leaves
+    the block, nothing is committed. The DataFrame may be used after the block too; it still means the same rows.
+
+    Args:
+        spark: The session that reads; it must know the format.
+        options: Those of a batch read; `kafka.group.id` is required.
+        schema: The columns, as in `spark.read.schema`; all of them if None.
+
+    Yields:
+        The rows from the group's positions to the ends as they were when the block began; empty if nothing is new.
+
+    Raises:
+        OptionError: An option is wrong.
+        FencedError: At the end: the group has given the slots up or replaced them; nothing is committed, and what the
+            block has read is read again by others.
+        KafkaGroupError: Joining, or committing, failed.
+    """
+    parsed = _parse(options)
+    settings = Settings(parsed.kafka)
+    check_engine(parsed["engine"], settings)
+    subscription = subscription_of(parsed)
+    with ExitStack() as ending:
+        with closing(Cluster.of(parsed, settings)) as cluster:
+            subscribed = cluster.partitions(subscription)
+            group = group_settings(parsed, partitions=len(subscribed), stream=True)
+            if not parsed.given("kafka.max.poll.interval.ms"):
+                group = replace(group, rebalance_timeout_ms=_REBALANCE_TIMEOUT_MS)
+            members = ending.enter_context(
+                closing(GroupMemberOwner(parsed, settings, subscription, group, commits=True))
+            )
+            ranges = _ranges(cluster, parsed, members, subscribed)
+        yield _frame(spark, options, schema, ranges)
+        _commit(members, group.group, ranges)
+
+
+def _parse(given: Mapping[str, str]) -> Options:
+    commit = next((name for name in given if name.lower() == "commit"), None)
+    if commit is not None and given[commit].strip().lower() != "batch":
+        raise OptionError("commit", given[commit], "batch or no value here: the whole read is committed at the end")
+    options = parse({name: value for name, value in given.items() if name != commit}, Where.BATCH)
+    if not in_group(options):
+        raise OptionError("kafka.group.id", None, "the group that commits, and no group.membership=false")
+    for warning in options.warnings:
+        log.warning("%s", warning)
+    return options
+
+
+def _ranges(
+    cluster: Cluster, options: Options, members: GroupMemberOwner, subscribed: list[TopicPartition]
+) -> tuple[Range, ...]:
+    """What is new in the partitions that the slots own; no range is empty."""
+    mine = sorted(members.commit_and_rejoin({}).slots)
+    committed = members.committed(mine) if options["group.start"] == "committed" else {}
+    starts = start_and_end.starting(cluster, options, mine, committed, subscribed=subscribed, default="earliest")
+    starts = start_and_end.check_data_loss(cluster, options, starts)
+    ends = start_and_end.ending(cluster, options, mine, subscribed=subscribed)
+    return tuple(Range(*tp, starts[tp], ends[tp]) for tp in mine if starts[tp] < ends[tp])
+
+
+def _frame(spark: SparkSession, given: Mapping[str, str], schema: str | None, ranges: tuple[Range, ...]) -> DataFrame:
+    if not ranges:
+        return spark.createDataFrame([], schema or schema_for(given))
+    by_topic: dict[str, list[Range]] = {}
+    for one in ranges:
+        by_topic.setdefault(one.topic, []).append(one)
+    exactly = {
+        # The group's id stays as a label; the members are in this process.
+        "group.membership": "false",
+        "assign": json.dumps({topic: [r.partition for r in of_it] for topic, of_it in by_topic.items()}),
+        "startingOffsets": json.dumps(
+            {topic: {r.partition: r.start for r in of_it} for topic, of_it in by_topic.items()}
+        ),
+        "endingOffsets": json.dumps({topic: {r.partition: r.end for r in of_it} for topic, of_it in by_topic.items()}),
+    }
+    kept = {name: value for name, value in given.items() if name.lower() not in _RESOLVED}
+    reader = spark.read.format(FORMAT).options(**kept, **exactly)
+    return (reader if schema is None else reader.schema(schema)).load()
+
+
+def _commit(members: GroupMemberOwner, group: str, ranges: tuple[Range, ...]) -> None:
+    if not ranges:
+        return
+    try:
+        members.commit({r.topic_partition: r.end for r in ranges})
+    except FencedError as error:
+        raise FencedError(
+            f"Nothing of this block was committed: group {group} has given its members' places to others, because the "
+            "block took longer than the group waits (kafka.max.poll.interval.ms, kafka.session.timeout.ms), or another "
+            f"process uses the same kafka.group.instance.id. Others read these records again. ({error})",
+            code=error.code,
+        ) from None

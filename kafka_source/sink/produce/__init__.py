@@ -1,0 +1,1 @@
+"""Producing records: one interface, and the two engines behind it."""

@@ -1,0 +1,214 @@
+"""The librdkafka engine's producers: a Python call for each record."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from itertools import repeat
+from typing import Any
+
+import pyarrow as pa
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from kafka_source.client_config import Settings
+from kafka_source.errors import AuthenticationError, DeliveryError, from_confluent
+from kafka_source.runtime.deadline import Deadline, call_within
+from kafka_source.sink.produce.delivery_errors import delivery_error
+from kafka_source.sink.produce.producer_config import producer_config, transactional_config
+from kafka_source.sink.records import Records
+from kafka_source.transactions.producer_pool import TransactionalProducers
+from kafka_source.transactions.transaction_error import cause_of
+
+log = logging.getLogger(__name__)
+
+_POLL_SECONDS = 0.1
+_KEPT = 4
+_ABORT_SECONDS = 5.0
+_INIT_SECONDS = 60.0
+
+
+class LibrdkafkaDelivery:
+    """A producer for one writer at a time.
+
+    Args:
+        config: librdkafka's.
+        make: Makes the producer from its configuration.
+        keep: Takes the delivery back for the worker's next task.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        make: Callable[[dict[str, Any]], Producer] | None = None,
+        keep: Callable[[LibrdkafkaDelivery], None] | None = None,
+    ) -> None:
+        self._keep = keep
+        self._failed: tuple[KafkaError, str, int | None] | None = None
+        self._problem: KafkaError | None = None
+        config = {
+            **config,
+            # Reports of success would cost more than the records themselves.
+            "delivery.report.only.error": True,
+            "on_delivery": self._reported,
+            "error_cb": self._on_problem,
+        }
+        try:
+            self._producer = Producer(config, logger=log) if make is None else make(config)
+        except KafkaException as error:
+            raise from_confluent(error, "Making a producer failed") from error
+
+    def send(self, records: Records) -> None:
+        """See `Delivery`; waits while the producer's queue is full."""
+        produce, count = self._producer.produce, len(records)
+        topics: Iterable[str] = (
+            repeat(records.topics, count) if isinstance(records.topics, str) else records.topics.to_pylist()
+        )
+        values = records.values.to_pylist()
+        keys: Iterable[Any] = repeat(None, count) if records.keys is None else records.keys.to_pylist()
+        if records.partitions is None and records.headers is None:
+            for topic, value, key in zip(topics, values, keys, strict=True):
+                try:
+                    produce(topic, value, key)
+                except (BufferError, KafkaException) as error:
+                    self._again(error, topic, value, key, -1)
+        else:
+            partitions: Iterable[int] = (
+                repeat(-1, count) if records.partitions is None else records.partitions.fill_null(-1).to_pylist()
+            )
+            headers: Iterable[Any] = repeat(None, count) if records.headers is None else map(_headers, records.headers)
+            for topic, value, key, partition, of_one in zip(topics, values, keys, partitions, headers, strict=True):
+                arguments = {} if of_one is None else {"headers": of_one}
+                try:
+                    produce(topic, value, key, partition, **arguments)
+                except (BufferError, KafkaException) as error:
+                    self._again(error, topic, value, key, partition, **arguments)
+        self._serve(0)
+
+    def flush(self) -> None:
+        """See `Delivery`."""
+        while self._ask(lambda: self._producer.flush(_POLL_SECONDS)) > 0:
+            self._raise_failure()
+        self._raise_failure()
+
+    def keep(self) -> None:
+        """See `Delivery`."""
+        if self._keep is not None:
+            self._keep(self)
+
+    def drop(self) -> None:
+        """See `Delivery`."""
+        with contextlib.suppress(KafkaException):
+            self._producer.purge()
+            self._producer.flush(_POLL_SECONDS)
+
+    def abort(self) -> None:
+        """See `TransactionalDelivery`."""
+        self.drop()
+        with contextlib.suppress(KafkaException, TimeoutError):
+            deadline = Deadline(_ABORT_SECONDS)
+            call_within(deadline, lambda: self._producer.abort_transaction(deadline.left))
+
+    def release(self) -> None:
+        """See `TransactionalDelivery`."""
+        # Not closed: confluent-kafka aborts the open transaction of a producer that is closed.
+        del self._producer
+
+    def _again(self, error: Exception, topic: str, value: Any, key: Any, partition: int, **headers: Any) -> None:
+        while isinstance(error, BufferError):
+            self._serve(_POLL_SECONDS)
+            try:
+                self._producer.produce(topic, value, key, partition, **headers)
+                return
+            except (BufferError, KafkaException) as next_error:
+                error = next_error
+        if isinstance(error, KafkaException) and isinstance(error.args[0], KafkaError):
+            raise self._error(error.args[0], topic, partition) from error
+        raise error
+
+    def _serve(self, seconds: float) -> None:
+        self._ask(lambda: self._producer.poll(seconds))
+        self._raise_failure()
+
+    def _ask(self, call: Callable[[], int]) -> int:
+        try:
+            return call()
+        except KafkaException as error:
+            # So a fatal error is told; a record's own failure says more, if there is one.
+            failure = from_confluent(error, "Writing failed") if self._failed is None else self._error(*self._failed)
+            raise failure from error
+
+    def _raise_failure(self) -> None:
+        if self._failed is not None:
+            raise self._error(*self._failed)
+        if self._problem is not None:
+            problem = from_confluent(self._problem, "Writing failed")
+            if isinstance(problem, AuthenticationError):
+                raise problem
+
+    def _reported(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None and self._failed is None:
+            self._failed = error, message.topic() or "", message.partition()
+
+    def _error(self, error: KafkaError, topic: str, partition: int | None) -> DeliveryError:
+        error = cause_of(error, self._producer)
+        timed_out = self._problem is not None and error.code() == KafkaError._MSG_TIMED_OUT
+        detail = self._problem.str() if self._problem is not None and timed_out else ""
+        return delivery_error(error.code(), topic, partition, detail)
+
+    def _on_problem(self, error: KafkaError) -> None:
+        # Passing trouble with a connection is told as well; what counts is whether records get through.
+        self._problem = error
+
+
+class _Kept:
+    """Producers that wait for this worker's next task: a new one would cost it connections and metadata."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: list[tuple[Settings, LibrdkafkaDelivery]] = []
+
+    def take(self, settings: Settings) -> LibrdkafkaDelivery:
+        with self._lock:
+            for i, (of, delivery) in enumerate(self._idle):
+                if of == settings:
+                    del self._idle[i]
+                    return delivery
+        return LibrdkafkaDelivery(producer_config(settings), keep=partial(self.give_back, settings))
+
+    def give_back(self, settings: Settings, delivery: LibrdkafkaDelivery) -> None:
+        with self._lock:
+            self._idle.append((settings, delivery))
+            del self._idle[:-_KEPT]
+
+
+_kept = _Kept()
+
+
+def at_least_once(settings: Settings) -> LibrdkafkaDelivery:
+    """A producer that is nobody else's until it is kept or dropped."""
+    return _kept.take(settings)
+
+
+def in_transaction(settings: Settings, transactional_id: str) -> LibrdkafkaDelivery:
+    """A producer with a transaction open.
+
+    Raises:
+        KafkaGroupError: The transactional id could not be initialised.
+    """
+    return LibrdkafkaDelivery(transactional_config(settings), partial(_begun, transactional_id))
+
+
+def _begun(transactional_id: str, config: dict[str, Any]) -> Producer:
+    producers = TransactionalProducers(config, transactional_id, keep_warm=False)
+    producer = producers.take(Deadline(_INIT_SECONDS))
+    producers.close()
+    producer.begin_transaction()
+    return producer
+
+
+def _headers(headers: pa.Scalar) -> list[tuple[str, bytes | None]] | None:
+    found = headers.as_py()
+    return None if found is None else [(header["key"], header["value"]) for header in found]

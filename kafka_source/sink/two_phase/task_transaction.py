@@ -1,0 +1,86 @@
+"""A transaction of one task of an exactly-once sink, which the driver ends."""
+
+from __future__ import annotations
+
+import contextlib
+
+from assignors.model import TopicPartition
+from kafka_source.errors import KafkaGroupError
+from kafka_source.kafka_client import TRANSACTION, Deadline, KafkaClient, check_coordinator, to_coordinator
+from kafka_source.kafka_client.messages import AddPartitionsToTxnRequest
+from kafka_source.sink.produce.accumulator import ProducerIdentity
+from kafka_source.sink.two_phase.offset_transaction import initialise
+from kafka_source.sink.two_phase.open_transactions import OpenTransaction
+
+_NOT_ATTEMPTED = 55
+_ABORT_SECONDS = 5.0
+# As for all of a transaction's requests, the first version of the protocol: see `ongoing.end`.
+_ADD_VERSION = 3
+
+
+class TaskTransaction:
+    """A transaction of one task that the driver ends.
+
+    Args:
+        client: Of the cluster.
+        transaction: From `initialise`.
+        timeout_ms: After so long the coordinator aborts it.
+    """
+
+    def __init__(self, client: KafkaClient, transaction: OpenTransaction, timeout_ms: int) -> None:
+        self.transactional_id = transaction.transactional_id
+        self.identity = ProducerIdentity(transaction.producer_id, transaction.epoch, transactional=True)
+        self._client = client
+        self._transaction = transaction
+        self._timeout_ms = timeout_ms
+
+    def add(self, partitions: set[TopicPartition], seconds: float) -> None:
+        """Tell the coordinator that the transaction writes to these partitions.
+
+        Raises:
+            FencedError: Another process uses the transactional id.
+            KafkaGroupError: The coordinator refuses, or does not answer in time.
+        """
+        self._client.run(self._add(partitions, Deadline(seconds)))
+
+    def abort(self) -> None:
+        """Give up; what cannot be aborted now the next initialisation of this id aborts."""
+        # By a new epoch and not by EndTxn: a request that is still under way would open the transaction again.
+        with contextlib.suppress(KafkaGroupError):
+            given_up = initialise(
+                self._client,
+                self.transactional_id,
+                self._timeout_ms,
+                Deadline(_ABORT_SECONDS),
+                ended=self._transaction,
+            )
+            self._client.run(given_up)
+
+    async def _add(self, partitions: set[TopicPartition], deadline: Deadline) -> None:
+        name = self.transactional_id
+        by_topic: dict[str, list[int]] = {}
+        for tp in sorted(partitions):
+            by_topic.setdefault(tp.topic, []).append(tp.partition)
+        topic_type = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=name,
+            v3_and_below_producer_id=self.identity.producer_id,
+            v3_and_below_producer_epoch=self.identity.epoch,
+            v3_and_below_topics=[topic_type(name=topic, partitions=found) for topic, found in by_topic.items()],
+        )
+
+        async def ask() -> None:
+            answer = await to_coordinator(self._client, TRANSACTION, name, request, deadline, _ADD_VERSION)
+            refused = [
+                (partition.partition_error_code, f"{topic.name}-{partition.partition_index}")
+                for topic in answer.results_by_topic_v3_and_below
+                for partition in topic.results_by_partition
+                if partition.partition_error_code
+            ]
+            # If one is refused the others are not attempted: that is no reason.
+            for code, where in sorted(refused, key=lambda one: one[0] == _NOT_ATTEMPTED):
+                check_coordinator(
+                    self._client, TRANSACTION, name, code, f"Adding {where} to the transaction of {name} failed"
+                )
+
+        await self._client.retrying(ask, deadline)

@@ -1,0 +1,51 @@
+"""How long a task's transaction may be open: checked against the brokers' limit before the first batch."""
+
+from __future__ import annotations
+
+from kafka_source.client_config import Settings
+from kafka_source.errors import InvalidConfigurationError, KafkaGroupError
+from kafka_source.kafka_client import Deadline, KafkaClient
+from kafka_source.kafka_client.messages import DescribeConfigsRequest
+from kafka_source.sink.two_phase.offset_transaction import initialise
+
+# As long as brokers allow by default, less a margin: a batch and a restart of the driver have to fit in.
+_DEFAULT_MS = 600_000
+_INVALID_TRANSACTION_TIMEOUT = 50
+_BROKER = 4
+_LIMIT = "transaction.max.timeout.ms"
+
+
+def transaction_timeout_ms(settings: Settings) -> int:
+    """The setting, or a default that brokers take and that outlasts a restart of the driver."""
+    return int(settings.get("transaction.timeout.ms", _DEFAULT_MS))
+
+
+async def check_timeout(client: KafkaClient, prefix: str, timeout_ms: int, deadline: Deadline) -> None:
+    """Ask the brokers whether they take it.
+
+    Raises:
+        InvalidConfigurationError: They do not; names their limit.
+    """
+    try:
+        await initialise(client, f"{prefix}-driver", timeout_ms, deadline)
+    except InvalidConfigurationError as error:
+        if error.code != _INVALID_TRANSACTION_TIMEOUT:
+            raise
+        limit = await _limit(client, deadline)
+        raise InvalidConfigurationError(
+            f"kafka.transaction.timeout.ms={timeout_ms} is more than the brokers allow, {_LIMIT}={limit}. Lower the "
+            "one or raise the other.",
+            code=error.code,
+        ) from None
+
+
+async def _limit(client: KafkaClient, deadline: Deadline) -> str:
+    try:
+        node_id = min((await client.metadata((), deadline)).brokers)
+        resource = DescribeConfigsRequest.DescribeConfigsResource(
+            resource_type=_BROKER, resource_name=str(node_id), configuration_keys=[_LIMIT]
+        )
+        answer = await client.send(node_id, DescribeConfigsRequest(resources=[resource]), deadline)
+        return str(answer.results[0].configs[0].value)
+    except (KafkaGroupError, IndexError):
+        return "not known to this user"

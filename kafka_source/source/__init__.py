@@ -1,0 +1,1 @@
+"""The source: batch and stream readers, and what their tasks do."""

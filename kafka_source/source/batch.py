@@ -1,0 +1,103 @@
+"""The batch reader: positions, group, plan; then each task reads and commits its slot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import replace
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from assignors.model import TopicPartition
+from kafka_source.cluster.lookup import Cluster
+from kafka_source.cluster.topic_ids import TopicIds, only_of
+from kafka_source.engine_selection import check_engine
+from kafka_source.model.stream_offset import StreamOffset
+from kafka_source.options import Where
+from kafka_source.quota.server import new_token
+from kafka_source.quota.server_process import start_server_process
+from kafka_source.quota.settings import QuotaSettings, Ticket
+from kafka_source.quota.stream_quota import CONSUMER_RATE
+from kafka_source.runtime.driver_pid import driver_pid
+from kafka_source.source import read_task, start_and_end
+from kafka_source.source.partition_owner import (
+    GroupMemberOwner,
+    PartitionOwner,
+    Standalone,
+    group_settings,
+    in_group,
+    subscription_of,
+)
+from kafka_source.source.plan import plan, spans
+from kafka_source.source.read_task import Query, ReadTask, shares_of
+
+
+class BatchReader(DataSourceReader):
+    """Reads what is there now, once; Spark calls `partitions` in a short-lived process of the driver.
+
+    Args:
+        given: The options as the user wrote them.
+        schema: The columns asked for.
+
+    Raises:
+        OptionError: An option is wrong.
+    """
+
+    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
+        self._query = Query.of(given, schema, Where.BATCH)
+
+    def partitions(self) -> list[InputPartition]:
+        """The plan: an input partition for each slot with something to read, or for each range without a group."""
+        options, settings = self._query.options, self._query.settings
+        check_engine(options["engine"], settings)
+        cluster = Cluster.of(options, settings)
+        subscription = subscription_of(options)
+        subscribed = cluster.partitions(subscription)
+        if not in_group(options):
+            return list(self._plan(cluster, Standalone(cluster, subscription), subscribed))
+        group = group_settings(options, partitions=len(subscribed), stream=False)
+        with closing(GroupMemberOwner(options, settings, subscription, group, commits=False)) as members:
+            planned = self._plan(cluster, members, subscribed)
+            members.detach()
+        return [replace(task, takes_over=group) for task in planned]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The records of one input partition."""
+        if not isinstance(partition, ReadTask):
+            # Spark makes up one input partition where the plan has none.
+            return iter(())
+        return read_task.read(partition, self._query)
+
+    def _plan(self, cluster: Cluster, ownership: PartitionOwner, subscribed: list[TopicPartition]) -> list[ReadTask]:
+        options = self._query.options
+        owned = ownership.commit_and_rejoin({})
+        mine = sorted(owned.slots)
+        # Before the offsets. Spark plans a DataFrame once, and a topic may be another one when an action reads it.
+        topics = TopicIds(cluster, 0).ids({tp.topic for tp in mine})
+        committed = ownership.committed(mine) if options["group.start"] == "committed" else {}
+        starts = start_and_end.starting(cluster, options, mine, committed, subscribed=subscribed, default="earliest")
+        known = {tp: starts[tp] for tp, offset in committed.items() if offset is not None}
+        starts |= start_and_end.check_data_loss(cluster, options, known)
+        ends = start_and_end.ending(cluster, options, mine, subscribed=subscribed)
+        offset = StreamOffset(
+            spans(starts, ends, owned.slots, owned.copies),
+            generation=owned.generation,
+            slots=owned.count,
+            min_partitions=options["minPartitions"],
+            max_records=options["maxRecordsPerPartition"],
+        )
+        planned = [
+            ReadTask(ranges, ownership.credentials(slot), cluster=cluster.cluster_id(), topics=only_of(ranges, topics))
+            for slot, ranges in plan(offset)
+        ]
+        quota = QuotaSettings.of(options)
+        if quota is None:
+            return planned
+        hub = start_server_process(quota, self._query.settings, CONSUMER_RATE, new_token(), driver_pid())
+        shares = [1.0 if quota.per_member else share for share in shares_of(planned)]
+        return [
+            replace(task, ticket=Ticket(quota, hub.bounds, number, share, hub.endpoint, hub.token))
+            for number, (task, share) in enumerate(zip(planned, shares, strict=True))
+        ]

@@ -1,0 +1,238 @@
+"""What a task does in an executor: act as its slot, read its ranges to their end, and commit them where it is to."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import StructType
+
+from assignors.model import TopicPartition
+from kafka_source.client_config import Settings
+from kafka_source.errors import FencedError
+from kafka_source.fetch.engine import FetchRequest, engine_for
+from kafka_source.group import GroupSettings, SlotCredentials, SlotSession
+from kafka_source.kafka_client import Deadline, cached_client
+from kafka_source.model.stream_offset import Range
+from kafka_source.options import Options, Where, parse
+from kafka_source.quota.pacer import Pacer
+from kafka_source.quota.settings import Ticket
+from kafka_source.quota.stream_quota import CONSUMER_RATE
+from kafka_source.quota.task_pacer import pacer_of
+from kafka_source.runtime import log_setup
+from kafka_source.schema import Column, columns_of
+from kafka_source.source import replica_column
+from kafka_source.source_sink_handoff import BatchOfRun, Handoff, leave
+from kafka_source.transactions.offset_committer import TransactionalCommitter
+
+log = logging.getLogger(__name__)
+
+_FENCED_INSTANCE_ID = 82
+_Commit = Callable[[Mapping[TopicPartition, int]], None]
+_HANDOFF_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class ReadTask(InputPartition):
+    """One Spark input partition: ranges, and the slot as which they are read.
+
+    Attributes:
+        ranges: One for each partition and replica at most.
+        credentials: The slot's, as the driver or planner holds it; None without a group.
+        takes_over: Set in a batch, where the task joins as the slot itself.
+        cluster: The id of the cluster that the offsets are of; None: not known.
+        topics: The ids of the ranges' topics, as far as they are known.
+        ticket: Its part of the query's quota; None: nothing is held back.
+    """
+
+    ranges: tuple[Range, ...]
+    credentials: SlotCredentials | None = None
+    takes_over: GroupSettings | None = None
+    cluster: str | None = None
+    topics: Mapping[str, str] = field(default_factory=dict)
+    ticket: Ticket | None = None
+
+
+def shares_of(planned: Sequence[ReadTask]) -> list[float]:
+    """For each task how much it reads of what all read, in offsets."""
+    sizes = [sum(r.size for r in task.ranges) for task in planned]
+    return [size / max(1, sum(sizes)) for size in sizes]
+
+
+@dataclass(frozen=True)
+class TaskBundle(InputPartition):
+    """One Spark input partition of a stream: what one slot reads, or several that have little to read.
+
+    Attributes:
+        tasks: One for each slot.
+        handoff: Set in one of a batch whose sink commits: what the whole batch reads.
+    """
+
+    tasks: tuple[ReadTask, ...]
+    handoff: Handoff | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What every task of a query knows."""
+
+    options: Options
+    settings: Settings
+    columns: tuple[Column, ...]
+
+    @classmethod
+    def of(cls, given: Mapping[str, str], schema: StructType, where: Where) -> Query:
+        """From the options as the user wrote them and the columns asked for; tells what the user should hear.
+
+        Raises:
+            OptionError: An option is wrong, or a column is none of a record's.
+        """
+        log_setup.set_up()
+        options = parse(given, where)
+        for warning in options.warnings:
+            log.warning("%s", warning)
+        return cls(options, Settings(options.kafka), columns_of(schema))
+
+
+def read_bundle(bundle: TaskBundle, query: Query) -> Iterator[pa.RecordBatch]:
+    """The records of a stream's tasks; raises as `read`."""
+    if bundle.handoff is not None:
+        client = cached_client(query.settings)
+        client.run(leave(client, BatchOfRun.of_task(), bundle.handoff, Deadline(_HANDOFF_SECONDS)))
+    if len(bundle.tasks) > 1 and query.options["commit"] != "task":
+        yield from _read_together(bundle.tasks, query)
+        return
+    for task in bundle.tasks:
+        yield from read(task, query)
+
+
+def _read_together(group: Sequence[ReadTask], query: Query) -> Iterator[pa.RecordBatch]:
+    """The records of tasks that end together: all slots ask at once, so that a bundle takes no longer than one.
+
+    Under a quota they read one after another, each by its own pace, without the time that a session takes between two.
+    """
+    log_setup.set_up()
+    with ThreadPoolExecutor(len(group)) as pool:
+        sessions = list(pool.map(lambda task: _session(task, query, commits=False), group))
+    with ExitStack() as stack:
+        held = [stack.enter_context(session) for session in sessions if session is not None]
+        for part in group if group[0].ticket else [_merged(group)]:
+            with pacer_of(part.ticket, query.settings, CONSUMER_RATE) as pacer:
+                yield from _while_held(held, _batches(part, query, pacer), commits=False)
+
+
+def _merged(group: Sequence[ReadTask]) -> ReadTask:
+    topics = {name: topic_id for task in group for name, topic_id in task.topics.items()}
+    return replace(group[0], ranges=tuple(r for task in group for r in task.ranges), topics=topics)
+
+
+def read(task: ReadTask, query: Query) -> Iterator[pa.RecordBatch]:
+    """The records of a task, as record batches.
+
+    Raises:
+        FencedError: Another member has taken the slot's place; the task reads nothing more and commits nothing.
+        KafkaGroupError: See `Engine.read`.
+    """
+    log_setup.set_up()
+    options = query.options
+    commits = options["commit"] == "task"
+    with ExitStack() as stack:
+        session = _session(task, query, commits)
+        commit: _Commit | None = None
+        if session is not None:
+            stack.enter_context(session)
+            commit = _committer(session, query, stack) if commits else None
+        pacer = stack.enter_context(pacer_of(task.ticket, query.settings, CONSUMER_RATE))
+        held = [] if session is None else [session]
+        yield from _while_held(held, _batches(task, query, pacer), commits)
+        if session is not None:
+            # Of several copies the first one counts.
+            ends = {r.topic_partition: r.end for r in task.ranges if r.replica == 0}
+            if commit is not None and ends:
+                commit(ends)
+            if task.takes_over is not None:
+                session.leave()
+
+
+def _batches(task: ReadTask, query: Query, pacer: Pacer) -> Iterator[pa.RecordBatch]:
+    """What an engine reads of the task's ranges, with exactly the columns asked for."""
+    options = query.options
+    for replica, ranges in replica_column.by_replica(task.ranges):
+        request = FetchRequest(
+            ranges=ranges,
+            columns=replica_column.columns_to_fetch(query.columns),
+            batch_rows=options["batchRows"],
+            batch_bytes=options["batchBytes"],
+            timeout_ms=options["kafkaConsumer.pollTimeoutMs"],
+            read_committed=options["kafka.isolation.level"] == "read_committed",
+            fail_on_data_loss=options["failOnDataLoss"],
+            cluster=task.cluster,
+            topics=task.topics,
+            pacer=pacer,
+            label=options["groupIdPrefix"],
+            max_unpacked_bytes=options["maxUnpackedBytes"],
+        )
+        for batch in engine_for(options["engine"], query.settings).read(request):
+            yield replica_column.with_replica(batch, query.columns, replica)
+
+
+def _session(task: ReadTask, query: Query, commits: bool) -> SlotSession | None:
+    if task.credentials is None:
+        return None
+    if task.takes_over is None:
+        return _attach(task.credentials, query, commits)
+    try:
+        return SlotSession.take_over(query.settings, task.takes_over, task.credentials)
+    except FencedError as error:
+        if commits:
+            raise
+        # Spark plans a DataFrame once, so its second action comes after the slots have left. Where nothing is
+        # committed nothing is at stake: the plan's rows are the same.
+        log.debug("reading without the slot: %s", error)
+        return None
+
+
+def _attach(credentials: SlotCredentials, query: Query, commits: bool) -> SlotSession | None:
+    try:
+        return SlotSession.attach(query.settings, credentials)
+    except FencedError as error:
+        if commits or error.code == _FENCED_INSTANCE_ID or query.options["group.lost"] == "stop":
+            raise
+        # Spark has the batch in its log and would run just this after a restart; the driver commits nothing of it.
+        log.warning("%s The batch was planned before that: it is read to its end, and not committed.", error)
+        return None
+
+
+def _while_held(
+    sessions: Sequence[SlotSession], batches: Iterator[pa.RecordBatch], commits: bool
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for session in sessions:
+            _check(session, commits)
+        yield batch
+
+
+def _check(session: SlotSession, commits: bool) -> None:
+    try:
+        session.check()
+    except FencedError:
+        if commits or not session.taken_over:
+            raise
+        log.debug("slot taken over by another reader; nothing is to be committed, so reading goes on")
+
+
+def _committer(session: SlotSession, query: Query, stack: ExitStack) -> _Commit:
+    """What commits at the end; made before the reading, so that its initialisation needs no time of its own."""
+    if not query.options["commit.transactional"]:
+        return session.commit
+    credentials = session.credentials
+    committer = TransactionalCommitter(
+        query.settings, f"{credentials.group}-{credentials.instance_id}", keep_warm=False
+    )
+    stack.callback(committer.close)
+    return lambda ends: session.acting(lambda used: committer.commit(used, ends))

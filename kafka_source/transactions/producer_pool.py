@@ -1,0 +1,186 @@
+"""Producers of one transactional id, each made ready for exactly one transaction.
+
+librdkafka keeps its producer epoch over `commit_transaction(); begin_transaction()`, so a commit or abort request that
+the network delivers twice can end the next, half-written transaction (KIP-890). An epoch of its own for every
+transaction makes the late request harmless. librdkafka has no second `init_transactions` on a producer, so each
+transaction takes a new one; while the last transaction's end is being worked on by others, the next producer is made
+ready in the background, and nobody waits for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from kafka_source.errors import AuthenticationError, KafkaGroupError, RetriableError, error_for_code, from_confluent
+from kafka_source.runtime.deadline import Deadline
+
+log = logging.getLogger(__name__)
+
+_TIMED_OUT = -185
+_TRANSACTION_LOG = "__transaction_state"
+# The connections are three, one after another, and librdkafka waits before each but the first: 20 ms in all instead of
+# 59. Where a broker is down the wait still doubles with each try.
+_QUICK = {"reconnect.backoff.ms": 1}
+# Between looks at what the client reported meanwhile, such as a refused password.
+_INIT_SLICE_SECONDS = 1.0
+
+
+class TransactionalProducers:
+    """Producers of one transactional id; one transaction is open at a time.
+
+    Args:
+        config: librdkafka's, without the transactional id.
+        transactional_id: Whoever else initialises it fences this one.
+        init_seconds: How long the background may take to make a producer ready.
+        keep_warm: Whether the next producer is made ready as soon as a transaction has ended.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        transactional_id: str,
+        *,
+        init_seconds: float = 60.0,
+        keep_warm: bool = True,
+    ) -> None:
+        self.transactional_id = transactional_id
+        self._config = dict(config)
+        self._init_seconds = init_seconds
+        self._keep_warm = keep_warm
+        self._lock = threading.Lock()
+        self._next: _Preparation | None = None
+        self._closed = False
+
+    def prepare(self) -> None:
+        """Begin to make the next producer ready; nothing is raised here.
+
+        Not while a transaction of this id is open: to initialise the id again would abort it.
+        """
+        with self._lock:
+            if self._next is None and not self._closed:
+                self._next = _Preparation(self._config, self.transactional_id, self._init_seconds)
+
+    def take(self, deadline: Deadline) -> Producer:
+        """A producer that is initialised, for one transaction; `ended` must be called after it.
+
+        Raises:
+            KafkaGroupError: As `init_transactions` failed, or not in time.
+        """
+        self.prepare()
+        with self._lock:
+            preparation, self._next = self._next, None
+        if preparation is None:
+            raise KafkaGroupError(f"The producers of transactional id {self.transactional_id} are closed.")
+        try:
+            return preparation.result(deadline)
+        except TimeoutError:
+            # It goes on in the background: a second one beside it would be fenced by the first when that is done.
+            with self._lock:
+                self._next = preparation
+            raise preparation.timed_out(deadline.seconds) from None
+
+    def ended(self) -> None:
+        """The transaction has come to its end, whichever: the next producer may be made ready."""
+        if self._keep_warm:
+            self.prepare()
+
+    def close(self) -> None:
+        """Drop the producer that waits. It has no open transaction, so nothing needs to be aborted."""
+        with self._lock:
+            self._next, self._closed = None, True
+
+
+class _Preparation:
+    """One producer on its way to be ready, in a thread of its own."""
+
+    def __init__(self, config: Mapping[str, Any], transactional_id: str, seconds: float) -> None:
+        self._context = f"Initialising transactional id {transactional_id} failed"
+        self._problem: KafkaError | None = None
+        self._also_tell: Callable[[KafkaError], object] | None = config.get("error_cb")
+        self._config = {**_QUICK, **config, "transactional.id": transactional_id, "error_cb": self._on_problem}
+        self._deadline = Deadline(seconds)
+        self._done = threading.Event()
+        self._producer: Producer | None = None
+        self._error: BaseException | None = None
+        threading.Thread(target=self._run, name="kafkagroup-init", daemon=True).start()
+
+    def result(self, deadline: Deadline) -> Producer:
+        """The producer; TimeoutError if it is not ready by then."""
+        if not self._done.wait(deadline.left):
+            raise TimeoutError
+        if self._producer is None:
+            raise self._error or KafkaGroupError(self._context)
+        producer, self._producer = self._producer, None
+        return producer
+
+    def _run(self) -> None:
+        try:
+            self._producer = self._initialised()
+        except BaseException as error:
+            # A producer that the traceback holds would go on trying, and fence its successor when it succeeds.
+            for one in (error, error.__cause__):
+                traceback.clear_frames(one.__traceback__ if one is not None else None)
+            self._error = error
+        finally:
+            self._done.set()
+
+    def _initialised(self) -> Producer:
+        try:
+            producer = Producer(self._config, logger=log)
+        except KafkaException as error:
+            raise from_confluent(error, self._context) from error
+        self._connect(producer)
+        while not self._is_initialised(producer):
+            if self._deadline.over:
+                raise self.timed_out(self._deadline.seconds)
+        return producer
+
+    def _connect(self, producer: Producer) -> None:
+        """Have a connection to a broker before the coordinator is looked for.
+
+        librdkafka drops its bootstrap connection with the first metadata; if it looks for the coordinator just then it
+        tries again after 500 ms. The second question here goes over a broker's own connection.
+        """
+        for _ in range(2):
+            with contextlib.suppress(KafkaException):
+                producer.list_topics(_TRANSACTION_LOG, _INIT_SLICE_SECONDS)
+            self._listen(producer)
+
+    def _is_initialised(self, producer: Producer) -> bool:
+        try:
+            producer.init_transactions(_INIT_SLICE_SECONDS)
+        except KafkaException as error:
+            problem = from_confluent(error, self._context)
+            self._listen(producer)
+            if not isinstance(problem, RetriableError):
+                raise problem from error
+            return False
+        return True
+
+    def _listen(self, producer: Producer) -> None:
+        """Hear what the client reports of its connections; a refused password will not be taken later either."""
+        with contextlib.suppress(KafkaException):  # a fatal error, which the call that met it has told already
+            producer.poll(0)
+        if self._problem is not None:
+            reported = from_confluent(self._problem, self._context)
+            if isinstance(reported, AuthenticationError):
+                raise reported
+
+    def timed_out(self, seconds: float) -> KafkaGroupError:
+        """The error for a producer that was not ready after so many seconds, with what the client said meanwhile."""
+        code = _TIMED_OUT if self._problem is None else self._problem.code()
+        said = "" if self._problem is None else f"; the client said: {self._problem.str()}"
+        return error_for_code(code, self._context, reason=f"not ready after {seconds:.0f} s{said}")
+
+    def _on_problem(self, error: KafkaError) -> None:
+        # A broker that is down for a moment is reported too; what counts is what stands when time is up.
+        self._problem = error
+        if self._also_tell is not None:
+            self._also_tell(error)

@@ -1,0 +1,246 @@
+"""A transaction from begin to commit, with what KIP-1050 asks for after each kind of error.
+
+`run_transaction` is the only loop of its kind here: offset commits and the sink both go through it.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import TopicPartition as Position
+
+from assignors.model import TopicPartition
+from kafka_source.errors import (
+    AbortableError,
+    ApplicationRecoverableError,
+    FencedError,
+    KafkaGroupError,
+    RetriableError,
+    UnknownOutcomeError,
+    error_for_code,
+    from_confluent,
+)
+from kafka_source.runtime.deadline import Deadline, call_within
+from kafka_source.transactions.producer_pool import TransactionalProducers
+from kafka_source.transactions.transaction_error import cause_of
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_TIMED_OUT = -185
+_ABORT_SECONDS = 5.0
+_BACKOFF_SECONDS = (0.05, 1.0)
+# Over the timeout that librdkafka was told: so it gets to name the reason itself where it does keep it.
+_GRACE_SECONDS = 1.0
+
+
+class Transaction:
+    """An open transaction; what is done with it counts once `run_transaction` has committed it.
+
+    Args:
+        producer: Initialised, and used for this transaction alone.
+        transactional_id: For error texts.
+        deadline: Of the whole transaction.
+    """
+
+    def __init__(self, producer: Producer, transactional_id: str, deadline: Deadline) -> None:
+        self._producer = producer
+        self._name = f"transaction of {transactional_id}"
+        self._deadline = deadline
+        self._undelivered: tuple[KafkaError, str] | None = None
+
+    def produce(
+        self,
+        topic: str,
+        value: bytes | str | None,
+        key: bytes | str | None = None,
+        *,
+        partition: int = -1,
+        headers: list[tuple[str, bytes | None]] | None = None,
+    ) -> None:
+        """Hand a record to the producer; a record that is not delivered fails the commit.
+
+        Raises:
+            KafkaGroupError: An earlier record was not delivered, or the producer is of no more use.
+        """
+        kwargs: dict[str, Any] = {} if headers is None else {"headers": headers}
+        while True:
+            if self._undelivered is not None:
+                raise self._failure(*self._undelivered)
+            try:
+                try:
+                    self._producer.produce(topic, value, key, partition, self._delivered, **kwargs)
+                    self._producer.poll(0)
+                    return
+                except BufferError:
+                    if self._deadline.over:
+                        raise self._late("Producing in") from None
+                    self._producer.poll(min(0.1, self._deadline.left))
+            except KafkaException as error:
+                raise self._failure(error.args[0], topic) from error
+
+    def send_offsets(self, offsets: Mapping[TopicPartition, int], group_metadata: object) -> None:
+        """Commit a group's offsets with the transaction.
+
+        Args:
+            offsets: The next offset to read, by topic and partition.
+            group_metadata: `Consumer.consumer_group_metadata()`, or the bytes of `group_metadata`.
+
+        Raises:
+            FencedError: The member is not, or no longer, in this generation of the group.
+            KafkaGroupError: Any other category.
+        """
+        positions = [Position(topic, partition, offset) for (topic, partition), offset in offsets.items()]
+        self._call(
+            "Committing offsets in",
+            lambda seconds: self._producer.send_offsets_to_transaction(positions, group_metadata, seconds),
+        )
+
+    def begin(self) -> None:
+        """Open it; for `run_transaction`."""
+        self._call("Beginning", lambda seconds: self._producer.begin_transaction())
+
+    def commit(self) -> None:
+        """Deliver every record and commit; for `run_transaction`.
+
+        Raises:
+            UnknownOutcomeError: No answer came in time; the transaction may be committed or not.
+        """
+        while not self._is_committed():
+            if self._deadline.over:
+                raise UnknownOutcomeError(
+                    f"Committing the {self._name} was not answered in {self._deadline.seconds:.0f} s: it may be "
+                    "committed or not. Start from the group's committed offsets or the last durable position.",
+                    code=_TIMED_OUT,
+                )
+
+    def _is_committed(self) -> bool:
+        try:
+            self._call("Committing", lambda seconds: self._producer.commit_transaction(seconds))
+        except KafkaGroupError as error:
+            if self._undelivered is not None:
+                raise self._failure(*self._undelivered) from error
+            if error.code != _TIMED_OUT:
+                raise
+            # The request may be on its way: to abort now would be a guess.
+            return False
+        return True
+
+    def abort(self) -> None:
+        """Abort as far as that is possible; for `run_transaction`. The next initialisation aborts what is left."""
+        deadline = Deadline(_ABORT_SECONDS)
+        try:
+            call_within(deadline, lambda: self._producer.abort_transaction(deadline.left))
+        except (KafkaException, TimeoutError, SystemError) as error:
+            log.debug("%s was not aborted: %s", self._name, error)
+
+    def release(self) -> None:
+        """Let go of the producer, which the traceback of an error would otherwise keep alive."""
+        del self._producer
+
+    def _call(self, doing: str, call: Callable[[float], object]) -> None:
+        seconds = self._deadline.left
+        try:
+            call_within(Deadline(seconds + _GRACE_SECONDS), lambda: call(seconds))
+        except KafkaException as error:
+            raise from_confluent(error, f"{doing} a {self._name} failed", in_transaction=True) from error
+        except TimeoutError:
+            raise self._late(doing) from None
+        except SystemError as error:
+            # What confluent-kafka makes of a fatal error while it serves delivery callbacks.
+            raise ApplicationRecoverableError(f"{doing} a {self._name} failed: the producer broke down.") from error
+
+    def _late(self, doing: str) -> KafkaGroupError:
+        return error_for_code(
+            _TIMED_OUT,
+            f"{doing} a {self._name} failed",
+            reason=f"no answer in {self._deadline.seconds:.0f} s",
+            in_transaction=True,
+        )
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None and self._undelivered is None:
+            partition = message.partition()
+            topic = message.topic() or ""
+            self._undelivered = error, topic if partition is None or partition < 0 else f"{topic}-{partition}"
+
+    def _failure(self, error: KafkaError, where: str) -> KafkaGroupError:
+        return from_confluent(
+            cause_of(error, self._producer),
+            f"Producing to {where} in a {self._name} failed",
+            in_transaction=True,
+            produce=True,
+        )
+
+
+def run_transaction(
+    producers: TransactionalProducers,
+    work: Callable[[Transaction], T],
+    *,
+    timeout: float,
+    rewind: Callable[[], object] | None = None,
+    repeatable: bool = False,
+) -> T:
+    """Begin, do the work, commit; and after an error what its category asks for.
+
+    - Retriable errors are librdkafka's to retry; what it gives up on inside a transaction is abortable.
+    - Abortable: the transaction is aborted, `rewind` called and the work done again, until the time is over.
+    - Application-recoverable: aborted where possible, and raised: the caller starts from the last durable position.
+    - Invalid configuration, and any error of the work itself: aborted, and raised.
+
+    Each try takes a new producer, and with it an epoch of its own: see `TransactionalProducers`.
+
+    Args:
+        producers: Of the transactional id.
+        work: Produces and sends offsets; called once a try.
+        timeout: Seconds for all tries together.
+        rewind: Called after each abort, before the work is done again, e.g. to seek a consumer back.
+        repeatable: Whether the work may be committed twice without harm, as absolute offsets may. Then a commit of
+            unknown outcome, or a producer that broke down, is no reason to give up either, only a fenced one is.
+
+    Returns:
+        What the work returned in the try that was committed.
+
+    Raises:
+        KafkaGroupError: Of the categories as said above.
+    """
+    deadline = Deadline(timeout)
+    backoff, longest = _BACKOFF_SECONDS
+    while True:
+        try:
+            return _one_try(producers, work, deadline)
+        except KafkaGroupError as error:
+            again = isinstance(error, (AbortableError, RetriableError)) or (
+                repeatable and isinstance(error, ApplicationRecoverableError) and not isinstance(error, FencedError)
+            )
+            if not again or deadline.left <= backoff:
+                raise
+            log.info("%s; trying again", error)
+        if rewind is not None:
+            rewind()
+        time.sleep(backoff * random.uniform(0.8, 1.2))
+        backoff = min(backoff * 2, longest)
+
+
+def _one_try(producers: TransactionalProducers, work: Callable[[Transaction], T], deadline: Deadline) -> T:
+    transaction = Transaction(producers.take(deadline), producers.transactional_id, deadline)
+    try:
+        transaction.begin()
+        result = work(transaction)
+        transaction.commit()
+    except UnknownOutcomeError:
+        # An abort could undo what the commit request, still on its way, is about to do.
+        raise
+    except BaseException:
+        transaction.abort()
+        raise
+    finally:
+        transaction.release()
+        producers.ended()
+    return result

@@ -1,0 +1,104 @@
+"""What the driver asks of a cluster, and for how long it asks again."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from assignors.model import TopicPartition
+from kafka_source.client_config import Settings
+from kafka_source.cluster.lookup import Cluster, TopicSelection
+from kafka_source.errors import AuthenticationError, BootstrapError, RefreshRetriableError, UnknownTopicError
+from tests.fake_broker import TOPIC, FakeBroker, Partition
+
+NOT_LEADER, REBOOTSTRAP_REQUIRED, TOPIC_AUTHORIZATION_FAILED = 6, 129, 29
+FIRST, SECOND = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
+
+
+@pytest.fixture
+def broker() -> Iterator[FakeBroker]:
+    with closing(FakeBroker()) as there:
+        there.partitions = {0: Partition(end=7), 1: Partition(end=3)}
+        yield there
+
+
+@pytest.fixture
+def cluster(broker: FakeBroker) -> Iterator[Cluster]:
+    with closing(cluster_of(broker)) as asked:
+        yield asked
+
+
+def cluster_of(broker: FakeBroker, **settings: str) -> Cluster:
+    given = {name.replace("_", "."): value for name, value in settings.items()}
+    return Cluster(Settings({"bootstrap.servers": broker.bootstrap_servers, **given}), timeout_ms=500)
+
+
+def test_topics_and_offsets_are_what_the_leader_says(cluster: Cluster) -> None:
+    assert cluster.partitions(TopicSelection(topics=(TOPIC,))) == [FIRST, SECOND]
+    assert cluster.partitions(TopicSelection(pattern="ord")) == [FIRST, SECOND]
+    assert cluster.earliest([FIRST]) == {FIRST: 0}
+    assert cluster.latest([FIRST, SECOND], read_committed=True) == {FIRST: 7, SECOND: 3}
+    assert cluster.cluster_id() == "fake"
+
+
+def test_what_is_not_there_is_told_at_once(broker: FakeBroker, cluster: Cluster) -> None:
+    cluster.cluster_id()
+    with pytest.raises(UnknownTopicError, match=r"Topic nowhere does not exist.*option subscribe"):
+        cluster.partitions(TopicSelection(topics=("nowhere",)))
+    with pytest.raises(UnknownTopicError, match=r"orders-2 do not exist; correct the option assign"):
+        cluster.partitions(TopicSelection(partitions=(FIRST, TopicPartition(TOPIC, 2))))
+    with pytest.raises(UnknownTopicError, match="offsets of orders-2 failed"):
+        cluster.latest([TopicPartition(TOPIC, 2)], read_committed=False)
+    assert cluster.topics(["nowhere"]) == {"nowhere": None}
+    assert broker.asked.count("ListOffsetsRequest") == 0
+
+
+@pytest.mark.parametrize("named", [TOPIC, None])
+def test_a_refused_topic_is_no_missing_one(broker: FakeBroker, cluster: Cluster, named: str | None) -> None:
+    broker.topic_error = TOPIC_AUTHORIZATION_FAILED
+    with pytest.raises(AuthenticationError, match=f"{TOPIC}.*TOPIC_AUTHORIZATION_FAILED"):
+        if named is None:
+            cluster.latest([FIRST], read_committed=False)
+        else:
+            cluster.partitions(TopicSelection(topics=(named,)))
+
+
+def test_a_leader_that_is_on_its_way_is_waited_for(broker: FakeBroker, cluster: Cluster) -> None:
+    broker.partitions[1].leader = -1
+    threading.Timer(0.2, setattr, (broker.partitions[1], "leader", 1)).start()
+    assert cluster.latest([FIRST, SECOND], read_committed=False) == {FIRST: 7, SECOND: 3}
+
+
+def test_a_leader_that_does_not_come_is_named(broker: FakeBroker, cluster: Cluster) -> None:
+    broker.partitions[1].leader = -1
+    with pytest.raises(RefreshRetriableError, match=r"orders-1 failed: it has no leader"):
+        cluster.latest([FIRST, SECOND], read_committed=False)
+
+
+def test_an_old_leader_is_asked_no_more(broker: FakeBroker, cluster: Cluster) -> None:
+    broker.offset_errors = [NOT_LEADER, NOT_LEADER]
+    assert cluster.latest([FIRST], read_committed=False) == {FIRST: 7}
+    assert broker.asked.count("ListOffsetsRequest") == 3
+
+
+def test_it_starts_over_when_it_is_told_to(broker: FakeBroker, cluster: Cluster) -> None:
+    cluster.latest([FIRST], read_committed=False)
+    connections = broker.connections
+    broker.metadata_errors = [REBOOTSTRAP_REQUIRED]
+    assert cluster.latest([FIRST], read_committed=False) == {FIRST: 7}
+    assert broker.connections > connections
+
+
+def test_where_nothing_is_looked_up_again_the_error_says_so(broker: FakeBroker) -> None:
+    settings = {"metadata_recovery_strategy": "none", "default_api_timeout_ms": "600"}
+    with closing(cluster_of(broker, **settings)) as cluster:
+        assert cluster.cluster_id() == "fake"
+        broker.close()
+        began = time.monotonic()
+        with pytest.raises(BootstrapError, match=r"Asking for offsets failed: .*metadata\.recovery\.strategy is none"):
+            cluster.latest([FIRST], read_committed=False)
+        assert time.monotonic() - began < 10

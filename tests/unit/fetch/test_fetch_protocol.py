@@ -1,0 +1,167 @@
+"""Our fixed layouts of Fetch against kafka-python's schemas, and the look through a record set's heads."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.protocol.consumer import FetchResponse
+from kafka.record.default_records import DefaultRecordBatchBuilder
+
+from kafka_source.fetch import fetch_protocol
+from kafka_source.kafka_client import encode_request
+from kafka_source.kafka_client.messages import FetchRequest
+
+TOPIC_NAMES = st.text("abcdefghijklmnopqrstuvwxyz-._0123456789", min_size=1, max_size=249)
+INT32 = st.integers(0, 2**31 - 1)
+INT64 = st.integers(0, 2**63 - 1)
+WANTED = st.builds(fetch_protocol.Wanted, TOPIC_NAMES, INT32, INT64, st.integers(-1, 2**31 - 1), INT32)
+
+
+@given(st.lists(WANTED, max_size=5), INT32, INT32, st.booleans(), st.text(max_size=20), st.text(max_size=20))
+def test_a_request_has_the_bytes_that_kafka_python_gives_it(wanted, correlation, most, committed, rack, client):
+    topics: dict[str, list[fetch_protocol.Wanted]] = {}
+    for each in wanted:
+        topics.setdefault(each.topic, []).append(each)
+    topic_type = FetchRequest.FetchTopic
+    request = FetchRequest(
+        replica_id=-1,
+        max_wait_ms=fetch_protocol.MAX_WAIT_MS,
+        min_bytes=1,
+        max_bytes=most,
+        isolation_level=int(committed),
+        session_id=0,
+        session_epoch=-1,
+        topics=[
+            topic_type(
+                topic=topic,
+                partitions=[
+                    topic_type.FetchPartition(
+                        partition=w.partition,
+                        current_leader_epoch=w.leader_epoch,
+                        fetch_offset=w.offset,
+                        log_start_offset=-1,
+                        partition_max_bytes=w.max_bytes,
+                    )
+                    for w in asked
+                ],
+            )
+            for topic, asked in topics.items()
+        ],
+        forgotten_topics_data=[],
+        rack_id=rack,
+    )
+    ours = fetch_protocol.encode(client, correlation, wanted, max_bytes=most, read_committed=committed, rack=rack)
+    assert ours == encode_request(request, correlation, client, fetch_protocol.VERSION)
+
+
+FETCHED = st.builds(
+    lambda partition, error, high, aborted, preferred, records: (partition, error, high, aborted, preferred, records),
+    INT32,
+    st.integers(0, 120),
+    INT64,
+    st.none() | st.lists(st.tuples(INT64, INT64), max_size=3),
+    st.integers(-1, 1000),
+    st.binary(max_size=50),
+)
+RESPONSES = st.lists(st.tuples(TOPIC_NAMES, st.lists(FETCHED, max_size=3)), max_size=3)
+
+
+def response_bytes(correlation, throttle, error, topics):
+    topic_type = FetchResponse.FetchableTopicResponse
+    partition_type = topic_type.PartitionData
+    response = FetchResponse(
+        throttle_time_ms=throttle,
+        error_code=error,
+        session_id=0,
+        responses=[
+            topic_type(
+                topic=topic,
+                partitions=[
+                    partition_type(
+                        partition_index=number,
+                        error_code=code,
+                        high_watermark=high,
+                        last_stable_offset=high,
+                        log_start_offset=3,
+                        aborted_transactions=None
+                        if aborted is None
+                        else [partition_type.AbortedTransaction(producer_id=p, first_offset=o) for p, o in aborted],
+                        preferred_read_replica=preferred,
+                        records=records,
+                    )
+                    for number, code, high, aborted, preferred, records in partitions
+                ],
+            )
+            for topic, partitions in topics
+        ],
+    )
+    return correlation.to_bytes(4, "big") + response.encode(version=fetch_protocol.VERSION)
+
+
+@given(INT32, INT32, st.integers(0, 120), RESPONSES, st.binary(max_size=40))
+def test_a_response_of_kafka_python_is_read_as_it_was_meant(correlation, throttle, error, topics, stale):
+    data = response_bytes(correlation, throttle, error, topics)
+    # The buffer is used again and again: what an earlier response left behind it is not looked at.
+    buffer = bytearray(data + stale)
+    response = fetch_protocol.parse(buffer, len(data))
+    assert (response.correlation_id, response.throttle_ms, response.error) == (correlation, throttle, error)
+    seen = [
+        (p.topic, p.partition, p.error, p.high_watermark, p.log_start, p.preferred, list(p.aborted))
+        for p in response.partitions
+    ]
+    assert seen == [
+        (topic, number, code, high, 3, preferred, aborted or [])
+        for topic, partitions in topics
+        for number, code, high, aborted, preferred, _ in partitions
+    ]
+    records = [bytes(buffer[p.begin : p.end]) for p in response.partitions]
+    assert records == [part[-1] for _, partitions in topics for part in partitions]
+
+
+@given(RESPONSES.filter(bool), st.data())
+def test_a_response_that_ends_too_early_is_an_error(topics, data):
+    whole = response_bytes(1, 0, 0, topics)
+    cut = data.draw(st.integers(0, len(whole) - 1))
+    with pytest.raises(ValueError, match="malformed"):
+        fetch_protocol.parse(bytearray(whole[:cut]), cut)
+
+
+def batch(base: int, records: int) -> bytes:
+    builder = DefaultRecordBatchBuilder(2, 0, False, -1, -1, -1, 1 << 20)
+    for number in range(records):
+        builder.append(number, 0, None, b"value", [])
+    built = bytearray(builder.build())
+    built[:8] = base.to_bytes(8, "big")
+    return bytes(built)
+
+
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.data())
+def test_the_next_offset_is_after_the_last_whole_batch(counts, data):
+    batches, offset, ends = [], 100, []
+    for count in counts:
+        batches.append(batch(offset, count))
+        offset += count
+        ends.append(offset)
+    whole = b"".join(batches)
+    cut = data.draw(st.integers(0, len(whole)))
+    fitting = [end for n, end in enumerate(ends, 1) if len(b"".join(batches[:n])) <= cut]
+    before, after = b"before", b"after"
+    scan = fetch_protocol.scan(bytearray(before + whole[:cut] + after), len(before), len(before) + cut, 100)
+    assert scan.next_offset == (fitting[-1] if fitting else 100)
+    assert scan.offsets == scan.next_offset - 100
+    if cut and not fitting:
+        assert scan.cut_off == (len(batches[0]) if cut >= 12 else 12)
+    else:
+        assert scan.cut_off == 0
+
+
+def test_a_batch_that_lies_before_the_position_does_not_move_it():
+    data = bytearray(batch(5, 3))
+    assert fetch_protocol.scan(data, 0, len(data), 20) == fetch_protocol.Scan(20, 0, len(data), 1, 3, 0)
+
+
+@given(st.binary(max_size=80))
+def test_any_bytes_can_be_looked_through(data):
+    scan = fetch_protocol.scan(bytearray(data), 0, len(data), 7)
+    assert scan.next_offset >= 7

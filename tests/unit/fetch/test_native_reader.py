@@ -1,0 +1,257 @@
+"""The native engine and a broker in trouble: what it waits for, what it tries again, and when it gives up."""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+pytest.importorskip("kafkagroup_native", reason="the native engine was not built (no cargo)")
+
+from assignors.model import TopicPartition
+from kafka_source.client_config import Settings
+from kafka_source.errors import CorruptRecordsError, DataLossError, RetriableError, UnreadableRecordError
+from kafka_source.fetch import connection, native_reader
+from kafka_source.fetch.engine import FetchRequest
+from kafka_source.fetch.native import NativeEngine
+from kafka_source.kafka_client import TopicMetadata
+from kafka_source.model.stream_offset import Range
+from kafka_source.quota.pacer import Pacer
+from kafka_source.schema import Column
+from tests.fake_broker import TOPIC, FakeBroker, Partition
+
+NOT_LEADER = 6
+COLUMNS = (Column("partition"), Column("offset"))
+LOGIN = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "PLAIN",
+    "sasl.jaas.config": 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="p";',
+}
+
+
+def filled(batches: int = 1, **how) -> Partition:
+    """A partition with batches of ten records."""
+    partition = Partition()
+    for _ in range(batches):
+        partition.add(10, **how)
+    return partition
+
+
+def engine(broker: FakeBroker, **settings: str) -> NativeEngine:
+    return NativeEngine(Settings({"bootstrap.servers": broker.bootstrap_servers, **settings}))
+
+
+def id_text(broker: FakeBroker) -> str | None:
+    return TopicMetadata(TOPIC, broker.topic_id, {}).id_text
+
+
+def request(*ranges: Range, columns=COLUMNS, timeout_ms=20_000, fail_on_data_loss=True, **more) -> FetchRequest:
+    return FetchRequest(
+        ranges,
+        columns,
+        batch_rows=1000,
+        batch_bytes=1 << 20,
+        timeout_ms=timeout_ms,
+        read_committed=False,
+        fail_on_data_loss=fail_on_data_loss,
+        **more,
+    )
+
+
+def read(reader: NativeEngine, asked: FetchRequest) -> dict[int, list[int]]:
+    """The offsets that were read, by partition."""
+    found: dict[int, list[int]] = {}
+    for batch in reader.read(asked):
+        for row in batch.to_pylist():
+            found.setdefault(row["partition"], []).append(row["offset"])
+    return found
+
+
+def test_a_partition_without_a_leader_is_given_up_in_time_while_others_are_read(broker):
+    broker.partitions = {0: filled(400), 1: Partition(leader=-1)}
+    # Slow enough that there are records all the time.
+    broker.throttle_ms = 20
+    with pytest.raises(RetriableError, match=rf"No records came within 1500 ms .* for {TOPIC}-1 at offset 0$"):
+        read(engine(broker), request(Range(TOPIC, 0, 0, 4000), Range(TOPIC, 1, 0, 10), timeout_ms=1500))
+    # With the longest pause that there is, it would be one or two.
+    assert broker.asked.count("MetadataRequest") < 15
+
+
+def test_the_pause_that_a_broker_asks_for_holds_at_the_end_of_a_session_too(broker):
+    broker.partitions = {0: filled(3)}
+    broker.session_ms, broker.throttle_ms = 200, 600
+    assert read(engine(broker, **LOGIN), request(Range(TOPIC, 0, 0, 30))) == {0: list(range(30))}
+    assert all(later - sooner >= 0.6 for (sooner, *_), (later, *_) in pairwise(broker.fetches))
+    # Each fetch comes after the session's end, on a new connection.
+    assert len({connection for _, connection, _ in broker.fetches}) == 3
+
+
+def test_pauses_grow_while_a_throttling_broker_answers_with_nothing(broker, monkeypatch):
+    monkeypatch.setattr(connection, "PATIENCE_MS", 100)
+    broker.partitions = {0: filled(1)}
+    broker.throttle_ms, broker.in_vain = 20, 10
+    assert read(engine(broker), request(Range(TOPIC, 0, 0, 10))) == {0: list(range(10))}
+    pauses = [later - sooner for (sooner, *_), (later, *_) in pairwise(broker.fetches)]
+    assert len(pauses) == 10
+    assert all(pause >= 0.02 for pause in pauses)
+    assert all(pause >= least for pause, least in zip(pauses[7:], (0.04, 0.08, 0.16), strict=True))
+
+
+def test_a_short_session_is_used_for_most_of_its_time(broker):
+    broker.partitions = {0: filled(10)}
+    broker.session_ms = 8_000
+    assert read(engine(broker, **LOGIN), request(Range(TOPIC, 0, 0, 100))) == {0: list(range(100))}
+    assert len({connection for _, connection, _ in broker.fetches}) == 1
+
+
+@pytest.mark.parametrize(
+    ("claim", "fetches"), [(1 << 29, 2), ((1 << 30) + 1, 1), (2**31 - 13, 1)], ids=["cut twice", "too much", "most"]
+)
+def test_a_batch_that_claims_more_than_there_is_is_corrupt(broker, claim, fetches):
+    partition = filled(2)
+    damaged = bytearray(partition.batches[10])
+    struct.pack_into(">i", damaged, 8, claim - 12)
+    partition.batches[10] = bytes(damaged)
+    broker.partitions = {0: filled(2), 1: partition}
+    with pytest.raises(CorruptRecordsError, match=rf"{TOPIC}-1 at offset 10 .* claims to have {claim}") as caught:
+        read(engine(broker), request(Range(TOPIC, 0, 0, 20), Range(TOPIC, 1, 0, 20)))
+    assert (caught.value.topic, caught.value.partition, caught.value.offset) == (TOPIC, 1, 10)
+    assert [asked.get(1) for _, _, asked in broker.fetches].count(10) == fetches
+
+
+def test_a_batch_that_is_cut_off_at_the_fetch_size_is_fetched_whole(broker):
+    whole = filled(1, value=b"x" * 20_000)
+    cut = Partition({0: whole.batches[0][:65_536]}, end=10)
+    broker.partitions = {0: cut}
+
+    def give(asked) -> None:
+        if asked.topics[0].partitions[0].partition_max_bytes >= len(whole.batches[0]):
+            cut.batches[0] = whole.batches[0]
+
+    broker.on_fetch = give
+    assert read(engine(broker), request(Range(TOPIC, 0, 0, 10))) == {0: list(range(10))}
+    assert len(broker.fetches) == 2
+
+
+GZIP = 1
+
+
+def test_a_batch_that_unpacks_to_too_much_names_the_option(broker):
+    partition = filled(1)
+    partition.add(10, value=b"x" * 10_000, codec=GZIP)
+    broker.partitions = {0: partition}
+    what = rf"{TOPIC}-0 at offset 10 .* unpacks to more than 50000 bytes; raise the option maxUnpackedBytes\.$"
+    with pytest.raises(UnreadableRecordError, match=what):
+        read(engine(broker), request(Range(TOPIC, 0, 0, 20), max_unpacked_bytes=50_000))
+    assert read(engine(broker), request(Range(TOPIC, 0, 0, 20))) == {0: list(range(20))}
+
+
+def test_a_record_that_is_no_text_names_its_column(broker):
+    partition = filled(1)
+    partition.add(1, value=b"\xff\xfe")
+    broker.partitions = {0: partition}
+    text = (*COLUMNS, Column("value", text=True))
+    with pytest.raises(UnreadableRecordError, match=rf"{TOPIC}-0 at offset 10 .*: the value is not UTF-8 .* as binary"):
+        read(engine(broker), request(Range(TOPIC, 0, 0, 11), columns=text))
+
+
+class Measured(Pacer):
+    """Bounds nothing, and remembers what an offset is measured to have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[float] = []
+
+    def measured(self, tp: TopicPartition, size: float, offsets: int) -> None:
+        self.sizes.append(size / offsets)
+
+
+@pytest.mark.parametrize("asked", [(0, 1000), (0, 10), (500, 501), (999, 1000)])
+def test_an_offset_has_the_bytes_of_its_batch_whatever_part_of_that_is_asked_for(broker, asked):
+    broker.partitions = {0: Partition()}
+    broker.partitions[0].add(1000, value=b"v" * 200)
+    pacer, reader = Measured(), engine(broker)
+    assert read(reader, request(Range(TOPIC, 0, *asked), pacer=pacer)) == {0: list(range(*asked))}
+    whole = len(broker.partitions[0].at(0))
+    assert pacer.sizes == [whole / 1000]
+    assert reader.record_bytes == {TOPIC: whole / 1000}
+    assert reader.batch_bytes == {TOPIC: whole}
+
+
+def test_a_topic_created_anew_is_not_read_with_the_old_ones_offsets(broker, monkeypatch):
+    monkeypatch.setattr(native_reader, "SETTLE_SECONDS", 0.2)
+    broker.partitions = {0: filled(2)}
+    reader, planned = engine(broker), id_text(broker)
+    assert read(reader, request(Range(TOPIC, 0, 0, 10), topics={TOPIC: planned})) == {0: list(range(10))}
+    broker.topic_id = uuid.uuid4()
+    # The broker that was asked last has said that the old one is there, until something else is wrong.
+    broker.partitions[0].error = NOT_LEADER
+    asked = request(Range(TOPIC, 0, 10, 20), topics={TOPIC: planned})
+    with pytest.raises(DataLossError, match=f"{TOPIC}-0 .* offset 10, .* anew: its id is") as caught:
+        read(reader, asked)
+    assert id_text(broker) in str(caught.value)
+    broker.partitions[0].error = 0
+    fetches = len(broker.fetches)
+    assert read(reader, replace(asked, fail_on_data_loss=False)) == {}
+    assert len(broker.fetches) == fetches
+
+
+def test_a_task_with_the_new_topics_id_looks_again_once(broker):
+    broker.partitions = {0: filled(1)}
+    reader = engine(broker)
+    whole = Range(TOPIC, 0, 0, 10)
+    assert read(reader, request(whole)) == {0: list(range(10))}
+    broker.topic_id = uuid.uuid4()
+    asked = broker.asked.count("MetadataRequest")
+    for _ in range(3):
+        assert read(reader, request(whole, topics={TOPIC: id_text(broker)})) == {0: list(range(10))}
+    assert broker.asked.count("MetadataRequest") == asked + 1
+
+
+def test_topics_that_were_moved_here_have_other_ids(broker):
+    broker.partitions = {0: filled(1)}
+    moved = engine(broker, **{"cluster.moved.from": "there"})
+    asked = request(Range(TOPIC, 0, 0, 10), cluster="there", topics={TOPIC: "another"})
+    assert read(moved, asked) == {0: list(range(10))}
+
+
+def elect_during_the_second_fetch(broker: FakeBroker, *, kept: int) -> None:
+    """The new leader has the first `kept` records of the old one's log, and has written more since."""
+
+    def elect(_) -> None:
+        if len(broker.fetches) == 2:
+            log = Partition(leader_epoch=4, error=NOT_LEADER)
+            log.add(kept, leader_epoch=3)
+            log.add(26 - kept, leader_epoch=4)
+            broker.partitions[0] = log
+        else:
+            broker.partitions[0].error = 0
+
+    broker.partitions = {0: filled(2, leader_epoch=3)}
+    broker.partitions[0].leader_epoch = 3
+    broker.ends_of_epochs = {3: kept}
+    broker.on_fetch = elect
+
+
+def test_a_new_leader_with_all_that_was_read_is_read_on(broker):
+    elect_during_the_second_fetch(broker, kept=10)
+    assert read(engine(broker), request(Range(TOPIC, 0, 0, 26))) == {0: list(range(26))}
+    assert broker.asked.count("OffsetForLeaderEpochRequest") == 1
+
+
+def test_a_new_leader_without_what_was_read_is_a_loss(broker):
+    elect_during_the_second_fetch(broker, kept=6)
+    with pytest.raises(
+        DataLossError, match=rf"{TOPIC}-0 .* offset 10, but its log was truncated to offset 6: "
+    ) as loss:
+        read(engine(broker), request(Range(TOPIC, 0, 0, 26)))
+    assert (loss.value.planned, loss.value.truncated_to) == (10, 6)
+
+
+def test_without_fail_on_data_loss_what_a_new_leader_wrote_instead_is_read(broker):
+    elect_during_the_second_fetch(broker, kept=6)
+    found = read(engine(broker), request(Range(TOPIC, 0, 0, 26), fail_on_data_loss=False))
+    assert found == {0: [*range(10), *range(6, 26)]}

@@ -1,0 +1,63 @@
+"""The process that hands out a quota where Spark keeps none of ours: it serves, and ends with the Spark driver."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+from kafka_source.client_config import Settings
+from kafka_source.errors import InvalidConfigurationError
+from kafka_source.quota import UNBOUNDED, Bounds
+from kafka_source.quota.server import new_token
+from kafka_source.quota.server_process import start_server_process
+from kafka_source.quota.settings import QuotaSettings, Ticket
+from kafka_source.quota.task_pacer import pacer_of
+
+SETTINGS = Settings({"bootstrap.servers": "127.0.0.1:1"})
+
+
+def test_what_is_watched_is_looked_at_before_anything_is_read(tmp_path):
+    document = tmp_path / "quota.json"
+    document.write_text('{"bytes_per_second": 5}')
+    quota = QuotaSettings(UNBOUNDED, False, 10, 1.0, str(document), None, "etl")
+    driver = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        assert start_server_process(quota, SETTINGS, "consumer_byte_rate", new_token(), driver.pid).bounds == Bounds(
+            5.0
+        )
+        document.write_text('{"bytes_per_sec": 5}')
+        with pytest.raises(InvalidConfigurationError, match=r"quota\.watch.*bytes_per_sec"):
+            start_server_process(quota, SETTINGS, "consumer_byte_rate", new_token(), driver.pid)
+    finally:
+        driver.kill()
+        driver.wait()
+
+
+def test_it_serves_and_ends_with_the_driver():
+    quota = QuotaSettings(Bounds(bytes_per_second=1_000_000.0), False, 10, 1.0, None, None, "etl")
+    driver = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        hub = start_server_process(quota, SETTINGS, "consumer_byte_rate", new_token(), driver.pid)
+        assert hub.token not in repr(hub)
+        tickets = [Ticket(quota, quota.bounds, part, 0.25, hub.endpoint, hub.token) for part in range(2)]
+        with pacer_of(tickets[0], SETTINGS, "") as one, pacer_of(tickets[1], SETTINGS, "") as two:
+            assert one.wait(100) == 0
+            assert one.most_bytes(1000) == 25_000  # all of it, not its share: the hub answers
+            one.fetched(3_000_000, 3000)
+            one.wait(100)
+            assert two.wait(100) > 0
+    finally:
+        driver.kill()
+        driver.wait()
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            socket.create_connection(hub.endpoint, 1).close()
+        except ConnectionError:
+            break
+        assert time.monotonic() < deadline, "it goes on without its driver"
+        time.sleep(0.1)

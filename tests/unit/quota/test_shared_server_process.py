@@ -1,0 +1,95 @@
+"""One hub for the short-lived processes of a Spark driver, found by a file that nobody else can read."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql.types import StringType, StructType
+
+from kafka_source.client_config import Settings
+from kafka_source.errors import InvalidConfigurationError
+from kafka_source.quota import Bounds
+from kafka_source.quota.settings import QuotaSettings
+from kafka_source.quota.shared_server_process import shared_server_process
+from kafka_source.sink import stream_writer
+
+ASK = """
+import sys
+from kafka_source.client_config import Settings
+from kafka_source.quota import Bounds
+from kafka_source.quota.settings import QuotaSettings
+from kafka_source.quota.shared_server_process import shared_server_process
+
+quota = QuotaSettings(Bounds(bytes_per_second=1_000_000.0), False, 10, 1.0, None, None, "etl")
+settings = Settings({"bootstrap.servers": "127.0.0.1:1"})
+hub = shared_server_process(quota, settings, "producer_byte_rate", int(sys.argv[1]), sys.argv[2])
+print(hub.endpoint[1])
+"""
+
+
+@pytest.fixture
+def driver() -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    yield process
+    process.kill()
+    process.wait()
+
+
+def asked(driver: subprocess.Popen[bytes], name: str, directory: Path) -> int:
+    """The port of the hub that a process of its own was given."""
+    arguments = [sys.executable, "-c", ASK, str(driver.pid), name]
+    done = subprocess.run(arguments, env={**os.environ, "TMPDIR": str(directory)}, stdout=subprocess.PIPE, check=True)
+    return int(done.stdout)
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.1)
+
+
+def test_processes_of_a_driver_share_it_and_it_leaves_nothing_behind(
+    driver: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    one = asked(driver, "one", tmp_path)
+    assert [asked(driver, "one", tmp_path) for _ in range(2)] == [one, one]
+    assert asked(driver, "two", tmp_path) != one
+    (directory,) = tmp_path.iterdir()
+    assert directory.stat().st_mode & 0o077 == 0
+    assert len(list(directory.iterdir())) == 2
+    driver.kill()
+    driver.wait()
+    until(lambda: not list(directory.iterdir()), "the hubs to end with their driver")
+
+
+def test_another_is_started_for_one_that_is_gone(driver: subprocess.Popen[bytes], tmp_path: Path) -> None:
+    one = asked(driver, "one", tmp_path)
+    (file,) = tmp_path.glob("*/*.json")
+    # What one that was killed leaves behind: a file that names a port where nobody answers.
+    file.write_text(json.dumps([["127.0.0.1", 1], [1.0, None], "gone"]))
+    another = asked(driver, "one", tmp_path)
+    assert another not in (one, 1)
+    assert asked(driver, "one", tmp_path) == another
+
+
+def test_a_directory_that_others_can_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / f"kafkagroup-{os.getuid()}").mkdir(mode=0o755)
+    quota = QuotaSettings(Bounds(bytes_per_second=1.0), False, 10, 1.0, None, None, "etl")
+    with pytest.raises(InvalidConfigurationError, match="TMPDIR"):
+        shared_server_process(quota, Settings({"bootstrap.servers": "127.0.0.1:1"}), "", os.getpid(), "one")
+
+
+def test_a_writer_that_is_not_sent_to_tasks_starts_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    options = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t", "quota.bytes.per.second": "1000"}
+    stream_writer(options, StructType().add("value", StringType()), False).commit([], 0)
+    assert not list(tmp_path.iterdir())

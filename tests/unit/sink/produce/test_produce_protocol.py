@@ -1,0 +1,96 @@
+"""Our fixed layout of Produce against kafka-python's schemas."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.protocol.producer import ProduceResponse
+
+from assignors.model import TopicPartition
+from kafka_source.kafka_client import encode_request
+from kafka_source.kafka_client.messages import ProduceRequest
+from kafka_source.sink.produce import produce_protocol
+
+TOPIC_NAMES = st.text("abcdefghijklmnopqrstuvwxyz-._0123456789", min_size=1, max_size=249)
+INT32 = st.integers(0, 2**31 - 1)
+TEXT = st.none() | st.text(max_size=20)
+BATCHES = st.lists(st.tuples(st.builds(TopicPartition, TOPIC_NAMES, INT32), st.binary(max_size=50)), max_size=5)
+
+
+@given(BATCHES, INT32, st.text(max_size=20), TEXT, st.sampled_from([-1, 1]), INT32)
+def test_a_request_has_the_bytes_that_kafka_python_gives_it(batches, correlation, client, transaction, acks, timeout):
+    topics: dict[str, list[tuple[int, bytes]]] = {}
+    for tp, data in batches:
+        topics.setdefault(tp.topic, []).append((tp.partition, data))
+    topic_type = ProduceRequest.TopicProduceData
+    request = ProduceRequest(
+        transactional_id=transaction,
+        acks=acks,
+        timeout_ms=timeout,
+        topic_data=[
+            topic_type(
+                name=topic,
+                partition_data=[topic_type.PartitionProduceData(index=n, records=data) for n, data in parts],
+            )
+            for topic, parts in topics.items()
+        ],
+    )
+    ours = produce_protocol.encode(
+        client, correlation, batches, transactional_id=transaction, acks=acks, timeout_ms=timeout
+    )
+    assert ours == encode_request(request, correlation, client, produce_protocol.VERSION)
+
+
+ANSWERS = st.tuples(INT32, st.integers(0, 120), st.lists(st.tuples(INT32, TEXT), max_size=3), TEXT)
+RESPONSES = st.lists(st.tuples(TOPIC_NAMES, st.lists(ANSWERS, max_size=3)), max_size=3)
+
+
+def response_bytes(correlation, throttle, topics) -> bytes:
+    topic_type = ProduceResponse.TopicProduceResponse
+    partition_type = topic_type.PartitionProduceResponse
+    error_type = partition_type.BatchIndexAndErrorMessage
+    response = ProduceResponse(
+        throttle_time_ms=throttle,
+        responses=[
+            topic_type(
+                name=topic,
+                partition_responses=[
+                    partition_type(
+                        index=number,
+                        error_code=code,
+                        base_offset=7,
+                        log_append_time_ms=-1,
+                        log_start_offset=3,
+                        record_errors=[error_type(batch_index=i, batch_index_error_message=m) for i, m in errors],
+                        error_message=message,
+                    )
+                    for number, code, errors, message in parts
+                ],
+            )
+            for topic, parts in topics
+        ],
+    )
+    return correlation.to_bytes(4, "big") + response.encode(version=produce_protocol.VERSION)
+
+
+@given(INT32, INT32, RESPONSES, st.binary(max_size=40))
+def test_a_response_of_kafka_python_is_read_as_it_was_meant(correlation, throttle, topics, stale):
+    data = response_bytes(correlation, throttle, topics)
+    response = produce_protocol.parse(bytearray(data + stale), len(data))
+    assert response.throttle_ms == throttle
+    assert [(answer.tp, answer.error) for answer in response.answers] == [
+        (TopicPartition(topic, number), code) for topic, parts in topics for number, code, _, _ in parts
+    ]
+    messages = [(errors, message) for _, parts in topics for _, _, errors, message in parts]
+    for answer, (errors, message) in zip(response.answers, messages, strict=True):
+        assert (message or "") in answer.message
+        assert not errors or (errors[0][1] or "") in answer.message
+
+
+@given(RESPONSES.filter(bool), st.data())
+def test_a_response_that_ends_too_early_is_an_error(topics, data):
+    whole = response_bytes(1, 0, topics)
+    cut = data.draw(st.integers(0, len(whole) - 1))
+    with pytest.raises(ValueError, match="malformed"):
+        produce_protocol.parse(bytearray(whole[:cut]), cut)

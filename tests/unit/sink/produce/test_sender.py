@@ -1,0 +1,212 @@
+"""The native sink against a broker with troubles: nothing lost, nothing twice, in order, and told in time."""
+
+from __future__ import annotations
+
+import itertools
+import time
+
+import pyarrow as pa
+import pytest
+from kafka.record.default_records import DefaultRecordBatch
+
+from kafka_source.client_config import Settings
+from kafka_source.errors import DeliveryError
+from kafka_source.sink.delivery import deliver, writes_native
+from kafka_source.sink.produce.partitioner import partition_of
+from kafka_source.sink.records import HEADERS, Records
+from tests.fake_broker import TOPIC, FakeBroker, Partition, Silence
+
+pytest.importorskip("kafkagroup_native")
+
+NOT_LEADER, TIMED_OUT, TOO_LARGE, NOT_ENOUGH_REPLICAS, UNKNOWN_TOPIC = 6, 7, 10, 19, 3
+INVALID_TOPIC, TOPIC_REFUSED = 17, 29
+QUICK = {"batch.size": "600", "retry.backoff.ms": "5", "retry.backoff.max.ms": "20", "request.timeout.ms": "2000"}
+
+
+@pytest.fixture
+def broker():
+    broker = FakeBroker()
+    broker.partitions = {number: Partition() for number in range(3)}
+    yield broker
+    broker.close()
+
+
+def settings(broker: FakeBroker, **others: str) -> Settings:
+    named = {name.replace("_", "."): value for name, value in others.items()}
+    return Settings({"bootstrap.servers": broker.bootstrap_servers, **QUICK, **named})
+
+
+def keyed(begin: int, end: int) -> Records:
+    keys = [f"key-{number}".encode() for number in range(begin, end)]
+    return Records(pa.array([b"value of " + key for key in keys], pa.binary()), pa.array(keys, pa.binary()), TOPIC)
+
+
+def expected(count: int) -> list[int]:
+    """How many records each partition has."""
+    places = [partition_of(f"key-{number}".encode(), 3) for number in range(count)]
+    return [places.count(number) for number in range(3)]
+
+
+def written(broker: FakeBroker) -> list[int]:
+    return [sum(batch.count for batch in partition.written) for partition in broker.partitions.values()]
+
+
+def send(broker: FakeBroker, count: int = 300, **others: str) -> None:
+    chunks = [keyed(begin, min(begin + 50, count)) for begin in range(0, count, 50)]
+    assert deliver(settings(broker, **others), chunks, "native") == count
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_records_go_out_in_batches_and_the_next_task_goes_on_with_the_numbers(broker, codec):
+    send(broker, compression_type=codec)
+    send(broker, compression_type=codec)
+    assert written(broker) == [2 * count for count in expected(300)]
+    assert broker.producer_ids == 1
+    assert len({connection for _, connection, _ in broker.produces}) == 1
+    # Each request holds a batch of each partition that has one.
+    assert max(len(partitions) for _, _, partitions in broker.produces) == 3
+    if codec == "none":
+        assert all(len(batch.data) < 700 for part in broker.partitions.values() for batch in part.written)
+
+
+@pytest.mark.parametrize("error", [NOT_LEADER, TIMED_OUT, NOT_ENOUGH_REPLICAS, UNKNOWN_TOPIC])
+def test_what_passes_is_sent_again(broker, error):
+    numbers = itertools.count()
+    broker.on_produce = lambda _: error if next(numbers) % 3 else 0
+    send(broker)
+    assert written(broker) == expected(300)
+
+
+def test_a_request_that_is_lost_is_sent_again(broker):
+    numbers = itertools.count()
+
+    def lose(_) -> int:
+        if next(numbers) % 3 == 1:
+            raise Silence
+        return 0
+
+    broker.on_produce = lose
+    send(broker)
+    assert written(broker) == expected(300)
+
+
+def test_an_answer_that_is_lost_makes_no_duplicates(broker):
+    numbers = itertools.count()
+
+    def lose(_) -> None:
+        if next(numbers) % 3 == 1:
+            raise Silence
+
+    broker.on_written = lose
+    send(broker)
+    assert written(broker) == expected(300)
+    assert len({connection for _, connection, _ in broker.produces}) > 3
+
+
+def test_a_broker_that_says_nothing_is_asked_again(broker):
+    numbers = itertools.count()
+    broker.on_written = lambda _: time.sleep(1.0) if next(numbers) == 0 else None
+    send(broker, request_timeout_ms="200")
+    assert written(broker) == expected(300)
+
+
+def test_a_task_that_fails_leaves_its_identity_behind(broker):
+    broker.partitions[1].error = TOO_LARGE
+    with pytest.raises(DeliveryError, match=rf"{TOPIC}-1 .*max\.message\.bytes") as caught:
+        send(broker)
+    assert caught.value.code == TOO_LARGE
+    broker.partitions[1].error = 0
+    before = written(broker)
+    send(broker)
+    assert [after - at for after, at in zip(written(broker), before, strict=True)] == expected(300)
+    assert broker.producer_ids == 2
+
+
+def test_records_that_nobody_takes_are_told_with_the_reason(broker):
+    broker.partitions[2].error = NOT_ENOUGH_REPLICAS
+    with pytest.raises(DeliveryError, match=rf"{TOPIC}-2 .*NOT_ENOUGH_REPLICAS.*delivery\.timeout\.ms"):
+        send(broker, delivery_timeout_ms="400", request_timeout_ms="200")
+
+
+def test_a_record_that_is_too_large_is_told_before_it_is_sent(broker):
+    large = Records(pa.array([b"x" * 3000], pa.binary()), None, TOPIC)
+    with pytest.raises(DeliveryError, match=rf"{TOPIC}.*3\d\d\d bytes.*kafka\.max\.request\.size") as caught:
+        deliver(settings(broker, max_request_size="2000"), [large], "native")
+    assert caught.value.code == TOO_LARGE
+    assert not broker.produces
+
+
+def test_a_partition_that_does_not_exist_is_told(broker):
+    records = Records(pa.array([b"x"], pa.binary()), None, TOPIC, pa.array([7], pa.int32()))
+    with pytest.raises(DeliveryError, match=rf"{TOPIC}-7 .*3 partitions.*fewer partitions"):
+        deliver(settings(broker), [records], "native")
+
+
+@pytest.mark.parametrize(("error", "told"), [(INVALID_TOPIC, "name is not allowed"), (TOPIC_REFUSED, "WRITE")])
+def test_a_topic_that_brokers_refuse_is_told_at_once(broker, error, told):
+    broker.topic_error = error
+    began = time.monotonic()
+    with pytest.raises(DeliveryError, match=rf"A record for {TOPIC} .*{told}"):
+        send(broker)
+    assert time.monotonic() - began < 10
+
+
+def test_records_without_a_key_stay_together_until_their_batch_is_full(broker):
+    records = Records(pa.array([b"0123456789" * 10] * 50, pa.binary()), None, TOPIC)
+    assert deliver(settings(broker), [records], "native") == 50
+    batches = sorted(batch.count for part in broker.partitions.values() for batch in part.written)
+    assert sum(batches) == 50
+    assert batches[1:] == [5] * 9 + [5] or len(set(batches[1:])) == 1
+    assert max(written(broker)) - min(written(broker)) <= max(batches)
+
+
+def test_a_part_of_the_rows_is_sent_with_its_keys_and_headers(broker):
+    count = 2000
+    headers = pa.array([[{"key": "n", "value": str(n).encode()}] for n in range(count)], HEADERS)
+    keys = pa.array([f"key-{n}".encode() for n in range(count)], pa.binary())
+    values = pa.array([f"value-{n}".encode() for n in range(count)], pa.binary())
+    whole = Records(values, keys, TOPIC, pa.array([n % 3 for n in range(count)], pa.int32()), headers)
+    assert deliver(settings(broker), [whole.slice(1500, 9)], "native") == 9
+    for number, partition in broker.partitions.items():
+        found = [record for batch in partition.written for record in DefaultRecordBatch(batch.data)]
+        mine = [n for n in range(1500, 1509) if n % 3 == number]
+        assert [(r.key, r.value, r.headers) for r in found] == [
+            (f"key-{n}".encode(), f"value-{n}".encode(), [("n", str(n).encode())]) for n in mine
+        ]
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+def test_batches_that_are_too_large_for_the_topic_are_sent_in_parts(broker, codec):
+    for partition in broker.partitions.values():
+        partition.most_bytes = 300
+    send(broker, batch_size="5000", compression_type=codec)
+    assert broker.producer_ids == 1
+    for number, partition in broker.partitions.items():
+        found = [record.key for batch in partition.written for record in DefaultRecordBatch(batch.data)]
+        keys = [f"key-{n}".encode() for n in range(300)]
+        assert found == [key for key in keys if partition_of(key, 3) == number]
+    # The first parts have told how large the others may be.
+    assert len(broker.produces) < 2 * max(len(part.written) for part in broker.partitions.values())
+
+
+def test_the_pause_that_a_broker_asks_for_is_kept(broker):
+    broker.throttle_ms = 300
+    send(broker, 100)
+    times = [at for at, _, _ in broker.produces]
+    assert len(times) > 1
+    assert all(later - sooner >= 0.3 for sooner, later in itertools.pairwise(times))
+
+
+def test_a_producer_that_is_not_idempotent_has_no_numbers(broker):
+    send(broker, acks="1")
+    assert broker.producer_ids == 0
+    assert {batch.producer_id for part in broker.partitions.values() for batch in part.written} == {-1}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("statistics.interval.ms", "1000"), ("acks", "0"), ("retries", "0"), ("acks", "2")]
+)
+def test_settings_of_librdkafka_alone_are_left_to_it(name, value):
+    given = Settings({"bootstrap.servers": "a:1", name: value})
+    assert not writes_native(given, "auto")
+    assert writes_native(Settings({"bootstrap.servers": "a:1", "linger.ms": "5"}), "auto")

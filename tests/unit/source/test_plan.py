@@ -1,0 +1,136 @@
+"""Plans: pieces cover what is to be read without gap or overlap, and a replay gives the same plan."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assignors.model import TopicPartition
+from kafka_source.errors import InvalidConfigurationError
+from kafka_source.model.stream_offset import Range, Span, StreamOffset
+from kafka_source.source.plan import bundles, limit, plan, split
+
+partitions = st.builds(TopicPartition, st.sampled_from(["a", "b", "c"]), st.integers(0, 5))
+bounds = st.tuples(st.integers(0, 10**6), st.integers(0, 10**6)).map(sorted)
+available = st.dictionaries(partitions, bounds, max_size=12)
+ranges = available.map(lambda found: [Range(tp.topic, tp.partition, *pair) for tp, pair in sorted(found.items())])
+
+
+def offsets_of(pieces):
+    covered = {}
+    for r in pieces:
+        covered.setdefault(r.topic_partition, []).append((r.start, r.end))
+    return covered
+
+
+@given(ranges, st.none() | st.integers(1, 40), st.none() | st.integers(1, 10**6))
+def test_pieces_cover_every_range_in_order_without_gap(whole, at_least, at_most):
+    if at_most is not None:
+        at_most = max(at_most, max((r.size for r in whole), default=1) // 50 + 1)
+    pieces = split(whole, at_least, at_most)
+    covered = offsets_of(pieces)
+    assert set(covered) == {r.topic_partition for r in whole if r.size}
+    for r in whole:
+        if not r.size:
+            continue
+        parts = covered[r.topic_partition]
+        assert parts[0][0] == r.start and parts[-1][1] == r.end
+        assert all(left[1] == right[0] for left, right in itertools.pairwise(parts))
+        assert all(low < high for low, high in parts)
+        if at_most is not None:
+            assert all(high - low <= at_most for low, high in parts)
+
+
+def test_a_range_is_cut_in_proportion_to_its_share():
+    pieces = split([Range("t", 0, 0, 30), Range("t", 1, 0, 10), Range("t", 2, 5, 5)], 4, None)
+    assert [(r.partition, r.start, r.end) for r in pieces] == [(0, 0, 10), (0, 10, 20), (0, 20, 30), (1, 0, 10)]
+
+
+@given(available, st.integers(1, 10**6))
+def test_the_bound_holds_but_no_partition_starves(found, most):
+    ends = limit(found, most)
+    new = {tp: ends[tp] - start for tp, (start, _) in found.items()}
+    assert all(0 <= new[tp] <= end - start for tp, (start, end) in found.items())
+    assert all(new[tp] > 0 for tp, (start, end) in found.items() if end > start)
+    assert sum(new.values()) <= most + len(found)
+
+
+def test_without_a_bound_everything_is_taken():
+    assert limit({TopicPartition("t", 0): (3, 9)}, None) == {TopicPartition("t", 0): 9}
+
+
+stream_offsets = st.integers(0, 4).flatmap(
+    lambda slots: st.builds(
+        StreamOffset,
+        partitions=st.dictionaries(
+            partitions,
+            st.tuples(bounds, st.integers(0, slots - 1) if slots else st.just(-1)).map(lambda v: Span(*v[0], v[1])),
+            max_size=12,
+        ),
+        cluster=st.none() | st.text(max_size=5),
+        generation=st.integers(-1, 100),
+        slots=st.just(slots),
+        min_partitions=st.none() | st.integers(1, 10),
+        max_records=st.none(),
+        task_records=st.integers(1, 2000),
+    )
+)
+
+
+@given(stream_offsets)
+def test_a_plan_depends_on_the_end_offset_alone_through_the_checkpoint(end):
+    replayed = StreamOffset.from_json(json.loads(json.dumps(end.to_json())))
+    assert replayed == end
+    assert plan(replayed) == plan(end)
+    covered = offsets_of([r for _, inputs in plan(end) for r in inputs])
+    assert set(covered) == {tp for tp, span in end.partitions.items() if span.start < span.end}
+    assert all(0 <= slot < end.slots for slot, _ in plan(end)) or end.slots == 0
+
+
+@given(stream_offsets, st.integers(1, 10**6))
+def test_small_inputs_share_tasks_and_large_ones_stay_alone(end, least):
+    def size(inputs):
+        return sum(r.size for _, ranges in inputs for r in ranges)
+
+    inputs = plan(end)
+    found = bundles(inputs, least)
+    assert sorted(one for bundle in found for one in bundle) == sorted(inputs)
+    assert all(bundle == sorted(bundle, key=inputs.index) for bundle in found)
+    assert all(len(bundle) == 1 or all(size([one]) < least for one in bundle) for bundle in found)
+    assert sum(size(bundle) < least for bundle in found) <= 1
+    assert bundles(inputs, 1) == [[one] for one in inputs]
+
+
+def test_a_checkpoint_of_before_tasks_were_shared_means_one_task_for_each_slot():
+    old = {**StreamOffset().to_json(), "split": [2, None]}
+    assert StreamOffset.from_json(old) == StreamOffset(min_partitions=2)
+
+
+def test_a_slot_reads_all_its_partitions_in_one_input_partition():
+    end = StreamOffset(
+        {TopicPartition("t", p): Span(0, 10, slot) for p, slot in [(0, 0), (1, 1), (2, 0), (3, 2)]}, slots=3
+    )
+    assert [(slot, [r.partition for r in inputs]) for slot, inputs in plan(end)] == [(0, [0, 2]), (1, [1]), (2, [3])]
+
+
+def test_what_is_done_is_not_read_again_when_spark_does_not_say_where_it_stands():
+    tp = TopicPartition("t", 0)
+    start, end = StreamOffset({tp: Span(0, 7, -1)}), StreamOffset({tp: Span(0, 9, -1)})
+    assert plan(end, start) == [(-1, (Range("t", 0, 7, 9),))]
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        ({"orders": {"0": 5}}, "not one of kafkagroup's"),
+        ({**StreamOffset().to_json(), "version": 9}, "version 9"),
+        ({"version": 1, "partitions": {}}, "damaged"),
+    ],
+)
+def test_a_foreign_or_newer_offset_is_refused(found, message):
+    with pytest.raises(InvalidConfigurationError, match=message):
+        StreamOffset.from_json(found)

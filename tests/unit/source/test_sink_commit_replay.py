@@ -1,0 +1,81 @@
+"""Where a stream goes on whose sink commits, and what is left of a batch that is replayed."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assignors.model import TopicPartition
+from kafka_source.errors import OptionError
+from kafka_source.group.model import CommitOffset, SlotCredentials
+from kafka_source.model.stream_offset import Range, Span, StreamOffset
+from kafka_source.options import Where, parse
+from kafka_source.source.sink_commit_replay import goes_on_at, handoff_of, left_of
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def test_a_group_that_the_sink_commits_is_rewound_and_not_ignored() -> None:
+    given = {"kafka.bootstrap.servers": "a:1", "subscribe": "t", "kafka.group.id": "g", "commit": "sink"}
+    with pytest.raises(OptionError, match="kafkagroup rewind"):
+        parse({**given, "group.start": "starting"}, Where.STREAM)
+
+
+PLANNED = [(0, (Range("t", 0, 10, 20),)), (1, (Range("t", 1, 5, 9),))]
+OTHERS = ""
+
+
+def test_a_batch_that_nobody_decided_on_is_read_as_planned_where_the_group_has_not_moved() -> None:
+    committed = {A: CommitOffset(10, metadata="mine"), B: CommitOffset(5, metadata="mine")}
+    assert left_of(PLANNED, {A, B}, committed, "mine") == PLANNED
+    assert left_of(PLANNED, {A, B}, {}, "mine") == PLANNED
+
+
+def test_what_others_have_read_is_left_out() -> None:
+    committed = {A: CommitOffset(13, metadata=OTHERS), B: CommitOffset(30, metadata=OTHERS)}
+    assert left_of(PLANNED, {A, B}, committed, "mine") == [(0, (Range("t", 0, 13, 20),))]
+
+
+def test_what_others_own_is_theirs_to_read() -> None:
+    assert left_of(PLANNED, {B}, {A: CommitOffset(10, metadata="mine")}, "mine") == PLANNED[1:]
+
+
+def test_a_decided_batch_is_read_whole_for_the_operators_before_the_sink() -> None:
+    committed = {A: CommitOffset(20, metadata="mine"), B: CommitOffset(9, metadata="mine")}
+    assert left_of(PLANNED, {A, B}, committed, "mine") == PLANNED
+    assert left_of(PLANNED, set(), committed, "mine") == PLANNED
+
+
+@given(st.sampled_from(["mine", OTHERS]), st.integers(0, 30), st.booleans())
+def test_nothing_is_read_that_another_may_have_read_too(mark: str, stands: int, owned: bool) -> None:
+    left = left_of(PLANNED[:1], {A} if owned else set(), {A: CommitOffset(stands, metadata=mark)}, "mine")
+    read = {offset for _, ranges in left for r in ranges for offset in range(r.start, r.end)}
+    if mark == "mine" and stands > 10:
+        assert read == set(range(10, 20))
+    else:
+        assert read == (set(range(max(10, stands), 20)) if owned else set())
+
+
+def test_the_checkpoint_leads_until_the_sink_has_committed_and_the_group_after_it() -> None:
+    assert goes_on_at(A, 100, {A: CommitOffset(7)}, "mine") == 100
+    assert goes_on_at(A, 100, {A: CommitOffset(7), B: CommitOffset(3, metadata="mine")}, "mine") == 7
+    assert goes_on_at(A, None, {A: CommitOffset(7)}, None) == 7
+    assert goes_on_at(A, 100, {}, "mine") == 100
+    assert goes_on_at(A, None, {}, "mine") is None
+
+
+def test_a_handoff_has_each_partition_once_however_it_was_cut() -> None:
+    planned = [(0, (Range("t", 0, 10, 15),)), (1, (Range("t", 0, 15, 20), Range("t", 1, 5, 9)))]
+    member = SlotCredentials("g", 3, "m", "i", slot=4, partitions=(A,))
+    handoff = handoff_of(planned, member, "mine")
+    assert handoff.ranges == {A: (10, 20), B: (5, 9)}
+    assert handoff.member == SlotCredentials("g", 3, "m", "i")
+
+
+def test_the_streams_id_is_in_the_checkpoint_only_where_it_is_needed() -> None:
+    plain = StreamOffset({A: Span(0, 1, 0)})
+    assert "stream" not in plain.to_json()
+    marked = StreamOffset({A: Span(0, 1, 0)}, stream="mine")
+    assert StreamOffset.from_json(marked.to_json()) == marked
+    assert StreamOffset.from_json(plain.to_json()) == plain
