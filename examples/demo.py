@@ -20,7 +20,8 @@ from examples.setting import ORDER, ORDERS, PARTITIONS, kafka, produce, spark
 from kafka_source.admin import Groups
 from kafka_source.cli import show
 from kafka_source.client_config import Settings
-from kafka_source.cluster.lookup import Cluster, TopicSelection
+from kafka_source.cluster.lookup import Cluster
+from kafka_source.model.topic_selection import TopicSelection
 
 GROUP = "order-book"
 FIRST, SECOND = 4_000, 1_000

@@ -14,7 +14,8 @@ from kafka_source.cli import show
 from kafka_source.cli.common import DRY_RUN, Config, Servers, Yes, console, exit_on_error, settings_of
 from kafka_source.cli.quota import quota
 from kafka_source.cli.transactions import transactions
-from kafka_source.cluster.lookup import Cluster, TopicSelection
+from kafka_source.cluster.lookup import Cluster
+from kafka_source.model.topic_selection import TopicSelection
 
 app = typer.Typer(
     no_args_is_help=True,

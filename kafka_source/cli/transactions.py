@@ -14,8 +14,9 @@ import typer
 
 from kafka_source.cli import show
 from kafka_source.cli.common import DRY_RUN, Config, Servers, Yes, console, exit_on_error, settings_of
-from kafka_source.cluster.lookup import Cluster, TopicSelection
+from kafka_source.cluster.lookup import Cluster
 from kafka_source.kafka_client import Deadline, KafkaClient
+from kafka_source.model.topic_selection import TopicSelection
 from kafka_source.sink.two_phase.commit_markers import lost_markers, write_marker
 from kafka_source.sink.two_phase.committer import TwoPhaseCommit
 from kafka_source.sink.two_phase.ledger import Decision

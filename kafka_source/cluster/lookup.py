@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from assignors.model import TopicPartition
@@ -14,6 +13,7 @@ from kafka_source.cluster.list_offsets import EARLIEST, LATEST, list_offsets
 from kafka_source.errors import BootstrapError, RefreshRetriableError, RetriableError, UnknownTopicError, error_for_code
 from kafka_source.kafka_client import ConnectionLost, Deadline, EventLoop, KafkaClient, Snapshot
 from kafka_source.model.topic_pattern import matching
+from kafka_source.model.topic_selection import Topic, TopicSelection
 from kafka_source.options import Options
 
 _T = TypeVar("_T")
@@ -23,34 +23,6 @@ _LONGEST_PAUSE = 1.0
 
 # How long a cluster that was there is asked again: Java's default.api.timeout.ms, beyond the time until starting over.
 _PATIENCE_MS = 60_000
-
-
-@dataclass(frozen=True, slots=True)
-class TopicSelection:
-    """What a query reads: exactly one of the three is set.
-
-    Attributes:
-        topics: These topics.
-        pattern: All topics that `matching` finds.
-        partitions: Exactly these partitions.
-    """
-
-    topics: tuple[str, ...] = ()
-    pattern: str | None = None
-    partitions: tuple[TopicPartition, ...] = ()
-
-    def __str__(self) -> str:
-        if self.pattern is not None:
-            return f"pattern {self.pattern}"
-        return ", ".join(self.topics or [f"{tp.topic}-{tp.partition}" for tp in self.partitions])
-
-
-@dataclass(frozen=True, slots=True)
-class Topic:
-    """A topic as it is: its id, None where brokers have none (before Kafka 2.8), and how many partitions it has."""
-
-    id: str | None
-    partitions: int
 
 
 class Cluster:

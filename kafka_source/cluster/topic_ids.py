@@ -1,7 +1,4 @@
-"""Topics that are gone, or are others of the same name by now: offsets of a topic mean nothing in the one after it.
-
-Only the topic's id tells them apart (KIP-516); brokers before Kafka 2.8 have none.
-"""
+"""Cache of topic ids and partition counts: which topics of a stream's offset were deleted, or created again."""
 
 from __future__ import annotations
 
@@ -9,9 +6,10 @@ import time
 from collections.abc import Iterable, Mapping
 
 from assignors.model import TopicPartition
-from kafka_source.cluster.lookup import Cluster, Topic
-from kafka_source.errors import DataLossError
-from kafka_source.model.stream_offset import Range, StreamOffset
+from kafka_source.cluster.lookup import Cluster
+from kafka_source.model.stream_offset import StreamOffset
+from kafka_source.model.topic_identity import differ
+from kafka_source.model.topic_selection import Topic
 
 
 class TopicIds:
@@ -73,25 +71,3 @@ class TopicIds:
         return {
             name: topic for name, topic in topics.items() if topic is None or differ(offset.topics.get(name), topic.id)
         }
-
-
-def lost_topic(offset: StreamOffset, name: str, now: Topic | None) -> DataLossError:
-    """What is to be said of a topic that an offset knows and that is gone or another one by now."""
-    tp, span = next((tp, span) for tp, span in sorted(offset.partitions.items()) if tp.topic == name)
-    reason = "The topic is gone" if now is None else created_anew(now.id)
-    return DataLossError(topic=name, partition=tp.partition, planned=span.end, reason=reason)
-
-
-def only_of(ranges: Iterable[Range], ids: Mapping[str, str]) -> dict[str, str]:
-    """The ids of the topics that are read, out of more."""
-    return {name: ids[name] for name in {r.topic for r in ranges} & ids.keys()}
-
-
-def created_anew(now: str | None) -> str:
-    """How the records of a topic were lost whose id is another one by now."""
-    return f"The topic was deleted and created anew: its id is {now} now"
-
-
-def differ(before: str | None, now: str | None) -> bool:
-    """Whether two ids are known to be those of different topics."""
-    return before is not None and now is not None and before != now

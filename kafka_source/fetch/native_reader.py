@@ -17,7 +17,6 @@ import kafkagroup_native as kernel
 import pyarrow as pa
 
 from assignors.model import TopicPartition
-from kafka_source.cluster.topic_ids import created_anew, differ
 from kafka_source.errors import (
     CorruptRecordsError,
     DataLossError,
@@ -32,6 +31,7 @@ from kafka_source.fetch.connection import FetchConnection
 from kafka_source.fetch.engine import PACED_BATCH_SECONDS, FetchRequest, conform
 from kafka_source.kafka_client import ConnectionLost, PartitionMetadata, Snapshot, TopicMetadata, answering, delay
 from kafka_source.model.stream_offset import Range
+from kafka_source.model.topic_identity import differ, recreated
 from kafka_source.schema import arrow_schema
 
 log = logging.getLogger(__name__)
@@ -518,7 +518,7 @@ class NativeReader:
             if tp.topic in cluster.refused:
                 raise error_for_code(cluster.refused[tp.topic], f"NativeReader {part.name} failed")
             topic = cluster.topics.get(tp.topic)
-            anew = created_anew(topic.id_text) if topic is not None and self._is_another(topic) else ""
+            anew = recreated(topic.id_text) if topic is not None and self._is_another(topic) else ""
             partition = None if topic is None or anew else topic.partitions.get(tp.partition)
             if anew:
                 part.node = None

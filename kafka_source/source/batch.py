@@ -12,9 +12,10 @@ from pyspark.sql.types import StructType
 
 from assignors.model import TopicPartition
 from kafka_source.cluster.lookup import Cluster
-from kafka_source.cluster.topic_ids import TopicIds, only_of
+from kafka_source.cluster.topic_ids import TopicIds
 from kafka_source.engine_selection import check_engine
 from kafka_source.model.stream_offset import StreamOffset
+from kafka_source.model.topic_identity import only_of
 from kafka_source.options import Where
 from kafka_source.quota.server import new_token
 from kafka_source.quota.server_process import start_server_process

@@ -17,10 +17,11 @@ from typing import Protocol
 from assignors import Assignor, load
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
-from kafka_source.cluster.lookup import Cluster, TopicSelection
+from kafka_source.cluster.lookup import Cluster
 from kafka_source.errors import FencedError, InvalidConfigurationError, KafkaGroupError, OptionError
 from kafka_source.group import GroupAssignment, GroupMembership, GroupSettings, RebalanceTimeout, SlotCredentials
 from kafka_source.model.stream_offset import Copies
+from kafka_source.model.topic_selection import TopicSelection
 from kafka_source.options import Options
 from kafka_source.runtime.deadline import Deadline
 from kafka_source.runtime.driver_pid import driver_pid

@@ -20,13 +20,15 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from assignors.model import TopicPartition
-from kafka_source.cluster.lookup import Cluster, Topic
-from kafka_source.cluster.topic_ids import TopicIds, differ, lost_topic, only_of
+from kafka_source.cluster.lookup import Cluster
+from kafka_source.cluster.topic_ids import TopicIds
 from kafka_source.engine_selection import check_engine
 from kafka_source.errors import RefreshRetriableError
 from kafka_source.group.model import CommitOffset
 from kafka_source.model.cluster_identity import MOVED_FROM, check_same_cluster
 from kafka_source.model.stream_offset import Range, StreamOffset
+from kafka_source.model.topic_identity import differ, lost_topic, only_of
+from kafka_source.model.topic_selection import Topic
 from kafka_source.options import Where
 from kafka_source.quota.settings import QuotaSettings
 from kafka_source.quota.stream_quota import StreamQuota

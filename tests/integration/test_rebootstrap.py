@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import pytest
 
 from kafka_source.client_config import Settings
-from kafka_source.cluster.lookup import Cluster, TopicSelection
+from kafka_source.cluster.lookup import Cluster
 from kafka_source.embedded import EmbeddedKafka
 from kafka_source.embedded.tcp_proxy import Frame, TcpProxy
+from kafka_source.model.topic_selection import TopicSelection
 from tests.support import numbers, produce, until, written
 
 METADATA = 3

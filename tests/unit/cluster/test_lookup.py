@@ -11,8 +11,9 @@ import pytest
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
-from kafka_source.cluster.lookup import Cluster, TopicSelection
+from kafka_source.cluster.lookup import Cluster
 from kafka_source.errors import AuthenticationError, BootstrapError, RefreshRetriableError, UnknownTopicError
+from kafka_source.model.topic_selection import TopicSelection
 from tests.fake_broker import TOPIC, FakeBroker, Partition
 
 NOT_LEADER, REBOOTSTRAP_REQUIRED, TOPIC_AUTHORIZATION_FAILED = 6, 129, 29

@@ -1,0 +1,35 @@
+"""The topics of a query: which ones it selects, and what a cluster says of one topic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from assignors.model import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSelection:
+    """The partitions that a query reads; exactly one of the three is set.
+
+    Attributes:
+        topics: All partitions of these topics (`subscribe`).
+        pattern: All topics that `topic_pattern.matching` finds (`subscribePattern`).
+        partitions: Exactly these partitions (`assign`).
+    """
+
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    partitions: tuple[TopicPartition, ...] = ()
+
+    def __str__(self) -> str:
+        if self.pattern is not None:
+            return f"pattern {self.pattern}"
+        return ", ".join(self.topics or [f"{tp.topic}-{tp.partition}" for tp in self.partitions])
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as its brokers describe it: its id (None before Kafka 2.8), and its number of partitions."""
+
+    id: str | None
+    partitions: int
