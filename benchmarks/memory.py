@@ -63,7 +63,8 @@ def read(servers: str, count: int, engine: str, answer: Connection) -> None:
     from pyspark.sql.worker import plan_data_source_read  # noqa: F401 - what is loaded in Spark's worker
 
     from kafka_source.client_config import Settings
-    from kafka_source.fetch.engine import FetchRequest, engine_for
+    from kafka_source.fetch.engine import FetchRequest
+    from kafka_source.fetch.select import engine_for
     from kafka_source.model.stream_offset import Range
     from kafka_source.options import Where, parse
     from kafka_source.schema import arrow_schema, columns_of, source_schema

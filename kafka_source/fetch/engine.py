@@ -1,4 +1,4 @@
-"""What an engine is, and which one reads."""
+"""The interface of the fetch engines: what a task asks for, and what an engine gives."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from kafka_source.client_config import Settings
-from kafka_source.engine_selection import is_native
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.model.stream_offset import Range
 from kafka_source.quota.pacer import Pacer
@@ -83,22 +81,3 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
                 f"leave out NOT NULL for {wanted.name}"
             )
     return batch.cast(schema)
-
-
-def engine_for(name: str, settings: Settings) -> FetchEngine:
-    """The engine of this worker process for these settings; kept and used again by later tasks.
-
-    Args:
-        name: The `engine` option: native, librdkafka or auto.
-        settings: Of the Kafka clients.
-
-    Raises:
-        InvalidConfigurationError: `native` is asked for and not installed.
-    """
-    from kafka_source.fetch import librdkafka
-
-    if is_native(name):
-        from kafka_source.fetch import native
-
-        return native.engine(settings)
-    return librdkafka.engine(settings)

@@ -15,7 +15,8 @@ from pyspark.sql.types import StructType
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.errors import FencedError
-from kafka_source.fetch.engine import FetchRequest, engine_for
+from kafka_source.fetch.engine import FetchRequest
+from kafka_source.fetch.select import engine_for
 from kafka_source.group import GroupSettings, SlotCredentials, SlotSession
 from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.model.stream_offset import Range

@@ -1,0 +1,26 @@
+"""The choice of the engine that reads in this worker process: `native`, or `librdkafka`."""
+
+from __future__ import annotations
+
+from kafka_source.client_config import Settings
+from kafka_source.engine_selection import is_native
+from kafka_source.fetch import librdkafka
+from kafka_source.fetch.engine import FetchEngine
+
+
+def engine_for(name: str, settings: Settings) -> FetchEngine:
+    """Return the engine of this worker process for these settings; later tasks get the same one.
+
+    Args:
+        name: The `engine` option: native, librdkafka or auto.
+        settings: Of the Kafka clients.
+
+    Raises:
+        InvalidConfigurationError: `native` is asked for and not installed.
+    """
+    if is_native(name):
+        # Lazy: without the kernel, which is an extra of its own, the module cannot be imported.
+        from kafka_source.fetch import native
+
+        return native.engine(settings)
+    return librdkafka.engine(settings)
