@@ -1,20 +1,17 @@
-"""The `kafka.*` settings of a user, in Java's names, as configurations of both client libraries.
+"""The `kafka.*` settings of a user, in Java's names, and what they are for librdkafka, TLS and SASL.
 
-Passwords, keys and tokens are hidden wherever a `Settings` is shown; the dictionaries that `kafka_python_config` and
-`librdkafka_config` return hold them in the clear, for the clients alone: show them with `hidden`.
+Passwords, keys and tokens are hidden wherever a `Settings` is shown; the dictionary that `librdkafka_config` returns
+holds them in the clear, for the client alone: show it with `hidden`.
 """
 
-from kafka_source.client_config.kafka_python import kafka_python_config
 from kafka_source.client_config.librdkafka import librdkafka_config
-from kafka_source.client_config.settings import DEFAULT_CLIENT_ID, HIDDEN, RedactingFilter, Settings, hidden, is_secret
+from kafka_source.client_config.settings import DEFAULT_CLIENT_ID, HIDDEN, Settings, hidden, is_secret
 
 __all__ = [
     "DEFAULT_CLIENT_ID",
     "HIDDEN",
-    "RedactingFilter",
     "Settings",
     "hidden",
     "is_secret",
-    "kafka_python_config",
     "librdkafka_config",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping
 
 from kafka_source.client_config.jaas import LoginModule, parse_jaas
@@ -14,10 +13,6 @@ DEFAULT_CLIENT_ID = "kafkagroup"
 _SECRET_WORDS = ("password", "passphrase", "secret", "jaas", "token", "credential", "user.info")
 _SECRET_NAMES = frozenset({"ssl.keystore.key", "ssl.key.pem", "sasl.oauthbearer.config"})
 _PUBLIC_NAMES = frozenset({"sasl.oauthbearer.token.endpoint.url", "sasl.oauthbearer.client.credentials.client.id"})
-
-# Shorter values stand in too many words for a replacement to say anything.
-_SHORTEST = 3
-_SHORTEST_LINE = 16
 
 
 class Settings(Mapping[str, str]):
@@ -92,44 +87,6 @@ class Settings(Mapping[str, str]):
         """The login module of `sasl.jaas.config`, None if it is not set."""
         text = self.get("sasl.jaas.config")
         return parse_jaas(text) if text else None
-
-    def redact(self, text: str) -> str:
-        """The text with every secret value of these settings replaced by `*****`."""
-        for secret in sorted(self._secrets(), key=len, reverse=True):
-            text = text.replace(secret, HIDDEN)
-        return text
-
-    def _secrets(self) -> set[str]:
-        values = {value for name, value in self._values.items() if is_secret(name)}
-        try:
-            module = self.login_module()
-        except OptionError:
-            module = None
-        if module is not None:
-            values |= {value for name, value in module.options.items() if is_secret(name)}
-        lines = {line.strip() for value in values for line in value.splitlines()[1:]}
-        return {v for v in values if len(v) >= _SHORTEST} | {v for v in lines if len(v) >= _SHORTEST_LINE}
-
-
-class RedactingFilter(logging.Filter):
-    """A filter for log handlers that replaces the secrets of some settings in messages and tracebacks.
-
-    Args:
-        settings: The settings whose secrets must not be seen.
-    """
-
-    def __init__(self, settings: Settings) -> None:
-        super().__init__()
-        self._settings = settings
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Rewrites the record; lets every record through."""
-        record.msg, record.args = self._settings.redact(record.getMessage()), None
-        if record.exc_info and not record.exc_text:
-            record.exc_text = logging.Formatter().formatException(record.exc_info)
-        if record.exc_text:
-            record.exc_text = self._settings.redact(record.exc_text)
-        return True
 
 
 def is_secret(name: str) -> bool:

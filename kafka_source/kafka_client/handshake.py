@@ -49,7 +49,7 @@ class Session:
     expires_at: float | None = None
 
 
-def handshake(endpoint: Endpoint, sasl: Mapping[str, Any] | None) -> Generator[Call, Any, Session]:
+def handshake(endpoint: Endpoint, sasl: Mapping[str, object] | None) -> Generator[Call, Any, Session]:
     """Yields the calls to make, in order; returns the session.
 
     Raises:
@@ -91,8 +91,8 @@ def _api_versions(endpoint: Endpoint) -> Generator[Call, Any, ApiVersions]:
         return ApiVersions(ranges, features)
 
 
-def _authenticate(endpoint: Endpoint, versions: ApiVersions, sasl: Mapping[str, Any]) -> Generator[Call, Any, int]:
-    name = sasl["sasl_mechanism"]
+def _authenticate(endpoint: Endpoint, versions: ApiVersions, sasl: Mapping[str, object]) -> Generator[Call, Any, int]:
+    name = str(sasl["sasl_mechanism"])
     response = yield Call(SaslHandshakeRequest(mechanism=name), 1)
     if response.error_code == _UNSUPPORTED_SASL_MECHANISM:
         raise AuthenticationError(
@@ -121,7 +121,7 @@ def _authenticate(endpoint: Endpoint, versions: ApiVersions, sasl: Mapping[str, 
             return int(getattr(answer, "session_lifetime_ms", 0) or 0)
 
 
-def _mechanism(name: str, endpoint: Endpoint, sasl: Mapping[str, Any]) -> Any:
+def _mechanism(name: str, endpoint: Endpoint, sasl: Mapping[str, object]) -> Any:
     try:
         return get_sasl_mechanism(name)(host=endpoint.host, **sasl)
     except Exception as error:

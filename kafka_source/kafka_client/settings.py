@@ -5,10 +5,12 @@ from __future__ import annotations
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from kafka_source.client_config import Settings, kafka_python_config
+from kafka_source.client_config import Settings
+from kafka_source.client_config.sasl import security_protocol
+from kafka_source.client_config.tls import ssl_context, tls_of
 from kafka_source.errors import OptionError
+from kafka_source.kafka_client.sasl_arguments import sasl_arguments
 from kafka_source.model.cluster_identity import MOVED_FROM
 
 _DEFAULT_PORT = 9092
@@ -44,7 +46,7 @@ class ConnectionSettings:
     bootstrap: tuple[Endpoint, ...]
     client_id: str
     tls: ssl.SSLContext | None
-    sasl: Mapping[str, Any] | None = field(repr=False)
+    sasl: Mapping[str, object] | None = field(repr=False)
     connect_timeout: float
     request_timeout: float
     retry: tuple[float, float]
@@ -63,14 +65,11 @@ class ConnectionSettings:
         Raises:
             OptionError: A value is not taken, or a file of TLS cannot be read.
         """
-        python = kafka_python_config(settings)
-        protocol = python["security_protocol"]
         return cls(
             bootstrap=parse_servers(settings.get("bootstrap.servers", "")),
             client_id=client_id or settings.client_id(),
-            tls=python.get("ssl_context"),
-            # kafka-python's mechanisms warn at each connection if they are told that TLS is off.
-            sasl={**python, "security_protocol": "SASL_SSL"} if protocol.startswith("SASL") else None,
+            tls=ssl_context(tls_of(settings)) if security_protocol(settings).endswith("SSL") else None,
+            sasl=sasl_arguments(settings),
             connect_timeout=settings.seconds("socket.connection.setup.timeout.ms", 10_000),
             request_timeout=settings.seconds("request.timeout.ms", 30_000),
             retry=(settings.seconds("retry.backoff.ms", 100), settings.seconds("retry.backoff.max.ms", 1_000)),

@@ -6,13 +6,14 @@ import http.server
 import json
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from kafka.net.manager import KafkaConnectionManager
 
-from kafka_source.client_config import Settings, java_names, kafka_python_config, librdkafka_config
+from kafka_source.client_config import Settings, java_names, librdkafka_config
 from kafka_source.errors import AuthenticationError, OptionError, RetriableError
+from kafka_source.kafka_client.sasl_arguments import sasl_arguments
 
 PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="pw";'
 SCRAM = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="alice" password="pw";'
@@ -21,6 +22,13 @@ OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule req
 
 def librdkafka(**settings: str) -> dict[str, object]:
     return librdkafka_config(Settings({name.replace("_", "."): value for name, value in settings.items()}))
+
+
+def python_sasl(settings: Settings) -> dict[str, Any]:
+    """What kafka-python's SASL mechanism gets."""
+    arguments = sasl_arguments(settings)
+    assert arguments is not None
+    return arguments
 
 
 @pytest.mark.parametrize(
@@ -76,44 +84,6 @@ def test_a_name_that_nobody_knows_is_refused_and_its_value_not_shown(name: str) 
         assert "topsecret" not in str(caught.value)
 
 
-def test_kafka_python_gets_what_connections_need() -> None:
-    config = kafka_python_config(
-        Settings(
-            {
-                "bootstrap.servers": "a:1, b:2",
-                "client.id": "me",
-                "request.timeout.ms": "30000",
-                "metadata.max.age.ms": "1000",
-                "group.id": "g",
-                "acks": "all",
-            }
-        )
-    )
-    assert config == {
-        "bootstrap_servers": ["a:1", "b:2"],
-        "client_id": "me",
-        "request_timeout_ms": 30000,
-        "metadata_max_age_ms": 1000,
-        "security_protocol": "PLAINTEXT",
-    }
-
-
-def test_kafka_python_knows_every_name_that_it_gets() -> None:
-    known = {*KafkaConnectionManager.DEFAULT_CONFIG, "receive_buffer_bytes", "send_buffer_bytes", "retry_backoff_ms"}
-    settings = Settings(
-        {
-            "bootstrap.servers": "a:1",
-            "security.protocol": "SASL_SSL",
-            "sasl.mechanism": "SCRAM-SHA-256",
-            "sasl.jaas.config": SCRAM,
-            "client.id": "me",
-            "client.dns.lookup": "use_all_dns_ips",
-            **dict.fromkeys(("reconnect.backoff.ms", "connections.max.idle.ms", "send.buffer.bytes"), "1000"),
-        }
-    )
-    assert set(kafka_python_config(settings)) - known == set()
-
-
 @pytest.mark.parametrize(("mechanism", "jaas"), [("PLAIN", PLAIN), ("SCRAM-SHA-256", SCRAM), ("scram-sha-512", SCRAM)])
 @pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "sasl_ssl"])
 def test_user_and_password(protocol: str, mechanism: str, jaas: str) -> None:
@@ -129,7 +99,7 @@ def test_user_and_password(protocol: str, mechanism: str, jaas: str) -> None:
         "pw",
     )
     Producer({**config, "log_level": 0})
-    other = kafka_python_config(by_jaas)
+    other = python_sasl(by_jaas)
     assert (other["sasl_mechanism"], other["sasl_plain_username"], other["sasl_plain_password"]) == (
         mechanism.upper(),
         "alice",
@@ -160,7 +130,7 @@ def test_user_and_password(protocol: str, mechanism: str, jaas: str) -> None:
     ],
 )
 def test_security_that_cannot_work_is_named(settings: dict[str, str], named: str) -> None:
-    for make in (librdkafka_config, kafka_python_config):
+    for make in (librdkafka_config, sasl_arguments):
         with pytest.raises(OptionError) as caught:
             make(Settings(settings))
         assert caught.value.option == f"kafka.{named}"
@@ -169,7 +139,7 @@ def test_security_that_cannot_work_is_named(settings: dict[str, str], named: str
 
 def test_kerberos() -> None:
     settings = Settings({"security.protocol": "SASL_PLAINTEXT", "sasl.kerberos.service.name": "broker"})
-    assert kafka_python_config(settings)["sasl_kerberos_service_name"] == "broker"
+    assert python_sasl(settings)["sasl_kerberos_service_name"] == "broker"
     try:
         config = librdkafka_config(settings)
     except OptionError as error:
@@ -226,7 +196,7 @@ def test_oauth_tokens_are_fetched_once_and_kept(token_endpoint: str) -> None:
     assert config["sasl.oauthbearer.method"] == "oidc"
     assert config["sasl.oauthbearer.client.secret"] == "s3cret"
     assert config["sasl.oauthbearer.extensions"] == "tenant=t1"
-    provider = kafka_python_config(settings)["sasl_oauth_token_provider"]
+    provider = python_sasl(settings)["sasl_oauth_token_provider"]
     token = provider.token()
     assert token == provider.token() == "Basic bWU6czNjcmV0|grant_type=client_credentials&scope=kafka|0"
     assert provider.extensions() == {"tenant": "t1"}
@@ -236,7 +206,7 @@ def test_oauth_tokens_are_fetched_once_and_kept(token_endpoint: str) -> None:
 def test_an_oauth_server_that_gives_no_token(token_endpoint: str, path: str | None, kind: type[Exception]) -> None:
     url = f"{token_endpoint}{path}" if path else "http://127.0.0.1:1/token"
     with pytest.raises(kind, match="No token came from") as caught:
-        kafka_python_config(oauth(url))["sasl_oauth_token_provider"].token()
+        python_sasl(oauth(url))["sasl_oauth_token_provider"].token()
     assert "s3cret" not in str(caught.value)
     assert caught.value.__cause__ is None
 
@@ -250,6 +220,6 @@ def test_unsecured_tokens_for_test_brokers() -> None:
         }
     )
     assert librdkafka_config(settings)["sasl.oauthbearer.config"] == "principal=alice"
-    token = kafka_python_config(settings)["sasl_oauth_token_provider"].token()
+    token = python_sasl(settings)["sasl_oauth_token_provider"].token()
     assert token.count(".") == 2
     assert token.endswith(".")

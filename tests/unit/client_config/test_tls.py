@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from kafka_source.client_config import Settings, kafka_python_config, librdkafka_config
+from kafka_source.client_config import Settings, librdkafka_config
+from kafka_source.client_config.tls import ssl_context, tls_of
 from kafka_source.errors import OptionError
+from kafka_source.kafka_client import ConnectionSettings
 
 TLS = {"security.protocol": "SSL", "bootstrap.servers": "127.0.0.1:1"}
 
@@ -59,9 +61,11 @@ def both(**settings: str) -> tuple[dict[str, object], ssl.SSLContext]:
     given = Settings({**TLS, **{name.replace("_", "."): value for name, value in settings.items()}})
     config = librdkafka_config(given)
     Producer({**config, "log_level": 0})
-    context = kafka_python_config(given)["ssl_context"]
-    assert isinstance(context, ssl.SSLContext)
-    return config, context
+    return config, context_of(given)
+
+
+def context_of(settings: Settings) -> ssl.SSLContext:
+    return ssl_context(tls_of(settings))
 
 
 def test_without_anything_the_machine_is_trusted() -> None:
@@ -116,7 +120,7 @@ def test_a_wrong_key_password_names_the_option(stores: Stores) -> None:
         }
     )
     with pytest.raises(OptionError, match=r"kafka\.ssl\.key\.password") as caught:
-        kafka_python_config(settings)
+        context_of(settings)
     assert "not-this-one" not in str(caught.value)
 
 
@@ -125,7 +129,7 @@ def test_an_encrypted_key_without_a_password_does_not_ask_at_the_terminal(stores
         {**TLS, "ssl.certificate.location": stores.path("cert.pem"), "ssl.key.location": stores.path("locked.pem")}
     )
     with pytest.raises(OptionError, match=r"kafka\.ssl\.key\.password"):
-        kafka_python_config(settings)
+        context_of(settings)
 
 
 @pytest.mark.parametrize("kind", ["JKS", "PKCS12"])
@@ -147,7 +151,7 @@ def test_pkcs12_stores_of_java_are_for_both_clients(stores: Stores, kind: str) -
 @pytest.mark.parametrize("store", ["keystore", "truststore"])
 def test_a_pkcs12_store_that_its_password_does_not_open_is_named(stores: Stores, store: str) -> None:
     settings = {f"ssl.{store}.location": stores.path("store.p12"), f"ssl.{store}.password": "not-this-one"}
-    for make in (librdkafka_config, kafka_python_config):
+    for make in (librdkafka_config, context_of):
         with pytest.raises(
             OptionError, match=rf"kafka\.ssl\.{store}\.location.*kafka\.ssl\.{store}\.password"
         ) as caught:
@@ -158,13 +162,13 @@ def test_a_pkcs12_store_that_its_password_does_not_open_is_named(stores: Stores,
 def test_a_trust_store_is_no_key_store(stores: Stores) -> None:
     settings = Settings({**TLS, "ssl.keystore.location": stores.path("trust.p12"), "ssl.keystore.password": "changeit"})
     with pytest.raises(OptionError, match="no key"):
-        kafka_python_config(settings)
+        context_of(settings)
 
 
 @pytest.mark.parametrize("store", ["keystore", "truststore"])
 def test_jks_is_refused_with_the_commands_that_convert_it(stores: Stores, store: str) -> None:
     settings = Settings({**TLS, f"ssl.{store}.location": stores.path("store.jks"), f"ssl.{store}.password": "changeit"})
-    for make in (librdkafka_config, kafka_python_config):
+    for make in (librdkafka_config, context_of):
         with pytest.raises(OptionError, match=rf"kafka\.ssl\.{store}\.location.*keytool -importkeystore") as caught:
             make(settings)
         assert "changeit" not in str(caught.value)
@@ -189,7 +193,7 @@ def test_what_is_wrong_is_named(settings: dict[str, str], named: str) -> None:
 @pytest.mark.parametrize("settings", [{"ssl.truststore.certificates": "no PEM"}, {"ssl.cipher.suites": "no-cipher"}])
 def test_what_openssl_does_not_take_is_named(settings: dict[str, str]) -> None:
     with pytest.raises(OptionError, match=r"kafka\.ssl\."):
-        kafka_python_config(Settings({**TLS, **settings}))
+        context_of(Settings({**TLS, **settings}))
 
 
 @pytest.mark.parametrize("value", ["", "none"])
@@ -209,4 +213,4 @@ def test_no_verification_at_all() -> None:
 def test_stores_are_not_read_where_there_is_no_tls() -> None:
     settings = Settings({"security.protocol": "PLAINTEXT", "ssl.truststore.location": "/no/such/file"})
     assert librdkafka_config(settings) == {"security.protocol": "plaintext"}
-    assert kafka_python_config(settings) == {"security_protocol": "PLAINTEXT"}
+    assert ConnectionSettings.of(Settings({**settings, "bootstrap.servers": "a:1"})).tls is None

@@ -1,0 +1,32 @@
+"""The SASL settings of a client as the arguments of kafka-python's mechanisms."""
+
+from __future__ import annotations
+
+from kafka_source.client_config import Settings
+from kafka_source.client_config.sasl import sasl_of
+from kafka_source.kafka_client.oauth import token_provider
+
+
+def sasl_arguments(settings: Settings) -> dict[str, object] | None:
+    """Return the keyword arguments of a `kafka.net.sasl` mechanism; None where the protocol has no SASL.
+
+    They hold secrets in the clear, and may hold a token provider with a lock: do not show or pickle them.
+
+    Raises:
+        OptionError: The mechanism is not known, or a setting that it needs is missing.
+    """
+    sasl = sasl_of(settings)
+    if sasl is None:
+        return None
+    arguments: dict[str, object] = {
+        "sasl_mechanism": sasl.mechanism,
+        # Whatever the protocol is: with SASL_PLAINTEXT the mechanisms log a warning for each connection.
+        "security_protocol": "SASL_SSL",
+    }
+    if sasl.username:
+        arguments |= {"sasl_plain_username": sasl.username, "sasl_plain_password": sasl.password}
+    if sasl.mechanism == "GSSAPI":
+        arguments["sasl_kerberos_service_name"] = sasl.service_name
+    if sasl.oauth is not None:
+        arguments["sasl_oauth_token_provider"] = token_provider(sasl.oauth)
+    return arguments
