@@ -27,6 +27,7 @@ _ABORTED = struct.Struct(">qq")
 _TAIL = struct.Struct(">ii")  # preferred replica, length of the record set
 _LENGTH = struct.Struct(">qi")  # of a batch: base offset, length
 _BATCH = struct.Struct(">qiibihi")  # base offset, length, leader epoch, magic, CRC, attributes, last offset delta
+_NULL = -1  # the length of an array or of bytes that are null
 _OVERHEAD = 12
 _MAGIC = 2
 
@@ -127,39 +128,55 @@ def parse(buffer: bytearray, size: int) -> Response:
     Raises:
         ValueError: The bytes are not a Fetch response of version 11.
     """
-    try:
-        correlation_id, throttle_ms, error, _, topics = _HEAD.unpack_from(buffer, 0)
-        partitions = tuple(_partitions(buffer, size, topics))
-    except (struct.error, UnicodeDecodeError, IndexError) as problem:
-        raise ValueError(f"a malformed fetch response: {problem}") from None
+    # Only the response is looked at: the buffer is used again, and may hold the end of a longer one.
+    with memoryview(buffer)[:size] as data:
+        try:
+            correlation_id, throttle_ms, error, _, topics = _HEAD.unpack_from(data, 0)
+            partitions = tuple(_partitions(data, topics))
+        except (struct.error, UnicodeDecodeError, IndexError) as problem:
+            raise ValueError(f"a malformed fetch response: {problem}") from None
     return Response(correlation_id, throttle_ms, error, partitions, size)
 
 
-def _partitions(buffer: bytearray, size: int, topics: int) -> Iterator[Fetched]:
-    at = _HEAD.size
+def _partitions(data: memoryview, topics: int) -> Iterator[Fetched]:
+    # Every turn of every loop reads bytes that no other turn has read, so that any bytes come to an end.
+    at, size = _HEAD.size, len(data)
+    if topics < 0:
+        raise _negative(topics, "topics")
     for _ in range(topics):
-        (length,) = _SHORT.unpack_from(buffer, at)
+        (length,) = _SHORT.unpack_from(data, at)
         at += _SHORT.size
-        topic = bytes(buffer[at : at + length]).decode()
+        if length < 0:
+            raise _negative(length, "a topic's name")
+        topic = bytes(data[at : at + length]).decode()
         at += length
-        (count,) = _COUNT.unpack_from(buffer, at)
+        (count,) = _COUNT.unpack_from(data, at)
         at += _COUNT.size
+        if count < 0:
+            raise _negative(count, "partitions")
         for _ in range(count):
-            number, error, high, stable, start, aborted_count = _PARTITION.unpack_from(buffer, at)
+            number, error, high, stable, start, aborted_count = _PARTITION.unpack_from(data, at)
             at += _PARTITION.size
+            if aborted_count < _NULL:
+                raise _negative(aborted_count, "aborted transactions")
             aborted = []
-            for _ in range(max(0, aborted_count)):
-                aborted.append(_ABORTED.unpack_from(buffer, at))
+            for _ in range(aborted_count):
+                aborted.append(_ABORTED.unpack_from(data, at))
                 at += _ABORTED.size
-            preferred, length = _TAIL.unpack_from(buffer, at)
+            preferred, length = _TAIL.unpack_from(data, at)
             at += _TAIL.size
+            if length < _NULL:
+                raise _negative(length, "a record set")
             end = at + max(0, length)
             if end > size:
                 raise IndexError("a record set is longer than the response")
             yield Fetched(topic, number, error, high, stable, start, tuple(aborted), preferred, at, end)
             at = end
-    if at > size:
-        raise IndexError("it ends too early")
+
+
+def _negative(announced: int, of: str) -> IndexError:
+    """Return the error for a length or count that would lead back to bytes that were read already."""
+    return IndexError(f"the length of {of} is {announced}")
 
 
 def scan(buffer: bytearray, begin: int, end: int, position: int) -> Scan:

@@ -85,15 +85,15 @@ class _Reader:
 
     def response(self) -> Response:
         answers = []
-        for _ in range(*self._take(_COUNT)):
+        for _ in range(self._count("topics")):
             topic = self._text()
-            for _ in range(*self._take(_COUNT)):
+            for _ in range(self._count("partitions")):
                 number, error, _, _, _ = self._take(_ANSWER)
                 reasons = []
-                for _ in range(*self._take(_COUNT)):
+                for _ in range(self._count("refused records")):
                     self._take(_COUNT)
-                    reasons.append(self._text())
-                message = "; ".join(filter(None, (self._text(), *reasons[:1])))
+                    reasons.append(self._text(nullable=True))
+                message = "; ".join(filter(None, (self._text(nullable=True), *reasons[:1])))
                 answers.append(Answer(TopicPartition(topic, number), error, message))
         return Response(tuple(answers), *self._take(_COUNT))
 
@@ -102,10 +102,19 @@ class _Reader:
         self._at += layout.size
         return found
 
-    def _text(self) -> str:
+    def _count(self, of: str) -> int:
+        (count,) = self._take(_COUNT)
+        if count < 0:
+            raise struct.error(f"the count of {of} is {count}")
+        return count
+
+    def _text(self, *, nullable: bool = False) -> str:
+        """Return the next string; null is empty."""
         (length,) = self._take(_SHORT)
-        if length < 0:
+        if nullable and length == -1:
             return ""
+        if length < 0:
+            raise struct.error(f"the length of a string is {length}")
         text = struct.unpack_from(f"{length}s", self._data, self._at)[0]
         self._at += length
         return str(text.decode())

@@ -123,8 +123,67 @@ def test_a_response_of_kafka_python_is_read_as_it_was_meant(correlation, throttl
 def test_a_response_that_ends_too_early_is_an_error(topics, data):
     whole = response_bytes(1, 0, 0, topics)
     cut = data.draw(st.integers(0, len(whole) - 1))
-    with pytest.raises(ValueError, match="malformed"):
+    with pytest.raises(ValueError, match=r"malformed"):
         fetch_protocol.parse(bytearray(whole[:cut]), cut)
+
+
+# What a damaged stream may put where a length or a count is expected.
+DAMAGE = st.sampled_from([b"\xff\xff", b"\xff\xfa", b"\x80\x00"]) | st.binary(min_size=2, max_size=4)
+
+
+def check_parse(data: bytes, stale: bytes) -> None:
+    """Parse ends, and its position in the buffer only grows; or the bytes are refused."""
+    try:
+        response = fetch_protocol.parse(bytearray(data + stale), len(data))
+    except ValueError:
+        return
+    at = 0
+    for fetched in response.partitions:
+        assert at < fetched.begin <= fetched.end <= len(data)
+        at = fetched.end
+
+
+@given(st.binary(max_size=200), st.binary(max_size=60))
+def test_any_bytes_are_parsed_or_refused(data, stale):
+    check_parse(data, stale)
+
+
+@given(RESPONSES.filter(bool), st.binary(max_size=40), st.data())
+def test_a_damaged_response_is_parsed_or_refused(topics, stale, data):
+    damaged = bytearray(response_bytes(1, 0, 0, topics))
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(damaged) - 1))
+        piece = data.draw(DAMAGE)
+        damaged[at : at + len(piece)] = piece
+    check_parse(bytes(damaged), stale)
+
+
+HEAD = b"\0" * 14
+NO_PARTITIONS = b"\0\0" + b"\0\0\0\0"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"\0\0\xff\xff" + NO_PARTITIONS + b"\xff\xfa" + b"\0" * 90, id="a name that leads back"),
+        pytest.param(b"\xff\xff\xff\xff", id="fewer than no topics"),
+        pytest.param(b"\0\0\0\1" + b"\0\1t" + b"\xff\xff\xff\xff", id="fewer than no partitions"),
+    ],
+)
+def test_a_negative_length_or_count_is_refused(body):
+    # The first one took a turn for each of its 65,535 topics, back and forth; with 2^31 of them that is 13 minutes.
+    with pytest.raises(ValueError, match=r"malformed.*-"):
+        fetch_protocol.parse(bytearray(HEAD + body), len(HEAD + body))
+
+
+@pytest.mark.parametrize(("field", "at"), [("aborted transactions", -12), ("record set", -4)])
+def test_null_is_the_only_negative_length(field, at):
+    data = bytearray(response_bytes(1, 0, 0, [("t", [(0, 0, 9, None, -1, None)])]))
+    assert [(p.aborted, p.begin == p.end) for p in fetch_protocol.parse(data, len(data)).partitions] == [((), True)]
+    begin = len(data) + at
+    data[begin : begin + 4] = (-2).to_bytes(4, "big", signed=True)
+    with pytest.raises(ValueError, match=field):
+        fetch_protocol.parse(data, len(data))
 
 
 def batch(base: int, records: int) -> bytes:

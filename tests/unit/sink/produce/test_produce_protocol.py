@@ -92,5 +92,47 @@ def test_a_response_of_kafka_python_is_read_as_it_was_meant(correlation, throttl
 def test_a_response_that_ends_too_early_is_an_error(topics, data):
     whole = response_bytes(1, 0, topics)
     cut = data.draw(st.integers(0, len(whole) - 1))
-    with pytest.raises(ValueError, match="malformed"):
+    with pytest.raises(ValueError, match=r"malformed"):
         produce_protocol.parse(bytearray(whole[:cut]), cut)
+
+
+# What a damaged stream may put where a length or a count is expected.
+DAMAGE = st.sampled_from([b"\xff\xff", b"\xff\xfa", b"\x80\x00"]) | st.binary(min_size=2, max_size=4)
+
+
+def check_parse(data: bytes, stale: bytes) -> None:
+    """Each answer has bytes of its own; or the bytes are refused."""
+    try:
+        response = produce_protocol.parse(bytearray(data + stale), len(data))
+    except ValueError:
+        return
+    assert 30 * len(response.answers) <= len(data)
+
+
+@given(st.binary(max_size=200), st.binary(max_size=60))
+def test_any_bytes_are_parsed_or_refused(data, stale):
+    check_parse(data, stale)
+
+
+@given(RESPONSES.filter(bool), st.binary(max_size=40), st.data())
+def test_a_damaged_response_is_parsed_or_refused(topics, stale, data):
+    damaged = bytearray(response_bytes(1, 0, topics))
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(damaged) - 1))
+        piece = data.draw(DAMAGE)
+        damaged[at : at + len(piece)] = piece
+    check_parse(bytes(damaged), stale)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"\xff\xff\xff\xff" + b"\0\0\0\0", id="fewer than no topics"),
+        pytest.param(b"\0\0\0\1" + b"\xff\xff" + b"\0\0\0\0" + b"\0\0\0\0", id="a topic without a name"),
+        pytest.param(b"\0\0\0\1" + b"\0\1t" + b"\xff\xff\xff\xff" + b"\0\0\0\0", id="fewer than no partitions"),
+    ],
+)
+def test_a_negative_length_or_count_is_refused(body):
+    data = b"\0\0\0\1" + body
+    with pytest.raises(ValueError, match=r"malformed.*-1"):
+        produce_protocol.parse(bytearray(data), len(data))
