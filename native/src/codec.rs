@@ -5,11 +5,10 @@ use std::io::{self, Read};
 use flate2::read::MultiGzDecoder;
 use zstd_safe::{DCtx, InBuffer, OutBuffer, ResetDirective};
 
-use crate::error::{Fault, Kind};
+use crate::error::Fault;
+use crate::limited_buffer::LimitedBuffer;
 use crate::lz4;
 
-/// What a buffer starts with and grows by, until doubling takes over.
-const STEP: usize = 64 << 10;
 /// snappy-java's framing: this, two 32-bit versions, then blocks with a 32-bit length each.
 const XERIAL_MAGIC: &[u8] = b"\x82SNAPPY\x00";
 const XERIAL_HEADER_LEN: usize = 16;
@@ -29,18 +28,18 @@ impl Decompressor {
 
     /// Unpacks `packed` into the front of `out`, which grows as needed and never shrinks, and gives the length.
     pub fn decompress(&mut self, codec: i16, packed: &[u8], out: &mut Vec<u8>) -> Result<usize, Fault> {
-        let mut sink = Sink { out, used: 0, limit: self.limit };
+        let mut out = LimitedBuffer::new(out, self.limit);
         match codec {
-            1 => sink.read_all(MultiGzDecoder::new(packed)).map_err(|error| fault("gzip", error))?,
-            2 => snappy(packed, &mut sink)?,
-            3 => lz4::decompress(packed, &mut sink)?,
-            4 => self.zstd(packed, &mut sink)?,
+            1 => gzip(packed, &mut out)?,
+            2 => snappy(packed, &mut out)?,
+            3 => lz4::decompress(packed, &mut out)?,
+            4 => self.zstd(packed, &mut out)?,
             _ => return Err(Fault::corrupt(format!("unknown compression codec {codec}"))),
         }
-        Ok(sink.used)
+        Ok(out.used())
     }
 
-    fn zstd<'a>(&mut self, packed: &[u8], sink: &mut Sink<'a>) -> Result<(), Fault> {
+    fn zstd(&mut self, packed: &[u8], out: &mut LimitedBuffer<'_>) -> Result<(), Fault> {
         // Taken out, so that a context which failed is not used again.
         let mut context = match self.zstd.take() {
             Some(context) => context,
@@ -50,12 +49,12 @@ impl Decompressor {
         context.reset(ResetDirective::SessionOnly).map_err(failed)?;
         let mut input = InBuffer::around(packed);
         loop {
-            let mut output = OutBuffer::around(sink.space()?);
+            let mut output = OutBuffer::around(out.space()?);
             let room = output.capacity();
             let before = input.pos();
             let wanted = context.decompress_stream(&mut output, &mut input).map_err(failed)?;
             let written = output.pos();
-            sink.used += written;
+            out.advance(written);
             let drained = input.pos() == packed.len();
             if drained && wanted == 0 {
                 break;
@@ -70,110 +69,26 @@ impl Decompressor {
     }
 }
 
-/// A growing buffer with a limit.
-pub struct Sink<'a> {
-    out: &'a mut Vec<u8>,
-    used: usize,
-    limit: usize,
-}
-
-impl Sink<'_> {
-    /// The free part of the buffer, at least one byte, grown as long as the limit lets it.
-    fn space(&mut self) -> Result<&mut [u8], Fault> {
-        if self.used >= self.limit {
-            return Err(too_large(self.limit));
+fn gzip(packed: &[u8], out: &mut LimitedBuffer<'_>) -> Result<(), Fault> {
+    let failed = |error: io::Error| Fault::corrupt(format!("gzip: {error}"));
+    let mut reader = MultiGzDecoder::new(packed);
+    loop {
+        let read = match out.space() {
+            Ok(space) => reader.read(space).map_err(failed)?,
+            // At the limit: fine if nothing more comes.
+            Err(too_large) if reader.read(&mut [0]).map_err(failed)? > 0 => return Err(too_large),
+            Err(_) => 0,
+        };
+        if read == 0 {
+            return Ok(());
         }
-        if self.used >= self.out.len() {
-            self.grow_to(self.used + 1);
-        }
-        let end = self.out.len().min(self.limit);
-        self.out.get_mut(self.used..end).ok_or_else(|| too_large(self.limit))
-    }
-
-    pub fn used(&self) -> usize {
-        self.used
-    }
-
-    /// Bytes up to the limit.
-    pub fn left(&self) -> usize {
-        self.limit.saturating_sub(self.used)
-    }
-
-    /// `len` bytes of the free part were filled.
-    pub fn advance(&mut self, len: usize) {
-        self.used += len;
-    }
-
-    pub fn too_large(&self) -> Fault {
-        too_large(self.limit)
-    }
-
-    /// What was filled, and `len` free bytes after it.
-    pub fn split(&mut self, len: usize) -> Result<(&[u8], &mut [u8]), Fault> {
-        self.space_of(len)?;
-        let (before, space) = self.out.split_at_mut(self.used);
-        let space = space.get_mut(..len).ok_or_else(|| too_large(self.limit))?;
-        Ok((before, space))
-    }
-
-    /// Exactly `len` free bytes.
-    pub fn space_of(&mut self, len: usize) -> Result<&mut [u8], Fault> {
-        let end = self.used.saturating_add(len);
-        if end > self.limit {
-            return Err(too_large(self.limit));
-        }
-        self.grow_to(end);
-        self.out.get_mut(self.used..end).ok_or_else(|| too_large(self.limit))
-    }
-
-    fn grow_to(&mut self, len: usize) {
-        if len > self.out.len() {
-            self.out.resize(len.max(self.out.len() * 2).max(STEP), 0);
-        }
-    }
-
-    fn read_all(&mut self, mut reader: impl Read) -> io::Result<()> {
-        loop {
-            let read = match self.space() {
-                Ok(space) => reader.read(space)?,
-                // At the limit: fine if nothing more comes.
-                Err(fault) if reader.read(&mut [0])? > 0 => return Err(io::Error::other(TooLarge(fault))),
-                Err(_) => 0,
-            };
-            if read == 0 {
-                return Ok(());
-            }
-            self.used += read;
-        }
+        out.advance(read);
     }
 }
 
-/// Carries a fault through `io::Error`.
-#[derive(Debug)]
-struct TooLarge(Fault);
-
-impl std::fmt::Display for TooLarge {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0.reason)
-    }
-}
-
-impl std::error::Error for TooLarge {}
-
-fn fault(codec: &str, error: io::Error) -> Fault {
-    match error.downcast::<TooLarge>() {
-        Ok(TooLarge(fault)) => fault,
-        Err(error) => Fault::corrupt(format!("{codec}: {error}")),
-    }
-}
-
-fn too_large(limit: usize) -> Fault {
-    Fault { kind: Kind::TooLarge, reason: format!("it unpacks to more than {limit} bytes (max_unpacked_bytes)") }
-}
-
-fn snappy(packed: &[u8], sink: &mut Sink<'_>) -> Result<(), Fault> {
+fn snappy(packed: &[u8], out: &mut LimitedBuffer<'_>) -> Result<(), Fault> {
     if !packed.starts_with(XERIAL_MAGIC) {
-        return snappy_block(packed, sink);
+        return snappy_block(packed, out);
     }
     let ends_early = || Fault::corrupt("snappy: a framed block ends early");
     let mut rest = packed;
@@ -188,20 +103,20 @@ fn snappy(packed: &[u8], sink: &mut Sink<'_>) -> Result<(), Fault> {
             .ok()
             .and_then(|len| tail.split_at_checked(len))
             .ok_or_else(ends_early)?;
-        snappy_block(block, sink)?;
+        snappy_block(block, out)?;
         rest = tail;
     }
     Ok(())
 }
 
-fn snappy_block(block: &[u8], sink: &mut Sink<'_>) -> Result<(), Fault> {
+fn snappy_block(block: &[u8], out: &mut LimitedBuffer<'_>) -> Result<(), Fault> {
     let failed = |error: snap::Error| Fault::corrupt(format!("snappy: {error}"));
     let len = snap::raw::decompress_len(block).map_err(failed)?;
     if len > block.len().saturating_mul(SNAPPY_MOST) {
         return Err(Fault::corrupt(format!("snappy: a block of {} bytes claims {len}", block.len())));
     }
-    let written = snap::raw::Decoder::new().decompress(block, sink.space_of(len)?).map_err(failed)?;
-    sink.used += written;
+    let written = snap::raw::Decoder::new().decompress(block, out.space_of(len)?).map_err(failed)?;
+    out.advance(written);
     Ok(())
 }
 
@@ -210,6 +125,8 @@ mod tests {
     use std::io::Write;
 
     use super::*;
+    use crate::error::Kind;
+    use crate::limited_buffer::STEP;
 
     fn packed(codec: i16, bytes: &[u8]) -> Vec<u8> {
         match codec {

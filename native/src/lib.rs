@@ -17,6 +17,7 @@ pub mod encoder;
 pub mod error;
 pub mod filling;
 pub mod header;
+mod limited_buffer;
 mod lz4;
 pub mod murmur2;
 pub mod record;

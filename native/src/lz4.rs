@@ -4,8 +4,8 @@
 //! is a frame of often 16 KiB. Here blocks unpack straight into the batch's buffer. The frame's xxHash sums are passed over:
 //! the batch's CRC-32C has covered the same bytes already.
 
-use crate::codec::Sink;
 use crate::error::Fault;
+use crate::limited_buffer::LimitedBuffer;
 
 const MAGIC: u32 = 0x184d_2204;
 /// How far back a block of a linked frame may point.
@@ -14,7 +14,7 @@ const WINDOW: usize = 64 << 10;
 const MOST: usize = 255;
 
 /// Unpacks one frame; what follows it is passed over, as Kafka's reader does.
-pub fn decompress(packed: &[u8], sink: &mut Sink<'_>) -> Result<(), Fault> {
+pub fn decompress(packed: &[u8], out: &mut LimitedBuffer<'_>) -> Result<(), Fault> {
     let mut rest = packed;
     let magic = u32::from_le_bytes(chunk(&mut rest)?);
     if magic != MAGIC {
@@ -34,7 +34,7 @@ pub fn decompress(packed: &[u8], sink: &mut Sink<'_>) -> Result<(), Fault> {
     }
     chunk::<1>(&mut rest)?; // The header's sum.
     let linked = !has(0x20);
-    let start = sink.used();
+    let start = out.used();
     loop {
         let raw = u32::from_le_bytes(chunk(&mut rest)?);
         if raw == 0 {
@@ -44,10 +44,10 @@ pub fn decompress(packed: &[u8], sink: &mut Sink<'_>) -> Result<(), Fault> {
         let (block, tail) = rest.split_at_checked(len).ok_or_else(ends_early)?;
         rest = tail;
         if raw >> 31 == 1 {
-            sink.space_of(len)?.copy_from_slice(block);
-            sink.advance(len);
+            out.space_of(len)?.copy_from_slice(block);
+            out.advance(len);
         } else {
-            unpack(block, most.min(len.saturating_mul(MOST)), linked.then_some(start), sink)?;
+            unpack(block, most.min(len.saturating_mul(MOST)), linked.then_some(start), out)?;
         }
         if has(0x10) {
             chunk::<4>(&mut rest)?; // The block's sum.
@@ -55,10 +55,10 @@ pub fn decompress(packed: &[u8], sink: &mut Sink<'_>) -> Result<(), Fault> {
     }
 }
 
-/// Unpacks a block of at most `most` bytes, which may point back to `history` in the sink.
-fn unpack(block: &[u8], most: usize, history: Option<usize>, sink: &mut Sink<'_>) -> Result<(), Fault> {
-    let room = most.min(sink.left());
-    let (before, space) = sink.split(room)?;
+/// Unpacks a block of at most `most` bytes, which may point back to `history` in the out.
+fn unpack(block: &[u8], most: usize, history: Option<usize>, out: &mut LimitedBuffer<'_>) -> Result<(), Fault> {
+    let room = most.min(out.left());
+    let (before, space) = out.split(room)?;
     let reach = before.len().saturating_sub(WINDOW).max(history.unwrap_or(before.len()));
     let dictionary = before.get(reach..).unwrap_or_default();
     let unpacked = if dictionary.is_empty() {
@@ -68,10 +68,10 @@ fn unpack(block: &[u8], most: usize, history: Option<usize>, sink: &mut Sink<'_>
     };
     match unpacked {
         Ok(len) => {
-            sink.advance(len);
+            out.advance(len);
             Ok(())
         }
-        Err(lz4_flex::block::DecompressError::OutputTooSmall { .. }) if room < most => Err(sink.too_large()),
+        Err(lz4_flex::block::DecompressError::OutputTooSmall { .. }) if room < most => Err(out.too_large()),
         Err(error) => Err(Fault::corrupt(format!("lz4: {error}"))),
     }
 }
@@ -92,8 +92,16 @@ mod tests {
 
     use lz4_flex::frame::{BlockMode, BlockSize, FrameEncoder, FrameInfo};
 
-    use crate::codec::Decompressor;
+    use super::*;
     use crate::error::Kind;
+
+    fn unpacked(frame: &[u8], mut buffer: Vec<u8>) -> Result<Vec<u8>, Fault> {
+        let mut out = LimitedBuffer::new(&mut buffer, 1 << 20);
+        decompress(frame, &mut out)?;
+        let used = out.used();
+        buffer.truncate(used);
+        Ok(buffer)
+    }
 
     fn noisy(len: usize) -> Vec<u8> {
         let mut state = 1u32;
@@ -133,24 +141,20 @@ mod tests {
     fn every_kind_of_frame_round_trips() {
         for len in [0, 1, 1000, 65_536, 200_000, 700_000] {
             for frame in frames(&noisy(len)) {
-                let mut out = vec![];
-                let used = Decompressor::new(1 << 20).decompress(3, &frame, &mut out).unwrap();
-                assert!(out[..used] == noisy(len), "{len}");
+                assert!(unpacked(&frame, vec![]).unwrap() == noisy(len), "{len}");
             }
         }
     }
 
     #[test]
     fn a_cut_frame_is_refused_and_so_is_a_dictionary() {
-        let mut decompressor = Decompressor::new(1 << 20);
         for frame in frames(&noisy(3000)).iter().step_by(2) {
             for end in 0..frame.len() {
-                let fault = decompressor.decompress(3, &frame[..end], &mut vec![]).unwrap_err();
-                assert_eq!(fault.kind, Kind::Corrupt);
+                assert_eq!(unpacked(&frame[..end], vec![]).unwrap_err().kind, Kind::Corrupt);
             }
             let mut with_dictionary = frame.clone();
             with_dictionary[4] |= 1;
-            assert!(decompressor.decompress(3, &with_dictionary, &mut vec![]).is_err());
+            assert!(unpacked(&with_dictionary, vec![]).is_err());
         }
     }
 
@@ -163,8 +167,7 @@ mod tests {
                 &[0x10, b'a', back, 0, 0x50, b'b', b'c', b'd', b'e', b'f', 0, 0, 0, 0],
             ]
             .concat();
-            let mut out = b"secret bytes of another batch".to_vec();
-            Decompressor::new(1 << 20).decompress(3, &frame, &mut out).map(|len| out[..len].to_vec())
+            unpacked(&frame, b"secret bytes of another batch".to_vec())
         };
         assert_eq!(unpack(1).unwrap(), b"aaaaabcdef");
         assert_eq!(unpack(8).unwrap_err().kind, Kind::Corrupt);
