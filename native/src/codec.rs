@@ -192,6 +192,19 @@ mod tests {
     }
 
     #[test]
+    fn no_memory_is_taken_beyond_the_limit() {
+        let limit = 3 * STEP + 10;
+        for codec in 1..=4 {
+            for (len, fits) in [(limit, true), (limit + 1, false), (4 * limit, false)] {
+                let mut out = vec![];
+                let outcome = Decompressor::new(limit).decompress(codec, &packed(codec, &text(len)), &mut out);
+                assert_eq!(outcome.is_ok(), fits, "{codec} {len}");
+                assert!(out.capacity() <= limit, "{codec} {len}: {}", out.capacity());
+            }
+        }
+    }
+
+    #[test]
     fn framed_snappy_may_hold_several_streams() {
         let bytes = [xerial(&[b"one ", b"two "]), xerial(&[b"three"])].concat();
         assert_eq!(unpack(100, 2, &bytes).unwrap(), b"one two three");
