@@ -7,6 +7,11 @@
 //! partition of each row, sequences) → [`filling::Filling`] (a batch in the making) → [`compress::Compressor`] →
 //! [`encoder::Sealed`], for a Produce request. `python` is the boundary and holds no logic of its own.
 
+// Lengths in Kafka's formats are 32 bits and offsets in a buffer are sums of them: with a `usize` of 64 bits no such sum
+// overflows, which is why clippy's `arithmetic_side_effects` may be allowed in this crate.
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!("kafkagroup-native needs a target with 64-bit pointers; use engine=librdkafka elsewhere");
+
 pub mod aborted;
 pub mod arrays;
 pub mod builder;
