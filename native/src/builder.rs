@@ -9,6 +9,7 @@ use arrow_schema::{ArrowError, DataType, Schema};
 use crate::codec::Decompressor;
 use crate::columns::{Column, header_fields, schema};
 use crate::error::Fault;
+use crate::java_utf8;
 use crate::record::{Headers, Record};
 
 /// A bigger buffer is given back after use instead of kept for the next batch.
@@ -312,8 +313,8 @@ impl HeaderLists {
 
     fn push(&mut self, headers: &Headers<'_>) {
         for (key, value) in headers.iter() {
-            // Replaced as Java's String does it: the built-in source shows the same.
-            self.keys.push(Some(String::from_utf8_lossy(key).as_bytes()));
+            // As Spark's built-in source shows it.
+            self.keys.push(Some(java_utf8::decode(key).as_bytes()));
             self.values.push(value);
         }
         if headers.is_empty() {

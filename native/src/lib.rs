@@ -22,6 +22,7 @@ pub mod encoder;
 pub mod error;
 pub mod filling;
 pub mod header;
+mod java_utf8;
 mod limited_buffer;
 mod lz4;
 pub mod murmur2;

@@ -1,0 +1,97 @@
+//! Text of bytes as Java decodes it: what `new String(bytes, UTF_8)` shows of a header's key.
+
+use std::borrow::Cow;
+
+/// The text of `bytes`, with U+FFFD for what is not UTF-8, as many as Java's `String` has.
+///
+/// Rust follows the rule of Unicode's chapter 3.9 (a U+FFFD for each longest part that could begin a character), and so
+/// does Java, but for surrogates. U+D800 to U+DFFF are no characters, so that already their second byte is wrong to Rust:
+/// `ED A0 80` becomes three U+FFFD. Java's decoder reads them as it reads other characters of three bytes and replaces
+/// the whole, or what is there of it, by one (`String.decodeUTF8_UTF16`).
+pub fn decode(bytes: &[u8]) -> Cow<'_, str> {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        return Cow::Borrowed(text);
+    }
+    let mut text = String::with_capacity(3 * bytes.len());
+    let mut surrogate = Surrogate::default();
+    for chunk in bytes.utf8_chunks() {
+        if !chunk.valid().is_empty() {
+            text.push_str(chunk.valid());
+            surrogate = Surrogate::Outside;
+        }
+        if !chunk.invalid().is_empty() && !surrogate.goes_on(chunk.invalid()) {
+            text.push(char::REPLACEMENT_CHARACTER);
+        }
+    }
+    Cow::Owned(text)
+}
+
+/// How much of an encoded surrogate was seen: `ED`, `A0` to `BF`, then any byte that continues a character.
+#[derive(Clone, Copy, Default)]
+enum Surrogate {
+    #[default]
+    Outside,
+    First,
+    Second,
+}
+
+impl Surrogate {
+    /// Whether `part`, which is not UTF-8, belongs to the surrogate that was seen before it.
+    fn goes_on(&mut self, part: &[u8]) -> bool {
+        let (next, goes_on) = match (*self, part) {
+            (_, [0xed]) => (Self::First, false),
+            (Self::First, [0xa0..=0xbf]) => (Self::Second, true),
+            (Self::Second, [0x80..=0xbf]) => (Self::Outside, true),
+            _ => (Self::Outside, false),
+        };
+        *self = next;
+        goes_on
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_borrowed() {
+        for text in ["", "key", "grün €", "\u{10ffff}\u{ffff}\u{d7ff}\u{e000}"] {
+            assert!(matches!(decode(text.as_bytes()), Cow::Borrowed(same) if same == text));
+        }
+    }
+
+    /// The expected texts are those of OpenJDK 17 and 25.
+    #[test]
+    fn what_is_no_text_is_replaced_as_java_does_it() {
+        let cases: &[(&[u8], &str)] = &[
+            (b"a\xffb\xc0\x80", "a?b??"),
+            (b"\xe1\x80", "?"),
+            (b"\xe1\x80A", "?A"),
+            (b"\xf0\x90\x80", "?"),
+            (b"\xe0\x80\x80", "???"),
+            (b"\xf4\x90\x80\x80", "????"),
+            (b"\xf5\x80\x80\x80", "????"),
+            // Surrogates: whole, cut, and with what follows them.
+            (b"\xed\xa0\x80", "?"),
+            (b"\xed\xbf\xbf", "?"),
+            (b"\xed\xa0", "?"),
+            (b"\xed\xa0A", "?A"),
+            (b"\xed\xa0\xc2\xa9", "?©"),
+            (b"\xed\xa0\xbf\x80", "??"),
+            (b"\xed\xa0\x80\xed\xb0\x80", "??"),
+            (b"\xed\xa0\xed\xa0\x80", "??"),
+            (b"\xed\xed\xa0\x80", "??"),
+            (b"A\xed\xa0\x80\xffB", "A??B"),
+            // These begin as surrogates do.
+            (b"\xed", "?"),
+            (b"\xedA", "?A"),
+            (b"\xed\x9f", "?"),
+            (b"\xed\x9f\xbf", "\u{d7ff}"),
+            (b"\xed\xc0\x80", "???"),
+            (b"\xed\x80\xed\xa0\x80", "??"),
+        ];
+        for (bytes, text) in cases {
+            assert_eq!(decode(bytes), text.replace('?', "\u{fffd}"), "{bytes:x?}");
+        }
+    }
+}
