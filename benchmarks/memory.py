@@ -62,23 +62,22 @@ def read(servers: str, count: int, engine: str, answer: Connection) -> None:
     import pyarrow as pa
     from pyspark.sql.worker import plan_data_source_read  # noqa: F401 - what is loaded in Spark's worker
 
-    from kafka_source.client_config import Settings
     from kafka_source.fetch.engine import FetchRequest
     from kafka_source.fetch.select import engine_for
     from kafka_source.model.stream_offset import Range
-    from kafka_source.options import Where, parse
+    from kafka_source.options import Where, read_options
     from kafka_source.schema import arrow_schema, columns_of, source_schema
 
-    options = parse({"kafka.bootstrap.servers": servers, "subscribe": TOPIC}, Where.BATCH)
+    options = read_options({"kafka.bootstrap.servers": servers, "subscribe": TOPIC}, Where.BATCH)
     columns = columns_of(source_schema(headers=False))
-    reader = engine_for(engine, Settings({"bootstrap.servers": servers}))
+    reader = engine_for(engine, options.settings)
 
     def run(end: int) -> int:
         request = FetchRequest(
             (Range(TOPIC, 0, 0, end),),
             columns,
-            options["batchRows"],
-            options["batchBytes"],
+            options.batch_rows,
+            options.batch_bytes,
             60_000,
             read_committed=False,
             fail_on_data_loss=True,

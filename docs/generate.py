@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kafka_source import options
+from kafka_source.options.reference import as_markdown
 
 OPTIONS_PAGE = """# Options
 
-Made from `kafka_source/options.py` by `./run docs`. Names are case-insensitive. Every other option that begins with
-`kafka.` goes to the Kafka clients as it is; see [security](security.md) for `kafka.security.protocol` and its kin.
+`./run docs` generates this page from `kafka_source/options/catalog.py`. Names are case-insensitive. Options of Spark's
+Kafka source and settings of Kafka keep their names; the connector's own options are lower case with dots. Every other
+option with the prefix `kafka.` goes to the Kafka clients unchanged: see [security](security.md) for
+`kafka.security.protocol` and related settings.
 
 """
 
@@ -17,7 +19,7 @@ Made from `kafka_source/options.py` by `./run docs`. Names are case-insensitive.
 def main() -> None:
     """Write the generated pages."""
     docs = Path(__file__).parent
-    (docs / "options.md").write_text(OPTIONS_PAGE + options.as_markdown())
+    (docs / "options.md").write_text(OPTIONS_PAGE + as_markdown())
 
 
 if __name__ == "__main__":

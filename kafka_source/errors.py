@@ -121,8 +121,8 @@ class LostTransactionsError(ApplicationRecoverableError):
                 f"Of batch {batch} the transactions {names} are gone: they were open for longer than "
                 "kafka.transaction.timeout.ms, or another query uses the same transactional.id.prefix",
                 "The batch had been decided and its other transactions are committed: the records of these are lost, "
-                "unless the query's tasks get the same rows again and transactional.lost is replay. To go on without "
-                "them: kafkagroup transactions commit --accept-loss"
+                "unless the query's tasks get the same rows again and transactional.on.lost is replay. To go on "
+                "without them: kafkagroup transactions commit --accept-loss"
                 if decided
                 else "Nothing of the batch is visible and nothing is lost: it is written again when the query restarts",
             )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
@@ -13,39 +12,37 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 from assignors.model import TopicPartition
-from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.datasource import FORMAT
 from kafka_source.engine_selection import check_engine
 from kafka_source.errors import FencedError, OptionError
 from kafka_source.model.stream_offset import Range
-from kafka_source.options import Options, Where, parse
+from kafka_source.options import ReadOptions, Where, read_options
+from kafka_source.options.declaration import declared_in
 from kafka_source.schema import schema_for
 from kafka_source.source import start_and_end
-from kafka_source.source.partition_owner import GroupMemberOwner, group_settings, in_group, subscription_of
-
-log = logging.getLogger(__name__)
+from kafka_source.source.partition_owner import GroupMemberOwner, group_settings, subscription_of
 
 # A block may take as long as a batch: so long the group's other members wait for it when they rebalance.
 _REBALANCE_TIMEOUT_MS = 1_800_000
 
-# What the pinned ranges replace.
+# The options that the pinned ranges replace, in lower case.
 _RESOLVED = frozenset(
-    name.lower()
-    for name in (
+    declared_in(ReadOptions)[field].name.lower()
+    for field in (
         "subscribe",
-        "subscribePattern",
-        "startingOffsets",
-        "startingTimestamp",
-        "startingOffsetsByTimestamp",
-        "startingOffsetsByTimestampStrategy",
-        "endingOffsets",
-        "endingTimestamp",
-        "endingOffsetsByTimestamp",
-        "group.membership",
-        "group.start",
+        "subscribe_pattern",
+        "starting_offsets",
+        "starting_timestamp",
+        "starting_offsets_by_timestamp",
+        "starting_offsets_by_timestamp_strategy",
+        "ending_offsets",
+        "ending_timestamp",
+        "ending_offsets_by_timestamp",
+        "group_membership",
+        "group_start",
         "commit",
-        "commit.transactional",
+        "commit_transactional",
     )
 )
 
@@ -75,42 +72,39 @@ def pinned(spark: SparkSession, options: Mapping[str, str], schema: str | None =
             block has read is read again by others.
         KafkaGroupError: Joining, or committing, failed.
     """
-    parsed = _parse(options)
-    settings = Settings(parsed.kafka)
-    check_engine(parsed["engine"], settings)
+    parsed = _read_options(options)
+    check_engine(parsed.engine, parsed.settings)
     subscription = subscription_of(parsed)
     with ExitStack() as ending:
-        with closing(Cluster.of(parsed, settings)) as cluster:
+        with closing(Cluster.of(parsed)) as cluster:
             subscribed = cluster.partitions(subscription)
             group = group_settings(parsed, partitions=len(subscribed), stream=True)
-            if not parsed.given("kafka.max.poll.interval.ms"):
+            if parsed.max_poll_interval_ms is None:
                 group = replace(group, rebalance_timeout_ms=_REBALANCE_TIMEOUT_MS)
             members = ending.enter_context(
-                closing(GroupMemberOwner(parsed, settings, subscription, group, commits=True))
+                closing(GroupMemberOwner(parsed, parsed.settings, subscription, group, commits=True))
             )
             ranges = _ranges(cluster, parsed, members, subscribed)
         yield _frame(spark, options, schema, ranges)
         _commit(members, group.group, ranges)
 
 
-def _parse(given: Mapping[str, str]) -> Options:
+def _read_options(given: Mapping[str, str]) -> ReadOptions:
     commit = next((name for name in given if name.lower() == "commit"), None)
     if commit is not None and given[commit].strip().lower() != "batch":
         raise OptionError("commit", given[commit], "batch or no value here: the whole read is committed at the end")
-    options = parse({name: value for name, value in given.items() if name != commit}, Where.BATCH)
-    if not in_group(options):
+    options = read_options({name: value for name, value in given.items() if name != commit}, Where.BATCH)
+    if not options.in_group:
         raise OptionError("kafka.group.id", None, "the group that commits, and no group.membership=false")
-    for warning in options.warnings:
-        log.warning("%s", warning)
     return options
 
 
 def _ranges(
-    cluster: Cluster, options: Options, members: GroupMemberOwner, subscribed: list[TopicPartition]
+    cluster: Cluster, options: ReadOptions, members: GroupMemberOwner, subscribed: list[TopicPartition]
 ) -> tuple[Range, ...]:
     """What is new in the partitions that the slots own; no range is empty."""
     mine = sorted(members.commit_and_rejoin({}).slots)
-    committed = members.committed(mine) if options["group.start"] == "committed" else {}
+    committed = members.committed(mine) if options.group_start == "committed" else {}
     starts = start_and_end.starting(cluster, options, mine, committed, subscribed=subscribed, default="earliest")
     starts = start_and_end.check_data_loss(cluster, options, starts)
     ends = start_and_end.ending(cluster, options, mine, subscribed=subscribed)

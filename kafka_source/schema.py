@@ -19,7 +19,7 @@ from pyspark.sql.types import (
 )
 
 from kafka_source.errors import OptionError
-from kafka_source.options import one_of
+from kafka_source.options import column_options
 
 HEADERS_TYPE = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 
@@ -80,12 +80,13 @@ def source_schema(*, headers: bool, replica: bool = False) -> StructType:
 
 
 def schema_for(given: Mapping[str, str]) -> StructType:
-    """The columns that a query has by its options.
+    """Return the columns that the options of a query ask for.
 
     Raises:
         OptionError: An option that decides about columns has a value that it does not take.
     """
-    return source_schema(headers=one_of(given, "includeHeaders"), replica=one_of(given, "redundant.emit") == "all")
+    options = column_options(given)
+    return source_schema(headers=options.include_headers, replica=options.redundant_emit == "all")
 
 
 def columns_of(schema: StructType) -> tuple[Column, ...]:

@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from kafka_source import options as declared
 from kafka_source.client_config import Settings, librdkafka_config
 from kafka_source.errors import KafkaGroupError
+from kafka_source.options import KAFKA_PREFIX
 
 console = Console()
 
@@ -36,7 +36,7 @@ def settings_of(servers: str, config: list[str] | None) -> Settings:
         name, separator, value = setting.partition("=")
         if not separator:
             raise typer.BadParameter("it takes name=value", param_hint="--config")
-        values[name.strip().removeprefix(declared.KAFKA_PREFIX)] = value
+        values[name.strip().removeprefix(KAFKA_PREFIX)] = value
     settings = Settings(values)
     librdkafka_config(settings)
     return settings

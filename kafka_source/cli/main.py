@@ -8,7 +8,6 @@ import typer
 from rich.table import Table
 
 from assignors.model import TopicPartition
-from kafka_source import options as declared
 from kafka_source.admin import Groups
 from kafka_source.cli import show
 from kafka_source.cli.common import DRY_RUN, Config, Servers, Yes, console, exit_on_error, settings_of
@@ -16,6 +15,8 @@ from kafka_source.cli.quota import quota
 from kafka_source.cli.transactions import transactions
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.model.topic_selection import TopicSelection
+from kafka_source.options import OPTIONS
+from kafka_source.options.reference import default_words, takes_words
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -32,10 +33,9 @@ Topics = Annotated[list[str] | None, typer.Option("--topic", "-t", help="Only th
 def list_options(name: Annotated[str, typer.Argument(help="Only options whose name has this text.")] = "") -> None:
     """Every option of the format: what it takes, its default, what it does."""
     table = Table("option", "takes", "default", "what it does", show_lines=True)
-    for option in declared.OPTIONS:
+    for option in OPTIONS:
         if name.lower() in option.name.lower():
-            takes = option.kind.takes + (f" ({option.units})" if option.units else "")
-            table.add_row(option.name, takes, declared.default_words(option), option.doc)
+            table.add_row(option.name, takes_words(option), default_words(option), option.doc)
     console.print(table)
 
 

@@ -14,7 +14,7 @@ from kafka_source.errors import BootstrapError, RefreshRetriableError, Retriable
 from kafka_source.kafka_client import ConnectionLost, Deadline, EventLoop, KafkaClient, Snapshot
 from kafka_source.model.topic_pattern import matching
 from kafka_source.model.topic_selection import Topic, TopicSelection
-from kafka_source.options import Options
+from kafka_source.options import ReadOptions
 
 _T = TypeVar("_T")
 
@@ -46,10 +46,13 @@ class Cluster:
         self._patience = settings.seconds("default.api.timeout.ms", _PATIENCE_MS)
 
     @staticmethod
-    def of(options: Options, settings: Settings) -> Cluster:
-        """The cluster that a query's options name."""
+    def of(options: ReadOptions, settings: Settings | None = None) -> Cluster:
+        """Return the cluster that a query reads from."""
+        # `settings` are those of the options; the parameter goes with its last caller.
         return Cluster(
-            settings, retries=options["fetchOffset.numRetries"], retry_ms=options["fetchOffset.retryIntervalMs"]
+            options.settings,
+            retries=options.fetch_offset_num_retries,
+            retry_ms=options.fetch_offset_retry_interval_ms,
         )
 
     def close(self) -> None:

@@ -383,7 +383,7 @@ class NativeReader:
             raise UnreadableRecordError(**_place(error), reason=error.reason) from None
         except kernel.BatchTooLarge as error:
             most = self._request.max_unpacked_bytes
-            reason = f"its compressed batch unpacks to more than {most} bytes; raise the option maxUnpackedBytes"
+            reason = f"its compressed batch unpacks to more than {most} bytes; raise the option max.unpacked.bytes"
             raise UnreadableRecordError(**_place(error), reason=reason) from None
         except kernel.RecordsError as error:
             raise CorruptRecordsError(**_place(error), reason=error.reason) from None

@@ -96,7 +96,7 @@ class StreamOffset:
         slots: The number of slots; 0 without a group, where each range is an input partition.
         min_partitions: The option's value at planning, part of the plan.
         max_records: Likewise of maxRecordsPerPartition.
-        task_records: Likewise of minRecordsPerTask.
+        task_records: Likewise of min.records.per.task.
         stream: The stream's own id, kept from batch to batch, where its sink commits (`commit=sink`).
     """
 

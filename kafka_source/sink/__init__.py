@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import uuid
 from collections.abc import Mapping
 
 from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
 from pyspark.sql.types import StructType
 
-from kafka_source.client_config import Settings, hidden
+from kafka_source.client_config import hidden
 from kafka_source.engine_selection import check_engine
 from kafka_source.errors import InvalidConfigurationError, OptionError
-from kafka_source.options import Options, Where, parse
+from kafka_source.options import SinkOptions, sink_options
 from kafka_source.quota.settings import QuotaSettings
 from kafka_source.sink.delivery import check_settings
 from kafka_source.sink.produce.producer_config import producer_config, transactional_config
@@ -26,8 +25,6 @@ from kafka_source.sink.schema import sink_columns
 from kafka_source.sink.writer import BatchWriter, ExactlyOnce, StreamWriter, Target
 
 __all__ = ["batch_writer", "stream_writer"]
-
-log = logging.getLogger(__name__)
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -65,41 +62,23 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
 
 
 def _target(given: Mapping[str, str], schema: StructType, write_id: str | None = None) -> Target:
-    options = parse(given, Where.SINK)
-    for warning in options.warnings:
-        log.warning(warning)
-    settings = Settings(options.kafka)
+    options = sink_options(given)
     exactly_once = _exactly_once(options, write_id)
-    # Of the tasks; what is wrong with it is told here.
-    _ = producer_config(settings) if exactly_once is None else transactional_config(settings)
-    check_engine(options["engine"], settings)
-    check_settings(settings, options["engine"])
-    topic = options["topic"]
-    return Target(
-        settings,
-        sink_columns(schema, topic),
-        topic,
-        exactly_once,
-        options["engine"],
-        QuotaSettings.of(options),
-        _name(given),
-    )
+    # The tasks make the producers' configuration; its errors are raised here already.
+    _ = producer_config(options.settings) if exactly_once is None else transactional_config(options.settings)
+    check_engine(options.engine, options.settings)
+    check_settings(options.settings, options.engine)
+    return Target(options, sink_columns(schema, options.topic), exactly_once, QuotaSettings.of(options), _name(given))
 
 
-def _exactly_once(options: Options, write_id: str | None) -> ExactlyOnce | None:
-    prefix, group = options["transactional.id.prefix"], options["commit.group"]
-    if not options["transactional"]:
-        for name in ("transactional.id.prefix", "transactional.lost", "commit.group"):
-            if options.given(name):
-                raise OptionError(name, options[name], "a value only with transactional=true")
-        return None
+def _exactly_once(options: SinkOptions, write_id: str | None) -> ExactlyOnce | None:
+    prefix, group = options.transactional_id_prefix, options.commit_group
     if prefix is None:
-        raise OptionError(
-            "transactional.id.prefix", None, "a name for this query's transactions, the same after every restart"
-        )
+        # The prefix is given if, and only if, `transactional` is true: `check_sink` sees to it.
+        return None
     if group is not None and write_id is not None:
         raise OptionError("commit.group", group, "nothing in a batch write: kafka_source.pinned commits a batch read")
-    return ExactlyOnce(prefix, write_id, group, replays=options["transactional.lost"] == "replay")
+    return ExactlyOnce(prefix, write_id, group, replays=options.transactional_on_lost == "replay")
 
 
 def _name(given: Mapping[str, str]) -> str:

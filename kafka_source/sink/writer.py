@@ -16,6 +16,7 @@ from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.errors import KafkaGroupError
 from kafka_source.kafka_client import Deadline, cached_client
+from kafka_source.options import SinkOptions
 from kafka_source.quota.settings import QuotaSettings, Ticket
 from kafka_source.quota.shared_server_process import shared_server_process
 from kafka_source.quota.task_pacer import pacer_of
@@ -58,25 +59,26 @@ class ExactlyOnce:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a query writes, and from which columns; what its tasks need to know.
+    """What a user asked to write, and where; travels to every task.
 
     Attributes:
-        settings: Of the Kafka clients.
+        options: The options, which hold the settings of the Kafka clients too.
         columns: Of the DataFrame.
-        topic: The option `topic`, None: the column says it.
         exactly_once: None: at least once.
-        engine: The option.
-        quota: Of the query; None: nothing is held back.
+        quota: None: the query has no quota.
         name: What tells the query's quota from that of the driver's other writes.
     """
 
-    settings: Settings
+    options: SinkOptions
     columns: SinkColumns
-    topic: str | None
-    exactly_once: ExactlyOnce | None = None
-    engine: str = "auto"
-    quota: QuotaSettings | None = None
-    name: str = ""
+    exactly_once: ExactlyOnce | None
+    quota: QuotaSettings | None
+    name: str
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the Kafka clients."""
+        return self.options.settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,7 @@ class _Writer:
     def _write_now(self, records: Iterable[Records]) -> Written:
         sink = self._target.exactly_once
         if sink is None:
-            return Written(deliver(self._target.settings, records, self._target.engine))
+            return Written(deliver(self._target.settings, records, self._target.options.engine))
         if isinstance(self._turn, KafkaGroupError):
             raise self._turn
         assert self._turn is not None
@@ -150,13 +152,13 @@ class _Writer:
             ),
             self._turn,
             records,
-            self._target.engine,
+            self._target.options.engine,
         )
         return Written(prepared.records, batch, self._turn, prepared)
 
     def _write_arrow(self, batches: Iterator[pa.RecordBatch]) -> Written:
         target = self._target
-        return self._write(from_arrow(batch, target.columns, target.topic) for batch in batches)
+        return self._write(from_arrow(batch, target.columns, target.options.topic) for batch in batches)
 
     def _commit(self, messages: list[WriterCommitMessage | None]) -> int:
         """How many records were written."""
@@ -210,7 +212,7 @@ class RowStreamWriter(_StreamWriter):
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """In a task: returns when all of its records are acknowledged."""
-        return self._write(from_rows(iterator, self._target.columns, self._target.topic))
+        return self._write(from_rows(iterator, self._target.columns, self._target.options.topic))
 
 
 if TYPE_CHECKING or hasattr(datasource, "DataSourceStreamArrowWriter"):
@@ -259,7 +261,8 @@ def _decide(settings: Settings, sink: ExactlyOnce, written: list[Written]) -> No
 
 def _give_up(target: Target, sink: ExactlyOnce, turn: Turn, written: list[Written]) -> None:
     places = [tp for m in written if m.prepared is not None for tp in m.prepared.places]
-    place = min(places, default=None if target.topic is None else TopicPartition(target.topic, 0))
+    topic = target.options.topic
+    place = min(places, default=None if topic is None else TopicPartition(topic, 0))
     client, deadline = cached_client(target.settings), Deadline(_SECONDS)
     phases = TwoPhaseCommit(client, sink.prefix)
     if sink.write_id is None:

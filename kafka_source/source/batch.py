@@ -28,7 +28,6 @@ from kafka_source.source.partition_owner import (
     PartitionOwner,
     Standalone,
     group_settings,
-    in_group,
     subscription_of,
 )
 from kafka_source.source.plan import plan, spans
@@ -51,15 +50,15 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """The plan: an input partition for each slot with something to read, or for each range without a group."""
-        options, settings = self._query.options, self._query.settings
-        check_engine(options["engine"], settings)
-        cluster = Cluster.of(options, settings)
+        options = self._query.options
+        check_engine(options.engine, options.settings)
+        cluster = Cluster.of(options)
         subscription = subscription_of(options)
         subscribed = cluster.partitions(subscription)
-        if not in_group(options):
+        if not options.in_group:
             return list(self._plan(cluster, Standalone(cluster, subscription), subscribed))
         group = group_settings(options, partitions=len(subscribed), stream=False)
-        with closing(GroupMemberOwner(options, settings, subscription, group, commits=False)) as members:
+        with closing(GroupMemberOwner(options, options.settings, subscription, group, commits=False)) as members:
             planned = self._plan(cluster, members, subscribed)
             members.detach()
         return [replace(task, takes_over=group) for task in planned]
@@ -77,7 +76,7 @@ class BatchReader(DataSourceReader):
         mine = sorted(owned.slots)
         # Before the offsets. Spark plans a DataFrame once, and a topic may be another one when an action reads it.
         topics = TopicIds(cluster, 0).ids({tp.topic for tp in mine})
-        committed = ownership.committed(mine) if options["group.start"] == "committed" else {}
+        committed = ownership.committed(mine) if options.group_start == "committed" else {}
         starts = start_and_end.starting(cluster, options, mine, committed, subscribed=subscribed, default="earliest")
         known = {tp: starts[tp] for tp, offset in committed.items() if offset is not None}
         starts |= start_and_end.check_data_loss(cluster, options, known)
@@ -86,8 +85,8 @@ class BatchReader(DataSourceReader):
             spans(starts, ends, owned.slots, owned.copies),
             generation=owned.generation,
             slots=owned.count,
-            min_partitions=options["minPartitions"],
-            max_records=options["maxRecordsPerPartition"],
+            min_partitions=options.min_partitions,
+            max_records=options.max_records_per_partition,
         )
         planned = [
             ReadTask(ranges, ownership.credentials(slot), cluster=cluster.cluster_id(), topics=only_of(ranges, topics))

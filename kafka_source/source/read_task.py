@@ -20,7 +20,7 @@ from kafka_source.fetch.select import engine_for
 from kafka_source.group import GroupSettings, SlotCredentials, SlotSession
 from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.model.stream_offset import Range
-from kafka_source.options import Options, Where, parse
+from kafka_source.options import ReadOptions, Where, read_options
 from kafka_source.quota.pacer import Pacer
 from kafka_source.quota.settings import Ticket
 from kafka_source.quota.stream_quota import CONSUMER_RATE
@@ -80,24 +80,29 @@ class TaskBundle(InputPartition):
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What every task of a query knows."""
+    """What a user asked to read; travels to every task.
 
-    options: Options
-    settings: Settings
+    Attributes:
+        options: The options, which hold the settings of the Kafka clients too.
+        columns: The columns of the rows.
+    """
+
+    options: ReadOptions
     columns: tuple[Column, ...]
 
     @classmethod
     def of(cls, given: Mapping[str, str], schema: StructType, where: Where) -> Query:
-        """From the options as the user wrote them and the columns asked for; tells what the user should hear.
+        """Return the query of these options and columns.
 
         Raises:
-            OptionError: An option is wrong, or a column is none of a record's.
+            OptionError: An option is wrong, or a record has no such column.
         """
-        log_setup.set_up()
-        options = parse(given, where)
-        for warning in options.warnings:
-            log.warning("%s", warning)
-        return cls(options, Settings(options.kafka), columns_of(schema))
+        return cls(read_options(given, where), columns_of(schema))
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the Kafka clients."""
+        return self.options.settings
 
 
 def read_bundle(bundle: TaskBundle, query: Query) -> Iterator[pa.RecordBatch]:
@@ -105,7 +110,7 @@ def read_bundle(bundle: TaskBundle, query: Query) -> Iterator[pa.RecordBatch]:
     if bundle.handoff is not None:
         client = cached_client(query.settings)
         client.run(leave(client, BatchOfRun.of_task(), bundle.handoff, Deadline(_HANDOFF_SECONDS)))
-    if len(bundle.tasks) > 1 and query.options["commit"] != "task":
+    if len(bundle.tasks) > 1 and query.options.commit != "task":
         yield from _read_together(bundle.tasks, query)
         return
     for task in bundle.tasks:
@@ -140,8 +145,7 @@ def read(task: ReadTask, query: Query) -> Iterator[pa.RecordBatch]:
         KafkaGroupError: See `Engine.read`.
     """
     log_setup.set_up()
-    options = query.options
-    commits = options["commit"] == "task"
+    commits = query.options.commit == "task"
     with ExitStack() as stack:
         session = _session(task, query, commits)
         commit: _Commit | None = None
@@ -167,18 +171,18 @@ def _batches(task: ReadTask, query: Query, pacer: Pacer) -> Iterator[pa.RecordBa
         request = FetchRequest(
             ranges=ranges,
             columns=replica_column.columns_to_fetch(query.columns),
-            batch_rows=options["batchRows"],
-            batch_bytes=options["batchBytes"],
-            timeout_ms=options["kafkaConsumer.pollTimeoutMs"],
-            read_committed=options["kafka.isolation.level"] == "read_committed",
-            fail_on_data_loss=options["failOnDataLoss"],
+            batch_rows=options.batch_rows,
+            batch_bytes=options.batch_bytes,
+            timeout_ms=options.kafka_consumer_poll_timeout_ms,
+            read_committed=options.read_committed,
+            fail_on_data_loss=options.fail_on_data_loss,
             cluster=task.cluster,
             topics=task.topics,
             pacer=pacer,
-            label=options["groupIdPrefix"],
-            max_unpacked_bytes=options["maxUnpackedBytes"],
+            label=options.group_id_prefix,
+            max_unpacked_bytes=options.max_unpacked_bytes,
         )
-        for batch in engine_for(options["engine"], query.settings).read(request):
+        for batch in engine_for(options.engine, query.settings).read(request):
             yield replica_column.with_replica(batch, query.columns, replica)
 
 
@@ -202,7 +206,7 @@ def _attach(credentials: SlotCredentials, query: Query, commits: bool) -> SlotSe
     try:
         return SlotSession.attach(query.settings, credentials)
     except FencedError as error:
-        if commits or error.code == _FENCED_INSTANCE_ID or query.options["group.lost"] == "stop":
+        if commits or error.code == _FENCED_INSTANCE_ID or query.options.group_on_lost == "stop":
             raise
         # Spark has the batch in its log and would run just this after a restart; the driver commits nothing of it.
         log.warning("%s The batch was planned before that: it is read to its end, and not committed.", error)

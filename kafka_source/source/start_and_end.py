@@ -9,14 +9,15 @@ from assignors.model import TopicPartition
 from kafka_source.cluster.list_offsets import EARLIEST, LATEST
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.errors import DataLossError, InvalidConfigurationError, OptionError
-from kafka_source.options import Options
+from kafka_source.options import ReadOptions
+from kafka_source.options.kinds import PartitionValues
 
 log = logging.getLogger(__name__)
 
 
 def starting(
     cluster: Cluster,
-    options: Options,
+    options: ReadOptions,
     partitions: Iterable[TopicPartition],
     committed: Mapping[TopicPartition, int | None],
     *,
@@ -27,7 +28,7 @@ def starting(
 
     Args:
         cluster: To ask for offsets.
-        options: startingTimestamp goes before startingOffsetsByTimestamp, that before startingOffsets.
+        options: startingTimestamp takes precedence over startingOffsetsByTimestamp, that over startingOffsets.
         partitions: Those whose start is asked for.
         committed: Of the group; empty without one.
         subscribed: All partitions of the query's subscription; JSON options must name exactly these.
@@ -41,11 +42,12 @@ def starting(
     rest = [tp for tp in partitions if tp not in known]
     if not rest:
         return known
-    times = _times(options, "startingTimestamp", "startingOffsetsByTimestamp", subscribed)
+    by_partition = options.starting_offsets_by_timestamp
+    times = _times("startingOffsetsByTimestamp", options.starting_timestamp, by_partition, subscribed)
     if times is not None:
         found = cluster.at_times({tp: times[tp] for tp in rest})
         unmatched = [tp for tp, offset in found.items() if offset is None]
-        if unmatched and options["startingOffsetsByTimestampStrategy"] == "error":
+        if unmatched and options.starting_offsets_by_timestamp_strategy == "error":
             tp = unmatched[0]
             raise InvalidConfigurationError(
                 f"No record of {tp.topic}-{tp.partition} is of time {times[tp]} (ms since 1970) or later. "
@@ -53,7 +55,7 @@ def starting(
             )
         latest = _latest(cluster, options, unmatched)
         return known | {tp: latest[tp] if offset is None else offset for tp, offset in found.items()}
-    wanted = options["startingOffsets"] or default
+    wanted = options.starting_offsets or default
     if isinstance(wanted, dict):
         named = _named("startingOffsets", wanted, subscribed)
         return known | _resolve(cluster, options, {tp: named[tp] for tp in rest})
@@ -61,7 +63,11 @@ def starting(
 
 
 def ending(
-    cluster: Cluster, options: Options, partitions: Iterable[TopicPartition], *, subscribed: Iterable[TopicPartition]
+    cluster: Cluster,
+    options: ReadOptions,
+    partitions: Iterable[TopicPartition],
+    *,
+    subscribed: Iterable[TopicPartition],
 ) -> dict[TopicPartition, int]:
     """Where each partition of a batch read ends; precedence as in `starting`, latest where no record matches a time.
 
@@ -69,12 +75,13 @@ def ending(
         OptionError: The ending JSON does not name exactly these partitions.
     """
     partitions = sorted(partitions)
-    times = _times(options, "endingTimestamp", "endingOffsetsByTimestamp", subscribed)
+    by_partition = options.ending_offsets_by_timestamp
+    times = _times("endingOffsetsByTimestamp", options.ending_timestamp, by_partition, subscribed)
     if times is not None:
         found = cluster.at_times({tp: times[tp] for tp in partitions})
         latest = _latest(cluster, options, [tp for tp, offset in found.items() if offset is None])
         return {tp: latest[tp] if offset is None else offset for tp, offset in found.items()}
-    wanted = options["endingOffsets"]
+    wanted = options.ending_offsets
     if isinstance(wanted, dict):
         named = _named("endingOffsets", wanted, subscribed)
         return _resolve(cluster, options, {tp: named[tp] for tp in partitions})
@@ -82,7 +89,7 @@ def ending(
 
 
 def check_data_loss(
-    cluster: Cluster, options: Options, starts: Mapping[TopicPartition, int]
+    cluster: Cluster, options: ReadOptions, starts: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
     """The starts, with those moved that are no longer in the log, or an error.
 
@@ -103,31 +110,40 @@ def check_data_loss(
         if available[0] <= start <= available[1]:
             continue
         error = DataLossError(topic=tp.topic, partition=tp.partition, planned=start, available=available)
-        if options["failOnDataLoss"]:
+        if options.fail_on_data_loss:
             raise error
         moved[tp] = available[0] if start < available[0] else available[1]
         log.warning("%s (failOnDataLoss is false: reading goes on at %d)", error, moved[tp])
     return moved
 
 
-def _latest(cluster: Cluster, options: Options, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    return cluster.latest(partitions, read_committed=options["kafka.isolation.level"] == "read_committed")
+def _latest(cluster: Cluster, options: ReadOptions, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    return cluster.latest(partitions, read_committed=options.read_committed)
 
 
-def _resolve(cluster: Cluster, options: Options, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+def _resolve(cluster: Cluster, options: ReadOptions, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     found = cluster.earliest([tp for tp, offset in wanted.items() if offset == EARLIEST])
     found |= _latest(cluster, options, [tp for tp, offset in wanted.items() if offset == LATEST])
     return {tp: found.get(tp, offset) for tp, offset in wanted.items()}
 
 
 def _times(
-    options: Options, for_all: str, by_partition: str, subscribed: Iterable[TopicPartition]
+    option: str, for_all: int | None, by_partition: PartitionValues | None, subscribed: Iterable[TopicPartition]
 ) -> dict[TopicPartition, int] | None:
-    if options[for_all] is not None:
-        return dict.fromkeys(subscribed, options[for_all])
-    if options[by_partition] is not None:
-        return _named(by_partition, options[by_partition], subscribed)
-    return None
+    """Return the time (ms since 1970) for each partition; None if the options give none.
+
+    Args:
+        option: The name of the option that gives `by_partition`, for the error.
+        for_all: One time for all partitions; takes precedence.
+        by_partition: A time for each partition.
+        subscribed: The partitions of the query's subscription.
+
+    Raises:
+        OptionError: `by_partition` does not name exactly these partitions.
+    """
+    if for_all is not None:
+        return dict.fromkeys(subscribed, for_all)
+    return None if by_partition is None else _named(option, by_partition, subscribed)
 
 
 def _named(

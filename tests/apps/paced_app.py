@@ -24,7 +24,7 @@ def main(folder: str, master: str, warm_up: str, options: str) -> None:
     given = json.loads(options)
     unpaced = {name: value for name, value in given.items() if not name.startswith(PACED)}
     group = {"kafka.group.id": f"{warm_up}-group"} if "kafka.group.id" in given else {}
-    few = {**unpaced, **group, "subscribe": warm_up, "maxOffsetsPerTrigger": "8", "minRecordsPerTask": "1"}
+    few = {**unpaced, **group, "subscribe": warm_up, "maxOffsetsPerTrigger": "8", "min.records.per.task": "1"}
     stream(spark, few, f"{folder}/warm-up").trigger(availableNow=True).start().awaitTermination()
     tell(stream(spark, given, f"{folder}/checkpoint").start())
     spark.stop()

@@ -230,7 +230,7 @@ def test_a_task_commits_in_a_transaction_when_the_take_over_was_answered_while_i
     settings = members.settings(slots=3)
     leaving = SlotSession.take_over(members.config, settings, second.credentials)
     proxy.on_request, left = leaves_before_the_next_join(members, leaving)
-    options = {"subscribe": name, "kafka.group.id": group, "commit": "task", "batchRows": "1"}
+    options = {"subscribe": name, "kafka.group.id": group, "commit": "task", "batch.rows": "1"}
     given = {"kafka.bootstrap.servers": members.config["bootstrap.servers"], **options}
     ends = Cluster(members.config).latest(first.partitions, read_committed=False)
     task = read_task.ReadTask(tuple(Range(*tp, 0, end) for tp, end in ends.items()), first.credentials, settings)

@@ -29,7 +29,7 @@ QUICK = {
     "kafka_heartbeat_interval_ms": 200,
     "kafka_metadata_max_age_ms": 300,
     "rebalance_batch_ms": 300,
-    "minRecordsPerTask": 1,
+    "min.records.per.task": 1,
 }
 
 

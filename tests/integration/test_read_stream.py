@@ -167,7 +167,7 @@ def test_more_slots_than_partitions_and_fewer(spark, kafka, topic, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("more", "tasks"), [({}, 1), ({"minRecordsPerTask": 1}, 4), ({"quota_bytes_per_second": 1_000_000}, 1)]
+    ("more", "tasks"), [({}, 1), ({"min.records.per.task": 1}, 4), ({"quota_bytes_per_second": 1_000_000}, 1)]
 )
 def test_slots_with_little_to_read_share_a_task(spark, kafka, topic, tmp_path, more, tasks):
     name = topic("little", partitions=4)

@@ -144,7 +144,7 @@ def test_it_rejoins_and_every_record_is_there(kafka, name, tap, other, tmp_path)
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_it_stops_if_it_is_told_to(kafka, name, tap, other, tmp_path):
-    with streaming_app(tmp_path, options(kafka, name, **{"group.lost": "stop"})) as app:
+    with streaming_app(tmp_path, options(kafka, name, **{"group.on.lost": "stop"})) as app:
         until(lambda: len(written_records(tmp_path / "out")) > 100, "the stream to read", 200)
         app.suspend()
         consumer = other()

@@ -10,7 +10,7 @@ from kafka_source.client_config import Settings
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.librdkafka import LibrdkafkaEngine
 from kafka_source.model.stream_offset import Range
-from kafka_source.options import Where, parse
+from kafka_source.options import Where, check_read
 from kafka_source.quota import Bounds
 from kafka_source.quota.account import Account
 from kafka_source.quota.pacer import LocalAllowances, Pacer
@@ -44,9 +44,10 @@ def read(engine, ranges, **more):
 def test_a_consumer_has_the_label_that_the_options_give_it(broker, options, label):
     broker.partitions = {0: Partition()}
     broker.partitions[0].add(10)
-    given = parse({"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": TOPIC, **options}, Where.BATCH)
-    engine = LibrdkafkaEngine(Settings(given.kafka))
-    assert len(read(engine, (Range(TOPIC, 0, 0, 10),), label=given["groupIdPrefix"])) == 10
+    given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": TOPIC, **options}
+    parsed = check_read(given, Where.BATCH).options
+    engine = LibrdkafkaEngine(parsed.settings)
+    assert len(read(engine, (Range(TOPIC, 0, 0, 10),), label=parsed.group_id_prefix)) == 10
     deadline = time.monotonic() + 30
     while not broker.groups:
         assert time.monotonic() < deadline

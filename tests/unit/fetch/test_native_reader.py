@@ -143,7 +143,7 @@ def test_a_batch_that_unpacks_to_too_much_names_the_option(broker):
     partition = filled(1)
     partition.add(10, value=b"x" * 10_000, codec=GZIP)
     broker.partitions = {0: partition}
-    what = rf"{TOPIC}-0 at offset 10 .* unpacks to more than 50000 bytes; raise the option maxUnpackedBytes\.$"
+    what = rf"{TOPIC}-0 at offset 10 .* unpacks to more than 50000 bytes; raise the option max\.unpacked\.bytes\.$"
     with pytest.raises(UnreadableRecordError, match=what):
         read(engine(broker), request(Range(TOPIC, 0, 0, 20), max_unpacked_bytes=50_000))
     assert read(engine(broker), request(Range(TOPIC, 0, 0, 20))) == {0: list(range(20))}

@@ -161,7 +161,7 @@ def test_an_engine_that_does_not_follow_a_setting_is_refused_before_any_task() -
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("transactional.id.prefix", "orders"), ("transactional.lost", "replay"), ("commit.group", "orders")],
+    [("transactional.id.prefix", "orders"), ("transactional.on.lost", "replay"), ("commit.group", "orders")],
 )
 @pytest.mark.parametrize("transactional", [{}, {"transactional": "false"}])
 def test_exactly_once_is_not_asked_for_by_half(name: str, value: str, transactional: dict[str, str]) -> None:

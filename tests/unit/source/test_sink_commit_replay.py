@@ -10,7 +10,7 @@ from assignors.model import TopicPartition
 from kafka_source.errors import OptionError
 from kafka_source.group.model import CommitOffset, SlotCredentials
 from kafka_source.model.stream_offset import Range, Span, StreamOffset
-from kafka_source.options import Where, parse
+from kafka_source.options import Where, check_read
 from kafka_source.source.sink_commit_replay import goes_on_at, handoff_of, left_of
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -19,7 +19,7 @@ A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 def test_a_group_that_the_sink_commits_is_rewound_and_not_ignored() -> None:
     given = {"kafka.bootstrap.servers": "a:1", "subscribe": "t", "kafka.group.id": "g", "commit": "sink"}
     with pytest.raises(OptionError, match="kafkagroup rewind"):
-        parse({**given, "group.start": "starting"}, Where.STREAM)
+        check_read({**given, "group.start": "starting"}, Where.STREAM)
 
 
 PLANNED = [(0, (Range("t", 0, 10, 20),)), (1, (Range("t", 1, 5, 9),))]

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_source.client_config import Settings, librdkafka_config
+from kafka_source.client_config import librdkafka_config
 from kafka_source.errors import InvalidConfigurationError, OptionError
 from kafka_source.kafka_client import ConnectionSettings
 from kafka_source.model.cluster_identity import check_same_cluster
-from kafka_source.options import Where, parse
+from kafka_source.options import CommonOptions, Where, check_read, check_sink
 
 BASE = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "orders"}
 TRIGGER = "metadata.recovery.rebootstrap.trigger.ms"
+
+
+def parse(given: dict[str, str], where: Where = Where.STREAM) -> CommonOptions:
+    return check_sink(given).options if where is Where.SINK else check_read(given, where).options
 
 
 @pytest.mark.parametrize("prefix", ["", "kafka."])
@@ -19,27 +23,27 @@ TRIGGER = "metadata.recovery.rebootstrap.trigger.ms"
 def test_they_are_taken_with_and_without_the_prefix(prefix, where):
     given = {prefix + "Metadata.Recovery.Strategy": "rebootstrap", prefix + TRIGGER: "1500"}
     base = BASE if where is not Where.SINK else {"kafka.bootstrap.servers": "127.0.0.1:1"}
-    settings = Settings(parse({**base, **given}, where).kafka)
+    settings = parse({**base, **given}, where).settings
     assert ConnectionSettings.of(settings).rebootstrap_after == 1.5
     assert librdkafka_config(settings)[TRIGGER] == "1500"
-    none = Settings(parse({**base, prefix + "metadata.recovery.strategy": "none"}, where).kafka)
+    none = parse({**base, prefix + "metadata.recovery.strategy": "none"}, where).settings
     assert ConnectionSettings.of(none).rebootstrap_after is None
     assert librdkafka_config(none)["metadata.recovery.strategy"] == "none"
 
 
 def test_the_default_is_to_start_over_after_five_minutes():
-    assert ConnectionSettings.of(Settings(parse(BASE, Where.STREAM).kafka)).rebootstrap_after == 300
+    assert ConnectionSettings.of(parse(BASE).settings).rebootstrap_after == 300
 
 
 def test_two_values_are_refused():
     with pytest.raises(OptionError, match="which is given too"):
-        parse({**BASE, TRIGGER: "1", "kafka." + TRIGGER: "2"}, Where.STREAM)
+        parse({**BASE, TRIGGER: "1", "kafka." + TRIGGER: "2"})
     with pytest.raises(OptionError, match="rebootstrap, none"):
-        parse({**BASE, "metadata.recovery.strategy": "sometimes"}, Where.STREAM)
+        parse({**BASE, "metadata.recovery.strategy": "sometimes"})
 
 
 def test_a_wanted_move_reaches_the_clients_and_not_librdkafka():
-    settings = Settings(parse({**BASE, "cluster.moved.from": "old"}, Where.STREAM).kafka)
+    settings = parse({**BASE, "cluster.moved.from": "old"}).settings
     assert ConnectionSettings.of(settings).moved_from == "old"
     assert "cluster.moved.from" not in librdkafka_config(settings)
 

@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 import pickle
+import re
 from pathlib import Path
 
 import pytest
 
-from kafka_source import options
 from kafka_source.errors import OptionError
-from kafka_source.options import OPTIONS, Where, parse
+from kafka_source.options import OPTIONS, ReadOptions, SinkOptions, Where, check_read, check_sink, column_options
+from kafka_source.options.declaration import declared_in
+from kafka_source.options.reference import as_markdown
 
-BASE = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
+SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
+BASE = {**SERVERS, "subscribe": "orders"}
+
+
+def parse(given: dict[str, str], where: Where) -> ReadOptions:
+    return check_read(given, where).options
 
 
 def test_names_are_case_insensitive_and_defaults_hold():
     parsed = parse({**BASE, "StartingOFFSETS": " Earliest ", "MAXoffsetspertrigger": "10"}, Where.STREAM)
-    assert parsed["startingOffsets"] == "earliest"
-    assert parsed["maxOffsetsPerTrigger"] == 10
-    assert parsed["failOnDataLoss"] is True
-    assert not parsed.given("failOnDataLoss")
+    assert parsed.starting_offsets == "earliest"
+    assert parsed.max_offsets_per_trigger == 10
+    assert parsed.fail_on_data_loss is True
+    assert parsed.min_partitions is None
 
 
 def test_kafka_settings_are_passed_on_without_the_prefix():
     parsed = parse({**BASE, "kafka.security.protocol": "SSL", "kafka.group.id": "g"}, Where.BATCH)
-    assert parsed.kafka["security.protocol"] == "SSL"
-    assert parsed["kafka.group.id"] == "g"
+    assert dict(parsed.settings) == {
+        "bootstrap.servers": "localhost:9092",
+        "security.protocol": "SSL",
+        "group.id": "g",
+    }
+    assert parsed.group_id == "g"
 
 
 @pytest.mark.parametrize(
@@ -58,8 +69,8 @@ def test_kafka_settings_are_passed_on_without_the_prefix():
             "endingOffsets",
         ),
         ({"minPartitions": "0"}, Where.BATCH, "minPartitions"),
-        ({"batchBytes": str(2**30 + 1)}, Where.BATCH, "batchBytes"),
-        ({"batchRows": str(2**31)}, Where.STREAM, "batchRows"),
+        ({"batch.bytes": str(2**30 + 1)}, Where.BATCH, "batch.bytes"),
+        ({"batch.rows": str(2**31)}, Where.STREAM, "batch.rows"),
         ({"redundant.copies": "0"}, Where.BATCH, "redundant.copies"),
         ({"assignor.options": '{"weighted": 3}'}, Where.STREAM, "assignor.options"),
         ({"redundant.emit": "both"}, Where.STREAM, "redundant.emit"),
@@ -108,20 +119,20 @@ def test_a_forgotten_prefix_is_told():
 
 
 def test_a_bound_per_trigger_is_ignored_in_a_batch_with_a_warning():
-    parsed = parse({**BASE, "maxOffsetsPerTrigger": "5"}, Where.BATCH)
-    assert parsed["maxOffsetsPerTrigger"] is None
-    assert "maxOffsetsPerTrigger" in parsed.warnings[0]
+    checked = check_read({**BASE, "maxOffsetsPerTrigger": "5"}, Where.BATCH)
+    assert checked.options.max_offsets_per_trigger is None
+    assert "maxOffsetsPerTrigger" in checked.warnings[0]
 
 
 @pytest.mark.parametrize(("text", "ms"), [("15m", 900_000), ("30s", 30_000), ("2 hours", 7_200_000), ("250", 250)])
 def test_durations_are_read(text, ms):
-    assert parse({**BASE, "maxTriggerDelay": text}, Where.STREAM)["maxTriggerDelay"] == ms
+    assert parse({**BASE, "maxTriggerDelay": text}, Where.STREAM).max_trigger_delay == ms
 
 
 def test_java_names_of_assignors_are_understood():
     java = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor, mine:Strategy"
     parsed = parse({**BASE, "kafka.partition.assignment.strategy": java}, Where.STREAM)
-    assert parsed["kafka.partition.assignment.strategy"] == ("cooperative-sticky", "mine:Strategy")
+    assert parsed.partition_assignment_strategy == ("cooperative-sticky", "mine:Strategy")
 
 
 def test_no_value_shows_in_the_repr_and_options_travel_to_tasks():
@@ -130,12 +141,78 @@ def test_no_value_shows_in_the_repr_and_options_travel_to_tasks():
     assert pickle.loads(pickle.dumps(parsed)) == parsed
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "text"),
+    [
+        ("batchRows", "batch.rows", "10"),
+        ("batchBytes", "batch.bytes", "10"),
+        ("maxUnpackedBytes", "max.unpacked.bytes", "10"),
+        ("minRecordsPerTask", "min.records.per.task", "10"),
+        ("group.lost", "group.on.lost", "stop"),
+        ("transactional.lost", "transactional.on.lost", "replay"),
+    ],
+)
+def test_an_old_name_is_refused_with_the_new_one(old, new, text):
+    for name in (old, old.upper()):
+        for where in (Where.BATCH, Where.STREAM):
+            with pytest.raises(OptionError, match=rf"Option {re.escape(name)} got .* new name, {re.escape(new)}\.$"):
+                check_read({**BASE, name: text}, where)
+        with pytest.raises(OptionError, match=rf"Option {re.escape(name)} got .* new name, {re.escape(new)}\.$"):
+            check_sink({**SERVERS, name: text})
+
+
+def test_a_read_option_is_ignored_in_a_sink_with_a_warning_and_an_end_is_refused():
+    checked = check_sink({**SERVERS, "batch.rows": "10"})
+    assert checked.warnings == ("option batch.rows has no effect here and is ignored",)
+    with pytest.raises(OptionError, match="endingOffsets got 'latest'; it takes nothing here"):
+        check_sink({**SERVERS, "endingOffsets": "latest"})
+
+
+def test_the_columns_are_known_before_anything_else_is_checked():
+    assert column_options({"INCLUDEheaders": "true", "endingOffsets": "nowhere"}).include_headers is True
+    assert column_options({"redundant.emit": "all"}).redundant_emit == "all"
+    assert column_options({}).include_headers is False
+    with pytest.raises(OptionError, match="includeHeaders got 'perhaps'"):
+        column_options({"includeHeaders": "perhaps"})
+
+
 def test_every_option_is_declared_once_and_says_what_it_does():
-    names = [option.name.lower() for option in OPTIONS]
+    names = [name.lower() for option in OPTIONS for name in (option.name, option.formerly) if name]
     assert len(names) == len(set(names))
-    assert all(option.doc.endswith(".") and option.kind.takes for option in OPTIONS)
+    for option in OPTIONS:
+        assert option.doc.endswith(".") and option.kind.takes
+        assert 1 <= len(re.findall(r"\.(?: |$)", option.doc.replace("e.g. ", ""))) <= 4
+
+
+@pytest.mark.parametrize("options", [ReadOptions, SinkOptions])
+def test_a_field_has_the_name_of_its_option_in_snake_case(options):
+    for field, option in declared_in(options).items():
+        words = re.sub(r"([a-z])([A-Z])", r"\1_\2", option.name.removeprefix("kafka.")).replace(".", "_").lower()
+        assert field == words
+
+
+# What Spark's documentation names, and what Kafka's does without its prefix.
+SPARKS = {
+    *("assign", "subscribe", "subscribePattern", "startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp"),
+    *("startingOffsetsByTimestampStrategy", "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"),
+    *("failOnDataLoss", "includeHeaders", "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries"),
+    *("fetchOffset.retryIntervalMs", "minPartitions", "maxRecordsPerPartition", "maxOffsetsPerTrigger"),
+    *("minOffsetsPerTrigger", "maxTriggerDelay", "groupIdPrefix", "topic"),
+}
+
+
+def test_our_own_names_are_lower_case_with_dots():
+    names = {option.name for option in OPTIONS}
+    assert names > SPARKS
+    assert [name for name in names - SPARKS if not re.fullmatch(r"[a-z]+(\.[a-z]+)*", name)] == []
+
+
+def test_a_default_is_a_value_that_its_option_takes():
+    for option in OPTIONS:
+        if isinstance(option.default, (bool, int, str)) and option.default != "":
+            assert option.kind.parse(str(option.default).lower()) == option.default
 
 
 def test_the_docs_have_the_table_of_options():
-    page = Path(__file__).parents[2] / "docs" / "options.md"
-    assert options.as_markdown() in page.read_text(), "run: ./run docs"
+    page = Path(__file__).parents[3] / "docs" / "options.md"
+    assert as_markdown() in page.read_text(), "run: ./run docs"

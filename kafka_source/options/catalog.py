@@ -1,0 +1,550 @@
+"""Every option of the format, declared once: the fields of `ReadOptions` and `SinkOptions`.
+
+A field has the option's name in snake case, without the prefix `kafka.`. None means that the option was not given.
+The names that Spark's and Kafka's documentation use stay as they are there; our own are lower case with dots.
+"""
+
+# ruff: noqa: RUF009 - `option` returns a dataclasses.field, which holds no mutable default.
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kafka_source.client_config import Settings
+from kafka_source.model.cluster_identity import MOVED_FROM
+from kafka_source.options import kinds
+from kafka_source.options.compat import LookedUpByName
+from kafka_source.options.declaration import KAFKA_PREFIX, Elsewhere, Option, Where, declared_in, option
+from kafka_source.options.kinds import (
+    Commit,
+    Emit,
+    EndingWord,
+    Engine,
+    GroupOnLost,
+    GroupStart,
+    IsolationLevel,
+    PartitionValues,
+    QuotaScope,
+    RecoveryStrategy,
+    StartingWord,
+    TimestampStrategy,
+    TransactionalOnLost,
+)
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class CommonOptions(LookedUpByName):
+    """Options of every query.
+
+    Attributes:
+        settings: The settings of the Kafka clients: all options with the prefix `kafka.`, without it.
+    """
+
+    settings: Settings
+
+    bootstrap_servers: str = option(
+        "kafka.bootstrap.servers",
+        kinds.TEXT,
+        "Comma-separated `host:port` list of bootstrap brokers.",
+        default="",
+        default_text="required",
+        where=Where.ALL,
+    )
+    include_headers: bool = option(
+        "includeHeaders",
+        kinds.BOOLEAN,
+        "Add the column `headers` to the rows that are read. A sink needs no option: it writes a column `headers` if "
+        "the rows have one.",
+        default=False,
+        where=Where.ALL,
+    )
+    engine: Engine = option(
+        "engine",
+        kinds.ENGINE,
+        "The client that fetches and produces records: `native` (Rust, faster) or `librdkafka`. `auto` uses `native` "
+        "if the package kafkagroup-native is installed. A sink with `auto` uses `librdkafka` if a setting is given "
+        "that only librdkafka has, such as `kafka.statistics.interval.ms`.",
+        default="auto",
+        where=Where.ALL,
+    )
+    metadata_recovery_strategy: RecoveryStrategy = option(
+        "kafka.metadata.recovery.strategy",
+        kinds.RECOVERY_STRATEGY,
+        "What a client does when it reaches none of the brokers it knows: `rebootstrap` resolves "
+        "`kafka.bootstrap.servers` again and connects to these (KIP-899, KIP-1102); with `none` the query fails. Also "
+        "accepted without the prefix `kafka.`.",
+        default="rebootstrap",
+        where=Where.ALL,
+    )
+    metadata_recovery_rebootstrap_trigger_ms: int = option(
+        "kafka.metadata.recovery.rebootstrap.trigger.ms",
+        kinds.MILLISECONDS,
+        "Rebootstrap when no metadata response has arrived for this long. The default is Kafka's. Also accepted "
+        "without the prefix `kafka.`.",
+        default=300_000,
+        where=Where.ALL,
+        units="ms",
+    )
+    quota_bytes_per_second: float | None = option(
+        "quota.bytes.per.second",
+        kinds.RATE,
+        "Byte-rate quota of the query: of a read, whole fetch responses as they are on the network; of a sink, keys "
+        "and values before compression. A query over its quota is throttled; it never fails and skips no records.",
+        where=Where.ALL,
+        units="bytes/s",
+    )
+    quota_records_per_second: float | None = option(
+        "quota.records.per.second",
+        kinds.RATE,
+        "Record-rate quota of the query; a read counts the offsets it fetches. If both quotas are set, both hold.",
+        where=Where.ALL,
+        units="records/s",
+    )
+    quota_scope: QuotaScope = option(
+        "quota.scope",
+        kinds.QUOTA_SCOPE,
+        "Who shares the quota: `query` divides it among all slots of the query (tasks of a sink), `member` gives each "
+        "of them the whole quota.",
+        default="query",
+        where=Where.ALL,
+    )
+    quota_windows: int = option(
+        "quota.windows",
+        kinds.SAMPLES,
+        "Number of samples over which the rate is averaged, including the current one. The default is that of the "
+        "brokers' `quota.window.num`.",
+        default=11,
+        where=Where.ALL,
+    )
+    quota_window_ms: int = option(
+        "quota.window.ms",
+        kinds.COUNT,
+        "Length of one sample. The default is that of the brokers' `quota.window.size.seconds`.",
+        default=1000,
+        where=Where.ALL,
+        units="ms",
+    )
+    quota_watch: str | None = option(
+        "quota.watch",
+        kinds.TEXT,
+        "Where the query reads changed quotas while it runs: the path of a file on the driver, an http(s) URL, or "
+        "`broker` for the brokers' own quota of `kafka.client.id` (KIP-546). File and URL contain JSON such as "
+        '{"bytes_per_second":1000000,"clients":{"my-client-id":{"enabled":false}}}.',
+        where=Where.ALL,
+    )
+
+    def __repr__(self) -> str:
+        # Values may be secrets: a token in a URL, the settings of the clients.
+        given = [one.name for field, one in declared_in(type(self)).items() if getattr(self, field) != one.default]
+        return f"{type(self).__name__}({', '.join(sorted({*given, *(KAFKA_PREFIX + name for name in self.settings)}))})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ReadOptions(CommonOptions):
+    """Options of batch and stream reads."""
+
+    # What to read
+    subscribe: tuple[str, ...] | None = option(
+        "subscribe",
+        kinds.TOPICS,
+        "Subscribe to these topics. Give exactly one of `subscribe`, `subscribePattern` and `assign`.",
+    )
+    subscribe_pattern: str | None = option(
+        "subscribePattern",
+        kinds.TOPIC_PATTERN,
+        "Subscribe to every topic whose name contains a match (Spark's semantics): `orders` also matches `my-orders`; "
+        "use `^orders$` for an exact match. Internal topics never match.",
+    )
+    assign: dict[str, tuple[int, ...]] | None = option(
+        "assign",
+        kinds.PARTITIONS,
+        "Read exactly these partitions. Not possible in a consumer group, whose leader assigns the partitions.",
+    )
+
+    # Where to start and end
+    starting_offsets: StartingWord | PartitionValues | None = option(
+        "startingOffsets",
+        kinds.STARTING_OFFSETS,
+        "Where a query without a checkpoint starts; in a consumer group, where a partition without a committed offset "
+        "starts. In JSON, -2 means earliest and -1 means latest. `committed` starts at the group's committed offset, "
+        "or at earliest where the group has none.",
+        default_text="latest for streams, earliest for batches",
+    )
+    starting_timestamp: int | None = option(
+        "startingTimestamp",
+        kinds.MILLISECONDS,
+        "Start every partition at its first record with this timestamp or later. Takes precedence over "
+        "`startingOffsetsByTimestamp` and `startingOffsets`.",
+        units="ms since 1970",
+    )
+    starting_offsets_by_timestamp: PartitionValues | None = option(
+        "startingOffsetsByTimestamp",
+        kinds.TIMESTAMPS,
+        "Start each partition at its first record with its own timestamp or later. Takes precedence over "
+        "`startingOffsets`.",
+        units="ms since 1970",
+    )
+    starting_offsets_by_timestamp_strategy: TimestampStrategy = option(
+        "startingOffsetsByTimestampStrategy",
+        kinds.TIMESTAMP_STRATEGY,
+        "What to do if a partition has no record with the starting timestamp or later: fail with an `error`, or start "
+        "at the `latest` offset.",
+        default="error",
+    )
+    ending_offsets: EndingWord | PartitionValues = option(
+        "endingOffsets",
+        kinds.ENDING_OFFSETS,
+        "Where a batch ends, exclusive. In JSON, -1 means latest.",
+        default="latest",
+        where=Where.BATCH,
+        elsewhere=Elsewhere.REFUSE,
+    )
+    ending_timestamp: int | None = option(
+        "endingTimestamp",
+        kinds.MILLISECONDS,
+        "Stop before the first record with this timestamp or later; if there is none, at the latest offset. Takes "
+        "precedence over `endingOffsetsByTimestamp` and `endingOffsets`.",
+        where=Where.BATCH,
+        elsewhere=Elsewhere.REFUSE,
+        units="ms since 1970",
+    )
+    ending_offsets_by_timestamp: PartitionValues | None = option(
+        "endingOffsetsByTimestamp",
+        kinds.TIMESTAMPS,
+        "Stop each partition before its first record with its own timestamp or later; if there is none, at the latest "
+        "offset. Takes precedence over `endingOffsets`.",
+        where=Where.BATCH,
+        elsewhere=Elsewhere.REFUSE,
+        units="ms since 1970",
+    )
+    fail_on_data_loss: bool = option(
+        "failOnDataLoss",
+        kinds.BOOLEAN,
+        "Fail the query when planned offsets no longer exist (retention, deleted topic); if false, log a warning and "
+        "continue with the next available offset.",
+        default=True,
+    )
+    cluster_moved_from: str | None = option(
+        MOVED_FROM,
+        kinds.TEXT,
+        "Cluster id recorded in the checkpoint, if its topics were migrated with their offsets to the cluster behind "
+        "`kafka.bootstrap.servers`. Without it, a query that reaches a different cluster fails.",
+    )
+
+    # The consumer group
+    group_id: str | None = option(
+        "kafka.group.id",
+        kinds.TEXT,
+        "Join this consumer group: start at its committed offsets and share the partitions with its other members. "
+        "Without it the query reads all partitions and commits nothing.",
+    )
+    group_membership: bool = option(
+        "group.membership",
+        kinds.BOOLEAN,
+        "Join the group of `kafka.group.id` as a member. If false, `kafka.group.id` is only a label, as in Spark's "
+        "built-in source.",
+        default=True,
+    )
+    group_instance_id: str | None = option(
+        "kafka.group.instance.id",
+        kinds.TEXT,
+        "Prefix of the instance ids: slot k is the static member `{prefix}-{k}`. Kafka Streams treats this setting as "
+        "a prefix too. Set it so that a stream can restart within `kafka.session.timeout.ms` without a rebalance; "
+        "every application needs its own.",
+        default_text="generated; generated members leave the group when the query stops",
+    )
+    group_members: int | None = option(
+        "group.members",
+        kinds.COUNT,
+        "Number of group members (slots) that the query holds; each slot is one Spark input partition. Raise it to "
+        "read with more tasks at the same time.",
+        default_text="the number of partitions, at most 8",
+    )
+    partition_assignment_strategy: tuple[str, ...] = option(
+        "kafka.partition.assignment.strategy",
+        kinds.ASSIGNORS,
+        "Assignors in order of preference; the group uses the first one that all members support. Class names of "
+        "Kafka's own assignors are accepted.",
+        default=("range",),
+    )
+    assignor_options: dict[str, dict[str, object]] | None = option(
+        "assignor.options",
+        kinds.ASSIGNOR_OPTIONS,
+        "Arguments of the assignors in `kafka.partition.assignment.strategy`, by the name of the assignor.",
+        default_text="the defaults of each assignor",
+    )
+    redundant_copies: int | None = option(
+        "redundant.copies",
+        kinds.COUNT,
+        "With the assignor `redundant`: the number of members that each partition is assigned to.",
+        default_text="2",
+    )
+    redundant_emit: Emit = option(
+        "redundant.emit",
+        kinds.EMIT,
+        "With the assignor `redundant`: which copies emit rows. With `primary` the group reads each record once and "
+        "standbys wait. With `all` every copy emits rows, with its number in the column `replica`; each query then "
+        "keeps its positions in its checkpoint only.",
+        default="primary",
+        where=Where.STREAM,
+    )
+    group_start: GroupStart = option(
+        "group.start",
+        kinds.GROUP_START,
+        "Where a query without a checkpoint starts in its group: at the group's `committed` offsets, or, with "
+        "`starting`, as `startingOffsets` says, ignoring the committed offsets.",
+        default="committed",
+    )
+    commit: Commit | None = option(
+        "commit",
+        kinds.COMMIT,
+        "Who commits the group's offsets: `batch`, the driver after each micro-batch; `task`, each task at the end of "
+        "its ranges; `sink`, the exactly-once sink of the same query (its option `commit.group`); `none`, nobody.",
+        default_text="batch for streams, none for batches",
+    )
+    commit_transactional: bool = option(
+        "commit.transactional",
+        kinds.BOOLEAN,
+        "Commit offsets in a transaction, so that a fenced driver or task cannot commit. Set it to false if the user "
+        "has no rights on transactional ids.",
+        default=True,
+    )
+    group_on_lost: GroupOnLost = option(
+        "group.on.lost",
+        kinds.GROUP_ON_LOST,
+        "What to do when the coordinator has removed this query's members (e.g. the driver was suspended longer than "
+        "the session timeout): `rejoin` and continue from the committed offsets, or `stop` with an error. The "
+        "interrupted micro-batch is not committed in either case.",
+        default="rejoin",
+        where=Where.STREAM,
+        formerly="group.lost",
+    )
+    session_timeout_ms: int | None = option(
+        "kafka.session.timeout.ms",
+        kinds.COUNT,
+        "The coordinator removes a member that has sent no heartbeat for this long. Batches have a longer default, "
+        "because their slots send none until Spark starts their tasks.",
+        default_text="45000 for streams, 300000 for batches",
+        units="ms",
+    )
+    heartbeat_interval_ms: int = option(
+        "kafka.heartbeat.interval.ms",
+        kinds.COUNT,
+        "Time between two heartbeats of a member. The default is Kafka's; keep it below a third of "
+        "`kafka.session.timeout.ms`.",
+        default=3000,
+        units="ms",
+    )
+    max_poll_interval_ms: int | None = option(
+        "kafka.max.poll.interval.ms",
+        kinds.COUNT,
+        "Rebalance timeout: how long a rebalance waits for this query's members. A stream joins between micro-batches "
+        "only, so it must be longer than a micro-batch.",
+        default_text="300000 for streams, 1800000 for batches",
+        units="ms",
+    )
+    rebalance_batch_ms: int = option(
+        "rebalance.batch.ms",
+        kinds.MILLISECONDS,
+        "How long the leader batches topic changes before it triggers a single rebalance. Raise it if many topics are "
+        "created at the same time.",
+        default=2000,
+        units="ms",
+    )
+    metadata_max_age_ms: int = option(
+        "kafka.metadata.max.age.ms",
+        kinds.COUNT,
+        "How often the leader looks for new topics and partitions. Shorter than Kafka's default of five minutes, so "
+        "that new partitions are read soon.",
+        default=10_000,
+        units="ms",
+    )
+    group_id_prefix: str = option(
+        "groupIdPrefix",
+        kinds.TEXT,
+        "Value of `group.id` for librdkafka's consumers in a query without `kafka.group.id`. It is only a label: "
+        "these consumers join no group.",
+        default="spark-kafka-source",
+    )
+
+    # How to read
+    batch_rows: int = option(
+        "batch.rows",
+        kinds.ARROW_ROWS,
+        "Maximum number of rows in an Arrow record batch. Lower it if rows are large and executors run out of memory.",
+        default=65_536,
+        units="rows",
+        formerly="batchRows",
+    )
+    batch_bytes: int = option(
+        "batch.bytes",
+        kinds.ARROW_BYTES,
+        "Approximate maximum size of an Arrow record batch; `batch.rows` limits it too.",
+        default=16 * MIB,
+        units="bytes",
+        formerly="batchBytes",
+    )
+    max_unpacked_bytes: int = option(
+        "max.unpacked.bytes",
+        kinds.UNPACKED_BYTES,
+        "Maximum decompressed size of one Kafka record batch; the native engine fails the task above it. It protects "
+        "executors from batches that decompress to many times their size.",
+        default=256 * MIB,
+        units="bytes",
+        formerly="maxUnpackedBytes",
+    )
+    kafka_consumer_poll_timeout_ms: int = option(
+        "kafkaConsumer.pollTimeoutMs",
+        kinds.COUNT,
+        "How long a task waits for planned records before it fails. Make it longer than the cluster needs to replace "
+        "a lost broker.",
+        default=120_000,
+        units="ms",
+    )
+    fetch_offset_num_retries: int = option(
+        "fetchOffset.numRetries",
+        kinds.RETRIES,
+        "Minimum number of retries of the driver's metadata and offset requests; retries continue until the request "
+        "timeout in any case.",
+        default=3,
+    )
+    fetch_offset_retry_interval_ms: int = option(
+        "fetchOffset.retryIntervalMs",
+        kinds.MILLISECONDS,
+        "Pause before the first of these retries; it doubles with each retry, up to one second.",
+        default=10,
+        units="ms",
+    )
+    min_partitions: int | None = option(
+        "minPartitions",
+        kinds.COUNT,
+        "Split large offset ranges so that there are at least this many input partitions. Not possible with "
+        "`commit=task`.",
+    )
+    max_records_per_partition: int | None = option(
+        "maxRecordsPerPartition",
+        kinds.COUNT,
+        "Split offset ranges with more offsets than this into several input partitions. Not possible with "
+        "`commit=task`.",
+        units="records",
+    )
+    min_records_per_task: int | None = option(
+        "min.records.per.task",
+        kinds.COUNT,
+        "Slots with fewer records than this in a micro-batch share one task, because starting a task costs more than "
+        "reading a few records. Set it to 1 to give each slot its own task, e.g. if the work on each record is heavy.",
+        default_text="1000 in a group without minPartitions and maxRecordsPerPartition, else 1",
+        where=Where.STREAM,
+        units="records",
+        formerly="minRecordsPerTask",
+    )
+    max_offsets_per_trigger: int | None = option(
+        "maxOffsetsPerTrigger",
+        kinds.COUNT,
+        "Maximum number of offsets in a micro-batch, divided among the partitions in proportion to their lag.",
+        where=Where.STREAM,
+        units="offsets",
+    )
+    min_offsets_per_trigger: int | None = option(
+        "minOffsetsPerTrigger",
+        kinds.COUNT,
+        "Delay a micro-batch until this many new offsets are available, or until `maxTriggerDelay` has passed.",
+        where=Where.STREAM,
+        units="offsets",
+    )
+    max_trigger_delay: int = option(
+        "maxTriggerDelay",
+        kinds.DURATION,
+        "Maximum delay of a micro-batch by `minOffsetsPerTrigger`.",
+        default=900_000,
+        default_text="15m",
+        where=Where.STREAM,
+    )
+    isolation_level: IsolationLevel = option(
+        "kafka.isolation.level",
+        kinds.ISOLATION_LEVEL,
+        "`read_committed` returns only records of committed transactions, up to the last stable offset; "
+        "`read_uncommitted` returns all records, up to the high watermark.",
+        default="read_uncommitted",
+    )
+    quota_report: str | None = option(
+        "quota.report",
+        kinds.TEXT,
+        "Path of a file on the driver to which the stream writes the figures of its quota, for `kafkagroup quota "
+        "show`.",
+        where=Where.STREAM,
+    )
+
+    @property
+    def in_group(self) -> bool:
+        """Whether the query is a member of a consumer group."""
+        return self.group_id is not None and self.group_membership
+
+    @property
+    def read_committed(self) -> bool:
+        """Whether the query reads up to the last stable offset, without records of aborted transactions."""
+        return self.isolation_level == "read_committed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SinkOptions(CommonOptions):
+    """Options of batch and stream writes."""
+
+    topic: str | None = option(
+        "topic",
+        kinds.TEXT,
+        "The topic to write to; takes precedence over a `topic` column. Required if the rows have no such column.",
+        where=Where.SINK,
+    )
+    transactional: bool = option(
+        "transactional",
+        kinds.BOOLEAN,
+        "Write exactly once, by two-phase commit over Kafka transactions: a batch becomes visible to `read_committed` "
+        "consumers when all of its tasks are done. If false, writes are at least once.",
+        default=False,
+        where=Where.SINK,
+    )
+    transactional_id_prefix: str | None = option(
+        "transactional.id.prefix",
+        kinds.TEXT,
+        "Prefix of the query's transactional ids; required with `transactional=true`. Keep it over restarts, and do "
+        "not use it in another query: two queries with one prefix fence each other.",
+        where=Where.SINK,
+    )
+    transactional_on_lost: TransactionalOnLost | None = option(
+        "transactional.on.lost",
+        kinds.TRANSACTIONAL_ON_LOST,
+        "What to do if transactions of a decided batch exceeded `kafka.transaction.timeout.ms` while no driver was "
+        "running: `stop` with an error that names them, or `replay` the batch and write their records again. Use "
+        "`replay` only if each task gets the same rows in a replay; the sink compares row counts.",
+        default_text="stop",
+        where=Where.SINK,
+        formerly="transactional.lost",
+    )
+    commit_group: str | None = option(
+        "commit.group",
+        kinds.TEXT,
+        "In a stream with `transactional=true`: `kafka.group.id` of the query's source, which has `commit=sink`. The "
+        "group's offsets are then committed in the transaction that decides the batch.",
+        where=Where.SINK,
+    )
+
+
+OPTIONS: tuple[Option, ...] = tuple(
+    dict.fromkeys((*declared_in(ReadOptions).values(), *declared_in(SinkOptions).values()))
+)
+"""Every option."""
+
+REFUSED: Mapping[str, str] = {
+    "kafka.auto.offset.reset": "use startingOffsets",
+    "kafka.key.deserializer": "keys are binary; cast the column",
+    "kafka.value.deserializer": "values are binary; cast the column",
+    "kafka.enable.auto.commit": "use commit=batch, task or none",
+    "kafka.interceptor.classes": "interceptors are Java classes",
+    "kafka.key.serializer": "keys are binary or string; cast the column",
+    "kafka.value.serializer": "values are binary or string; cast the column",
+}
+"""Settings of Kafka that would break what the connector promises, and what to use instead."""

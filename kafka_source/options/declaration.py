@@ -1,0 +1,129 @@
+"""How an option is declared: as a field of a dataclass, with its name, its kind, its default and its text.
+
+    max_offsets_per_trigger: int | None = option("maxOffsetsPerTrigger", COUNT, "Maximum number …", where=Where.STREAM)
+
+The field gives the code a typed value, so that mypy finds a misspelt option. `option` keeps the rest in the field's
+metadata: validation, the docs and `kafkagroup options` read it there. Nothing is declared a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from enum import Enum, Flag, auto
+from typing import Generic, TypeVar, overload
+
+KAFKA_PREFIX = "kafka."
+"""Options with this prefix are settings of the Kafka clients."""
+
+_METADATA = "option"
+
+_T = TypeVar("_T")
+_T_co = TypeVar("_T_co", covariant=True)
+
+
+class Where(Flag):
+    """Where an option has an effect."""
+
+    BATCH = auto()
+    STREAM = auto()
+    SINK = auto()
+    READ = BATCH | STREAM
+    ALL = BATCH | STREAM | SINK
+
+
+class Elsewhere(Enum):
+    """What happens to an option that is given where it has no effect."""
+
+    IGNORE = "ignored with a warning"
+    REFUSE = "an error"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[_T_co]):
+    """The type of an option's value.
+
+    Attributes:
+        takes: The accepted values, for people: it completes the sentence "it takes …".
+        parse: Returns the value of a text; raises ValueError, KeyError, TypeError or re.error on any other text.
+    """
+
+    takes: str
+    parse: Callable[[str], _T_co]
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option as it is declared.
+
+    Attributes:
+        name: As users write it.
+        kind: The type of its value.
+        doc: What it does, why the default is what it is, when to change it: one to four sentences.
+        default: The parsed value if the option is not given; None: no value.
+        default_text: The default in words, if the value does not say it.
+        where: Where it has an effect.
+        elsewhere: What happens where it has none.
+        units: Of the value, if any.
+        formerly: A name that it had before; refused with an error that names the new one.
+    """
+
+    name: str
+    kind: Kind[object]
+    doc: str
+    default: object
+    default_text: str
+    where: Where
+    elsewhere: Elsewhere
+    units: str
+    formerly: str
+
+
+@overload
+def option(
+    name: str,
+    kind: Kind[_T],
+    doc: str,
+    *,
+    default: _T,
+    default_text: str = ...,
+    where: Where = ...,
+    elsewhere: Elsewhere = ...,
+    units: str = ...,
+    formerly: str = ...,
+) -> _T: ...
+@overload
+def option(
+    name: str,
+    kind: Kind[_T],
+    doc: str,
+    *,
+    default_text: str = ...,
+    where: Where = ...,
+    elsewhere: Elsewhere = ...,
+    units: str = ...,
+    formerly: str = ...,
+) -> _T | None: ...
+def option(
+    name: str,
+    kind: Kind[object],
+    doc: str,
+    *,
+    default: object = None,
+    default_text: str = "",
+    where: Where = Where.READ,
+    elsewhere: Elsewhere = Elsewhere.IGNORE,
+    units: str = "",
+    formerly: str = "",
+) -> object:
+    """Declare a field of a dataclass as an option; the arguments are those of `Option`.
+
+    The return type ties the field to its kind. Without a `default` the field is None where the option is not given.
+    """
+    declared = Option(name, kind, doc, default, default_text, where, elsewhere, units, formerly)
+    return field(default=default, metadata={_METADATA: declared})
+
+
+def declared_in(options: type) -> dict[str, Option]:
+    """Return the options that a dataclass declares or inherits, by the name of the field."""
+    return {one.name: one.metadata[_METADATA] for one in fields(options) if _METADATA in one.metadata}

@@ -1,0 +1,195 @@
+"""The kinds of values that options take: numbers, words, JSON and so on, each with its parser."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Literal, TypeVar
+
+from kafka_source.options.declaration import Kind
+
+PartitionValues = dict[str, dict[int, int]]
+"""A number for each partition of some topics."""
+
+Engine = Literal["auto", "native", "librdkafka"]
+Commit = Literal["batch", "task", "sink", "none"]
+GroupStart = Literal["committed", "starting"]
+GroupOnLost = Literal["rejoin", "stop"]
+Emit = Literal["primary", "all"]
+IsolationLevel = Literal["read_uncommitted", "read_committed"]
+RecoveryStrategy = Literal["rebootstrap", "none"]
+QuotaScope = Literal["query", "member"]
+TimestampStrategy = Literal["error", "latest"]
+TransactionalOnLost = Literal["stop", "replay"]
+StartingWord = Literal["earliest", "latest", "committed"]
+EndingWord = Literal["latest"]
+
+_Word = TypeVar("_Word", bound=str)
+
+# Arrow counts the rows and bytes of a column in 32 bits.
+_ARROW_MOST = 2**31 - 1
+
+_EARLIEST = -2
+
+# So that the configuration of a Java consumer can be copied.
+_JAVA_ASSIGNORS = {
+    "rangeassignor": "range",
+    "roundrobinassignor": "roundrobin",
+    "stickyassignor": "sticky",
+    "cooperativestickyassignor": "cooperative-sticky",
+}
+
+_DURATION_UNITS_MS = {"ms": 1, "s": 1000, "sec": 1000, "second": 1000, "m": 60_000, "min": 60_000, "minute": 60_000}
+_DURATION_UNITS_MS |= {"h": 3_600_000, "hour": 3_600_000, "d": 86_400_000, "day": 86_400_000}
+
+
+def word(*words: _Word) -> Kind[_Word]:
+    """Return the kind of an option that takes one of these words, in any case."""
+    known = {str(one): one for one in words}
+    return Kind("one of " + ", ".join(words), lambda text: known[text.strip().lower()])
+
+
+def integer(low: int | None = None, high: int | None = None) -> Kind[int]:
+    """Return the kind of an option that takes a whole number within bounds, both included."""
+
+    def parse(text: str) -> int:
+        value = int(text)
+        if (low is not None and value < low) or (high is not None and value > high):
+            raise ValueError
+        return value
+
+    bounds = [f"of at least {low}"] * (low is not None) + [f"at most {high}"] * (high is not None)
+    return Kind(" ".join(["a whole number", " and ".join(bounds)]).strip(), parse)
+
+
+def offsets(words: Sequence[_Word]) -> Kind[_Word | PartitionValues]:
+    """Return the kind of an option that takes one of these words, or an offset for each partition."""
+    known = {str(one): one for one in words}
+
+    def parse(text: str) -> _Word | PartitionValues:
+        named = known.get(text.strip().lower())
+        if named is not None:
+            return named
+        values = _partition_values(text)
+        if any(value < _EARLIEST for parts in values.values() for value in parts.values()):
+            raise ValueError
+        return values
+
+    return Kind(" or ".join(f'"{one}"' for one in words) + ' or JSON such as {"topic":{"0":23,"1":-2}}', parse)
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise ValueError
+    return value
+
+
+def _text(text: str) -> str:
+    if not text.strip():
+        raise ValueError
+    return text.strip()
+
+
+def _boolean(text: str) -> bool:
+    return {"true": True, "false": False}[text.strip().lower()]
+
+
+def _topics(text: str) -> tuple[str, ...]:
+    topics = tuple(dict.fromkeys(t.strip() for t in text.split(",") if t.strip()))
+    if not topics:
+        raise ValueError
+    return topics
+
+
+def _pattern(text: str) -> str:
+    re.compile(_text(text))
+    return text.strip()
+
+
+def _assignors(text: str) -> tuple[str, ...]:
+    return tuple(_JAVA_ASSIGNORS.get(name.rsplit(".", 1)[-1].lower(), name) for name in _topics(text))
+
+
+def _duration(text: str) -> int:
+    found = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
+    if found is None:
+        raise ValueError
+    number, unit = found.groups()
+    return int(number) * (_DURATION_UNITS_MS[unit if unit in _DURATION_UNITS_MS else unit.rstrip("s")] if unit else 1)
+
+
+def _object(value: object) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise ValueError
+    return value
+
+
+def _partition_list(text: str) -> dict[str, tuple[int, ...]]:
+    named = _object(json.loads(text))
+    if not named or not all(isinstance(numbers, list) for numbers in named.values()):
+        raise ValueError
+    return {
+        topic: tuple(sorted({_partition_number(one) for one in numbers}))
+        for topic, numbers in named.items()
+        if isinstance(numbers, list)
+    }
+
+
+def _partition_number(value: object) -> int:
+    number = int(str(value))
+    if number < 0:
+        raise ValueError
+    return number
+
+
+def _partition_values(text: str) -> PartitionValues:
+    return {
+        topic: {_partition_number(number): _whole(value) for number, value in _object(values).items()}
+        for topic, values in _object(json.loads(text)).items()
+    }
+
+
+def _whole(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError
+    return value
+
+
+def _assignor_options(text: str) -> dict[str, dict[str, object]]:
+    return {name: dict(_object(arguments)) for name, arguments in _object(json.loads(text)).items()}
+
+
+_STARTING: tuple[StartingWord, ...] = ("earliest", "latest", "committed")
+_ENDING: tuple[EndingWord, ...] = ("latest",)
+
+BOOLEAN = Kind("true or false", _boolean)
+TEXT = Kind("a non-empty string", _text)
+COUNT = integer(1)
+RETRIES = integer(0)
+MILLISECONDS = integer(0)
+DURATION = Kind("a duration such as 15m or 30s", _duration)
+RATE = Kind("a number above 0", _positive)
+ARROW_ROWS = integer(1, _ARROW_MOST)
+ARROW_BYTES = integer(1, 1 << 30)
+UNPACKED_BYTES = integer(1, _ARROW_MOST)
+SAMPLES = integer(2)
+TOPICS = Kind("comma-separated topic names", _topics)
+TOPIC_PATTERN = Kind("a regular expression", _pattern)
+PARTITIONS = Kind('JSON such as {"topic":[0,1]}', _partition_list)
+TIMESTAMPS = Kind('JSON such as {"topic":{"0":1700000000000}}', _partition_values)
+ASSIGNORS = Kind("comma-separated names of assignors", _assignors)
+ASSIGNOR_OPTIONS = Kind('JSON such as {"weighted":{"weight":2}}', _assignor_options)
+STARTING_OFFSETS = offsets(_STARTING)
+ENDING_OFFSETS = offsets(_ENDING)
+ENGINE: Kind[Engine] = word("auto", "native", "librdkafka")
+COMMIT: Kind[Commit] = word("batch", "task", "sink", "none")
+GROUP_START: Kind[GroupStart] = word("committed", "starting")
+GROUP_ON_LOST: Kind[GroupOnLost] = word("rejoin", "stop")
+EMIT: Kind[Emit] = word("primary", "all")
+ISOLATION_LEVEL: Kind[IsolationLevel] = word("read_uncommitted", "read_committed")
+RECOVERY_STRATEGY: Kind[RecoveryStrategy] = word("rebootstrap", "none")
+QUOTA_SCOPE: Kind[QuotaScope] = word("query", "member")
+TIMESTAMP_STRATEGY: Kind[TimestampStrategy] = word("error", "latest")
+TRANSACTIONAL_ON_LOST: Kind[TransactionalOnLost] = word("stop", "replay")

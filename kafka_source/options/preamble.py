@@ -1,0 +1,46 @@
+"""What every reader and writer does first: set up this process' log, check the options, log the warnings."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from kafka_source.options.catalog import ReadOptions, SinkOptions
+from kafka_source.options.declaration import Where
+from kafka_source.options.validation import check_read, check_sink
+from kafka_source.runtime import log_setup
+
+log = logging.getLogger(__name__)
+
+
+def read_options(given: Mapping[str, str], where: Where) -> ReadOptions:
+    """Return the options of a read.
+
+    Args:
+        given: The options as Spark passes them.
+        where: BATCH or STREAM.
+
+    Raises:
+        OptionError: See `check_read`.
+    """
+    log_setup.set_up()
+    checked = check_read(given, where)
+    _warn(checked.warnings)
+    return checked.options
+
+
+def sink_options(given: Mapping[str, str]) -> SinkOptions:
+    """Return the options of a write.
+
+    Raises:
+        OptionError: See `check_sink`.
+    """
+    log_setup.set_up()
+    checked = check_sink(given)
+    _warn(checked.warnings)
+    return checked.options
+
+
+def _warn(warnings: tuple[str, ...]) -> None:
+    for warning in warnings:
+        log.warning("%s", warning)

@@ -1,0 +1,50 @@
+"""The reference of all options, for docs/options.md and `kafkagroup options`."""
+
+from __future__ import annotations
+
+from kafka_source.options.catalog import REFUSED, CommonOptions, ReadOptions, SinkOptions
+from kafka_source.options.declaration import Option, Where, declared_in
+
+_WHERE = {Where.BATCH: "batch", Where.STREAM: "stream", Where.SINK: "sink"}
+
+
+def as_markdown() -> str:
+    """Return the tables of docs/options.md."""
+    common = list(declared_in(CommonOptions).values())
+    lines: list[str] = []
+    for heading, declared in (("Every query", CommonOptions), ("Reading", ReadOptions), ("Writing", SinkOptions)):
+        options = [one for one in declared_in(declared).values() if declared is CommonOptions or one not in common]
+        lines += [f"## {heading}", "", *_table(options), ""]
+    former = [one for one in declared_in(ReadOptions).values() if one.formerly]
+    former += [one for one in declared_in(SinkOptions).values() if one.formerly]
+    lines += ["## Names that changed", "", "An old name is an error that names the new one.", ""]
+    lines += [f"- `{one.formerly}` is now `{one.name}`." for one in former]
+    lines += ["", "## Settings of Kafka that are refused", ""]
+    lines += ["They would break what the connector promises.", ""]
+    lines += [f"- `{name}`: {instead}." for name, instead in REFUSED.items()]
+    return "\n".join(lines) + "\n"
+
+
+def takes_words(option: Option) -> str:
+    """Return what an option takes, with its units."""
+    return option.kind.takes + (f" ({option.units})" if option.units else "")
+
+
+def default_words(option: Option) -> str:
+    """Return an option's default as a person reads it."""
+    if option.default_text:
+        return option.default_text
+    if option.default is None:
+        return "none"
+    if isinstance(option.default, bool):
+        return str(option.default).lower()
+    return ",".join(option.default) if isinstance(option.default, tuple) else str(option.default)
+
+
+def _table(options: list[Option]) -> list[str]:
+    rows = ["| option | takes | default | where | what it does |", "| --- | --- | --- | --- | --- |"]
+    for option in options:
+        where = ", ".join(word for flag, word in _WHERE.items() if flag in option.where)
+        takes = takes_words(option).replace("|", "\\|")
+        rows.append(f"| `{option.name}` | {takes} | {default_words(option)} | {where} | {option.doc} |")
+    return rows
