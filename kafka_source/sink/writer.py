@@ -20,6 +20,7 @@ from kafka_source.options import SinkOptions
 from kafka_source.quota.settings import QuotaSettings, Ticket
 from kafka_source.quota.shared_server_process import shared_server_process
 from kafka_source.quota.task_pacer import pacer_of
+from kafka_source.runtime import log_setup
 from kafka_source.runtime.driver_pid import driver_pid
 from kafka_source.sink.delivery import deliver
 from kafka_source.sink.pacing import PRODUCER_RATE, paced
@@ -123,6 +124,11 @@ class _Writer:
                 self._ticket = error
         return self.__dict__
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # Spark unpickles a writer in each process that writes or commits: Python workers, whose log nobody sets up.
+        log_setup.set_up()
+        self.__dict__.update(state)
+
     def _write(self, records: Iterable[Records]) -> Written:
         ticket = self._ticket
         if ticket is None:
@@ -188,7 +194,8 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """In the driver: all tasks are done; an exactly-once write becomes visible now."""
-        log.info("%d records written", self._commit(messages))
+        records = self._commit(messages)
+        log.info("write records=%d", records)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """In the driver: a task failed for good; what other tasks wrote stays, unless the sink is exactly-once."""
@@ -200,7 +207,8 @@ class _StreamWriter(_Writer, DataSourceStreamWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """In the driver: all tasks of the micro-batch are done; of an exactly-once sink it becomes visible now."""
-        log.debug("batch %d: %d records written", batchId, self._commit(messages))
+        records = self._commit(messages)
+        log.info("write batch=%d records=%d", batchId, records)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """In the driver: a task failed for good; the batch is written again when the query restarts."""
