@@ -1,15 +1,16 @@
-"""Positions and ranges, and the stream's offset: our own versioned JSON.
+"""Offset ranges, and the offset of a stream in versioned JSON.
 
-The offset of a micro-batch says where each partition starts and ends in that batch and which slot reads it, so that
-the plan of a batch depends on its end offset alone and a replay reads the same rows in the same input partitions.
-It never holds a secret: checkpoints are plain files.
+The end offset of a micro-batch has each partition's first offset, end and slot, and the options that cut ranges into
+input partitions. The plan of a batch depends on the end offset and, where a span begins before it, on the start offset
+(see `source.plan`). Spark's checkpoint has both, so a replay reads the same rows in the same input partitions; the
+exceptions are in `MicroBatches.tasks`. An offset never contains a secret: checkpoints are plain files.
 
     {"version": 1, "cluster": "…", "generation": 7, "slots": 4, "split": [null, null, 1000],
      "topics": {"orders": "aVJo0ssOTxOMQ4bkUl_1Sw"},
      "partitions": {"orders": {"0": [100, 250, 0], "1": [90, 180, 1]}}}
 
-Where all copies of a partition emit rows (`redundant.emit=all`), a fourth element lists who reads it:
-[[slot, replica], …].
+Where all copies of a partition emit rows (`redundant.emit=all`), a fourth element of a partition lists its readers:
+[[slot, replica], …]. Where the sink commits (`commit=sink`), "stream" is the stream's id.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from kafka_source.errors import InvalidConfigurationError
 VERSION = 1
 
 Copies = tuple[tuple[int, int], ...]
-"""Pairs of a slot and the number of the copy (replica) that it has; 0 is the primary's."""
+"""Pairs of a slot and the number of its copy of a partition (replica); 0 is the primary."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Range:
-    """Records of one partition, `[start, end)` in offsets; `replica` says for which of its copies."""
+    """A range of one partition, `[start, end)` in offsets; `replica` is the number of the copy that reads it."""
 
     topic: str
     partition: int
@@ -44,7 +45,7 @@ class Range:
 
     @property
     def size(self) -> int:
-        """The number of offsets, which gaps may make more than the number of records."""
+        """The number of offsets; the range may have fewer records, because offsets can be missing in a log."""
         return max(0, self.end - self.start)
 
     def __str__(self) -> str:
@@ -53,13 +54,14 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Where one partition starts and ends in a micro-batch, and the slot that reads it.
+    """The range of one partition in a micro-batch, and the slot that reads it.
 
     Attributes:
         start: The first offset.
-        end: The one after the last.
-        slot: Who reads it; -1 without a group.
-        copies: Only where all copies emit rows: each of ours, as its slot and replica, that of `slot` first.
+        end: The offset after the last one.
+        slot: The slot that reads the range; -1 without a group.
+        copies: Set only where all copies emit rows: the slot and replica of each copy of this query, that of `slot`
+            first.
     """
 
     start: int
@@ -69,35 +71,35 @@ class Span:
 
     @property
     def readers(self) -> Copies:
-        """Each slot that reads it, and as which replica."""
+        """The slots that read the range, each with its replica number."""
         return self.copies or ((self.slot, 0),)
 
     @staticmethod
     def from_json(value: Sequence[Any]) -> Span:
-        """Read `[start, end, slot]`, or the same with copies."""
+        """Parse `[start, end, slot]` or `[start, end, slot, copies]`."""
         start, end, slot, *copies = value
         return Span(int(start), int(end), int(slot), tuple((int(s), int(r)) for s, r in (copies[0] if copies else ())))
 
     def to_json(self) -> list[Any]:
-        """What `from_json` reads."""
+        """Return the list that `from_json` parses."""
         copies = [[list(copy) for copy in self.copies]] if self.copies else []
         return [self.start, self.end, self.slot, *copies]
 
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """A stream's offset: everything the plan of the micro-batch that ends here needs.
+    """The offset of a stream: where a micro-batch ends, and how its input partitions are planned.
 
     Attributes:
-        partitions: The partitions that are this query's at that time.
-        topics: The ids of their topics, as far as brokers have any.
-        cluster: The cluster's id; None: not known.
-        generation: The group's generation when it was planned; -1 without a group.
+        partitions: The partitions that the query owned when it planned the batch.
+        topics: The ids of their topics, as far as the brokers have ids (Kafka 2.8 and later).
+        cluster: The cluster's id; None: unknown.
+        generation: The group's generation in which the batch was planned; -1 without a group.
         slots: The number of slots; 0 without a group, where each range is an input partition.
-        min_partitions: The option's value at planning, part of the plan.
-        max_records: Likewise of maxRecordsPerPartition.
-        task_records: Likewise of min.records.per.task.
-        stream: The stream's own id, kept from batch to batch, where its sink commits (`commit=sink`).
+        min_partitions: `minPartitions` when the batch was planned; None: not set.
+        max_records: `maxRecordsPerPartition` when the batch was planned; None: not set.
+        task_records: `min.records.per.task` when the batch was planned, or its default.
+        stream: The stream's id, the same in all batches of a checkpoint; None unless the sink commits (`commit=sink`).
     """
 
     partitions: Mapping[TopicPartition, Span] = field(default_factory=dict)
@@ -112,20 +114,20 @@ class StreamOffset:
 
     @property
     def ends(self) -> dict[TopicPartition, int]:
-        """Where each partition goes on after this batch."""
+        """The offset at which each partition continues after this batch."""
         return {tp: span.end for tp, span in self.partitions.items()}
 
     def without(self, topics: Collection[str]) -> StreamOffset:
-        """The same as if these topics had never been read."""
+        """Return this offset as if these topics had never been read."""
         kept = {tp: span for tp, span in self.partitions.items() if tp.topic not in topics}
         return replace(self, partitions=kept, topics={t: i for t, i in self.topics.items() if t not in topics})
 
     def same_topic(self, other: StreamOffset, name: str) -> bool:
-        """Whether both mean the same topic by a name, as far as is known."""
+        """Return whether both have the same topic under this name. An unknown id counts as the same."""
         return self.topics.get(name) in (None, other.topics.get(name, self.topics.get(name)))
 
     def to_json(self) -> dict[str, Any]:
-        """The dict that Spark writes to the checkpoint; equal offsets give equal text."""
+        """Return the dict that Spark writes to the checkpoint; equal offsets give equal dicts, in the same order."""
         partitions: dict[str, dict[str, list[Any]]] = {}
         for tp, span in sorted(self.partitions.items()):
             partitions.setdefault(tp.topic, {})[str(tp.partition)] = span.to_json()
@@ -142,10 +144,10 @@ class StreamOffset:
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> StreamOffset:
-        """Read an offset that `to_json` wrote.
+        """Parse an offset that `to_json` has written; ignore keys that it does not know, such as a quota's figures.
 
         Raises:
-            InvalidConfigurationError: It is of a newer version, or not ours.
+            InvalidConfigurationError: The offset is of a newer version, of another source, or damaged.
         """
         version = value.get("version")
         if not isinstance(version, int):
@@ -171,7 +173,7 @@ class StreamOffset:
                 minimum,
                 maximum,
                 least,
-                # Offsets of kafkagroup's first days have none.
+                # Early versions of kafkagroup wrote no topic ids.
                 dict(value.get("topics", {})),
                 value.get("stream"),
             )

@@ -1,4 +1,4 @@
-"""Reading for several copies of a partition: the column `replica` says for which one a row was read."""
+"""Column `replica` (`redundant.emit=all`): the number of the partition's copy for which a row was read."""
 
 from __future__ import annotations
 
@@ -9,23 +9,29 @@ import pyarrow as pa
 from kafka_source.model.stream_offset import Range
 from kafka_source.schema import REPLICA, Column, arrow_schema
 
-# A batch without columns has no rows either.
+# Fetched where `replica` is the only column: a record batch without columns has no rows.
 _CARRIER = Column("partition")
 
 
 def by_replica(ranges: Sequence[Range]) -> list[tuple[int, tuple[Range, ...]]]:
-    """The ranges of each replica, in the order of their numbers; a request may have a partition once only."""
+    """Group ranges by replica number, in ascending order, because a fetch must not name a partition twice."""
     numbers = sorted({r.replica for r in ranges})
     return [(number, tuple(r for r in ranges if r.replica == number)) for number in numbers]
 
 
 def columns_to_fetch(columns: tuple[Column, ...]) -> tuple[Column, ...]:
-    """What an engine is asked for: all columns of records."""
+    """Return the columns that an engine reads: all but `replica`, and at least one."""
     return tuple(column for column in columns if column.name != REPLICA) or (_CARRIER,)
 
 
 def with_replica(batch: pa.RecordBatch, columns: tuple[Column, ...], replica: int) -> pa.RecordBatch:
-    """The batch with exactly the columns asked for."""
+    """Add the column `replica` at its place, if it is asked for.
+
+    Args:
+        batch: The columns of `columns_to_fetch`.
+        columns: The columns of the result.
+        replica: The number of the copy; the same in every row.
+    """
     if not any(column.name == REPLICA for column in columns):
         return batch
     numbers = pa.repeat(pa.scalar(replica, pa.int32()), batch.num_rows)
