@@ -20,8 +20,8 @@ from kafka_source.model.stream_offset import Range
 from kafka_source.options import ReadOptions, Where, read_options
 from kafka_source.options.declaration import declared_in
 from kafka_source.schema import schema_for
-from kafka_source.source import start_and_end
 from kafka_source.source.partition_owner import GroupMemberOwner, group_settings, subscription_of
+from kafka_source.source.start_and_end import resolve_batch
 
 # A block may take as long as a batch: so long the group's other members wait for it when they rebalance.
 _REBALANCE_TIMEOUT_MS = 1_800_000
@@ -103,12 +103,11 @@ def _ranges(
     cluster: Cluster, options: ReadOptions, members: GroupMemberOwner, subscribed: list[TopicPartition]
 ) -> tuple[Range, ...]:
     """What is new in the partitions that the slots own; no range is empty."""
-    mine = sorted(members.commit_and_rejoin({}).slots)
-    committed = members.committed(mine) if options.group_start == "committed" else {}
-    starts = start_and_end.starting(cluster, options, mine, committed, subscribed=subscribed, default="earliest")
-    starts = start_and_end.check_data_loss(cluster, options, starts)
-    ends = start_and_end.ending(cluster, options, mine, subscribed=subscribed)
-    return tuple(Range(*tp, starts[tp], ends[tp]) for tp in mine if starts[tp] < ends[tp])
+    owned = sorted(members.commit_and_rejoin({}).slots)
+    # All actions have to read the same rows, so no start may be left for the tasks to correct.
+    bounds = resolve_batch(cluster, options, members, owned, subscribed=subscribed, check_all=True)
+    ranges = [Range(*tp, bounds.starts[tp], bounds.ends[tp]) for tp in owned]
+    return tuple(r for r in ranges if r.size)
 
 
 def _frame(spark: SparkSession, given: Mapping[str, str], schema: str | None, ranges: tuple[Range, ...]) -> DataFrame:

@@ -18,8 +18,8 @@ from kafka_source.sink.two_phase.offset_transaction import GroupOffsets
 from kafka_source.sink.two_phase.prepare import SinkTask, prepare
 from kafka_source.sink.two_phase.source_offsets import offsets_of_sources
 from kafka_source.source import read_task
+from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query
-from kafka_source.source.stream import MicroBatches
 from kafka_source.source_sink_handoff import BatchOfRun, leave
 from tests.two_phase import as_records
 

@@ -1,73 +1,68 @@
-"""Cache of topic ids and partition counts: which topics of a stream's offset were deleted, or created again."""
+"""Cache of topic ids and partition counts, so that a stream does not ask for them at every trigger."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from assignors.model import TopicPartition
-from kafka_source.cluster.lookup import Cluster
-from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.model.topic_identity import differ
 from kafka_source.model.topic_selection import Topic
 
 
 class TopicIds:
-    """What is known of topics, looked up again by `lost` when it is old, or when somebody has reason to doubt it.
+    """Cache what the cluster says of topics, until the answer is invalid or old.
 
-    Nothing else looks again: a micro-batch that begins where an old topic ended must not get the id of the new one.
+    Only `invalidate_if_old` makes an old answer invalid, and a micro-batch calls it once: a batch that starts where a
+    deleted topic ended must not get the id of the topic that was created after it.
 
     Args:
-        cluster: To ask.
-        max_age_ms: How old an answer may be.
+        lookup: Asks the cluster for topics by name, see `Cluster.topics`.
+        max_age_ms: The age from which an answer is old, in ms.
     """
 
-    def __init__(self, cluster: Cluster, max_age_ms: int) -> None:
-        self._cluster = cluster
+    def __init__(self, lookup: Callable[[Iterable[str]], Mapping[str, Topic | None]], max_age_ms: int) -> None:
+        self._lookup = lookup
         self._max_age = max_age_ms / 1000
         self._known: dict[str, Topic | None] = {}
-        self._looked_at = float("-inf")
+        self._invalidated_at = float("-inf")
 
-    def doubt(self) -> None:
-        """Something has happened to topics: look again when asked next."""
+    def invalidate(self) -> None:
+        """Forget all answers, so that the next question asks the cluster."""
         self._known = {}
 
-    def now(self, names: Iterable[str]) -> Mapping[str, Topic | None]:
-        """These topics as they are; None for one that does not exist."""
+    def invalidate_if_old(self) -> None:
+        """Forget all answers if the last call that did so is longer ago than the maximum age."""
+        if time.monotonic() - self._invalidated_at > self._max_age:
+            self.invalidate()
+            self._invalidated_at = time.monotonic()
+
+    def describe(self, names: Iterable[str]) -> Mapping[str, Topic | None]:
+        """Return these topics; None for a topic that does not exist."""
         wanted = set(names)
         if unknown := wanted - self._known.keys():
-            self._known |= self._cluster.topics(unknown)
+            self._known |= self._lookup(unknown)
         return {name: self._known[name] for name in wanted}
 
     def existing(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Those that exist, sorted."""
+        """Return those of the partitions that exist, sorted; ask again for topics that seem to lack some of them."""
         partitions = sorted(partitions)
-        self.now(tp.topic for tp in partitions)
-        if unknown := {tp.topic for tp in partitions if not self._exists(tp)}:
-            self._known |= {
-                name: topic for name, topic in self._cluster.topics(unknown).items() if self._fits(name, topic)
-            }
+        self.describe(tp.topic for tp in partitions)
+        if incomplete := {tp.topic for tp in partitions if not self._exists(tp)}:
+            found = self._lookup(incomplete)
+            self._known |= {name: topic for name, topic in found.items() if self._is_update(name, topic)}
         return [tp for tp in partitions if self._exists(tp)]
+
+    def ids(self, names: Iterable[str]) -> dict[str, str]:
+        """Return the ids of the topics that have one."""
+        topics = self.describe(names)
+        return {name: topic.id for name, topic in topics.items() if topic is not None and topic.id is not None}
 
     def _exists(self, tp: TopicPartition) -> bool:
         topic = self._known[tp.topic]
         return topic is not None and tp.partition < topic.partitions
 
-    def _fits(self, name: str, now: Topic | None) -> bool:
-        """Whether this may be the topic that is known, which has grown or come into being."""
-        before = self._known[name]
-        return before is None or (now is not None and not differ(before.id, now.id))
-
-    def ids(self, names: Iterable[str]) -> dict[str, str]:
-        """The ids of those that have one."""
-        return {name: topic.id for name, topic in self.now(names).items() if topic is not None and topic.id is not None}
-
-    def lost(self, offset: StreamOffset) -> dict[str, Topic | None]:
-        """The topics of an offset that are gone (None) or were created anew, as they are now."""
-        if time.monotonic() - self._looked_at > self._max_age:
-            self.doubt()
-            self._looked_at = time.monotonic()
-        topics = self.now(tp.topic for tp in offset.partitions)
-        return {
-            name: topic for name, topic in topics.items() if topic is None or differ(offset.topics.get(name), topic.id)
-        }
+    def _is_update(self, name: str, current: Topic | None) -> bool:
+        """Return whether `current` may be the known topic with more partitions, or one where none was known."""
+        known = self._known[name]
+        return known is None or (current is not None and not differ(known.id, current.id))

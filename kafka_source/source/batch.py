@@ -1,4 +1,4 @@
-"""The batch reader: positions, group, plan; then each task reads and commits its slot."""
+"""The batch reader: resolve starts and ends, join the group, plan; then each task reads and commits for its slot."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from kafka_source.cluster.lookup import Cluster
 from kafka_source.cluster.topic_ids import TopicIds
 from kafka_source.engine_selection import check_engine
 from kafka_source.model.stream_offset import StreamOffset
-from kafka_source.model.topic_identity import only_of
 from kafka_source.options import Where
 from kafka_source.quota.server import new_token
 from kafka_source.quota.server_process import start_server_process
 from kafka_source.quota.settings import QuotaSettings, Ticket
 from kafka_source.quota.stream_quota import CONSUMER_RATE
 from kafka_source.runtime.driver_pid import driver_pid
-from kafka_source.source import read_task, start_and_end
+from kafka_source.source import read_task
+from kafka_source.source.input_partitions import TaskFactory
 from kafka_source.source.partition_owner import (
     GroupMemberOwner,
     PartitionOwner,
@@ -32,14 +32,15 @@ from kafka_source.source.partition_owner import (
 )
 from kafka_source.source.plan import plan, spans
 from kafka_source.source.read_task import Query, ReadTask, shares_of
+from kafka_source.source.start_and_end import resolve_batch
 
 
 class BatchReader(DataSourceReader):
-    """Reads what is there now, once; Spark calls `partitions` in a short-lived process of the driver.
+    """Read the records that exist now, once. Spark calls `partitions` in a short-lived process of the driver.
 
     Args:
         given: The options as the user wrote them.
-        schema: The columns asked for.
+        schema: The columns to read.
 
     Raises:
         OptionError: An option is wrong.
@@ -49,7 +50,7 @@ class BatchReader(DataSourceReader):
         self._query = Query.of(given, schema, Where.BATCH)
 
     def partitions(self) -> list[InputPartition]:
-        """The plan: an input partition for each slot with something to read, or for each range without a group."""
+        """Return an input partition for each slot with records to read, or without a group for each range."""
         options = self._query.options
         check_engine(options.engine, options.settings)
         cluster = Cluster.of(options)
@@ -64,34 +65,28 @@ class BatchReader(DataSourceReader):
         return [replace(task, takes_over=group) for task in planned]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of one input partition."""
+        """Read the records of one input partition, in an executor."""
         if not isinstance(partition, ReadTask):
-            # Spark makes up one input partition where the plan has none.
+            # Spark adds an input partition of its own where the plan has none.
             return iter(())
         return read_task.read(partition, self._query)
 
-    def _plan(self, cluster: Cluster, ownership: PartitionOwner, subscribed: list[TopicPartition]) -> list[ReadTask]:
+    def _plan(self, cluster: Cluster, owner: PartitionOwner, subscribed: list[TopicPartition]) -> list[ReadTask]:
         options = self._query.options
-        owned = ownership.commit_and_rejoin({})
-        mine = sorted(owned.slots)
-        # Before the offsets. Spark plans a DataFrame once, and a topic may be another one when an action reads it.
-        topics = TopicIds(cluster, 0).ids({tp.topic for tp in mine})
-        committed = ownership.committed(mine) if options.group_start == "committed" else {}
-        starts = start_and_end.starting(cluster, options, mine, committed, subscribed=subscribed, default="earliest")
-        known = {tp: starts[tp] for tp, offset in committed.items() if offset is not None}
-        starts |= start_and_end.check_data_loss(cluster, options, known)
-        ends = start_and_end.ending(cluster, options, mine, subscribed=subscribed)
-        offset = StreamOffset(
-            spans(starts, ends, owned.slots, owned.copies),
+        owned = owner.commit_and_rejoin({})
+        # The ids before the offsets: Spark plans a DataFrame once, and a topic may be created again before an action
+        # reads it. Then the task finds another id.
+        topics = TopicIds(cluster.topics, 0).ids({tp.topic for tp in owned.slots})
+        bounds = resolve_batch(cluster, options, owner, sorted(owned.slots), subscribed=subscribed, check_all=False)
+        end = StreamOffset(
+            spans(bounds.starts, bounds.ends, owned.slots, owned.copies),
             generation=owned.generation,
             slots=owned.count,
             min_partitions=options.min_partitions,
             max_records=options.max_records_per_partition,
         )
-        planned = [
-            ReadTask(ranges, ownership.credentials(slot), cluster=cluster.cluster_id(), topics=only_of(ranges, topics))
-            for slot, ranges in plan(offset)
-        ]
+        factory = TaskFactory(owner.credentials, cluster.cluster_id(), topics)
+        planned = [factory.task(one) for one in plan(end)]
         quota = QuotaSettings.of(options)
         if quota is None:
             return planned

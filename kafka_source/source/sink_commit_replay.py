@@ -1,83 +1,105 @@
-"""What is different for a stream whose sink commits its offsets (`commit=sink`).
+"""Positions, replays and the hand-off of a stream whose sink commits its offsets (`commit=sink`).
 
-A batch that was planned and not decided has left nothing behind, in the output or in the group. While the query was
-down other members may have read on, so what is left of its batch is what the group still gives to it. A batch that was
-decided is replayed whole, since operators between source and sink want to see its rows again; the sink drops them.
+A micro-batch that was planned but not decided has left nothing behind, neither in the output nor in the group. While
+the query was down, other members may have read further, so a replay reads only what the group still leaves to this
+query. A batch that was decided is replayed whole, because operators between source and sink need its rows again; the
+sink drops them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from assignors.model import TopicPartition
-from kafka_source.client_config import Settings
 from kafka_source.group.committed_offsets import fetch_all_committed
 from kafka_source.group.model import CommitOffset, SlotCredentials
 from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.model.stream_offset import Range
+from kafka_source.options import ReadOptions
+from kafka_source.source.plan import PlannedInput
 from kafka_source.source_sink_handoff import Handoff
 
-Planned = Sequence[tuple[int, tuple[Range, ...]]]
-"""Ranges by slot, as `plan` gives them."""
-
-_SECONDS = 60.0
+_FETCH_SECONDS = 60.0
 
 
-def committed_with_marks(settings: Settings, group: str) -> dict[TopicPartition, CommitOffset]:
-    """The group's offsets; the sink has marked its own with the stream's id."""
-    client = cached_client(settings)
-    return client.run(fetch_all_committed(client, group, Deadline(_SECONDS)))
+def fetch_committed(options: ReadOptions) -> dict[TopicPartition, CommitOffset]:
+    """Fetch the group's committed offsets; the metadata of those that the sink has committed is the stream's id."""
+    if options.group_id is None:
+        return {}
+    client = cached_client(options.settings)
+    return client.run(fetch_all_committed(client, options.group_id, Deadline(_FETCH_SECONDS)))
 
 
-def left_of(
-    planned: Planned, owned: Collection[TopicPartition], committed: Mapping[TopicPartition, CommitOffset], stream: str
-) -> list[tuple[int, tuple[Range, ...]]]:
-    """What a replayed batch reads.
+def position(
+    tp: TopicPartition,
+    checkpointed: int | None,
+    committed: Mapping[TopicPartition, CommitOffset],
+    stream: str | None,
+) -> int | None:
+    """Return the offset at which a partition continues; None if neither the checkpoint nor the group knows one.
+
+    From the sink's first commit for this stream on, the group's offsets describe the output and win. Before it, and for
+    a stream that has only now changed to `commit=sink`, the larger offset wins.
 
     Args:
-        planned: By the batch's end offset.
-        owned: The query's partitions now.
-        committed: By the group.
+        tp: The partition.
+        checkpointed: Its offset in the checkpoint; None: unknown.
+        committed: The group's committed offsets.
+        stream: The stream's id; None: the stream has no batch yet.
+    """
+    group_offset = committed[tp].offset if tp in committed else None
+    if group_offset is None or checkpointed is None:
+        return checkpointed if group_offset is None else group_offset
+    sink_has_committed = any(entry.metadata == stream for entry in committed.values())
+    return group_offset if sink_has_committed else max(group_offset, checkpointed)
+
+
+def remaining(
+    planned: Iterable[PlannedInput],
+    owned: Collection[TopicPartition],
+    committed: Mapping[TopicPartition, CommitOffset],
+    stream: str,
+) -> list[PlannedInput]:
+    """Return what a replay of a batch reads.
+
+    Args:
+        planned: The batch as its end offset plans it.
+        owned: The partitions that the query owns now.
+        committed: The group's committed offsets.
         stream: The stream's id.
     """
-    left = []
+    found = []
     for slot, ranges in planned:
-        kept = [r for r in (_left_of(r, owned, committed.get(r.topic_partition), stream) for r in ranges) if r.size]
-        if kept:
-            left.append((slot, tuple(kept)))
-    return left
+        kept = [_remaining(r, owned, committed.get(r.topic_partition), stream) for r in ranges]
+        if any(r.size for r in kept):
+            found.append(PlannedInput(slot, tuple(r for r in kept if r.size)))
+    return found
 
 
-def _left_of(r: Range, owned: Collection[TopicPartition], committed: CommitOffset | None, stream: str) -> Range:
-    stands = r.start if committed is None else committed.offset
-    if committed is not None and committed.metadata == stream and stands > r.start:
+def _remaining(r: Range, owned: Collection[TopicPartition], committed: CommitOffset | None, stream: str) -> Range:
+    group_offset = r.start if committed is None else committed.offset
+    if committed is not None and committed.metadata == stream and group_offset > r.start:
+        # The sink has committed the batch.
         return r
-    # Its new owner begins where the group stands.
-    return replace(r, start=max(r.start, stands) if r.topic_partition in owned else r.end)
+    if r.topic_partition not in owned:
+        # The new owner starts at the group's offset and reads the range.
+        return replace(r, start=r.end)
+    return replace(r, start=max(r.start, group_offset))
 
 
-def goes_on_at(
-    tp: TopicPartition, position: int | None, committed: Mapping[TopicPartition, CommitOffset], stream: str | None
-) -> int | None:
-    """Where a partition goes on that the checkpoint has at `position`.
+def handoff_of(planned: Iterable[PlannedInput], member: SlotCredentials, stream: str) -> Handoff:
+    """Return what the source tells the sink about a batch.
 
-    Once the sink has committed for this stream the group's offsets are what is in the output. Before that, and for a
-    stream that has just begun to leave it to its sink, the furthest is the right one.
+    Args:
+        planned: What the batch reads.
+        member: Any member of the query: a broker checks the generation, not who owns a partition.
+        stream: The stream's id.
     """
-    stands = committed[tp].offset if tp in committed else None
-    if stands is None or position is None:
-        return position if stands is None else stands
-    established = any(entry.metadata == stream for entry in committed.values())
-    return stands if established else max(stands, position)
-
-
-def handoff_of(planned: Planned, member: SlotCredentials, stream: str) -> Handoff:
-    """What a batch tells the sink; `member` is any of the query's, since a broker does not ask who owns what."""
     ranges: dict[TopicPartition, tuple[int, int]] = {}
     for _, parts in planned:
         for r in parts:
             start, end = ranges.get(r.topic_partition, (r.start, r.end))
             ranges[r.topic_partition] = (min(start, r.start), max(end, r.end))
-    bare = SlotCredentials(member.group, member.generation, member.member_id, member.instance_id)
-    return Handoff(bare, ranges, stream)
+    without_slot = SlotCredentials(member.group, member.generation, member.member_id, member.instance_id)
+    return Handoff(without_slot, ranges, stream)

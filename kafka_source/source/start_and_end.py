@@ -1,9 +1,10 @@
-"""Where to start and where to end: committed offsets, earliest, latest, JSON, timestamps; and what data loss means."""
+"""Resolve where reading starts and ends: committed offsets, earliest, latest, JSON, timestamps; and check data loss."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 
 from assignors.model import TopicPartition
 from kafka_source.cluster.list_offsets import EARLIEST, LATEST
@@ -11,98 +12,141 @@ from kafka_source.cluster.lookup import Cluster
 from kafka_source.errors import DataLossError, InvalidConfigurationError, OptionError
 from kafka_source.options import ReadOptions
 from kafka_source.options.kinds import PartitionValues
+from kafka_source.source.partition_owner import PartitionOwner
 
 log = logging.getLogger(__name__)
 
 
-def starting(
+@dataclass(frozen=True, slots=True)
+class BatchBounds:
+    """The offsets that a batch reads, `[starts[tp], ends[tp])`; empty where the start is not less than the end."""
+
+    starts: Mapping[TopicPartition, int]
+    ends: Mapping[TopicPartition, int]
+
+
+def resolve_batch(
+    cluster: Cluster,
+    options: ReadOptions,
+    owner: PartitionOwner,
+    partitions: Collection[TopicPartition],
+    *,
+    subscribed: Collection[TopicPartition],
+    check_all: bool,
+) -> BatchBounds:
+    """Resolve where a batch read starts and ends in each partition.
+
+    Args:
+        cluster: Where to look up offsets.
+        options: The query's options.
+        owner: Knows the group's committed offsets.
+        partitions: The partitions that the query owns.
+        subscribed: All partitions of the query's subscription; JSON options must name exactly these.
+        check_all: Check all starts for data loss; if false, only the committed ones, and the tasks check the others.
+
+    Raises:
+        DataLossError: `failOnDataLoss` is set and a checked start lies outside the log.
+        OptionError: A JSON option does not name exactly the partitions of the subscription.
+        InvalidConfigurationError: No record matches a starting timestamp.
+    """
+    committed = owner.committed(sorted(partitions)) if options.group_start == "committed" else {}
+    starts = starting_offsets(cluster, options, partitions, committed, subscribed=subscribed, default="earliest")
+    checked = {tp: start for tp, start in starts.items() if check_all or committed.get(tp) is not None}
+    starts |= check_data_loss(cluster, options, checked)
+    return BatchBounds(starts, ending_offsets(cluster, options, partitions, subscribed=subscribed))
+
+
+def starting_offsets(
     cluster: Cluster,
     options: ReadOptions,
     partitions: Iterable[TopicPartition],
     committed: Mapping[TopicPartition, int | None],
     *,
-    subscribed: Iterable[TopicPartition],
+    subscribed: Collection[TopicPartition],
     default: str,
 ) -> dict[TopicPartition, int]:
-    """Where each partition starts: at its committed offset, or where the starting options say.
+    """Return where each partition starts: at its committed offset, else where the starting options say.
+
+    `startingTimestamp` takes precedence over `startingOffsetsByTimestamp`, and that over `startingOffsets`.
 
     Args:
-        cluster: To ask for offsets.
-        options: startingTimestamp takes precedence over startingOffsetsByTimestamp, that over startingOffsets.
-        partitions: Those whose start is asked for.
-        committed: Of the group; empty without one.
+        cluster: Where to look up offsets.
+        options: The query's options.
+        partitions: The partitions to resolve.
+        committed: The group's committed offsets. A stream passes none: it has compared them with its own positions.
         subscribed: All partitions of the query's subscription; JSON options must name exactly these.
-        default: startingOffsets where it is not given: earliest or latest.
+        default: The value of `startingOffsets` where it is not set: earliest or latest.
 
     Raises:
-        OptionError: The starting JSON does not name exactly these partitions, or no record matches a timestamp.
+        OptionError: The starting JSON does not name exactly the partitions of the subscription.
+        InvalidConfigurationError: No record matches a timestamp.
     """
     partitions = sorted(partitions)
     known = {tp: offset for tp in partitions if (offset := committed.get(tp)) is not None}
     rest = [tp for tp in partitions if tp not in known]
     if not rest:
         return known
-    by_partition = options.starting_offsets_by_timestamp
-    times = _times("startingOffsetsByTimestamp", options.starting_timestamp, by_partition, subscribed)
-    if times is not None:
-        found = cluster.at_times({tp: times[tp] for tp in rest})
+    by_timestamp = options.starting_offsets_by_timestamp
+    timestamps = _timestamps("startingOffsetsByTimestamp", options.starting_timestamp, by_timestamp, subscribed)
+    if timestamps is not None:
+        found = cluster.at_times({tp: timestamps[tp] for tp in rest})
         unmatched = [tp for tp, offset in found.items() if offset is None]
         if unmatched and options.starting_offsets_by_timestamp_strategy == "error":
             tp = unmatched[0]
             raise InvalidConfigurationError(
-                f"No record of {tp.topic}-{tp.partition} is of time {times[tp]} (ms since 1970) or later. "
+                f"No record of {tp.topic}-{tp.partition} is of time {timestamps[tp]} (ms since 1970) or later. "
                 "Choose an earlier time, or set startingOffsetsByTimestampStrategy to latest."
             )
-        latest = _latest(cluster, options, unmatched)
-        return known | {tp: latest[tp] if offset is None else offset for tp, offset in found.items()}
+        return known | _or_latest(cluster, options, found)
     wanted = options.starting_offsets or default
     if isinstance(wanted, dict):
-        named = _named("startingOffsets", wanted, subscribed)
-        return known | _resolve(cluster, options, {tp: named[tp] for tp in rest})
-    return known | _resolve(cluster, options, dict.fromkeys(rest, LATEST if wanted == "latest" else EARLIEST))
+        by_partition = _by_partition("startingOffsets", wanted, subscribed)
+        return known | _replace_sentinels(cluster, options, {tp: by_partition[tp] for tp in rest})
+    return known | (_latest(cluster, options, rest) if wanted == "latest" else cluster.earliest(rest))
 
 
-def ending(
+def ending_offsets(
     cluster: Cluster,
     options: ReadOptions,
     partitions: Iterable[TopicPartition],
     *,
-    subscribed: Iterable[TopicPartition],
+    subscribed: Collection[TopicPartition],
 ) -> dict[TopicPartition, int]:
-    """Where each partition of a batch read ends; precedence as in `starting`, latest where no record matches a time.
+    """Return where each partition of a batch read ends: where the ending options say, by default at the latest offset.
+
+    The precedence is that of `starting_offsets`. A partition without a record of the timestamp or a later one ends at
+    its latest offset.
 
     Raises:
-        OptionError: The ending JSON does not name exactly these partitions.
+        OptionError: The ending JSON does not name exactly the partitions of the subscription.
     """
     partitions = sorted(partitions)
-    by_partition = options.ending_offsets_by_timestamp
-    times = _times("endingOffsetsByTimestamp", options.ending_timestamp, by_partition, subscribed)
-    if times is not None:
-        found = cluster.at_times({tp: times[tp] for tp in partitions})
-        latest = _latest(cluster, options, [tp for tp, offset in found.items() if offset is None])
-        return {tp: latest[tp] if offset is None else offset for tp, offset in found.items()}
+    by_timestamp = options.ending_offsets_by_timestamp
+    timestamps = _timestamps("endingOffsetsByTimestamp", options.ending_timestamp, by_timestamp, subscribed)
+    if timestamps is not None:
+        return _or_latest(cluster, options, cluster.at_times({tp: timestamps[tp] for tp in partitions}))
     wanted = options.ending_offsets
     if isinstance(wanted, dict):
-        named = _named("endingOffsets", wanted, subscribed)
-        return _resolve(cluster, options, {tp: named[tp] for tp in partitions})
+        by_partition = _by_partition("endingOffsets", wanted, subscribed)
+        return _replace_sentinels(cluster, options, {tp: by_partition[tp] for tp in partitions})
     return _latest(cluster, options, partitions)
 
 
 def check_data_loss(
     cluster: Cluster, options: ReadOptions, starts: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """The starts, with those moved that are no longer in the log, or an error.
+    """Return the starts, those outside the log moved to its nearer end.
 
     Args:
-        cluster: The cluster.
-        options: Of the query.
-        starts: Where reading is to go on.
+        cluster: Where to look up offsets.
+        options: The query's options.
+        starts: The first offset to read of each partition.
 
     Raises:
-        DataLossError: failOnDataLoss is set and a start lies outside the log.
+        DataLossError: `failOnDataLoss` is set and a start lies outside the log.
     """
     earliest = cluster.earliest(starts)
-    # Behind the last stable offset there are records too: those of transactions that are open.
+    # The log has records beyond the last stable offset: those of open transactions.
     latest = cluster.latest(starts, read_committed=False)
     moved = dict(starts)
     for tp, start in starts.items():
@@ -113,7 +157,7 @@ def check_data_loss(
         if options.fail_on_data_loss:
             raise error
         moved[tp] = available[0] if start < available[0] else available[1]
-        log.warning("%s (failOnDataLoss is false: reading goes on at %d)", error, moved[tp])
+        log.warning("%s (failOnDataLoss is false: the query continues at offset %d)", error, moved[tp])
     return moved
 
 
@@ -121,21 +165,32 @@ def _latest(cluster: Cluster, options: ReadOptions, partitions: Iterable[TopicPa
     return cluster.latest(partitions, read_committed=options.read_committed)
 
 
-def _resolve(cluster: Cluster, options: ReadOptions, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+def _or_latest(
+    cluster: Cluster, options: ReadOptions, found: Mapping[TopicPartition, int | None]
+) -> dict[TopicPartition, int]:
+    """Replace missing offsets by the latest ones."""
+    latest = _latest(cluster, options, [tp for tp, offset in found.items() if offset is None])
+    return {tp: latest[tp] if offset is None else offset for tp, offset in found.items()}
+
+
+def _replace_sentinels(
+    cluster: Cluster, options: ReadOptions, wanted: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """Replace -2 and -1 by the earliest and the latest offset."""
     found = cluster.earliest([tp for tp, offset in wanted.items() if offset == EARLIEST])
     found |= _latest(cluster, options, [tp for tp, offset in wanted.items() if offset == LATEST])
     return {tp: found.get(tp, offset) for tp, offset in wanted.items()}
 
 
-def _times(
-    option: str, for_all: int | None, by_partition: PartitionValues | None, subscribed: Iterable[TopicPartition]
+def _timestamps(
+    option: str, for_all: int | None, by_partition: PartitionValues | None, subscribed: Collection[TopicPartition]
 ) -> dict[TopicPartition, int] | None:
-    """Return the time (ms since 1970) for each partition; None if the options give none.
+    """Return the timestamp of each partition (ms since 1970); None if the options give none.
 
     Args:
-        option: The name of the option that gives `by_partition`, for the error.
-        for_all: One time for all partitions; takes precedence.
-        by_partition: A time for each partition.
+        option: The name of the option with the value `by_partition`, for the error.
+        for_all: One timestamp for all partitions; takes precedence.
+        by_partition: A timestamp for each partition.
         subscribed: The partitions of the query's subscription.
 
     Raises:
@@ -143,19 +198,20 @@ def _times(
     """
     if for_all is not None:
         return dict.fromkeys(subscribed, for_all)
-    return None if by_partition is None else _named(option, by_partition, subscribed)
+    return None if by_partition is None else _by_partition(option, by_partition, subscribed)
 
 
-def _named(
-    option: str, values: Mapping[str, Mapping[int, int]], subscribed: Iterable[TopicPartition]
+def _by_partition(
+    option: str, values: Mapping[str, Mapping[int, int]], subscribed: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
+    """Flatten the value of a JSON option, which must name exactly the partitions of the subscription."""
     expected = set(subscribed)
-    given = {TopicPartition(topic, p): value for topic, parts in values.items() for p, value in parts.items()}
-    if set(given) != expected:
-        missing = ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(expected - set(given)))
-        unknown = ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(set(given) - expected))
+    flat = {TopicPartition(topic, p): value for topic, parts in values.items() for p, value in parts.items()}
+    if set(flat) != expected:
+        missing = ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(expected - set(flat)))
+        unknown = ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(set(flat) - expected))
         difference = "; ".join(
             part for part in (missing and f"not named: {missing}", unknown and f"not of this query: {unknown}") if part
         )
         raise OptionError(option, values, f"a value for exactly the partitions that are read ({difference})")
-    return given
+    return flat

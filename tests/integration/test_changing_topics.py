@@ -14,8 +14,8 @@ from kafka_source.errors import DataLossError
 from kafka_source.model.stream_offset import Range, Span, StreamOffset
 from kafka_source.options import Where
 from kafka_source.schema import source_schema
+from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query
-from kafka_source.source.stream import MicroBatches
 from tests.mixed_group import Trickle
 from tests.support import create_again, produce, stream, until, written, written_rows
 

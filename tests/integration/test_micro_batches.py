@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -17,8 +18,9 @@ from kafka_source.model.stream_offset import Range, StreamOffset
 from kafka_source.options import Where
 from kafka_source.schema import source_schema
 from kafka_source.source import partition_owner
-from kafka_source.source.read_task import Query
-from kafka_source.source.stream import MicroBatches
+from kafka_source.source.micro_batches import MicroBatches
+from kafka_source.source.read_task import Query, TaskBundle
+from kafka_source.source.stream import StreamReaderSpark40
 from tests.groups import held, wait_for
 from tests.support import create_again, produce
 
@@ -146,3 +148,35 @@ def test_what_was_read_of_a_topic_is_not_committed_for_the_one_created_anew(kafk
         new = after(planner, new)
     planner.finished(new)
     assert groups.committed(group) == {anew: 7, steady: 5}
+
+
+def test_the_reader_for_spark_before_42_continues_at_the_batch_that_spark_asks_for_after_a_restart(kafka, topic):
+    name = topic("spark40", partitions=1)
+    options = {
+        "kafka.bootstrap.servers": kafka.bootstrap_servers,
+        "subscribe": name,
+        "startingOffsets": "earliest",
+        "maxOffsetsPerTrigger": "4",
+    }
+
+    def planned(reader: StreamReaderSpark40, start: dict[str, Any], end: dict[str, Any]) -> list[tuple[int, int]]:
+        bundles = [one for one in reader.partitions(start, end) if isinstance(one, TaskBundle)]
+        return [(r.start, r.end) for bundle in bundles for task in bundle.tasks for r in task.ranges]
+
+    def run_twice() -> None:
+        first = StreamReaderSpark40(options, source_schema(headers=False))
+        start = first.initialOffset()
+        end = first.latestOffset()
+        assert planned(first, start, end) == [(0, 4)]
+        assert planned(first, end, later := first.latestOffset()) == [(4, 6)]
+        assert first.latestOffset() == later
+        first.stop()
+        second = StreamReaderSpark40(options, source_schema(headers=False))
+        assert planned(second, end, end) == []
+        assert planned(second, end, second.latestOffset()) == [(4, 6)]
+        second.stop()
+
+    produce(kafka.bootstrap_servers, name, 6)
+    # In the main thread a reader handles SIGTERM, which is the test process's own here.
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(run_twice).result(120)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from assignors.model import TopicPartition
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.model.stream_offset import Range, Span, StreamOffset
-from kafka_source.source.plan import bundles, limit, plan, split
+from kafka_source.source.plan import bundles, plan, split
 
 partitions = st.builds(TopicPartition, st.sampled_from(["a", "b", "c"]), st.integers(0, 5))
 bounds = st.tuples(st.integers(0, 10**6), st.integers(0, 10**6)).map(sorted)
@@ -48,19 +48,6 @@ def test_pieces_cover_every_range_in_order_without_gap(whole, at_least, at_most)
 def test_a_range_is_cut_in_proportion_to_its_share():
     pieces = split([Range("t", 0, 0, 30), Range("t", 1, 0, 10), Range("t", 2, 5, 5)], 4, None)
     assert [(r.partition, r.start, r.end) for r in pieces] == [(0, 0, 10), (0, 10, 20), (0, 20, 30), (1, 0, 10)]
-
-
-@given(available, st.integers(1, 10**6))
-def test_the_bound_holds_but_no_partition_starves(found, most):
-    ends = limit(found, most)
-    new = {tp: ends[tp] - start for tp, (start, _) in found.items()}
-    assert all(0 <= new[tp] <= end - start for tp, (start, end) in found.items())
-    assert all(new[tp] > 0 for tp, (start, end) in found.items() if end > start)
-    assert sum(new.values()) <= most + len(found)
-
-
-def test_without_a_bound_everything_is_taken():
-    assert limit({TopicPartition("t", 0): (3, 9)}, None) == {TopicPartition("t", 0): 9}
 
 
 stream_offsets = st.integers(0, 4).flatmap(

@@ -11,7 +11,8 @@ from kafka_source.errors import OptionError
 from kafka_source.group.model import CommitOffset, SlotCredentials
 from kafka_source.model.stream_offset import Range, Span, StreamOffset
 from kafka_source.options import Where, check_read
-from kafka_source.source.sink_commit_replay import goes_on_at, handoff_of, left_of
+from kafka_source.source.plan import PlannedInput
+from kafka_source.source.sink_commit_replay import handoff_of, position, remaining
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -22,34 +23,34 @@ def test_a_group_that_the_sink_commits_is_rewound_and_not_ignored() -> None:
         check_read({**given, "group.start": "starting"}, Where.STREAM)
 
 
-PLANNED = [(0, (Range("t", 0, 10, 20),)), (1, (Range("t", 1, 5, 9),))]
+PLANNED = [PlannedInput(0, (Range("t", 0, 10, 20),)), PlannedInput(1, (Range("t", 1, 5, 9),))]
 OTHERS = ""
 
 
 def test_a_batch_that_nobody_decided_on_is_read_as_planned_where_the_group_has_not_moved() -> None:
     committed = {A: CommitOffset(10, metadata="mine"), B: CommitOffset(5, metadata="mine")}
-    assert left_of(PLANNED, {A, B}, committed, "mine") == PLANNED
-    assert left_of(PLANNED, {A, B}, {}, "mine") == PLANNED
+    assert remaining(PLANNED, {A, B}, committed, "mine") == PLANNED
+    assert remaining(PLANNED, {A, B}, {}, "mine") == PLANNED
 
 
 def test_what_others_have_read_is_left_out() -> None:
     committed = {A: CommitOffset(13, metadata=OTHERS), B: CommitOffset(30, metadata=OTHERS)}
-    assert left_of(PLANNED, {A, B}, committed, "mine") == [(0, (Range("t", 0, 13, 20),))]
+    assert remaining(PLANNED, {A, B}, committed, "mine") == [(0, (Range("t", 0, 13, 20),))]
 
 
 def test_what_others_own_is_theirs_to_read() -> None:
-    assert left_of(PLANNED, {B}, {A: CommitOffset(10, metadata="mine")}, "mine") == PLANNED[1:]
+    assert remaining(PLANNED, {B}, {A: CommitOffset(10, metadata="mine")}, "mine") == PLANNED[1:]
 
 
 def test_a_decided_batch_is_read_whole_for_the_operators_before_the_sink() -> None:
     committed = {A: CommitOffset(20, metadata="mine"), B: CommitOffset(9, metadata="mine")}
-    assert left_of(PLANNED, {A, B}, committed, "mine") == PLANNED
-    assert left_of(PLANNED, set(), committed, "mine") == PLANNED
+    assert remaining(PLANNED, {A, B}, committed, "mine") == PLANNED
+    assert remaining(PLANNED, set(), committed, "mine") == PLANNED
 
 
 @given(st.sampled_from(["mine", OTHERS]), st.integers(0, 30), st.booleans())
 def test_nothing_is_read_that_another_may_have_read_too(mark: str, stands: int, owned: bool) -> None:
-    left = left_of(PLANNED[:1], {A} if owned else set(), {A: CommitOffset(stands, metadata=mark)}, "mine")
+    left = remaining(PLANNED[:1], {A} if owned else set(), {A: CommitOffset(stands, metadata=mark)}, "mine")
     read = {offset for _, ranges in left for r in ranges for offset in range(r.start, r.end)}
     if mark == "mine" and stands > 10:
         assert read == set(range(10, 20))
@@ -58,15 +59,18 @@ def test_nothing_is_read_that_another_may_have_read_too(mark: str, stands: int, 
 
 
 def test_the_checkpoint_leads_until_the_sink_has_committed_and_the_group_after_it() -> None:
-    assert goes_on_at(A, 100, {A: CommitOffset(7)}, "mine") == 100
-    assert goes_on_at(A, 100, {A: CommitOffset(7), B: CommitOffset(3, metadata="mine")}, "mine") == 7
-    assert goes_on_at(A, None, {A: CommitOffset(7)}, None) == 7
-    assert goes_on_at(A, 100, {}, "mine") == 100
-    assert goes_on_at(A, None, {}, "mine") is None
+    assert position(A, 100, {A: CommitOffset(7)}, "mine") == 100
+    assert position(A, 100, {A: CommitOffset(7), B: CommitOffset(3, metadata="mine")}, "mine") == 7
+    assert position(A, None, {A: CommitOffset(7)}, None) == 7
+    assert position(A, 100, {}, "mine") == 100
+    assert position(A, None, {}, "mine") is None
 
 
 def test_a_handoff_has_each_partition_once_however_it_was_cut() -> None:
-    planned = [(0, (Range("t", 0, 10, 15),)), (1, (Range("t", 0, 15, 20), Range("t", 1, 5, 9)))]
+    planned = [
+        PlannedInput(0, (Range("t", 0, 10, 15),)),
+        PlannedInput(1, (Range("t", 0, 15, 20), Range("t", 1, 5, 9))),
+    ]
     member = SlotCredentials("g", 3, "m", "i", slot=4, partitions=(A,))
     handoff = handoff_of(planned, member, "mine")
     assert handoff.ranges == {A: (10, 20), B: (5, 9)}

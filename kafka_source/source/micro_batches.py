@@ -1,0 +1,246 @@
+"""Plan the micro-batches of a stream, trigger by trigger.
+
+Spark keeps one reader in a long-lived process of the driver. At every trigger, `MicroBatches.next` first commits what
+the last batch has read, because Spark asks only when that is durable; rejoins the group if a rebalance is due; and then
+plans the records that are new.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from assignors.model import TopicPartition
+from kafka_source.cluster.lookup import Cluster
+from kafka_source.cluster.topic_ids import TopicIds
+from kafka_source.engine_selection import check_engine
+from kafka_source.errors import RefreshRetriableError
+from kafka_source.model.cluster_identity import check_same_cluster
+from kafka_source.model.stream_offset import StreamOffset
+from kafka_source.model.topic_selection import TopicSelection
+from kafka_source.options import ReadOptions
+from kafka_source.quota.settings import QuotaSettings
+from kafka_source.quota.stream_quota import StreamQuota
+from kafka_source.source import sink_commit_replay
+from kafka_source.source.admission import Admission
+from kafka_source.source.input_partitions import TaskFactory, add_handoff, bundle_tasks
+from kafka_source.source.partition_owner import (
+    GroupMemberOwner,
+    OwnedPartitions,
+    PartitionOwner,
+    Standalone,
+    group_settings,
+    subscription_of,
+)
+from kafka_source.source.plan import PlannedInput, plan, spans
+from kafka_source.source.position_tracker import PositionTracker
+from kafka_source.source.read_task import Query, TaskBundle
+from kafka_source.source.topic_tracker import TopicTracker
+
+# Spark starts one task in the time in which a task reads many more records than this.
+_DEFAULT_MIN_RECORDS_PER_TASK = 1000
+
+# How long a trigger waits for a new leader: brokers miss one that has died after 9 s by default.
+_RETRY_SECONDS = 30.0
+_RETRY_PAUSE_SECONDS = 0.2
+
+
+class MicroBatches:
+    """Plan the micro-batches of one stream, in Spark's driver.
+
+    Args:
+        query: The query.
+    """
+
+    def __init__(self, query: Query) -> None:
+        self._options = options = query.options
+        check_engine(options.engine, options.settings)
+        self._cluster = Cluster.of(options)
+        self._selection = subscription_of(options)
+        subscribed = self._cluster.partitions(self._selection)
+        self._owner = _partition_owner(options, self._cluster, self._selection, len(subscribed))
+        self._topics = TopicTracker(
+            TopicIds(self._cluster.topics, options.metadata_max_age_ms),
+            fail_on_data_loss=options.fail_on_data_loss,
+        )
+        self._positions = PositionTracker(query, self._cluster, self._owner, subscribed)
+        quota = QuotaSettings.of(options)
+        self._quota = None if quota is None else StreamQuota(quota, options.settings)
+        self._admission = Admission(options, self._quota)
+        self._latest: dict[TopicPartition, int] = {}
+        # The last end offset of this process. A batch with another end is a replay from the checkpoint.
+        self._planned: StreamOffset | None = None
+
+    def next(self, start: StreamOffset, *, limited: bool) -> StreamOffset:
+        """Return the end offset of the next micro-batch; `start` itself if there is nothing to plan.
+
+        Args:
+            start: The end of the last batch; without partitions until a query's first batch.
+            limited: Apply the options' limits and the quota.
+
+        Raises:
+            DataLossError: Records or topics were lost, and `failOnDataLoss` is set.
+            FencedError: Another process has this query's place in the group.
+            InvalidConfigurationError: `start` is of another cluster.
+        """
+        self._check_cluster(start)
+        return self._retry(lambda: self._next(start, limited=limited))
+
+    def _next(self, start: StreamOffset, *, limited: bool) -> StreamOffset:
+        """Plan one trigger: what the query owns, where it continues, how far it may read."""
+        known, owned = self._commit_and_rejoin(start)
+        partitions = self._topics.existing(owned.slots)
+        starts = self._positions.resolve(known, owned, partitions, self._topics.lost_topics)
+        self._latest = self._latest_offsets(starts)
+        starts = self._positions.move_into_log(starts, self._latest)
+        ends = self._admission.ends(starts, self._latest, owned.slots, limited=limited)
+        if ends is None or (ends == starts and self._positions.are_durable(known, starts)):
+            # An empty batch is planned only where nothing but the checkpoint can keep the positions.
+            return start
+        if not self._owner.still_owned():
+            # The driver was suspended while it planned, and other members may have read these records.
+            return start
+        self._admission.batch_planned()
+        self._planned = self._end_offset(known, starts, ends, owned)
+        return self._planned
+
+    def tasks(self, start: StreamOffset, end: StreamOffset) -> list[TaskBundle]:
+        """Return the input partitions of the batch from `start` to `end`, with the slots' present credentials.
+
+        A replay after a restart reads the same ranges in the same input partitions, except for topics that were
+        deleted or created again, and with `commit=sink` for what other members have read since.
+
+        Raises:
+            DataLossError: A topic of a replayed batch was lost, and `failOnDataLoss` is set.
+            InvalidConfigurationError: `end` is of another cluster.
+        """
+        self._check_cluster(end)
+        is_replay = end != self._planned
+        if is_replay:
+            end = self._without_lost_topics(end)
+        planned = plan(end, start)
+        if is_replay and self._sink_commits:
+            planned = self._remaining(planned, end.stream or "")
+        factory = TaskFactory(self._owner.credentials, self._cluster.cluster_id(), end.topics)
+        ticket = None if self._quota is None else self._quota.ticket
+        found = bundle_tasks(planned, factory, min_offsets=end.task_records, ticket=ticket)
+        return add_handoff(found, planned, end.stream or "") if self._sink_commits else found
+
+    def finished(self, end: StreamOffset) -> None:
+        """Note that everything before `end` is durable in Spark's sink, so that the group's offsets can follow."""
+        self._owner.finish(end.without(self._topics.lost_from(end)).ends)
+
+    def stop_at_latest(self) -> None:
+        """Let an AvailableNow run end at the latest offsets of now, in every partition of the subscription."""
+        self._admission.stop_at(self._latest_offsets(self._cluster.partitions(self._selection)))
+
+    def latest(self) -> dict[str, dict[str, int]]:
+        """Return the latest offsets as last looked up, by topic and partition, for the query's progress."""
+        report: dict[str, dict[str, int]] = {}
+        for tp, offset in sorted(self._latest.items()):
+            report.setdefault(tp.topic, {})[str(tp.partition)] = offset
+        return report
+
+    def quota(self) -> dict[str, Any] | None:
+        """Return how much of the quota is used, with rates and delays; None without a quota."""
+        return None if self._quota is None else self._quota.figures()
+
+    def close(self) -> None:
+        """Leave the group, and end the quota's server."""
+        if self._quota is not None:
+            self._quota.close()
+        self._owner.close()
+
+    @property
+    def _sink_commits(self) -> bool:
+        return self._options.commit == "sink"
+
+    def _check_cluster(self, offset: StreamOffset) -> None:
+        check_same_cluster(
+            offset.cluster,
+            self._cluster.cluster_id(),
+            servers=self._options.bootstrap_servers,
+            moved_from=self._options.cluster_moved_from,
+        )
+
+    def _retry(self, trigger: Callable[[], StreamOffset]) -> StreamOffset:
+        """Retry while a partition has no leader, or a topic was just deleted or is not known to every broker yet."""
+        deadline = time.monotonic() + _RETRY_SECONDS
+        while True:
+            try:
+                return trigger()
+            except RefreshRetriableError:
+                if time.monotonic() > deadline:
+                    raise
+                self._topics.refresh()
+                time.sleep(_RETRY_PAUSE_SECONDS)
+
+    def _commit_and_rejoin(self, start: StreamOffset) -> tuple[StreamOffset, OwnedPartitions]:
+        """Commit what is before `start`, and rejoin the group if a rebalance is due.
+
+        Returns:
+            `start` without lost topics, and the partitions that the query owns.
+        """
+        known = self._without_lost_topics(start)
+        owned = self._owner.commit_and_rejoin(known.ends)
+        if not self._positions.is_resolved_in(owned.generation):
+            # The leader may have started the rebalance because topics have changed.
+            self._topics.refresh()
+            known = self._without_lost_topics(start)
+        return known, owned
+
+    def _without_lost_topics(self, offset: StreamOffset) -> StreamOffset:
+        """Remove lost topics from an offset, and their offsets from all that this query knows."""
+        checked = self._topics.check(offset, self._cluster.cluster_id())
+        if checked.newly_lost:
+            self._owner.forget_topics(checked.newly_lost)
+            self._positions.forget_topics(checked.newly_lost)
+        return checked.start
+
+    def _latest_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return self._cluster.latest(partitions, read_committed=self._options.read_committed)
+
+    def _end_offset(
+        self,
+        start: StreamOffset,
+        starts: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+        owned: OwnedPartitions,
+    ) -> StreamOffset:
+        return StreamOffset(
+            spans(starts, ends, owned.slots, owned.copies),
+            cluster=self._cluster.cluster_id(),
+            generation=owned.generation,
+            slots=owned.count,
+            min_partitions=self._options.min_partitions,
+            max_records=self._options.max_records_per_partition,
+            task_records=_min_records_per_task(self._options),
+            topics=self._topics.ids({tp.topic for tp in starts}),
+            stream=(start.stream or uuid.uuid4().hex) if self._sink_commits else None,
+        )
+
+    def _remaining(self, planned: list[PlannedInput], stream: str) -> list[PlannedInput]:
+        """Return what a replay has to read when the sink commits the group's offsets."""
+        owned = self._owner.commit_and_rejoin({})
+        committed = sink_commit_replay.fetch_committed(self._options)
+        return sink_commit_replay.remaining(planned, owned.slots, committed, stream)
+
+
+def _partition_owner(
+    options: ReadOptions, cluster: Cluster, selection: TopicSelection, partitions: int
+) -> PartitionOwner:
+    if not options.in_group:
+        return Standalone(cluster, selection)
+    group = group_settings(options, partitions=partitions, stream=True)
+    commits = options.commit in (None, "batch")
+    return GroupMemberOwner(options, options.settings, selection, group, commits=commits)
+
+
+def _min_records_per_task(options: ReadOptions) -> int:
+    """Return `min.records.per.task`; without it, tasks are shared only in a group, and if no option cuts tasks."""
+    if options.min_records_per_task is not None:
+        return options.min_records_per_task
+    cuts = options.min_partitions is not None or options.max_records_per_partition is not None
+    return 1 if cuts or not options.in_group else _DEFAULT_MIN_RECORDS_PER_TASK

@@ -1,0 +1,106 @@
+"""Track which topics of a stream are still the topics that it has read.
+
+A topic that was deleted and created again has the same name and another id (KIP-516). Offsets of the deleted topic mean
+nothing in the new one, so the stream reads the new topic from its first record.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from assignors.model import TopicPartition
+from kafka_source.cluster.topic_ids import TopicIds
+from kafka_source.model.stream_offset import StreamOffset
+from kafka_source.model.topic_identity import differ, lost_topic
+from kafka_source.model.topic_selection import Topic
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedStart:
+    """The start of a micro-batch after its topics were compared with the cluster's.
+
+    Attributes:
+        start: The start offset without lost topics.
+        newly_lost: The topics whose loss no earlier check has reported. What is known about their offsets is invalid.
+    """
+
+    start: StreamOffset
+    newly_lost: frozenset[str] = frozenset()
+
+
+class TopicTracker:
+    """Compare the topics of a stream's offsets with the topics of the cluster.
+
+    A topic is lost if it was deleted, or deleted and created again. It counts as lost until a micro-batch starts with
+    the id of the new topic.
+
+    Args:
+        cache: The topics of the cluster.
+        fail_on_data_loss: Raise an error for a lost topic; if false, log a warning.
+    """
+
+    def __init__(self, cache: TopicIds, *, fail_on_data_loss: bool) -> None:
+        self._cache = cache
+        self._fail_on_data_loss = fail_on_data_loss
+        # Each lost topic as the cluster had it when the loss was reported; None: deleted.
+        self._lost: dict[str, Topic | None] = {}
+
+    @property
+    def lost_topics(self) -> frozenset[str]:
+        """The names of the topics that are lost now."""
+        return frozenset(self._lost)
+
+    def refresh(self) -> None:
+        """Ask the cluster again at the next question, because something has changed topics."""
+        self._cache.invalidate()
+
+    def existing(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Return those of the partitions that exist, sorted."""
+        return self._cache.existing(partitions)
+
+    def ids(self, names: Iterable[str]) -> dict[str, str]:
+        """Return the ids of the topics that have one."""
+        return self._cache.ids(names)
+
+    def check(self, start: StreamOffset, cluster_id: str | None) -> CheckedStart:
+        """Remove lost topics from the start offset of a micro-batch.
+
+        Args:
+            start: The start offset, from the checkpoint or from the last batch.
+            cluster_id: The id of the cluster that answers; None: unknown.
+
+        Raises:
+            DataLossError: A topic was lost, and `failOnDataLoss` is set.
+        """
+        if start.cluster not in (None, cluster_id):
+            # The topics were migrated to this cluster (`cluster.moved.from`), where they have other ids.
+            start = replace(start, topics={})
+            self.refresh()
+        self._cache.invalidate_if_old()
+        lost = self._lost_since(start)
+        still_lost = {name: topic for name, topic in self._lost.items() if name in lost or name not in start.topics}
+        newly_lost = {n: topic for n, topic in lost.items() if n not in still_lost or still_lost[n] != topic}
+        for name, topic in sorted(newly_lost.items()):
+            error = lost_topic(start, name, topic)
+            if self._fail_on_data_loss:
+                raise error
+            log.warning("%s (failOnDataLoss is false: the query continues)", error)
+        self._lost = still_lost | newly_lost
+        return CheckedStart(start.without(lost) if lost else start, frozenset(newly_lost))
+
+    def lost_from(self, end: StreamOffset) -> set[str]:
+        """Return the lost topics that `end` has under their old ids: their offsets must not be committed."""
+        return {name for name, topic in self._lost.items() if _is_lost(end, name, topic)}
+
+    def _lost_since(self, start: StreamOffset) -> Mapping[str, Topic | None]:
+        """Return the topics of `start` that are lost, as the cluster has them now."""
+        topics = self._cache.describe(tp.topic for tp in start.partitions)
+        return {name: topic for name, topic in topics.items() if _is_lost(start, name, topic)}
+
+
+def _is_lost(offset: StreamOffset, name: str, current: Topic | None) -> bool:
+    return current is None or differ(offset.topics.get(name), current.id)

@@ -1,0 +1,114 @@
+"""How far a micro-batch reads: never backwards, never beyond what exists, and within the limits that apply."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assignors.model import TopicPartition
+from kafka_source.client_config import Settings
+from kafka_source.options import ReadOptions, Where, read_options
+from kafka_source.quota.settings import QuotaSettings
+from kafka_source.quota.stream_quota import StreamQuota
+from kafka_source.source.admission import Admission, available_ends, rate_limit
+
+A, B, NEW = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 2)
+
+partitions = st.builds(TopicPartition, st.sampled_from(["a", "b", "c"]), st.integers(0, 5))
+bounds = st.tuples(st.integers(0, 10**6), st.integers(0, 10**6)).map(sorted)
+available = st.dictionaries(partitions, bounds, max_size=12)
+offsets = st.integers(0, 10**6)
+
+
+def parsed(**given: object) -> ReadOptions:
+    base = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"}
+    return read_options({**base, **{name.replace("_", "."): str(value) for name, value in given.items()}}, Where.STREAM)
+
+
+class Clock:
+    """The time as a test sets it."""
+
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@given(available, st.integers(1, 10**6))
+def test_the_bound_holds_but_no_partition_starves(found, most):
+    ends = rate_limit(found, most)
+    new = {tp: ends[tp] - start for tp, (start, _) in found.items()}
+    assert all(0 <= new[tp] <= end - start for tp, (start, end) in found.items())
+    assert all(new[tp] > 0 for tp, (start, end) in found.items() if end > start)
+    assert sum(new.values()) <= most + len(found)
+
+
+def test_without_a_bound_everything_is_taken():
+    assert rate_limit({TopicPartition("t", 0): (3, 9)}, None) == {TopicPartition("t", 0): 9}
+
+
+@given(st.dictionaries(partitions, st.tuples(offsets, offsets, st.none() | offsets), max_size=12), st.booleans())
+def test_nothing_is_read_backwards_or_beyond_the_latest_offset_and_the_target(found, available_now):
+    starts = {tp: start for tp, (start, _, _) in found.items()}
+    latest = {tp: end for tp, (_, end, _) in found.items()}
+    target = {tp: end for tp, (_, _, end) in found.items() if end is not None} if available_now else None
+    ends = available_ends(starts, latest, target)
+    assert ends.keys() == starts.keys()
+    for tp, end in ends.items():
+        limit = latest[tp] if target is None else min(latest[tp], target.get(tp, 0))
+        assert end == max(starts[tp], limit)
+
+
+def test_an_available_now_run_leaves_new_records_and_new_partitions_to_the_next_run():
+    admission = Admission(parsed())
+    admission.stop_at({A: 5, B: 9})
+    found = admission.ends({A: 3, B: 0, NEW: 0}, {A: 8, B: 9, NEW: 4}, {}, limited=False)
+    assert found == {A: 5, B: 9, NEW: 0}
+
+
+def test_limits_apply_only_where_spark_says_so():
+    admission = Admission(parsed(maxOffsetsPerTrigger=10))
+    assert admission.ends({A: 0, B: 0}, {A: 30, B: 10}, {}, limited=True) == {A: 7, B: 2}
+    assert admission.ends({A: 0, B: 0}, {A: 30, B: 10}, {}, limited=False) == {A: 30, B: 10}
+
+
+def test_a_trigger_waits_for_the_minimum_until_the_delay_is_over():
+    clock = Clock()
+    admission = Admission(parsed(minOffsetsPerTrigger=10, maxTriggerDelay="60s"), clock=clock)
+    # No batch has been planned yet, so the delay is over.
+    assert admission.ends({A: 0}, {A: 3}, {}, limited=True) == {A: 3}
+    admission.batch_planned()
+    assert admission.ends({A: 3}, {A: 12}, {}, limited=True) is None
+    assert admission.ends({A: 3}, {A: 13}, {}, limited=True) == {A: 13}
+    assert admission.ends({A: 3}, {A: 12}, {}, limited=False) == {A: 12}
+    clock.seconds += 59.9
+    assert admission.ends({A: 3}, {A: 12}, {}, limited=True) is None
+    clock.seconds += 0.2
+    assert admission.ends({A: 3}, {A: 12}, {}, limited=True) == {A: 12}
+
+
+def test_an_available_now_run_does_not_wait_for_the_minimum():
+    admission = Admission(parsed(minOffsetsPerTrigger=10))
+    admission.batch_planned()
+    admission.stop_at({A: 3})
+    assert admission.ends({A: 0}, {A: 12}, {}, limited=True) == {A: 3}
+
+
+@pytest.fixture
+def quota():
+    options = parsed(quota_records_per_second=10)
+    settings = QuotaSettings.of(options)
+    assert settings is not None
+    started = StreamQuota(settings, Settings({"bootstrap.servers": "127.0.0.1:1"}))
+    yield started
+    started.close()
+
+
+def test_the_quota_is_a_limit_that_spark_can_lift(quota):
+    admission = Admission(parsed(), quota)
+    limited = admission.ends({A: 0, B: 0}, {A: 10**6, B: 10**6}, {A: -1, B: -1}, limited=True)
+    assert limited is not None
+    assert all(0 < limited[tp] < 10**5 for tp in (A, B))
+    assert admission.ends({A: 0, B: 0}, {A: 10**6, B: 10**6}, {A: -1, B: -1}, limited=False) == {A: 10**6, B: 10**6}

@@ -1,0 +1,98 @@
+"""Every planned range is in exactly one task, with its slot's credentials and its share of the quota."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assignors.model import TopicPartition
+from kafka_source.group.model import SlotCredentials
+from kafka_source.model.stream_offset import Range
+from kafka_source.quota import Bounds
+from kafka_source.quota.settings import QuotaSettings, Ticket
+from kafka_source.source.input_partitions import TaskFactory, add_handoff, bundle_tasks
+from kafka_source.source.plan import PlannedInput
+
+QUOTA = QuotaSettings(Bounds(bytes_per_second=1_000_000.0), False, 10, 1.0, None, None, "orders")
+IDS = {"t": "id-of-t", "u": "id-of-u"}
+
+
+def member(slot: int) -> SlotCredentials | None:
+    return None if slot < 0 else SlotCredentials("g", 3, f"m-{slot}", f"i-{slot}", slot=slot)
+
+
+def ticket(part: int, share: float) -> Ticket:
+    return Ticket(QUOTA, QUOTA.bounds, part, share)
+
+
+FACTORY = TaskFactory(member, "a-cluster", IDS)
+
+
+@st.composite
+def plans(draw) -> list[PlannedInput]:
+    """Inputs of slots, or of no group; no partition twice."""
+    in_group = draw(st.booleans())
+    inputs = []
+    for number, sizes in enumerate(draw(st.lists(st.lists(st.integers(1, 3000), min_size=1, max_size=3), max_size=8))):
+        ranges = tuple(Range("t" if n else "u", number, 100 * n, 100 * n + size) for n, size in enumerate(sizes))
+        inputs.append(PlannedInput(number if in_group else -1, ranges))
+    return inputs
+
+
+@given(plans(), st.integers(1, 3000))
+def test_each_range_is_read_once_as_its_slot(planned, min_offsets):
+    found = bundle_tasks(planned, FACTORY, min_offsets=min_offsets, ticket=ticket)
+    tasks = [task for bundle in found for task in bundle.tasks]
+    assert sorted((task.ranges, task.credentials) for task in tasks if task.credentials is None) == sorted(
+        (one.ranges, None) for one in planned if one.slot < 0
+    )
+    assert {task.credentials.slot: task.ranges for task in tasks if task.credentials is not None} == {
+        one.slot: one.ranges for one in planned if one.slot >= 0
+    }
+    assert all(task.cluster == "a-cluster" for task in tasks)
+    assert all(task.topics == {r.topic: IDS[r.topic] for r in task.ranges} for task in tasks)
+    assert all(bundle.handoff is None for bundle in found)
+
+
+@given(plans(), st.integers(1, 3000))
+def test_the_shares_of_the_quota_are_those_of_the_offsets_and_no_two_tasks_have_one_number(planned, min_offsets):
+    tasks = [
+        t for bundle in bundle_tasks(planned, FACTORY, min_offsets=min_offsets, ticket=ticket) for t in bundle.tasks
+    ]
+    total = sum(one.size for one in planned)
+    tickets = [task.ticket for task in tasks if task.ticket is not None]
+    assert len(tickets) == len(planned)
+    assert [t.share for t in tickets] == [sum(r.size for r in task.ranges) / total for task in tasks]
+    assert len({t.part for t in tickets}) == len(planned)
+    assert all(task.credentials is None or task.ticket.part == task.credentials.slot for task in tasks)
+
+
+def test_without_a_quota_no_task_has_a_ticket():
+    (bundle,) = bundle_tasks([PlannedInput(0, (Range("t", 0, 0, 9),))], FACTORY, min_offsets=1, ticket=None)
+    assert [task.ticket for task in bundle.tasks] == [None]
+
+
+@given(plans(), st.integers(1, 3000))
+def test_the_first_bundle_tells_the_sink_what_the_whole_batch_reads(planned, min_offsets):
+    planned = [PlannedInput(number, one.ranges) for number, one in enumerate(planned)]
+    plain = bundle_tasks(planned, FACTORY, min_offsets=min_offsets, ticket=None)
+    found = add_handoff(plain, planned, "the-stream")
+    assert [bundle.tasks for bundle in found] == [bundle.tasks for bundle in plain]
+    handoffs = [bundle.handoff for bundle in found]
+    assert all(handoff is None for handoff in handoffs[1:])
+    if planned:
+        handoff = handoffs[0]
+        assert handoff is not None
+        assert (handoff.stream, handoff.member.group) == ("the-stream", "g")
+        read = {(r.topic_partition, offset) for one in planned for r in one.ranges for offset in (r.start, r.end)}
+        told = {(tp, offset) for tp, bounds in handoff.ranges.items() for offset in bounds}
+        assert told <= read
+        assert handoff.ranges.keys() == {r.topic_partition for one in planned for r in one.ranges}
+
+
+def test_a_sink_cannot_commit_for_tasks_that_are_no_members():
+    plain = bundle_tasks([PlannedInput(-1, (Range("t", 0, 0, 9),))], FACTORY, min_offsets=1, ticket=None)
+    with pytest.raises(ValueError, match="commit=sink"):
+        add_handoff(plain, [], "the-stream")
+    assert TopicPartition("t", 0) == plain[0].tasks[0].ranges[0].topic_partition
