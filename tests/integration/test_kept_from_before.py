@@ -21,7 +21,7 @@ from tests.two_phase import visible
 
 COMMIT = "3904155"
 
-_IN_GROUP = {"kafka.group.id": "{group}", "group.members": "2", "minRecordsPerTask": "1"}
+_IN_GROUP = {"kafka.group.id": "{group}", "group.members": "2", "min.records.per.task": "1"}
 _SINK = {"topic": "{sink}", "transactional": "true", "transactional.id.prefix": "{prefix}"}
 
 # All options of the project's own that these tests use, in today's names and with the values of `tests.kept.generate`.
@@ -42,7 +42,7 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
     "wide": {"maxRecordsPerPartition": "1", "maxOffsetsPerTrigger": "240"},
     "sink": _SINK,
     "sink that commits": {**_SINK, "commit.group": "{group}"},
-    "replay": {"transactional.lost": "replay"},
+    "replay": {"transactional.on.lost": "replay"},
 }
 
 Restore = Callable[[str], Kept]

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kafka_source.offsets import StreamOffset
-from kafka_source.plan import bundles, plan
+from kafka_source.model.stream_offset import StreamOffset
+from kafka_source.source.plan import bundles, plan
 from tests.kept.restore import KEPT
 
 FILES = sorted(KEPT.glob("*/*/checkpoint/offsets/*"))
