@@ -135,6 +135,13 @@ class CommonOptions(LookedUpByName):
         '{"bytes_per_second":1000000,"clients":{"my-client-id":{"enabled":false}}}.',
         where=Where.ALL,
     )
+    quota_report: str | None = option(
+        "quota.report",
+        kinds.TEXT,
+        "Path of a file on the driver to which the stream writes the figures of its quota, for `kafkagroup quota "
+        "show`.",
+        where=Where.STREAM,
+    )
 
     def __repr__(self) -> str:
         # Values may be secrets: a token in a URL, the settings of the clients.
@@ -469,13 +476,6 @@ class ReadOptions(CommonOptions):
         "`read_committed` returns only records of committed transactions, up to the last stable offset; "
         "`read_uncommitted` returns all records, up to the high watermark.",
         default="read_uncommitted",
-    )
-    quota_report: str | None = option(
-        "quota.report",
-        kinds.TEXT,
-        "Path of a file on the driver to which the stream writes the figures of its quota, for `kafkagroup quota "
-        "show`.",
-        where=Where.STREAM,
     )
 
     @property
