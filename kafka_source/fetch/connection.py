@@ -13,7 +13,12 @@ from kafka_source.kafka_client.messages import FetchRequest
 PATIENCE_MS = 5_000
 """After so long in vain pauses grow. In a shorter time other slots may have had the luck, with a quota of bytes."""
 
+MOST_BATCH_BYTES = 1 << 30
+"""The largest record batch that is read."""
+
 _LONGEST_PAUSE_MS = 30_000
+# What a response has around its record batches.
+_MOST_ENVELOPE_BYTES = 1 << 20
 
 
 class FetchConnection(RequestConnection):
@@ -31,7 +36,7 @@ class FetchConnection(RequestConnection):
 
     def __init__(self, raw: BlockingConnection, rack: str, *, read_committed: bool, timeout: float) -> None:
         raw.versions.version_for(FetchRequest, fetch_protocol.VERSION)
-        super().__init__(raw, what="Fetching from", timeout=timeout)
+        super().__init__(raw, what="Fetching from", timeout=timeout, most_bytes=MOST_BATCH_BYTES + _MOST_ENVELOPE_BYTES)
         self._rack = rack
         self._read_committed = read_committed
         self._in_vain_ms = 0

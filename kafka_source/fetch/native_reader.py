@@ -27,7 +27,7 @@ from kafka_source.errors import (
     error_for_code,
 )
 from kafka_source.fetch import fetch_protocol
-from kafka_source.fetch.connection import FetchConnection
+from kafka_source.fetch.connection import MOST_BATCH_BYTES, FetchConnection
 from kafka_source.fetch.engine import PACED_BATCH_SECONDS, FetchRequest, conform
 from kafka_source.kafka_client import ConnectionLost, PartitionMetadata, Snapshot, TopicMetadata, answering, delay
 from kafka_source.model.stream_offset import Range
@@ -37,7 +37,6 @@ from kafka_source.schema import arrow_schema
 log = logging.getLogger(__name__)
 
 MOST_FETCH_BYTES = 8 * 1024 * 1024
-MOST_BATCH_BYTES = 1 << 30
 SETTLE_SECONDS = 10.0
 _LEAST_FETCH_BYTES = 64 * 1024
 _UNKNOWN_RECORD_BYTES = 1024

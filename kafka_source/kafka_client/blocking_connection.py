@@ -10,11 +10,10 @@ from typing import Any
 
 from kafka_source.errors import RetriableError
 from kafka_source.kafka_client.connection import ConnectionLost, explain_failure
+from kafka_source.kafka_client.framing import HANDSHAKE_BYTES, RESPONSE_BYTES, FrameError, read_frame
 from kafka_source.kafka_client.handshake import Call, Session, advance, handshake
 from kafka_source.kafka_client.messages import ApiVersions, decode_response, encode_request
 from kafka_source.kafka_client.settings import ConnectionSettings, Endpoint
-
-_LENGTH = struct.Struct(">i")
 
 
 class BlockingConnection:
@@ -56,7 +55,7 @@ class BlockingConnection:
         except BaseException as problem:
             if sock is not None:
                 sock.close()
-            if isinstance(problem, OSError | RetriableError):
+            if isinstance(problem, OSError | RetriableError | FrameError):
                 raise explain_failure(endpoint, problem, tls=settings.tls is not None) from None
             raise
 
@@ -77,10 +76,10 @@ class BlockingConnection:
         try:
             self.socket.settimeout(timeout)
             self.socket.sendall(self.encode(request, time.monotonic_ns() & 0x7FFFFFFF, max_version))
-            response = decode_response(request, _read_frame(self.socket))
+            response = decode_response(request, read_frame(self.socket, RESPONSE_BYTES))
             self.socket.settimeout(None)
             return response
-        except (OSError, ConnectionLost, ValueError) as problem:
+        except (OSError, ValueError, IndexError, struct.error) as problem:
             self.close()
             raise ConnectionLost(f"{request.name} to {self.endpoint} failed: {problem}.") from None
 
@@ -104,23 +103,10 @@ def _shake_hands(sock: socket.socket, endpoint: Endpoint, settings: ConnectionSe
     while isinstance(step, Call):
         correlation_id += 1
         sock.sendall(encode_request(step.request, correlation_id, settings.client_id, step.version))
-        step = advance(talk, decode_response(step.request, _read_frame(sock)))
+        frame = read_frame(sock, HANDSHAKE_BYTES)
+        try:
+            response = decode_response(step.request, frame)
+        except (ValueError, IndexError, struct.error) as problem:
+            raise FrameError(f"it sent a malformed answer to {step.request.name}: {problem}") from None
+        step = advance(talk, response)
     return step
-
-
-def _read_frame(sock: socket.socket) -> bytes:
-    (size,) = _LENGTH.unpack(_read(sock, _LENGTH.size))
-    if size < 0:
-        raise ConnectionLost("a response of negative length was announced")
-    return _read(sock, size)
-
-
-def _read(sock: socket.socket, size: int) -> bytes:
-    data = bytearray(size)
-    view = memoryview(data)
-    while view:
-        count = sock.recv_into(view)
-        if not count:
-            raise ConnectionLost("the broker closed the connection")
-        view = view[count:]
-    return bytes(data)

@@ -12,13 +12,12 @@ import time
 from typing import Any
 
 from kafka_source.errors import AuthenticationError, KafkaGroupError, RefreshRetriableError, RetriableError
+from kafka_source.kafka_client.framing import HANDSHAKE_BYTES, RESPONSE_BYTES, FrameBuffer, FrameError, StreamEnded
 from kafka_source.kafka_client.handshake import Call, Session, advance, handshake
 from kafka_source.kafka_client.messages import ApiVersions, decode_response, encode_request
 from kafka_source.kafka_client.settings import ConnectionSettings, Endpoint
 from kafka_source.runtime.await_future import answer_within
 
-_LENGTH = struct.Struct(">i")
-_LONGEST_RESPONSE = 256 * 1024 * 1024
 _REAUTHENTICATE_AT = 0.85
 
 # What Python says where Java has an EOFException: a lost connection, not a refusal.
@@ -27,6 +26,10 @@ _TLS_ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
 class ConnectionLost(RefreshRetriableError):  # noqa: N818 - what happened, not a kind of error
     """A connection could not be made, was lost, or did not answer in time."""
+
+
+class UnexpectedAnswer(ConnectionLost):
+    """What answers is no Kafka broker, or its answer is damaged; the message says which."""
 
 
 class Connection:
@@ -61,6 +64,7 @@ class Connection:
         connection = cls(endpoint, settings.client_id, await _connect(endpoint, settings))
         try:
             connection._session = await connection._shake_hands(settings)
+            connection._wire.accept(RESPONSE_BYTES)
         except BaseException:
             connection.close()
             raise
@@ -110,11 +114,13 @@ class Connection:
         except asyncio.TimeoutError:
             self._wire.close("a request was not answered")
             raise ConnectionLost(f"{request.name} got no answer from {self.endpoint} within {timeout:g} s.") from None
+        except FrameError as problem:
+            raise UnexpectedAnswer(f"The connection to {self.endpoint} was closed: {problem}.") from None
         except _WireError as closed:
             raise ConnectionLost(f"The connection to {self.endpoint} was lost: {closed}.") from None
         except (ValueError, IndexError, struct.error) as error:
             self._wire.close("a response was malformed")
-            raise ConnectionLost(f"{self.endpoint} sent a malformed answer to {request.name}: {error}.") from error
+            raise UnexpectedAnswer(f"{self.endpoint} sent a malformed answer to {request.name}: {error}.") from error
         finally:
             self._used_at = time.monotonic()
 
@@ -148,7 +154,11 @@ def explain_failure(endpoint: Endpoint, problem: Exception, *, tls: bool) -> Kaf
         )
     if isinstance(problem, socket.gaierror):
         return ConnectionLost(f"The host name {endpoint.host} cannot be resolved: {problem.strerror}.")
-    if isinstance(problem, ConnectionLost):
+    if isinstance(problem, UnexpectedAnswer):
+        return problem
+    if isinstance(problem, FrameError):
+        return UnexpectedAnswer(f"The connection to {endpoint} was closed: {problem}.")
+    if isinstance(problem, ConnectionLost | StreamEnded):
         hint = "" if tls else " A listener that wants TLS or SASL ends connections so: check kafka.security.protocol."
         return ConnectionLost(f"The broker {endpoint} ended the connection during the handshake.{hint}")
     if isinstance(problem, RetriableError):
@@ -166,25 +176,29 @@ class _Wire(asyncio.Protocol):
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
-        self._buffer = bytearray()
+        self._frames = FrameBuffer(HANDSHAKE_BYTES)
         self._answers: collections.deque[asyncio.Future[bytes]] = collections.deque()
-        self._reason = "it is not open"
+        self._reason: str | FrameError = "it is not open"
         self.closed = True
 
     @property
     def waiting(self) -> bool:
         return bool(self._answers)
 
+    def accept(self, most_bytes: int) -> None:
+        """Take responses of so many bytes from now on."""
+        self._frames.most_bytes = most_bytes
+
     def exchange(self, data: bytes) -> asyncio.Future[bytes]:
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         if self.closed or self._transport is None:
-            answer.set_exception(_WireError(self._reason))
+            answer.set_exception(self._error())
             return answer
         self._answers.append(answer)
         self._transport.write(data)
         return answer
 
-    def close(self, reason: str) -> None:
+    def close(self, reason: str | FrameError) -> None:
         if self.closed:
             return
         self.closed, self._reason = True, reason
@@ -194,7 +208,10 @@ class _Wire(asyncio.Protocol):
         while self._answers:
             answer = self._answers.popleft()
             if not answer.done():
-                answer.set_exception(_WireError(reason))
+                answer.set_exception(self._error())
+
+    def _error(self) -> Exception:
+        return self._reason if isinstance(self._reason, FrameError) else _WireError(self._reason)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -208,23 +225,16 @@ class _Wire(asyncio.Protocol):
         self.close(str(exc) if exc is not None else "the broker closed it")
 
     def data_received(self, data: bytes) -> None:
-        self._buffer += data
-        start = 0
-        while len(self._buffer) - start >= _LENGTH.size:
-            (size,) = _LENGTH.unpack_from(self._buffer, start)
-            if not 0 <= size <= _LONGEST_RESPONSE:
-                return self.close(f"a response of {size} bytes was announced")
-            end = start + _LENGTH.size + size
-            if len(self._buffer) < end:
-                break
-            if not self._answers:
-                return self.close("the broker sent what nobody asked for")
-            answer = self._answers.popleft()
-            if not answer.done():
-                answer.set_result(bytes(self._buffer[start + _LENGTH.size : end]))
-            start = end
-        del self._buffer[:start]
-        return None
+        try:
+            for frame in self._frames.feed(data):
+                if not self._answers:
+                    self.close("the broker sent a response without a request")
+                    return
+                answer = self._answers.popleft()
+                if not answer.done():
+                    answer.set_result(frame)
+        except FrameError as problem:
+            self.close(problem)
 
 
 async def _connect(endpoint: Endpoint, settings: ConnectionSettings) -> _Wire:

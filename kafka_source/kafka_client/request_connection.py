@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from kafka_source.kafka_client.blocking_connection import BlockingConnection
 from kafka_source.kafka_client.connection import ConnectionLost
+from kafka_source.kafka_client.framing import RESPONSE_BYTES, FrameError, read_frame_size, read_into
 
-_LENGTH = struct.Struct(">i")
 _CORRELATION = struct.Struct(">i")
 _RENEW_SECONDS, _RENEW_SHARE = 10.0, 0.15
 
@@ -21,17 +21,19 @@ class RequestConnection:
         raw: Authenticated; this object's alone from here on.
         what: What it is for, as the beginning of a sentence: "Fetching from".
         timeout: Seconds without a byte of an answer after which the connection counts as lost.
+        most_bytes: The longest response that is accepted.
 
     Attributes:
         waiting: Whether an answer is under way; such a connection is of no use to anybody else.
         ready_at: Before this time (`time.monotonic()`) the broker wants no request (KIP-219).
     """
 
-    def __init__(self, raw: BlockingConnection, *, what: str, timeout: float) -> None:
+    def __init__(self, raw: BlockingConnection, *, what: str, timeout: float, most_bytes: int = RESPONSE_BYTES) -> None:
         raw.socket.settimeout(timeout)
         self._raw = raw
         self._what = what
         self._timeout = timeout
+        self._most_bytes = most_bytes
         expires, now = raw.expires_at, time.monotonic()
         self._renew_at = None if expires is None else expires - min(_RENEW_SECONDS, _RENEW_SHARE * (expires - now))
         self._correlation = 0
@@ -84,15 +86,11 @@ class RequestConnection:
             ConnectionLost: The connection has ended, or nothing came for too long.
         """
         try:
-            head = bytearray(_LENGTH.size)
-            self._read(head, _LENGTH.size)
-            (size,) = _LENGTH.unpack(head)
-            if size < _CORRELATION.size:
-                raise self.lost(f"it announced a response of {size} bytes")
+            size = read_frame_size(self._raw.socket, self._most_bytes)
             if len(buffer) < size:
                 buffer = bytearray(size)
-            self._read(buffer, size)
-        except OSError as problem:
+            read_into(self._raw.socket, memoryview(buffer)[:size])
+        except (OSError, FrameError) as problem:
             raise self.lost(str(problem)) from None
         if _CORRELATION.unpack_from(buffer)[0] != self._correlation:
             raise self.lost("it answered another request")
@@ -110,12 +108,3 @@ class RequestConnection:
     def close(self) -> None:
         """End the connection."""
         self._raw.close()
-
-    def _read(self, buffer: bytearray, size: int) -> None:
-        view = memoryview(buffer)[:size]
-        socket = self._raw.socket
-        while view:
-            count = socket.recv_into(view)
-            if not count:
-                raise self.lost("it closed the connection")
-            view = view[count:]

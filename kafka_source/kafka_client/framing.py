@@ -1,0 +1,116 @@
+"""Frames of the Kafka protocol: a length of four bytes, then a message of that length.
+
+The length is checked before memory is allocated for it. Four bytes of a peer that does not speak the Kafka protocol
+may announce anything: the first bytes of a TLS alert are a length of 352 MB, those of "HTTP" one of 1.2 GB
+(KAFKA-4090).
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator
+
+HANDSHAKE_BYTES = 1024 * 1024
+"""The longest response that is accepted before authentication is done; a broker's have a few kB there."""
+
+RESPONSE_BYTES = 256 * 1024 * 1024
+"""The longest response that is accepted afterwards, unless a connection says otherwise."""
+
+_LENGTH = struct.Struct(">i")
+# A response begins with its correlation id.
+_SHORTEST = 4
+# The first two bytes of a TLS record: its type, alert or handshake, and the major version, which is always 3.
+_TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
+
+
+class FrameError(ValueError):
+    """The peer's bytes are no frame of the Kafka protocol, or the frame is longer than is accepted."""
+
+
+class StreamEnded(ConnectionError):  # noqa: N818 - what happened, not a kind of error
+    """The peer closed the connection where more bytes were expected."""
+
+
+def frame_size(head: bytes, most_bytes: int) -> int:
+    """Return the size of the response that its first four bytes announce.
+
+    Args:
+        head: The four bytes.
+        most_bytes: The longest response that is accepted.
+
+    Raises:
+        FrameError: No response has this size; says who seems to answer instead of a broker.
+    """
+    size: int = _LENGTH.unpack(head)[0]
+    if _SHORTEST <= size <= most_bytes:
+        return size
+    if head[:2] in _TLS_RECORDS:
+        raise FrameError("it is a TLS listener: set kafka.security.protocol to SSL or SASL_SSL")
+    if head == b"HTTP":
+        raise FrameError("an HTTP server answers there: check the hosts and ports of kafka.bootstrap.servers")
+    raise FrameError(
+        f"it announced a response of {size} bytes, where {_SHORTEST} to {most_bytes} are accepted: it is no Kafka "
+        "listener, or the response is damaged"
+    )
+
+
+def read_frame_size(sock: socket.socket, most_bytes: int) -> int:
+    """Read the length of the next response from a blocking socket.
+
+    Raises:
+        FrameError: See `frame_size`.
+        OSError: The connection has ended, or the socket's timeout is over.
+    """
+    head = bytearray(_LENGTH.size)
+    read_into(sock, memoryview(head))
+    return frame_size(bytes(head), most_bytes)
+
+
+def read_frame(sock: socket.socket, most_bytes: int) -> bytes:
+    """Read the next response from a blocking socket, without its length; errors as of `read_frame_size`."""
+    frame = bytearray(read_frame_size(sock, most_bytes))
+    read_into(sock, memoryview(frame))
+    return bytes(frame)
+
+
+def read_into(sock: socket.socket, view: memoryview) -> None:
+    """Fill `view` from a blocking socket.
+
+    Raises:
+        OSError: The connection has ended, or the socket's timeout is over.
+    """
+    while view:
+        count = sock.recv_into(view)
+        if not count:
+            raise StreamEnded("it closed the connection")
+        view = view[count:]
+
+
+class FrameBuffer:
+    """Cuts a stream of bytes into responses.
+
+    Args:
+        most_bytes: The longest response that is accepted; may be changed as long as the connection lasts.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self.most_bytes = most_bytes
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """Add bytes; yield each response that is complete now, without its length.
+
+        Raises:
+            FrameError: See `frame_size`.
+        """
+        self._buffer += data
+        start = 0
+        while len(self._buffer) - start >= _LENGTH.size:
+            body = start + _LENGTH.size
+            end = body + frame_size(bytes(self._buffer[start:body]), self.most_bytes)
+            if len(self._buffer) < end:
+                break
+            yield bytes(self._buffer[body:end])
+            start = end
+        del self._buffer[:start]
