@@ -15,11 +15,13 @@ from kafka_source.kafka_client import ConnectionLost, Deadline, EventLoop, Kafka
 from kafka_source.model.topic_pattern import matching
 from kafka_source.model.topic_selection import Topic, TopicSelection
 from kafka_source.options import ReadOptions
+from kafka_source.runtime.retry import RetryPolicy, retry
 
 _T = TypeVar("_T")
 
 _UNKNOWN_TOPIC_OR_PARTITION = 3
 _LONGEST_PAUSE = 1.0
+_LOST = (BootstrapError, ConnectionLost)
 
 # How long a cluster that was there is asked again: Java's default.api.timeout.ms, beyond the time until starting over.
 _PATIENCE_MS = 60_000
@@ -42,7 +44,7 @@ class Cluster:
         self._client = KafkaClient(settings, EventLoop.shared(), settings.client_id("driver"))
         self._timeout = timeout_ms / 1000
         self._retries = retries
-        self._retry_seconds = retry_ms / 1000
+        self._pauses = RetryPolicy(retry_ms / 1000, _LONGEST_PAUSE)
         self._patience = settings.seconds("default.api.timeout.ms", _PATIENCE_MS)
 
     @staticmethod
@@ -166,22 +168,30 @@ class Cluster:
             KafkaGroupError: The brokers refuse, or have not answered in time.
             InvalidConfigurationError: Another cluster answers than before.
         """
-        begun = time.monotonic()
-        attempt, was_lost = 0, False
-        while True:
-            was_there = self._client.cluster_id is not None
-            try:
-                return self._client.run(question(Deadline(self._timeout)))
-            except RetriableError as error:
-                is_lost = isinstance(error, BootstrapError | ConnectionLost)
-                was_lost = was_lost or is_lost
-                over = attempt >= self._retries and time.monotonic() > begun + self._seconds_for(was_lost=was_lost)
-                if is_lost and (over or not was_there):
-                    raise BootstrapError(f"{what} failed: {error}{self._advice(was_there=was_there)}") from None
-                if over or isinstance(error, UnknownTopicError):
-                    raise
-            time.sleep(min(_LONGEST_PAUSE, self._retry_seconds * 2**attempt))
-            attempt += 1
+        begun, was_lost = time.monotonic(), False
+
+        def again(error: Exception, failures: int, _: float) -> bool:
+            nonlocal was_lost
+            if isinstance(error, _LOST):
+                was_lost = True
+                if not self._was_there:
+                    return False
+            elif isinstance(error, UnknownTopicError):
+                return False
+            return failures < self._retries or time.monotonic() <= begun + self._seconds_for(was_lost=was_lost)
+
+        def ask() -> _T:
+            return self._client.run(question(Deadline(self._timeout)))
+
+        try:
+            return retry(ask, self._pauses, on=RetriableError, again=again)
+        except _LOST as error:
+            raise BootstrapError(f"{what} failed: {error}{self._advice()}") from None
+
+    @property
+    def _was_there(self) -> bool:
+        """Whether the cluster has answered before."""
+        return self._client.cluster_id is not None
 
     def _seconds_for(self, *, was_lost: bool) -> float:
         """How long a question is put again: after the loss of brokers as long as these take to come back."""
@@ -191,8 +201,8 @@ class Cluster:
             return max(self._timeout, self._patience)
         return self._patience + (self._client.settings.rebootstrap_after or 0.0)
 
-    def _advice(self, *, was_there: bool) -> str:
-        if not was_there or self._client.settings.rebootstrap_after is not None:
+    def _advice(self) -> str:
+        if not self._was_there or self._client.settings.rebootstrap_after is not None:
             return ""
         return " Brokers were lost; metadata.recovery.strategy is none, so the servers were not looked up again."
 

@@ -29,9 +29,10 @@ from kafka_source.errors import (
 from kafka_source.fetch import fetch_protocol
 from kafka_source.fetch.connection import MOST_BATCH_BYTES, FetchConnection
 from kafka_source.fetch.engine import PACED_BATCH_SECONDS, FetchRequest, conform
-from kafka_source.kafka_client import ConnectionLost, PartitionMetadata, Snapshot, TopicMetadata, answering, delay
+from kafka_source.kafka_client import ConnectionLost, PartitionMetadata, Snapshot, TopicMetadata, answering
 from kafka_source.model.stream_offset import Range
 from kafka_source.model.topic_identity import differ, recreated
+from kafka_source.runtime.retry import RetryPolicy
 from kafka_source.schema import arrow_schema
 
 log = logging.getLogger(__name__)
@@ -40,7 +41,7 @@ MOST_FETCH_BYTES = 8 * 1024 * 1024
 SETTLE_SECONDS = 10.0
 _LEAST_FETCH_BYTES = 64 * 1024
 _UNKNOWN_RECORD_BYTES = 1024
-_BACK_OFF = (0.05, 1.0)
+_BACK_OFF = RetryPolicy(0.05, 1.0)
 _LONGEST_WAIT = 1.0
 _BATCH_MARGIN = 1.1
 _MANY_BATCHES = 20
@@ -126,7 +127,7 @@ class _Part:
 
     def back_off(self) -> None:
         """Nobody gives it now: wait before its leader is looked for, longer from time to time."""
-        self.look_again_at = time.monotonic() + delay(self.failures, *_BACK_OFF)
+        self.look_again_at = time.monotonic() + _BACK_OFF.pause(self.failures)
         self.failures += 1
 
 

@@ -19,7 +19,7 @@ from kafka_source.client_config import Settings
 from kafka_source.errors import KafkaGroupError, RetriableError
 from kafka_source.group.member import Joined, Member, MemberSettings
 from kafka_source.group.member_state import State
-from kafka_source.kafka_client import Deadline, KafkaClient, delay
+from kafka_source.kafka_client import Deadline, KafkaClient
 
 log = logging.getLogger(__name__)
 
@@ -129,7 +129,7 @@ class GenericMember:
                 failures, reason = 0, "the group rebalances"
             except RetriableError as error:
                 log.warning("group=%s: %s", self._settings.group, error)
-                await asyncio.sleep(delay(failures, *self._client.settings.retry))
+                await asyncio.sleep(self._client.settings.retry.pause(failures))
                 failures += 1
             except KafkaGroupError as error:
                 self._set(None, error)

@@ -12,7 +12,7 @@ from kafka_source.group import member_state
 from kafka_source.group.join_errors import refusal
 from kafka_source.group.member_state import Action, Membership, State, Step, step
 from kafka_source.group.model import CONSUMER
-from kafka_source.kafka_client import Connection, ConnectionLost, Deadline, KafkaClient, delay
+from kafka_source.kafka_client import Connection, ConnectionLost, Deadline, KafkaClient
 from kafka_source.kafka_client.messages import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 
 log = logging.getLogger(__name__)
@@ -299,7 +299,7 @@ class Member:
         return self._own
 
     async def _back_off(self, deadline: Deadline, failed: Step) -> None:
-        pause = delay(failed.membership.failures - 1, *self._client.settings.retry)
+        pause = self._client.settings.retry.pause(failed.membership.failures - 1)
         if deadline.left <= pause:
             raise ConnectionLost(
                 f"Joining group {self.settings.group} did not succeed within {deadline.seconds:.0f} s; its coordinator "

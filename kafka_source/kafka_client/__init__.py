@@ -14,7 +14,6 @@ from kafka_source.kafka_client.metadata import Broker, PartitionMetadata, Snapsh
 from kafka_source.kafka_client.rebootstrap import Recovery
 from kafka_source.kafka_client.request_connection import RequestConnection
 from kafka_source.kafka_client.settings import ConnectionSettings, Endpoint, parse_servers
-from kafka_source.runtime.backoff import delay
 from kafka_source.runtime.deadline import Deadline
 from kafka_source.runtime.event_loop import EventLoop
 
@@ -41,7 +40,6 @@ __all__ = [
     "cached_client",
     "check_coordinator",
     "decode_response",
-    "delay",
     "encode_request",
     "parse_servers",
     "to_coordinator",

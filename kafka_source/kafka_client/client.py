@@ -19,9 +19,9 @@ from kafka_source.kafka_client.metadata import Broker, Snapshot, read_snapshot
 from kafka_source.kafka_client.rebootstrap import Recovery
 from kafka_source.kafka_client.settings import ConnectionSettings, Endpoint
 from kafka_source.model.cluster_identity import check_same_cluster
-from kafka_source.runtime.backoff import delay
 from kafka_source.runtime.deadline import Deadline
 from kafka_source.runtime.event_loop import EventLoop
+from kafka_source.runtime.retry import retry_async
 
 log = logging.getLogger(__name__)
 
@@ -96,22 +96,10 @@ class KafkaClient:
         """
         deadline = deadline or Deadline(self.settings.request_timeout)
         names = None if topics is None else sorted(set(topics))
-        attempt = 0
-        while True:
-            self._recovery = self._recovery.asked(time.monotonic())
-            try:
-                return await self._ask_metadata(names, deadline, create=create)
-            except RetriableError as error:
-                if isinstance(error, BootstrapError) and self.cluster_id is None:
-                    raise  # It was never there, and has been tried for long enough.
-                log.debug("metadata attempt=%d failed: %s", attempt, error)
-                pause = delay(attempt, *self.settings.retry)
-                if deadline.left <= pause:
-                    raise
-                await asyncio.sleep(pause)
-            attempt += 1
+        return await self.retrying(lambda: self._ask_metadata(names, deadline, create=create), deadline)
 
     async def _ask_metadata(self, names: Sequence[str] | None, deadline: Deadline, *, create: bool) -> Snapshot:
+        self._recovery = self._recovery.asked(time.monotonic())
         told_to = False
         try:
             connection = await self.any_connection(deadline)
@@ -227,19 +215,18 @@ class KafkaClient:
 
     async def _bootstrap(self, deadline: Deadline) -> Connection:
         within = Deadline(min(deadline.left, _BOOTSTRAP_SECONDS))
-        attempt = 0
-        while True:
-            try:
-                return await self._first_of(self.settings.bootstrap, within, greet=True)
-            except ConnectionLost as error:
-                pause = delay(attempt, *self.settings.retry)
-                if within.left <= pause:
-                    raise BootstrapError(
-                        f"No broker of kafka.bootstrap.servers={self.settings.bootstrap_names} could be reached "
-                        f"within {within.seconds:.0f} s: {error}"
-                    ) from None
-                await asyncio.sleep(pause)
-            attempt += 1
+        try:
+            return await retry_async(
+                lambda: self._first_of(self.settings.bootstrap, within, greet=True),
+                self.settings.retry,
+                on=ConnectionLost,
+                deadline=within,
+            )
+        except ConnectionLost as error:
+            raise BootstrapError(
+                f"No broker of kafka.bootstrap.servers={self.settings.bootstrap_names} could be reached "
+                f"within {within.seconds:.0f} s: {error}"
+            ) from None
 
     async def _open(self, endpoint: Endpoint, deadline: Deadline) -> Connection:
         return await Connection.open(endpoint, self.settings, max(0.001, deadline.left))
@@ -332,21 +319,15 @@ class KafkaClient:
     # ---- trying again
 
     async def retrying(self, work: Callable[[], Awaitable[_T]], deadline: Deadline) -> _T:
-        """Does `work`, again with a back-off after each error that passes, until the deadline; then raises the last."""
-        attempt = 0
-        while True:
-            try:
-                return await work()
-            except RetriableError as error:
-                if isinstance(error, BootstrapError) and self.cluster_id is None:
-                    raise  # It was never there, and has been tried for long enough.
-                pause = delay(attempt, *self.settings.retry)
-                if deadline.left <= pause:
-                    raise
-                level = logging.WARNING if attempt in _WORTH_A_WARNING else logging.DEBUG
-                log.log(level, "trying again in %.2f s: %s", pause, error)
-                await asyncio.sleep(pause)
-            attempt += 1
+        """Do `work`, again with a back-off after each retriable error until the deadline; then raise the last error."""
+        return await retry_async(work, self.settings.retry, on=RetriableError, deadline=deadline, again=self._may_pass)
+
+    def _may_pass(self, error: Exception, failures: int, pause: float) -> bool:
+        if isinstance(error, BootstrapError) and self.cluster_id is None:
+            return False  # The cluster was never there, and has been tried for long enough.
+        level = logging.WARNING if failures in _WORTH_A_WARNING else logging.DEBUG
+        log.log(level, "retrying in %.2f s: %s", pause, error)
+        return True
 
     def _patience(self, deadline: Deadline) -> float:
         return max(0.001, min(self.settings.request_timeout, deadline.left))

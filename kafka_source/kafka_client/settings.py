@@ -12,6 +12,7 @@ from kafka_source.client_config.tls import ssl_context, tls_of
 from kafka_source.errors import OptionError
 from kafka_source.kafka_client.sasl_arguments import sasl_arguments
 from kafka_source.model.cluster_identity import MOVED_FROM
+from kafka_source.runtime.retry import RetryPolicy
 
 _DEFAULT_PORT = 9092
 
@@ -38,7 +39,7 @@ class ConnectionSettings:
         sasl: kafka-python's arguments for its SASL mechanism, or None. Holds secrets, so it is in no repr.
         connect_timeout: Seconds for TCP, TLS and SASL together.
         request_timeout: Seconds for a request's answer.
-        retry: Seconds of the first and of the longest back-off.
+        retry: The pauses between attempts.
         rebootstrap_after: Seconds without metadata until the client starts over (KIP-1102); None: never.
         moved_from: The id of a cluster that was left for another on purpose.
     """
@@ -49,7 +50,7 @@ class ConnectionSettings:
     sasl: Mapping[str, object] | None = field(repr=False)
     connect_timeout: float
     request_timeout: float
-    retry: tuple[float, float]
+    retry: RetryPolicy
     rebootstrap_after: float | None
     moved_from: str | None = None
 
@@ -72,10 +73,15 @@ class ConnectionSettings:
             sasl=sasl_arguments(settings),
             connect_timeout=settings.seconds("socket.connection.setup.timeout.ms", 10_000),
             request_timeout=settings.seconds("request.timeout.ms", 30_000),
-            retry=(settings.seconds("retry.backoff.ms", 100), settings.seconds("retry.backoff.max.ms", 1_000)),
+            retry=retry_policy(settings),
             rebootstrap_after=rebootstrap_after(settings),
             moved_from=settings.get(MOVED_FROM),
         )
+
+
+def retry_policy(settings: Settings) -> RetryPolicy:
+    """Return the pauses that `retry.backoff.ms` and `retry.backoff.max.ms` ask for; the defaults are Java's."""
+    return RetryPolicy(settings.seconds("retry.backoff.ms", 100), settings.seconds("retry.backoff.max.ms", 1_000))
 
 
 def rebootstrap_after(settings: Settings) -> float | None:

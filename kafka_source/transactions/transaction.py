@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 import logging
-import random
-import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -26,6 +24,7 @@ from kafka_source.errors import (
     from_confluent,
 )
 from kafka_source.runtime.deadline import Deadline, call_within
+from kafka_source.runtime.retry import RetryPolicy, retry
 from kafka_source.transactions.producer_pool import TransactionalProducers
 from kafka_source.transactions.transaction_error import cause_of
 
@@ -35,7 +34,7 @@ T = TypeVar("T")
 
 _TIMED_OUT = -185
 _ABORT_SECONDS = 5.0
-_BACKOFF_SECONDS = (0.05, 1.0)
+_PAUSES = RetryPolicy(0.05, 1.0)
 # Over the timeout that librdkafka was told: so it gets to name the reason itself where it does keep it.
 _GRACE_SECONDS = 1.0
 
@@ -211,21 +210,20 @@ def run_transaction(
         KafkaGroupError: Of the categories as said above.
     """
     deadline = Deadline(timeout)
-    backoff, longest = _BACKOFF_SECONDS
-    while True:
-        try:
-            return _one_try(producers, work, deadline)
-        except KafkaGroupError as error:
-            again = isinstance(error, (AbortableError, RetriableError)) or (
-                repeatable and isinstance(error, ApplicationRecoverableError) and not isinstance(error, FencedError)
-            )
-            if not again or deadline.left <= backoff:
-                raise
-            log.info("%s; trying again", error)
+
+    def again(error: Exception, _: int, pause: float) -> bool:
+        if not isinstance(error, AbortableError | RetriableError) and (
+            not repeatable or not isinstance(error, ApplicationRecoverableError) or isinstance(error, FencedError)
+        ):
+            return False
+        log.info("retrying in %.2f s: %s", pause, error)
         if rewind is not None:
             rewind()
-        time.sleep(backoff * random.uniform(0.8, 1.2))
-        backoff = min(backoff * 2, longest)
+        return True
+
+    return retry(
+        lambda: _one_try(producers, work, deadline), _PAUSES, on=KafkaGroupError, deadline=deadline, again=again
+    )
 
 
 def _one_try(producers: TransactionalProducers, work: Callable[[Transaction], T], deadline: Deadline) -> T:

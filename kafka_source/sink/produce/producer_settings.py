@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kafka_source.client_config import Settings, java_names
+from kafka_source.kafka_client.settings import retry_policy
+from kafka_source.runtime.retry import RetryPolicy
 from kafka_source.sink.produce.producer_config import producer_config, transactional_config
 
 _ACKS = {"all": -1, "-1": -1, "1": 1}
@@ -64,7 +66,7 @@ class ProducerSettings:
         linger: Seconds after which a record batch goes out that is not full, if records still come.
         delivery_timeout: Seconds in which a record batch has to be acknowledged.
         request_timeout: Seconds for a broker's answer.
-        retry: Seconds of the first and of the longest back-off.
+        retry: The pauses between attempts.
         metadata_age: Seconds after which the leaders are asked for anew.
         unknown_topic_timeout: Seconds for which a topic may be not there.
     """
@@ -78,7 +80,7 @@ class ProducerSettings:
     linger: float
     delivery_timeout: float
     request_timeout: float
-    retry: tuple[float, float]
+    retry: RetryPolicy
     metadata_age: float
     unknown_topic_timeout: float
 
@@ -101,7 +103,7 @@ class ProducerSettings:
             linger=float(config["linger.ms"]) / 1000,
             delivery_timeout=int(config["message.timeout.ms"]) / 1000,
             request_timeout=settings.seconds("request.timeout.ms", 30_000),
-            retry=(settings.seconds("retry.backoff.ms", 100), settings.seconds("retry.backoff.max.ms", 1_000)),
+            retry=retry_policy(settings),
             metadata_age=settings.seconds("metadata.max.age.ms", _METADATA_MS),
             unknown_topic_timeout=settings.seconds("topic.metadata.propagation.max.ms", _UNKNOWN_TOPIC_MS),
         )

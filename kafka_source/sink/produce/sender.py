@@ -15,7 +15,7 @@ from typing import Protocol
 
 from assignors.model import TopicPartition
 from kafka_source.errors import RetriableError, category, code_name
-from kafka_source.kafka_client import ConnectionLost, Snapshot, answering, delay
+from kafka_source.kafka_client import ConnectionLost, Snapshot, answering
 from kafka_source.sink.produce.accumulator import Accumulator, RecordBatch
 from kafka_source.sink.produce.connection import ProduceConnection
 from kafka_source.sink.produce.delivery_errors import delivery_error
@@ -167,8 +167,7 @@ class Sender:
 
     def _find_topic(self, topic: str) -> None:
         give_up_at = time.monotonic() + min(self._settings.unknown_topic_timeout, self._settings.delivery_timeout)
-        attempt = 0
-        while True:
+        for pause in self._settings.retry.pauses():
             try:
                 self._brokers.refresh({topic}, self._settings.delivery_timeout)
             except RetriableError as problem:
@@ -177,11 +176,9 @@ class Sender:
                 raise delivery_error(self._brokers.cluster.refused[topic], topic, None)
             if topic in self._brokers.cluster.topics:
                 return
-            pause = delay(attempt, *self._settings.retry)
             if time.monotonic() + pause > give_up_at:
                 raise delivery_error(_UNKNOWN_TOPIC, topic, None)
             time.sleep(pause)
-            attempt += 1
 
     # ---- sender
 
@@ -319,7 +316,7 @@ class Sender:
                 self._put_off(lane)
 
     def _put_off(self, lane: _Lane) -> None:
-        lane.again_at = time.monotonic() + delay(lane.failures, *self._settings.retry)
+        lane.again_at = time.monotonic() + self._settings.retry.pause(lane.failures)
         lane.failures += 1
 
     def _check_time(self) -> None:

@@ -14,12 +14,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from assignors.model import TopicPartition
 from kafka_source.errors import AuthenticationError, NotVisibleError, RetriableError, error_for_code
-from kafka_source.kafka_client import Deadline, KafkaClient, delay
+from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.kafka_client.messages import DescribeProducersRequest
+from kafka_source.runtime.retry import RetryPolicy
 from kafka_source.sink.two_phase.open_transactions import OpenTransaction
 
 log = logging.getLogger(__name__)
 
+_PAUSES = RetryPolicy(0.002, 0.5)
 _WHAT = "Looking for the commit marker"
 _LEADER_NOT_AVAILABLE = 5
 
@@ -43,12 +45,13 @@ async def wait_until_visible(
     Raises:
         NotVisibleError: One has not until the deadline; names it.
     """
-    attempt = 0
     left = sorted(set(partitions))
     producers = {(t.producer_id, t.epoch): t.transactional_id for t in transactions}
     missing: dict[TopicPartition, str] = {}
     problem: RetriableError | None = None
-    while left:
+    for pause in _PAUSES.pauses():
+        if not left:
+            return
         try:
             missing = await _still_open(client, left, producers, deadline)
             left = sorted(missing)
@@ -60,11 +63,9 @@ async def wait_until_visible(
             problem = error
         if not left:
             return
-        pause = delay(attempt, 0.002, 0.5)
         if deadline.left <= pause:
             raise NotVisibleError(batch=batch, partitions=left, missing=missing, seconds=deadline.seconds) from problem
         await asyncio.sleep(pause)
-        attempt += 1
 
 
 async def _still_open(

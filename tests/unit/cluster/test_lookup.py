@@ -33,9 +33,10 @@ def cluster(broker: FakeBroker) -> Iterator[Cluster]:
         yield asked
 
 
-def cluster_of(broker: FakeBroker, **settings: str) -> Cluster:
+def cluster_of(broker: FakeBroker, *, retries: int = 3, retry_ms: int = 10, **settings: str) -> Cluster:
     given = {name.replace("_", "."): value for name, value in settings.items()}
-    return Cluster(Settings({"bootstrap.servers": broker.bootstrap_servers, **given}), timeout_ms=500)
+    servers = {"bootstrap.servers": broker.bootstrap_servers}
+    return Cluster(Settings(servers | given), timeout_ms=500, retries=retries, retry_ms=retry_ms)
 
 
 def test_topics_and_offsets_are_what_the_leader_says(cluster: Cluster) -> None:
@@ -84,6 +85,12 @@ def test_an_old_leader_is_asked_no_more(broker: FakeBroker, cluster: Cluster) ->
     broker.offset_errors = [NOT_LEADER, NOT_LEADER]
     assert cluster.latest([FIRST], read_committed=False) == {FIRST: 7}
     assert broker.asked.count("ListOffsetsRequest") == 3
+
+
+def test_it_may_be_asked_again_more_often_than_a_float_can_be_doubled(broker: FakeBroker) -> None:
+    broker.offset_errors = [NOT_LEADER] * 1030
+    with closing(cluster_of(broker, retries=1030, retry_ms=0)) as cluster:
+        assert cluster.latest([FIRST], read_committed=False) == {FIRST: 7}
 
 
 def test_it_starts_over_when_it_is_told_to(broker: FakeBroker, cluster: Cluster) -> None:

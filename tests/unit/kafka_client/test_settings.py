@@ -5,6 +5,7 @@ import pytest
 from kafka_source.client_config import Settings
 from kafka_source.errors import OptionError
 from kafka_source.kafka_client import ConnectionSettings, Endpoint, parse_servers
+from kafka_source.runtime.retry import RetryPolicy
 
 
 def test_servers_with_and_without_ports_and_of_ipv6() -> None:
@@ -27,7 +28,7 @@ def test_times_are_those_of_the_settings() -> None:
     settings = ConnectionSettings.of(
         Settings({"bootstrap.servers": "a:1", "request.timeout.ms": "1500", "retry.backoff.ms": "20"})
     )
-    assert (settings.request_timeout, settings.retry, settings.connect_timeout) == (1.5, (0.02, 1.0), 10.0)
+    assert (settings.request_timeout, settings.retry, settings.connect_timeout) == (1.5, RetryPolicy(0.02, 1.0), 10.0)
     assert settings.rebootstrap_after == 300.0
 
 

@@ -1,0 +1,102 @@
+"""Retries: exponential back-off with jitter (KIP-580), and the loop that makes another attempt after an error."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from kafka_source.runtime.deadline import Deadline
+
+_T = TypeVar("_T")
+
+_JITTER = 0.2
+# Doubled as often, the shortest pause is longer than any that is configured; a float ends at 2**1023.
+_MOST_DOUBLINGS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """The pauses between attempts: each about twice as long as the one before, ± 20 %.
+
+    Attributes:
+        first: Seconds of the first pause (`retry.backoff.ms`).
+        longest: The longest pause in seconds (`retry.backoff.max.ms`).
+    """
+
+    first: float
+    longest: float
+
+    def pause(self, failures: int) -> float:
+        """Return the seconds to wait before the next attempt.
+
+        Args:
+            failures: The number of attempts that failed before the last one: 0 after the first failure.
+        """
+        doubled = self.first * 2.0 ** min(max(0, failures), _MOST_DOUBLINGS)
+        return min(self.longest, doubled * random.uniform(1 - _JITTER, 1 + _JITTER))
+
+    def pauses(self) -> Iterator[float]:
+        """Yield the pauses of a series of attempts, without end."""
+        failures = 0
+        while True:
+            yield self.pause(failures)
+            failures += 1
+
+
+Again = Callable[[Exception, int, float], bool]
+"""Decide after a failed attempt whether to make another one; gets the error, the number of attempts that failed before
+this one, and the pause in seconds. It may log."""
+
+
+def _always(_: Exception, __: int, ___: float) -> bool:
+    return True
+
+
+def retry(
+    work: Callable[[], _T],
+    policy: RetryPolicy,
+    *,
+    on: type[Exception] | tuple[type[Exception], ...],
+    deadline: Deadline | None = None,
+    again: Again = _always,
+) -> _T:
+    """Return the result of `work`, after as many attempts as are allowed.
+
+    Args:
+        work: One attempt.
+        policy: The pauses between attempts.
+        on: The errors after which another attempt is made; any other error is raised at once.
+        deadline: When it would be over after the next pause, the last error is raised; None: `again` alone decides.
+        again: See `Again`.
+    """
+    for failures, pause in enumerate(policy.pauses()):
+        try:
+            return work()
+        except on as error:
+            if (deadline is not None and deadline.left <= pause) or not again(error, failures, pause):
+                raise
+        time.sleep(pause)
+    raise RuntimeError("unreachable: the pauses have no end")
+
+
+async def retry_async(
+    work: Callable[[], Awaitable[_T]],
+    policy: RetryPolicy,
+    *,
+    on: type[Exception] | tuple[type[Exception], ...],
+    deadline: Deadline | None = None,
+    again: Again = _always,
+) -> _T:
+    """Do the same as `retry` on an event loop."""
+    for failures, pause in enumerate(policy.pauses()):
+        try:
+            return await work()
+        except on as error:
+            if (deadline is not None and deadline.left <= pause) or not again(error, failures, pause):
+                raise
+        await asyncio.sleep(pause)
+    raise RuntimeError("unreachable: the pauses have no end")
