@@ -14,7 +14,6 @@ from confluent_kafka import TopicPartition as Position
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings, librdkafka_config
-from kafka_source.client_config.process_cache import ProcessCache
 from kafka_source.errors import (
     CorruptRecordsError,
     DataLossError,
@@ -26,6 +25,7 @@ from kafka_source.fetch.engine import PACED_BATCH_SECONDS, FetchRequest, conform
 from kafka_source.fetch.librdkafka_meter import WireMeter
 from kafka_source.model.cluster_identity import MOVED_FROM, check_same_cluster
 from kafka_source.model.stream_offset import Range
+from kafka_source.runtime.process_cache import ProcessCache
 from kafka_source.schema import Column, arrow_schema
 
 log = logging.getLogger(__name__)
@@ -70,6 +70,7 @@ class LibrdkafkaEngine:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._idle: dict[_Kind, Client] = {}
+        self._closed = False
         self._last_problem = ""
         self._topic_unknown = False
         self.shaken = True
@@ -87,7 +88,16 @@ class LibrdkafkaEngine:
             # An interrupted consumer may hold records of the old assignment: the next task gets a new one.
             client.consumer.close()
             raise
-        self._idle[kind] = client
+        if self._closed:
+            client.consumer.close()
+        else:
+            self._idle[kind] = client
+
+    def close(self) -> None:
+        """Close the idle consumers; a task that still reads closes its own at its end."""
+        self._closed = True
+        while self._idle:
+            self._idle.popitem()[1].consumer.close()
 
     def check_cluster(self, expected: str | None, found: str | None) -> None:
         """Raises InvalidConfigurationError if the cluster that was found is not the one that is expected."""
@@ -155,7 +165,7 @@ class LibrdkafkaEngine:
         self._topic_unknown |= error.code() in _UNKNOWN
 
 
-_engines = ProcessCache(LibrdkafkaEngine)
+_engines = ProcessCache(LibrdkafkaEngine, close=LibrdkafkaEngine.close)
 
 
 def _kind(request: FetchRequest) -> _Kind:

@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
-from kafka_source.client_config.process_cache import ProcessCache
 from kafka_source.cluster.list_offsets import EARLIEST, LATEST, list_offsets
 from kafka_source.errors import error_for_code
 from kafka_source.fetch import librdkafka
@@ -20,6 +19,7 @@ from kafka_source.kafka_client import Deadline, IdleConnections, KafkaClient, Sn
 from kafka_source.kafka_client.messages import OffsetForLeaderEpochRequest
 from kafka_source.model.cluster_identity import MOVED_FROM, check_same_cluster
 from kafka_source.model.stream_offset import Range
+from kafka_source.runtime.process_cache import ProcessCache
 
 MOST_KEPT_BYTES = 16 * 1024 * 1024
 _CONTROL_SECONDS = 30.0
@@ -102,6 +102,10 @@ class NativeEngine:
         """Take a connection back for the next task; one with an answer under way is closed."""
         self._idle.keep((node, read_committed), connection)
 
+    def close(self) -> None:
+        """Close the idle connections; a task that still reads closes its own at its end."""
+        self._idle.close()
+
     def take_buffer(self) -> bytearray:
         """A buffer for responses that is nobody else's until `keep_buffer`."""
         buffer, self._buffer = self._buffer, None
@@ -149,4 +153,4 @@ class NativeEngine:
         return cached_client(self._settings)
 
 
-_engines = ProcessCache(NativeEngine)
+_engines = ProcessCache(NativeEngine, close=NativeEngine.close)

@@ -1,49 +1,27 @@
-"""One client for each cluster, purpose and process, kept for the next task or batch: a new one costs connections."""
+"""One client for each cluster and purpose in this process, kept for the next task or batch: a new one connects anew."""
 
 from __future__ import annotations
-
-import os
-import threading
 
 from kafka_source.client_config import Settings
 from kafka_source.kafka_client.client import KafkaClient
 from kafka_source.runtime.event_loop import EventLoop
-
-_MOST = 8
-
-_lock = threading.Lock()
-_clients: dict[tuple[Settings, str], KafkaClient] = {}
+from kafka_source.runtime.process_cache import ProcessCache
 
 
 def cached_client(settings: Settings, purpose: str = "control") -> KafkaClient:
-    """The process's client for these settings; not to be closed.
+    """Return the process's client for these settings; do not close it.
 
     Args:
         settings: Of the Kafka clients.
-        purpose: Stands in its client id, so that no quota of `client.id` holds it up.
+        purpose: Stands in its client id, so that no quota of `client.id` throttles it.
     """
-    with _lock:
-        client = _clients.pop((settings, purpose), None)
-        if client is None or not client.loop.alive:
-            client = KafkaClient(settings, EventLoop.shared(), settings.client_id(purpose))
-        # The one that was used last is given up last.
-        _clients[settings, purpose] = client
-        given_up = [_clients.pop(oldest) for oldest in list(_clients)[:-_MOST]]
-    for old in given_up:
-        # Whoever still has it connects anew.
-        old.close()
-    return client
+    return _clients.of((settings, purpose))
 
 
-def _forget() -> None:
-    # A forked child has neither the loop's thread nor a right to the parent's sockets.
-    global _lock
-    _lock = threading.Lock()
-    _abandoned.append(dict(_clients))
-    _clients.clear()
+def _client(key: tuple[Settings, str]) -> KafkaClient:
+    settings, purpose = key
+    return KafkaClient(settings, EventLoop.shared(), settings.client_id(purpose))
 
 
-_abandoned: list[dict[tuple[Settings, str], KafkaClient]] = []
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+# Whoever still has a client that was closed connects again.
+_clients = ProcessCache(_client, close=KafkaClient.close, usable=lambda client: client.loop.alive)

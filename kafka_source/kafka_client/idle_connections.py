@@ -18,6 +18,7 @@ class IdleConnections(Generic[_Key, _Connection]):
 
     def __init__(self) -> None:
         self._idle: dict[_Key, _Connection] = {}
+        self._closed = False
 
     def take(self, key: _Key) -> _Connection | None:
         """The one that waits, unless its session ends soon; then it is closed. A pause that it keeps goes on."""
@@ -28,11 +29,17 @@ class IdleConnections(Generic[_Key, _Connection]):
         return kept
 
     def keep(self, key: _Key, connection: _Connection) -> None:
-        """Take one back; one with an answer under way is closed."""
-        if connection.waiting or key in self._idle:
+        """Take one back; one with an answer under way is closed, and any one after `close`."""
+        if self._closed or connection.waiting or key in self._idle:
             connection.close()
         else:
             self._idle[key] = connection
+
+    def close(self) -> None:
+        """Close those that wait, and from now on each one that comes back."""
+        self._closed = True
+        while self._idle:
+            self._idle.popitem()[1].close()
 
 
 def answering(connections: Iterable[RequestConnection], until: float) -> set[int]:

@@ -7,7 +7,9 @@ import concurrent.futures
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
+
+from kafka_source.runtime.process_cache import ProcessCache
 
 _T = TypeVar("_T")
 
@@ -15,30 +17,16 @@ _T = TypeVar("_T")
 class EventLoop:
     """An asyncio loop on a daemon thread of its own. The thread does not survive a fork: see `shared`."""
 
-    _shared: ClassVar[EventLoop | None] = None
-    _shared_lock: ClassVar[threading.Lock] = threading.Lock()
-
     def __init__(self, name: str = "kafkagroup") -> None:
         self._pid = os.getpid()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    @classmethod
-    def shared(cls) -> EventLoop:
-        """The process's own loop, made when it is first asked for; a forked child gets a new one."""
-        with cls._shared_lock:
-            if cls._shared is None or not cls._shared.alive:
-                cls._shared = cls("kafkagroup-shared")
-            return cls._shared
-
-    @classmethod
-    def _after_fork(cls) -> None:
-        # The parent's thread is not here, and its selector is the parent's: closing it would end the parent's polling.
-        cls._shared_lock = threading.Lock()
-        if cls._shared is not None:
-            _abandoned.append(cls._shared)
-            cls._shared = None
+    @staticmethod
+    def shared() -> EventLoop:
+        """Return the process's own loop, made when it is first asked for; a forked child gets a new one."""
+        return _shared.of("kafkagroup-shared")
 
     @property
     def alive(self) -> bool:
@@ -93,7 +81,5 @@ class EventLoop:
             self._loop.close()
 
 
-_abandoned: list[EventLoop] = []
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=EventLoop._after_fork)
+# A forked child does not close its parent's loop: the selector is the parent's, whose polling would end.
+_shared = ProcessCache(EventLoop, usable=lambda loop: loop.alive, most=1)

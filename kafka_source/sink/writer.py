@@ -30,15 +30,12 @@ from kafka_source.sink.two_phase.committer import Batch, Turn, TwoPhaseCommit
 from kafka_source.sink.two_phase.offset_transaction import GroupOffsets
 from kafka_source.sink.two_phase.prepare import Prepared, SinkTask, prepare
 from kafka_source.sink.two_phase.source_offsets import offsets_of_sources
-from kafka_source.sink.two_phase.timeout import check_timeout, transaction_timeout_ms
+from kafka_source.sink.two_phase.timeout import check_timeout_once
 from kafka_source.source_sink_handoff import BatchOfRun
 
 log = logging.getLogger(__name__)
 
 _SECONDS = 120.0
-
-# The prefixes whose first batch in this process has begun.
-_checked: set[str] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,9 +243,7 @@ def _ticket(quota: QuotaSettings, settings: Settings, name: str) -> Ticket:
 
 def _begin(settings: Settings, sink: ExactlyOnce) -> Turn:
     client, deadline = cached_client(settings), Deadline(_SECONDS)
-    if sink.prefix not in _checked:
-        client.run(check_timeout(client, sink.prefix, transaction_timeout_ms(settings), deadline))
-        _checked.add(sink.prefix)
+    client.run(check_timeout_once(client, settings, sink.prefix, deadline))
     return client.run(TwoPhaseCommit(client, sink.prefix).begin(deadline, replays=sink.replays))
 
 

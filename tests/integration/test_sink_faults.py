@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -18,17 +19,20 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from assignors.model import TopicPartition
-from kafka_source.client_config import librdkafka_config
+from kafka_source.client_config import Settings, librdkafka_config
 from kafka_source.embedded import EmbeddedKafka, Security
 from kafka_source.errors import (
     AuthenticationError,
     DeliveryError,
     InvalidConfigurationError,
+    KafkaGroupError,
     LostTransactionsError,
     NotVisibleError,
 )
 from kafka_source.sink.records import Records
+from kafka_source.sink.schema import SinkColumns
 from kafka_source.sink.two_phase.prepare import SinkTask, prepare
+from kafka_source.sink.writer import BatchWriter, ExactlyOnce, Target
 from kafka_source.transactions.producer_pool import TransactionalProducers
 from kafka_source.transactions.transaction import run_transaction
 from tests.committed_reader import CommittedReader
@@ -192,6 +196,22 @@ def test_f38_a_timeout_above_the_brokers_is_told_before_anything_is_written(kafk
         sink.begin()
     assert "kafka.transaction.timeout.ms=3600000" in str(caught.value)
     assert "transaction.max.timeout.ms=900000" in str(caught.value)
+
+
+def test_a_timeout_is_checked_again_where_it_is_another_one(kafka: EmbeddedKafka, topic: Topic) -> None:
+    """The process that began with a prefix may begin with it again: in another cluster, or with another timeout."""
+    name = topic("timeouts")
+
+    def begin(timeout_ms: int) -> BatchWriter:
+        settings = Settings({"bootstrap.servers": kafka.bootstrap_servers, "transaction.timeout.ms": str(timeout_ms)})
+        writer = BatchWriter(Target(settings, SinkColumns(0), name, ExactlyOnce(name, write_id="one")))
+        pickle.dumps(writer)
+        return writer
+
+    with pytest.raises(KafkaGroupError, match="this is no Spark task"):
+        begin(60_000).write(iter(()))
+    with pytest.raises(InvalidConfigurationError, match=r"kafka\.transaction\.timeout\.ms=3600000"):
+        begin(3_600_000).write(iter(()))
 
 
 def test_f39_missing_rights_are_told_before_anything_is_written() -> None:

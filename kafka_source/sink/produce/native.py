@@ -6,10 +6,10 @@ import time
 from collections.abc import Iterable
 
 from kafka_source.client_config import Settings
-from kafka_source.client_config.process_cache import ProcessCache
 from kafka_source.errors import RetriableError, error_for_code
 from kafka_source.kafka_client import Deadline, IdleConnections, KafkaClient, Snapshot, cached_client
 from kafka_source.kafka_client.messages import InitProducerIdRequest
+from kafka_source.runtime.process_cache import ProcessCache
 from kafka_source.sink.produce.accumulator import NOBODY, Accumulator, ProducerIdentity
 from kafka_source.sink.produce.connection import ProduceConnection
 from kafka_source.sink.produce.delivery_errors import delivery_error
@@ -83,6 +83,10 @@ class NativeProducer:
     def keep(self, node: int, connection: ProduceConnection) -> None:
         """Take a connection back for the next task; one with an answer under way is closed."""
         self._idle.keep(node, connection)
+
+    def close(self) -> None:
+        """Close the idle connections; a task that still writes closes its own at its end."""
+        self._idle.close()
 
     def take_accumulator(self) -> Accumulator:
         """Return an accumulator that nobody else fills until `keep_accumulator`.
@@ -207,4 +211,4 @@ class NativeTransactionalDelivery:
         self._sending.give_back()
 
 
-_producers = ProcessCache(NativeProducer)
+_producers = ProcessCache(NativeProducer, close=NativeProducer.close)

@@ -6,6 +6,7 @@ from kafka_source.client_config import Settings
 from kafka_source.errors import InvalidConfigurationError, KafkaGroupError
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.kafka_client.messages import DescribeConfigsRequest
+from kafka_source.runtime.process_cache import ProcessCache
 from kafka_source.sink.two_phase.offset_transaction import initialise
 
 # As long as brokers allow by default, less a margin: a batch and a restart of the driver have to fit in.
@@ -18,6 +19,28 @@ _LIMIT = "transaction.max.timeout.ms"
 def transaction_timeout_ms(settings: Settings) -> int:
     """The setting, or a default that brokers take and that outlasts a restart of the driver."""
     return int(settings.get("transaction.timeout.ms", _DEFAULT_MS))
+
+
+class _Check:
+    """Whether the brokers have accepted the timeout."""
+
+    def __init__(self, _: tuple[Settings, str]) -> None:
+        self.done = False
+
+
+_checks = ProcessCache(_Check, most=64)
+
+
+async def check_timeout_once(client: KafkaClient, settings: Settings, prefix: str, deadline: Deadline) -> None:
+    """Do what `check_timeout` does, once in this process for each prefix, cluster and timeout.
+
+    Raises:
+        InvalidConfigurationError: The brokers do not accept the timeout; names their limit.
+    """
+    check = _checks.of((settings, prefix))
+    if not check.done:
+        await check_timeout(client, prefix, transaction_timeout_ms(settings), deadline)
+        check.done = True
 
 
 async def check_timeout(client: KafkaClient, prefix: str, timeout_ms: int, deadline: Deadline) -> None:
