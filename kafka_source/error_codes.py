@@ -22,6 +22,61 @@ class Category(Enum):
     INVALID_CONFIGURATION = "invalid-configuration"
 
 
+# Names for the codes that this package compares with, raises, or gives advice for. LOCAL_ stands before the names of
+# librdkafka's own codes, which it calls local errors.
+NONE = 0
+OFFSET_OUT_OF_RANGE = 1
+UNKNOWN_TOPIC_OR_PARTITION = 3
+LEADER_NOT_AVAILABLE = 5
+MESSAGE_TOO_LARGE = 10
+COORDINATOR_LOAD_IN_PROGRESS = 14
+COORDINATOR_NOT_AVAILABLE = 15
+NOT_COORDINATOR = 16
+INVALID_TOPIC_EXCEPTION = 17
+ILLEGAL_GENERATION = 22
+INCONSISTENT_GROUP_PROTOCOL = 23
+INVALID_GROUP_ID = 24
+UNKNOWN_MEMBER_ID = 25
+INVALID_SESSION_TIMEOUT = 26
+REBALANCE_IN_PROGRESS = 27
+TOPIC_AUTHORIZATION_FAILED = 29
+GROUP_AUTHORIZATION_FAILED = 30
+CLUSTER_AUTHORIZATION_FAILED = 31
+UNSUPPORTED_SASL_MECHANISM = 33
+ILLEGAL_SASL_STATE = 34
+UNSUPPORTED_VERSION = 35
+DUPLICATE_SEQUENCE_NUMBER = 46
+INVALID_PRODUCER_EPOCH = 47
+INVALID_TXN_STATE = 48
+INVALID_PRODUCER_ID_MAPPING = 49
+INVALID_TRANSACTION_TIMEOUT = 50
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
+SECURITY_DISABLED = 54
+OPERATION_NOT_ATTEMPTED = 55
+SASL_AUTHENTICATION_FAILED = 58
+DELEGATION_TOKEN_AUTH_DISABLED = 61
+DELEGATION_TOKEN_AUTHORIZATION_FAILED = 65
+DELEGATION_TOKEN_EXPIRED = 66
+GROUP_ID_NOT_FOUND = 69
+MEMBER_ID_REQUIRED = 79
+GROUP_MAX_SIZE_REACHED = 81
+FENCED_INSTANCE_ID = 82
+PRODUCER_FENCED = 90
+UNKNOWN_TOPIC_ID = 100
+TRANSACTIONAL_ID_NOT_FOUND = 105
+FENCED_MEMBER_EPOCH = 110
+STALE_MEMBER_EPOCH = 113
+REBOOTSTRAP_REQUIRED = 129
+LOCAL_FENCED = -144
+LOCAL_AUTHENTICATION = -169
+LOCAL_SSL = -181
+LOCAL_TIMED_OUT = -185
+LOCAL_ALL_BROKERS_DOWN = -187
+LOCAL_UNKNOWN_TOPIC = -188
+LOCAL_UNKNOWN_PARTITION = -190
+LOCAL_MSG_TIMED_OUT = -192
+LOCAL_RESOLVE = -193
+
 CODES: dict[int, tuple[str, Category]] = {
     # Send the same request again after a back-off.
     2: ("CORRUPT_MESSAGE", Category.RETRIABLE),
@@ -226,3 +281,38 @@ CODES: dict[int, tuple[str, Category]] = {
     -181: ("_SSL", Category.INVALID_CONFIGURATION),
     -186: ("_INVALID_ARG", Category.INVALID_CONFIGURATION),
 }
+
+ADVICE: dict[int, str] = {
+    UNKNOWN_TOPIC_OR_PARTITION: "Create the topic, or check its name and this user's right to describe it (of a "
+    "sink: to create it)",
+    MESSAGE_TOO_LARGE: "Raise the topic's max.message.bytes and the option kafka.max.request.size, or write smaller "
+    "records; if the records are small, lower kafka.batch.size",
+    INVALID_TOPIC_EXCEPTION: "The topic's name is not allowed",
+    ILLEGAL_GENERATION: "The group has a newer generation",
+    INCONSISTENT_GROUP_PROTOCOL: "Set kafka.partition.assignment.strategy to one that all members of the group "
+    "support, or use another group",
+    INVALID_GROUP_ID: "Choose another kafka.group.id: the brokers do not accept this one, or the group is of "
+    "another kind",
+    UNKNOWN_MEMBER_ID: "The member's session has expired or it has left the group",
+    INVALID_SESSION_TIMEOUT: "Choose kafka.session.timeout.ms between the brokers' group.min.session.timeout.ms and "
+    "group.max.session.timeout.ms",
+    TOPIC_AUTHORIZATION_FAILED: "Give this user READ on the topic, of a sink WRITE",
+    GROUP_AUTHORIZATION_FAILED: "Give this user READ on the group",
+    INVALID_TRANSACTION_TIMEOUT: "Lower kafka.transaction.timeout.ms, or raise the brokers' transaction.max.timeout.ms",
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Give this user WRITE and DESCRIBE on the transactional id, or set "
+    "commit.transactional (of a sink: transactional) to false",
+    SASL_AUTHENTICATION_FAILED: "Check kafka.security.protocol, kafka.sasl.mechanism and the credentials",
+    GROUP_MAX_SIZE_REACHED: "Lower group.members, or raise group.max.size of the brokers",
+    FENCED_INSTANCE_ID: "Another process uses the same group.instance.id: give each query its own",
+    PRODUCER_FENCED: "Another process uses the same transactional id: give each query its own",
+    LOCAL_FENCED: "Another process uses the same group.instance.id or transactional id: give each query its own",
+    LOCAL_AUTHENTICATION: "Check kafka.security.protocol, kafka.sasl.mechanism and the credentials",
+    LOCAL_SSL: "Check kafka.security.protocol and the kafka.ssl.* options",
+    LOCAL_ALL_BROKERS_DOWN: "Check kafka.bootstrap.servers, kafka.security.protocol and the network",
+    LOCAL_UNKNOWN_TOPIC: "Create the topic, or check its name and this user's right to describe it (of a sink: to "
+    "create it)",
+    LOCAL_UNKNOWN_PARTITION: "The topic has fewer partitions than the column partition says",
+    LOCAL_MSG_TIMED_OUT: "The brokers did not acknowledge it within kafka.delivery.timeout.ms",
+    LOCAL_RESOLVE: "Check the host names in kafka.bootstrap.servers",
+}
+"""What the user can do about a code; the only place for such advice."""

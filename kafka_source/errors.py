@@ -32,7 +32,8 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 
 from assignors.model import TopicPartition
-from kafka_source.error_codes import CODES, Category
+from kafka_source import error_codes as codes
+from kafka_source.error_codes import ADVICE, CODES, Category
 
 
 class KafkaGroupError(Exception):
@@ -271,34 +272,54 @@ _CLASSES: dict[Category, type[KafkaGroupError]] = {
 
 # Codes with an error of their own, inside their category.
 _SPECIFIC: dict[int, type[KafkaGroupError]] = {
-    **dict.fromkeys((22, 25, 47, 82, 90, 110, 113, -144), FencedError),
-    **dict.fromkeys((29, 30, 31, 33, 34, 53, 54, 58, 61, 65, 66, -169, -181), AuthenticationError),
-    **dict.fromkeys((3, 100, -188, -190), UnknownTopicError),
-    **dict.fromkeys((-187, -193), BootstrapError),
+    **dict.fromkeys(
+        (
+            codes.ILLEGAL_GENERATION,
+            codes.UNKNOWN_MEMBER_ID,
+            codes.INVALID_PRODUCER_EPOCH,
+            codes.FENCED_INSTANCE_ID,
+            codes.PRODUCER_FENCED,
+            codes.FENCED_MEMBER_EPOCH,
+            codes.STALE_MEMBER_EPOCH,
+            codes.LOCAL_FENCED,
+        ),
+        FencedError,
+    ),
+    **dict.fromkeys(
+        (
+            codes.TOPIC_AUTHORIZATION_FAILED,
+            codes.GROUP_AUTHORIZATION_FAILED,
+            codes.CLUSTER_AUTHORIZATION_FAILED,
+            codes.UNSUPPORTED_SASL_MECHANISM,
+            codes.ILLEGAL_SASL_STATE,
+            codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            codes.SECURITY_DISABLED,
+            codes.SASL_AUTHENTICATION_FAILED,
+            codes.DELEGATION_TOKEN_AUTH_DISABLED,
+            codes.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+            codes.DELEGATION_TOKEN_EXPIRED,
+            codes.LOCAL_AUTHENTICATION,
+            codes.LOCAL_SSL,
+        ),
+        AuthenticationError,
+    ),
+    **dict.fromkeys(
+        (
+            codes.UNKNOWN_TOPIC_OR_PARTITION,
+            codes.UNKNOWN_TOPIC_ID,
+            codes.LOCAL_UNKNOWN_TOPIC,
+            codes.LOCAL_UNKNOWN_PARTITION,
+        ),
+        UnknownTopicError,
+    ),
+    **dict.fromkeys(
+        (
+            codes.LOCAL_ALL_BROKERS_DOWN,
+            codes.LOCAL_RESOLVE,
+        ),
+        BootstrapError,
+    ),
 }
-
-_ADVICE: dict[int, str] = {
-    3: "Create the topic, or check its name and this user's right to describe it",
-    10: "Raise the topic's max.message.bytes and the option kafka.max.request.size, or write smaller records",
-    22: "The group has a newer generation",
-    25: "The member's session has expired or it has left the group",
-    29: "Give this user the rights it needs on the topic",
-    30: "Give this user READ on the group",
-    50: "Lower kafka.transaction.timeout.ms, or raise the brokers' transaction.max.timeout.ms",
-    53: "Give this user WRITE and DESCRIBE on the transactional id, or set commit.transactional (of a sink: "
-    "transactional) to false",
-    58: "Check kafka.security.protocol, kafka.sasl.mechanism and the credentials",
-    82: "Another process uses the same group.instance.id: give each query its own",
-    90: "Another process uses the same transactional id: give each query its own",
-    -144: "Another process uses the same group.instance.id or transactional id: give each query its own",
-    -169: "Check kafka.security.protocol, kafka.sasl.mechanism and the credentials",
-    -181: "Check kafka.security.protocol and the kafka.ssl.* options",
-    -187: "Check kafka.bootstrap.servers, kafka.security.protocol and the network",
-    -188: "Create the topic, or check its name and this user's right to describe it",
-    -193: "Check the host names in kafka.bootstrap.servers",
-}
-
-_INVALID_TXN_STATE = 48
 
 
 def code_name(code: int) -> str:
@@ -318,7 +339,7 @@ def category(code: int, *, in_transaction: bool = False, produce: bool = False) 
     """
     if code == 0:
         raise ValueError("code 0 is no error")
-    if code == _INVALID_TXN_STATE and produce:
+    if code == codes.INVALID_TXN_STATE and produce:
         return AbortableError
     kind = CODES[code][1] if code in CODES else Category.APPLICATION_RECOVERABLE
     if in_transaction and kind in (Category.RETRIABLE, Category.REFRESH_RETRIABLE):
@@ -341,7 +362,7 @@ def error_for_code(
     kind = category(code, in_transaction=in_transaction, produce=produce)
     specific = _SPECIFIC.get(code, kind)
     what = f"{context}: {code_name(code)} ({code})" + (f", {reason}" if reason else "")
-    return (specific if issubclass(specific, kind) else kind)(_sentences(what, _ADVICE.get(code, "")), code=code)
+    return (specific if issubclass(specific, kind) else kind)(_sentences(what, ADVICE.get(code, "")), code=code)
 
 
 def from_confluent(

@@ -9,6 +9,7 @@ from typing import Any
 
 from assignors import wire
 from assignors.model import TopicPartition
+from kafka_source.error_codes import GROUP_ID_NOT_FOUND
 from kafka_source.errors import AuthenticationError, InvalidConfigurationError, error_for_code
 from kafka_source.group.description import describe
 from kafka_source.kafka_client import GROUP, Deadline, KafkaClient, check_coordinator, to_coordinator
@@ -16,7 +17,6 @@ from kafka_source.kafka_client.messages import ConsumerGroupDescribeRequest, Del
 
 _CONSUMER = "consumer"
 _DEAD = "Dead"
-_GROUP_ID_NOT_FOUND = 69
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ async def _of_consumer_protocol(client: KafkaClient, group: str, coordinator: st
     async def ask() -> Any:
         request = ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)
         (found,) = (await to_coordinator(client, GROUP, group, request, deadline)).groups
-        if found.error_code == _GROUP_ID_NOT_FOUND:
+        if found.error_code == GROUP_ID_NOT_FOUND:
             return None
         check_coordinator(client, GROUP, group, found.error_code, f"Describing group {group} failed")
         return found

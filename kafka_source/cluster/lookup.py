@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.cluster.list_offsets import EARLIEST, LATEST, list_offsets
+from kafka_source.error_codes import UNKNOWN_TOPIC_OR_PARTITION
 from kafka_source.errors import BootstrapError, RefreshRetriableError, RetriableError, UnknownTopicError, error_for_code
 from kafka_source.kafka_client import ConnectionLost, Deadline, EventLoop, KafkaClient, Snapshot
 from kafka_source.model.topic_pattern import matching
@@ -19,7 +20,6 @@ from kafka_source.runtime.retry import RetryPolicy, retry
 
 _T = TypeVar("_T")
 
-_UNKNOWN_TOPIC_OR_PARTITION = 3
 _LONGEST_PAUSE = 1.0
 _LOST = (BootstrapError, ConnectionLost)
 
@@ -91,7 +91,7 @@ class Cluster:
                     raise UnknownTopicError(
                         f"Topic {name} does not exist, or this user may not see it; create it or correct the option "
                         "subscribe.",
-                        code=_UNKNOWN_TOPIC_OR_PARTITION,
+                        code=UNKNOWN_TOPIC_OR_PARTITION,
                     )
         existing = {TopicPartition(name, number) for name in names for number in seen.topics[name].partitions}
         missing = sorted(set(subscription.partitions) - existing)
@@ -223,7 +223,7 @@ def _leaders(seen: Snapshot, partitions: Iterable[TopicPartition]) -> dict[Topic
         partition = None if topic is None else topic.partitions.get(tp.partition)
         if partition is None:
             what = f"Asking for the offsets of {name} failed: it does not exist."
-            raise UnknownTopicError(what, code=_UNKNOWN_TOPIC_OR_PARTITION)
+            raise UnknownTopicError(what, code=UNKNOWN_TOPIC_OR_PARTITION)
         if partition.leader < 0:
             raise RefreshRetriableError(f"Asking for the offsets of {name} failed: it has no leader.")
         leaders[tp] = partition.leader

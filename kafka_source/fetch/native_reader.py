@@ -17,6 +17,7 @@ import kafkagroup_native as kernel
 import pyarrow as pa
 
 from assignors.model import TopicPartition
+from kafka_source.error_codes import OFFSET_OUT_OF_RANGE
 from kafka_source.errors import (
     CorruptRecordsError,
     DataLossError,
@@ -45,8 +46,6 @@ _BACK_OFF = RetryPolicy(0.05, 1.0)
 _LONGEST_WAIT = 1.0
 _BATCH_MARGIN = 1.1
 _MANY_BATCHES = 20
-
-_OFFSET_OUT_OF_RANGE = 1
 
 
 class FetchConnections(Protocol):
@@ -412,7 +411,7 @@ class NativeReader:
     # ---- trouble
 
     def _heed(self, part: _Part, code: int) -> None:
-        if code == _OFFSET_OUT_OF_RANGE:
+        if code == OFFSET_OUT_OF_RANGE:
             self._out_of_range(part)
         elif issubclass(category(code), RetriableError):
             self._set_aside(part, error_for_code(code, f"NativeReader {part.name} at offset {part.asked} failed"))
@@ -435,7 +434,7 @@ class NativeReader:
                 self._set_aside(part, lost)
 
     def _out_of_range(self, part: _Part) -> None:
-        problem = error_for_code(_OFFSET_OUT_OF_RANGE, f"NativeReader {part.name} at offset {part.asked} failed")
+        problem = error_for_code(OFFSET_OUT_OF_RANGE, f"NativeReader {part.name} at offset {part.asked} failed")
         if part.follower or part.node is None:
             # A follower may not have it yet.
             return self._set_aside(part, problem)

@@ -1,20 +1,20 @@
-"""Why a group refuses a member, in words that name the setting to change."""
+"""The error of a group that refuses a member, with the settings that the group refused."""
 
 from __future__ import annotations
 
-from kafka_source.errors import InvalidConfigurationError, KafkaGroupError, error_for_code
-
-INCONSISTENT_GROUP_PROTOCOL = 23
-INVALID_GROUP_ID = 24
-INVALID_SESSION_TIMEOUT = 26
-GROUP_AUTHORIZATION_FAILED = 30
-GROUP_MAX_SIZE_REACHED = 81
+from kafka_source.error_codes import (
+    GROUP_MAX_SIZE_REACHED,
+    INCONSISTENT_GROUP_PROTOCOL,
+    INVALID_GROUP_ID,
+    INVALID_SESSION_TIMEOUT,
+)
+from kafka_source.errors import KafkaGroupError, error_for_code
 
 
 def refusal(
     code: int, what: str, *, group: str, instance_id: str | None, protocols: tuple[str, ...], session_timeout_ms: int
 ) -> KafkaGroupError:
-    """The error for a code after which a member stops.
+    """Return the error for a code after which a member stops.
 
     Args:
         code: Kafka's.
@@ -25,29 +25,10 @@ def refusal(
         session_timeout_ms: The session timeout it asked for.
     """
     who = f"{what} group {group}" + (f" as {instance_id}" if instance_id else "") + " failed"
-    if code == INCONSISTENT_GROUP_PROTOCOL:
-        return InvalidConfigurationError(
-            f"{who}: its members share no strategy with {', '.join(protocols)} "
-            "(INCONSISTENT_GROUP_PROTOCOL). Set kafka.partition.assignment.strategy to one that all members of the "
-            "group support, or use another group.",
-            code=code,
-        )
-    if code == INVALID_SESSION_TIMEOUT:
-        return InvalidConfigurationError(
-            f"{who}: the brokers do not allow kafka.session.timeout.ms={session_timeout_ms} "
-            "(INVALID_SESSION_TIMEOUT). It must lie between their group.min.session.timeout.ms and "
-            "group.max.session.timeout.ms.",
-            code=code,
-        )
-    if code == GROUP_MAX_SIZE_REACHED:
-        return InvalidConfigurationError(
-            f"{who}: the group has as many members as the brokers allow (GROUP_MAX_SIZE_REACHED). Lower group.members, "
-            "or raise group.max.size of the brokers.",
-            code=code,
-        )
-    if code == INVALID_GROUP_ID:
-        return InvalidConfigurationError(
-            f"{who}: the brokers do not take this kafka.group.id (INVALID_GROUP_ID), or the group is of another kind.",
-            code=code,
-        )
-    return error_for_code(code, who)
+    reasons = {
+        INCONSISTENT_GROUP_PROTOCOL: f"its members share no strategy with {', '.join(protocols)}",
+        INVALID_SESSION_TIMEOUT: f"kafka.session.timeout.ms={session_timeout_ms} is not allowed by the brokers",
+        GROUP_MAX_SIZE_REACHED: "the group has as many members as the brokers allow",
+        INVALID_GROUP_ID: "the brokers do not accept this kafka.group.id",
+    }
+    return error_for_code(code, who, reason=reasons.get(code, ""))

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from kafka_source.error_codes import FENCED_INSTANCE_ID, NONE
 from kafka_source.errors import FencedError, RetriableError
 from kafka_source.group import member_state
 from kafka_source.group.join_errors import refusal
@@ -192,7 +193,7 @@ class Member:
         self.membership = result.membership
         if result.membership.state not in (State.FENCED, State.FAILED):
             self._ended = None
-        elif result.code != member_state.NONE:
+        elif result.code != NONE:
             self._ended = result
 
     async def leave(self, deadline: Deadline, reason: str = "") -> None:
@@ -253,7 +254,7 @@ class Member:
         # The coordinator parks the request until all members have joined, or the rebalance timeout is over.
         parked = settings.rebalance_timeout_ms / 1000 + _PARKED_MARGIN
         answer = await connection.send(request, max(0.001, min(parked, deadline.left)))
-        if answer.error_code == member_state.NONE:
+        if answer.error_code == NONE:
             self.joined = Joined(
                 answer.member_id,
                 answer.generation_id,
@@ -286,7 +287,7 @@ class Member:
         # Parked only until the leader has assigned; whoever waits for longer asks again, as after a lost connection.
         seconds = min(self._client.settings.request_timeout, deadline.left)
         answer = await connection.send(request, max(0.001, seconds))
-        if answer.error_code == member_state.NONE:
+        if answer.error_code == NONE:
             self.state_bytes = bytes(answer.assignment)
         return step(self.membership, member_state.SyncAnswered(answer.error_code))
 
@@ -316,7 +317,7 @@ class Member:
         return problem
 
     def _stopped(self, stopped: Step, doing: str) -> Exception:
-        if stopped.code == member_state.FENCED_INSTANCE_ID:
+        if stopped.code == FENCED_INSTANCE_ID:
             return FencedError(
                 f"Another process has joined group {self.settings.group} as {self.settings.instance_id}. Each query "
                 "needs a kafka.group.instance.id of its own; this one has stopped.",

@@ -21,8 +21,9 @@ from assignors import (
     load,
 )
 from kafka_source.client_config import Settings
+from kafka_source.error_codes import FENCED_INSTANCE_ID, ILLEGAL_GENERATION
 from kafka_source.errors import FencedError, KafkaGroupError
-from kafka_source.group import leader, member_state
+from kafka_source.group import leader
 from kafka_source.group.committed_offsets import commit_offsets
 from kafka_source.group.description import describe
 from kafka_source.group.member import Joined, Member, MemberSettings
@@ -264,12 +265,12 @@ class SlotSession:
             return FencedError(
                 f"{who} is held by another process now: a newer attempt of this task, a restarted query, or another "
                 "query with the same kafka.group.instance.id.",
-                code=member_state.FENCED_INSTANCE_ID,
+                code=FENCED_INSTANCE_ID,
             )
         return FencedError(
             f"{who} is no longer a member of generation {c.generation}: the group has rebalanced, or the slot was "
             "silent for longer than kafka.session.timeout.ms. Its partitions may be another member's by now.",
-            code=member_state.ILLEGAL_GENERATION,
+            code=ILLEGAL_GENERATION,
         )
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from kafka_source.client_config import Settings
+from kafka_source.error_codes import REBOOTSTRAP_REQUIRED
 from kafka_source.errors import BootstrapError, KafkaGroupError, RetriableError, error_for_code
 from kafka_source.kafka_client.blocking_connection import BlockingConnection
 from kafka_source.kafka_client.connection import Connection, ConnectionLost, explain_failure
@@ -30,8 +31,6 @@ _T = TypeVar("_T")
 GROUP, TRANSACTION = 0, 1
 """Kinds of coordinators, FindCoordinator's key types."""
 
-_REBOOTSTRAP_REQUIRED = 129
-_COORDINATOR_NOT_AVAILABLE = 15
 _STAGGER = 0.5
 _BOOTSTRAP_SECONDS = 10.0
 _WORTH_A_WARNING = (6, 20, 60, 180)
@@ -105,7 +104,7 @@ class KafkaClient:
             connection = await self.any_connection(deadline)
             response = await connection.send(_metadata_request(names, create=create), self._patience(deadline))
             code = getattr(response, "error_code", 0) or 0
-            told_to = code == _REBOOTSTRAP_REQUIRED
+            told_to = code == REBOOTSTRAP_REQUIRED
             if code:
                 raise error_for_code(code, "Asking for metadata failed")
             snapshot = read_snapshot(response)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from kafka_source.error_codes import COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR
 from kafka_source.errors import error_for_code
 from kafka_source.kafka_client.client import KafkaClient
 from kafka_source.kafka_client.connection import ConnectionLost
 from kafka_source.runtime.deadline import Deadline
-
-_NOT_AVAILABLE, _NOT_COORDINATOR = 15, 16
 
 
 async def to_coordinator(
@@ -40,7 +39,7 @@ async def to_coordinator(
 
 def check_coordinator(client: KafkaClient, kind: int, key: str, code: int, what: str) -> None:
     """Raise the error of a coordinator's answer, 0 being none; the next try looks for it anew if it has moved."""
-    if code in (_NOT_AVAILABLE, _NOT_COORDINATOR):
+    if code in (COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR):
         client.forget_coordinator(key, kind)
     if code:
         raise error_for_code(code, what)

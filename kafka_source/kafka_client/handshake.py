@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from kafka.net.sasl import get_sasl_mechanism
 
-from kafka_source.error_codes import CODES
+from kafka_source.error_codes import CODES, SASL_AUTHENTICATION_FAILED, UNSUPPORTED_SASL_MECHANISM, UNSUPPORTED_VERSION
 from kafka_source.errors import AuthenticationError, KafkaGroupError, error_for_code
 from kafka_source.kafka_client.messages import (
     ApiVersions,
@@ -23,9 +23,6 @@ from kafka_source.kafka_client.messages import (
 )
 from kafka_source.kafka_client.settings import Endpoint
 
-_UNSUPPORTED_VERSION = 35
-_UNSUPPORTED_SASL_MECHANISM = 33
-_SASL_AUTHENTICATION_FAILED = 58
 _SOFTWARE_NAME = "kafkagroup"
 
 
@@ -81,7 +78,7 @@ def _api_versions(endpoint: Endpoint) -> Generator[Call, Any, ApiVersions]:
         request = ApiVersionsRequest(client_software_name=_SOFTWARE_NAME, client_software_version="0")
         response = yield Call(request, version)
         ranges = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
-        if response.error_code == _UNSUPPORTED_VERSION and version > 0:
+        if response.error_code == UNSUPPORTED_VERSION and version > 0:
             # The broker answers in version 0 and says what it knows (KIP-511).
             version = min(version - 1, ranges.get(request.API_KEY, (0, 0))[1])
             continue
@@ -94,7 +91,7 @@ def _api_versions(endpoint: Endpoint) -> Generator[Call, Any, ApiVersions]:
 def _authenticate(endpoint: Endpoint, versions: ApiVersions, sasl: Mapping[str, object]) -> Generator[Call, Any, int]:
     name = str(sasl["sasl_mechanism"])
     response = yield Call(SaslHandshakeRequest(mechanism=name), 1)
-    if response.error_code == _UNSUPPORTED_SASL_MECHANISM:
+    if response.error_code == UNSUPPORTED_SASL_MECHANISM:
         raise AuthenticationError(
             f"The broker {endpoint} does not take kafka.sasl.mechanism={name}; it takes "
             f"{', '.join(response.mechanisms) or 'none'}.",
@@ -154,7 +151,7 @@ def _failed(endpoint: Endpoint, error: Exception) -> AuthenticationError:
     return AuthenticationError(
         f"Authentication with the broker {endpoint} failed: {type(error).__name__}. "
         "Check kafka.sasl.mechanism and kafka.sasl.jaas.config.",
-        code=_SASL_AUTHENTICATION_FAILED,
+        code=SASL_AUTHENTICATION_FAILED,
     )
 
 

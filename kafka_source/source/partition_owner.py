@@ -18,6 +18,7 @@ from assignors import Assignor, load
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
+from kafka_source.error_codes import FENCED_INSTANCE_ID, UNKNOWN_MEMBER_ID, UNKNOWN_TOPIC_OR_PARTITION
 from kafka_source.errors import FencedError, InvalidConfigurationError, KafkaGroupError, OptionError
 from kafka_source.group import GroupAssignment, GroupMembership, GroupSettings, RebalanceTimeout, SlotCredentials
 from kafka_source.model.stream_offset import Copies
@@ -33,9 +34,6 @@ MOST_DEFAULT_SLOTS = 8
 REDUNDANT = "redundant"
 _JOIN_MARGIN_MS = 30_000
 _COMMIT_PAUSE_SECONDS = 1.0
-_UNKNOWN_TOPIC = 3
-_UNKNOWN_MEMBER_ID = 25
-_FENCED_INSTANCE_ID = 82
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +225,7 @@ class GroupMemberOwner:
                 f"This query's slots are no longer members of group {self._group.group}: {lost}. It has committed "
                 "nothing since, and its partitions may be another member's by now. It stops because group.lost is "
                 "stop; start it again to go on where the group stands.",
-                code=_UNKNOWN_MEMBER_ID,
+                code=UNKNOWN_MEMBER_ID,
             )
         log.warning(
             "group %s: %s; nothing is committed until the query has joined again, which it does now",
@@ -258,7 +256,7 @@ class GroupMemberOwner:
             if news:
                 self.commit(news)
         except FencedError as error:
-            if error.code == _FENCED_INSTANCE_ID:
+            if error.code == FENCED_INSTANCE_ID:
                 raise
             self._rejoin_after(f"its commit was refused ({error})")
             return True
@@ -267,7 +265,7 @@ class GroupMemberOwner:
         except KafkaGroupError as error:
             log.warning("group %s: committing is tried again at the next batch: %s", self._group.group, error)
             # Of a topic that was deleted it takes nothing.
-            return error.code == _UNKNOWN_TOPIC
+            return error.code == UNKNOWN_TOPIC_OR_PARTITION
         self._done.update(news)
         self._anew -= {tp.topic for tp in news}
         return True

@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
+from kafka_source.error_codes import FENCED_INSTANCE_ID
 from kafka_source.errors import FencedError
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.select import engine_for
@@ -33,7 +34,6 @@ from kafka_source.transactions.offset_committer import TransactionalCommitter
 
 log = logging.getLogger(__name__)
 
-_FENCED_INSTANCE_ID = 82
 _Commit = Callable[[Mapping[TopicPartition, int]], None]
 _HANDOFF_SECONDS = 60.0
 
@@ -206,7 +206,7 @@ def _attach(credentials: SlotCredentials, query: Query, commits: bool) -> SlotSe
     try:
         return SlotSession.attach(query.settings, credentials)
     except FencedError as error:
-        if commits or error.code == _FENCED_INSTANCE_ID or query.options.group_on_lost == "stop":
+        if commits or error.code == FENCED_INSTANCE_ID or query.options.group_on_lost == "stop":
             raise
         # Spark has the batch in its log and would run just this after a restart; the driver commits nothing of it.
         log.warning("%s The batch was planned before that: it is read to its end, and not committed.", error)

@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka import TopicPartition as Position
 
 from assignors.model import TopicPartition
+from kafka_source.error_codes import LOCAL_TIMED_OUT
 from kafka_source.errors import (
     AbortableError,
     ApplicationRecoverableError,
@@ -32,7 +33,6 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_TIMED_OUT = -185
 _ABORT_SECONDS = 5.0
 _PAUSES = RetryPolicy(0.05, 1.0)
 # Over the timeout that librdkafka was told: so it gets to name the reason itself where it does keep it.
@@ -116,7 +116,7 @@ class Transaction:
                 raise UnknownOutcomeError(
                     f"Committing the {self._name} was not answered in {self._deadline.seconds:.0f} s: it may be "
                     "committed or not. Start from the group's committed offsets or the last durable position.",
-                    code=_TIMED_OUT,
+                    code=LOCAL_TIMED_OUT,
                 )
 
     def _is_committed(self) -> bool:
@@ -125,7 +125,7 @@ class Transaction:
         except KafkaGroupError as error:
             if self._undelivered is not None:
                 raise self._failure(*self._undelivered) from error
-            if error.code != _TIMED_OUT:
+            if error.code != LOCAL_TIMED_OUT:
                 raise
             # The request may be on its way: to abort now would be a guess.
             return False
@@ -157,7 +157,7 @@ class Transaction:
 
     def _late(self, doing: str) -> KafkaGroupError:
         return error_for_code(
-            _TIMED_OUT,
+            LOCAL_TIMED_OUT,
             f"{doing} a {self._name} failed",
             reason=f"no answer in {self._deadline.seconds:.0f} s",
             in_transaction=True,

@@ -17,8 +17,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from assignors.model import TopicPartition
-from kafka_source import errors
-from kafka_source.error_codes import CODES
+from kafka_source import error_codes, errors
+from kafka_source.error_codes import ADVICE, CODES
 from kafka_source.errors import (
     AbortableError,
     ApplicationRecoverableError,
@@ -89,6 +89,19 @@ def test_unknown_codes_are_application_recoverable(code: int, in_transaction: bo
     error = errors.error_for_code(code, "Something")
     assert type(error) is ApplicationRecoverableError
     assert (error.code, error.code_name) == (code, f"UNKNOWN_CODE_{code}")
+
+
+def test_a_code_is_named_as_kafka_or_librdkafka_names_it() -> None:
+    named = {name: code for name, code in vars(error_codes).items() if isinstance(code, int) and code}
+    assert len(named) > 50
+    assert {name: CODES[code][0] for name, code in named.items()} == {
+        name: name.removeprefix("LOCAL") if code < -1 else name for name, code in named.items()
+    }
+
+
+def test_advice_is_given_for_codes_that_exist() -> None:
+    assert set(ADVICE) <= set(CODES)
+    assert "WRITE" in str(errors.error_for_code(29, "Writing failed"))
 
 
 def test_no_error_has_no_category() -> None:

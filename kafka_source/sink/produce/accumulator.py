@@ -12,11 +12,11 @@ import kafkagroup_native as kernel
 import pyarrow as pa
 
 from assignors.model import TopicPartition
+from kafka_source.error_codes import LOCAL_UNKNOWN_PARTITION, MESSAGE_TOO_LARGE
 from kafka_source.sink.produce.delivery_errors import delivery_error
 from kafka_source.sink.produce.producer_settings import ProducerSettings
 from kafka_source.sink.records import Records
 
-_MESSAGE_TOO_LARGE, _UNKNOWN_PARTITION = 10, -190
 # The last field of a record batch's header (`DefaultRecordBatch.RECORDS_COUNT_OFFSET`).
 _COUNT, _COUNT_AT = struct.Struct(">i"), 57
 
@@ -105,10 +105,10 @@ class Accumulator:
             )
         except kernel.RecordTooLarge as problem:
             reason = f"it takes {problem.size} bytes, and kafka.max.request.size is {problem.limit}"
-            raise delivery_error(_MESSAGE_TOO_LARGE, topic, problem.partition, reason) from None
+            raise delivery_error(MESSAGE_TOO_LARGE, topic, problem.partition, reason) from None
         except kernel.UnknownPartition as problem:
             reason = f"the topic has {problem.partitions} partitions"
-            raise delivery_error(_UNKNOWN_PARTITION, topic, problem.partition, reason) from None
+            raise delivery_error(LOCAL_UNKNOWN_PARTITION, topic, problem.partition, reason) from None
 
     def take(self, *, everything: bool) -> list[RecordBatch]:
         """The batches that are full, or all, in the order in which they were ended."""

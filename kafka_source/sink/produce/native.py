@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable
 
 from kafka_source.client_config import Settings
+from kafka_source.error_codes import LOCAL_MSG_TIMED_OUT
 from kafka_source.errors import RetriableError, error_for_code
 from kafka_source.kafka_client import Deadline, IdleConnections, KafkaClient, Snapshot, cached_client
 from kafka_source.kafka_client.messages import InitProducerIdRequest
@@ -21,7 +22,6 @@ from kafka_source.sink.two_phase.task_transaction import TaskTransaction
 from kafka_source.sink.two_phase.timeout import transaction_timeout_ms
 
 _CONTROL_SECONDS = 60.0
-_TIMED_OUT = -192
 # The first version of the protocol: see `ongoing.end`.
 _INIT_VERSION = 4
 
@@ -152,7 +152,7 @@ class NativeDelivery:
             try:
                 self._accumulator = self._brokers.take_accumulator()
             except RetriableError as problem:
-                raise delivery_error(_TIMED_OUT, next(records.by_topic())[0], None, str(problem)) from problem
+                raise delivery_error(LOCAL_MSG_TIMED_OUT, next(records.by_topic())[0], None, str(problem)) from problem
             self._sending = Sender(self._brokers, self._brokers.settings, self._accumulator)
         self._sending.send(records)
 

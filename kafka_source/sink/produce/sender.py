@@ -14,6 +14,12 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from assignors.model import TopicPartition
+from kafka_source.error_codes import (
+    DUPLICATE_SEQUENCE_NUMBER,
+    LOCAL_MSG_TIMED_OUT,
+    LOCAL_UNKNOWN_TOPIC,
+    MESSAGE_TOO_LARGE,
+)
 from kafka_source.errors import RetriableError, category, code_name
 from kafka_source.kafka_client import ConnectionLost, Snapshot, answering
 from kafka_source.sink.produce.accumulator import Accumulator, RecordBatch
@@ -26,9 +32,6 @@ MOST_REQUEST_BYTES = 8 * 1024 * 1024
 MOST_QUEUED_BYTES = 16 * 1024 * 1024
 MOST_PENDING_BYTES = 32 * 1024 * 1024
 _LONGEST_WAIT = 1.0
-_DUPLICATE = 46
-_MESSAGE_TOO_LARGE = 10
-_TIMED_OUT, _UNKNOWN_TOPIC = -192, -188
 
 
 class ProduceConnections(Protocol):
@@ -171,13 +174,13 @@ class Sender:
             try:
                 self._brokers.refresh({topic}, self._settings.delivery_timeout)
             except RetriableError as problem:
-                raise delivery_error(_TIMED_OUT, topic, None, str(problem)) from problem
+                raise delivery_error(LOCAL_MSG_TIMED_OUT, topic, None, str(problem)) from problem
             if topic in self._brokers.cluster.refused:
                 raise delivery_error(self._brokers.cluster.refused[topic], topic, None)
             if topic in self._brokers.cluster.topics:
                 return
             if time.monotonic() + pause > give_up_at:
-                raise delivery_error(_UNKNOWN_TOPIC, topic, None)
+                raise delivery_error(LOCAL_UNKNOWN_TOPIC, topic, None)
             time.sleep(pause)
 
     # ---- sender
@@ -283,12 +286,12 @@ class Sender:
             lane.under_way = False
             if answer is None:
                 raise connection.lost(f"it did not say what became of {_name(batch.tp)}")
-            if answer.error in (0, _DUPLICATE):
+            if answer.error in (0, DUPLICATE_SEQUENCE_NUMBER):
                 lane.batches.popleft()
                 lane.failures = 0
                 self._queued -= len(batch.data)
                 continue
-            if answer.error == _MESSAGE_TOO_LARGE and batch.records > 1:
+            if answer.error == MESSAGE_TOO_LARGE and batch.records > 1:
                 self._split(lane)
                 continue
             if not issubclass(category(answer.error), RetriableError):
@@ -325,7 +328,7 @@ class Sender:
             if lane.batches and lane.batches[0][1] < before:
                 problem = f"nobody took it for {self._settings.delivery_timeout:.0f} s"
                 reason = f"{problem} ({self._problem})" if self._problem else problem
-                raise delivery_error(_TIMED_OUT, lane.tp.topic, lane.tp.partition, reason)
+                raise delivery_error(LOCAL_MSG_TIMED_OUT, lane.tp.topic, lane.tp.partition, reason)
 
 
 def _fitting(lanes: list[_Lane]) -> list[_Lane]:

@@ -9,6 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from assignors.model import TopicPartition
+from kafka_source.error_codes import (
+    INVALID_PRODUCER_EPOCH,
+    INVALID_PRODUCER_ID_MAPPING,
+    INVALID_TXN_STATE,
+    PRODUCER_FENCED,
+    TRANSACTIONAL_ID_NOT_FOUND,
+)
 from kafka_source.errors import KafkaGroupError, RetriableError, error_for_code
 from kafka_source.kafka_client import TRANSACTION, Deadline, KafkaClient, check_coordinator, to_coordinator
 from kafka_source.kafka_client.messages import DescribeTransactionsRequest, EndTxnRequest, ListTransactionsRequest
@@ -20,8 +27,15 @@ COMMITTED = "CompleteCommit"
 # Version 3 is what every broker since 2.8 has.
 _END_VERSION = 3
 
-# INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, TRANSACTIONAL_ID_NOT_FOUND
-_GONE = frozenset((47, 48, 49, 90, 105))
+_GONE = frozenset(
+    (
+        INVALID_PRODUCER_EPOCH,
+        INVALID_TXN_STATE,
+        INVALID_PRODUCER_ID_MAPPING,
+        PRODUCER_FENCED,
+        TRANSACTIONAL_ID_NOT_FOUND,
+    )
+)
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from assignors.model import TopicPartition
+from kafka_source.error_codes import OPERATION_NOT_ATTEMPTED
 from kafka_source.errors import KafkaGroupError
 from kafka_source.kafka_client import TRANSACTION, Deadline, KafkaClient, check_coordinator, to_coordinator
 from kafka_source.kafka_client.messages import AddPartitionsToTxnRequest
@@ -12,7 +13,6 @@ from kafka_source.sink.produce.accumulator import ProducerIdentity
 from kafka_source.sink.two_phase.offset_transaction import initialise
 from kafka_source.sink.two_phase.open_transactions import OpenTransaction
 
-_NOT_ATTEMPTED = 55
 _ABORT_SECONDS = 5.0
 # As for all of a transaction's requests, the first version of the protocol: see `ongoing.end`.
 _ADD_VERSION = 3
@@ -78,7 +78,7 @@ class TaskTransaction:
                 if partition.partition_error_code
             ]
             # If one is refused the others are not attempted: that is no reason.
-            for code, where in sorted(refused, key=lambda one: one[0] == _NOT_ATTEMPTED):
+            for code, where in sorted(refused, key=lambda one: one[0] == OPERATION_NOT_ATTEMPTED):
                 check_coordinator(
                     self._client, TRANSACTION, name, code, f"Adding {where} to the transaction of {name} failed"
                 )

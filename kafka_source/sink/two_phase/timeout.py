@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kafka_source.client_config import Settings
+from kafka_source.error_codes import INVALID_TRANSACTION_TIMEOUT
 from kafka_source.errors import InvalidConfigurationError, KafkaGroupError
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.kafka_client.messages import DescribeConfigsRequest
@@ -11,7 +12,6 @@ from kafka_source.sink.two_phase.offset_transaction import initialise
 
 # As long as brokers allow by default, less a margin: a batch and a restart of the driver have to fit in.
 _DEFAULT_MS = 600_000
-_INVALID_TRANSACTION_TIMEOUT = 50
 _BROKER = 4
 _LIMIT = "transaction.max.timeout.ms"
 
@@ -52,7 +52,7 @@ async def check_timeout(client: KafkaClient, prefix: str, timeout_ms: int, deadl
     try:
         await initialise(client, f"{prefix}-driver", timeout_ms, deadline)
     except InvalidConfigurationError as error:
-        if error.code != _INVALID_TRANSACTION_TIMEOUT:
+        if error.code != INVALID_TRANSACTION_TIMEOUT:
             raise
         limit = await _limit(client, deadline)
         raise InvalidConfigurationError(

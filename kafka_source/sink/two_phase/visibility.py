@@ -13,6 +13,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 
 from assignors.model import TopicPartition
+from kafka_source.error_codes import LEADER_NOT_AVAILABLE
 from kafka_source.errors import AuthenticationError, NotVisibleError, RetriableError, error_for_code
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.kafka_client.messages import DescribeProducersRequest
@@ -23,7 +24,6 @@ log = logging.getLogger(__name__)
 
 _PAUSES = RetryPolicy(0.002, 0.5)
 _WHAT = "Looking for the commit marker"
-_LEADER_NOT_AVAILABLE = 5
 
 
 async def wait_until_visible(
@@ -92,7 +92,7 @@ async def open_producers(
         metadata = snapshot.topics.get(topic)
         known = None if metadata is None else metadata.partitions.get(number)
         if known is None or known.leader < 0:
-            raise error_for_code(_LEADER_NOT_AVAILABLE, f"{_WHAT} in {topic}-{number} failed")
+            raise error_for_code(LEADER_NOT_AVAILABLE, f"{_WHAT} in {topic}-{number} failed")
         by_leader.setdefault(known.leader, {}).setdefault(topic, []).append(number)
     asked = (_ask(client, node, topics, deadline) for node, topics in by_leader.items())
     return {tp: keys for part in await asyncio.gather(*asked) for tp, keys in part.items()}
