@@ -7,6 +7,7 @@ import logging
 from functools import cache
 
 from kafka_source.client_config import Settings, librdkafka_config
+from kafka_source.client_config.tls import check_versions
 from kafka_source.errors import InvalidConfigurationError
 
 log = logging.getLogger(__name__)
@@ -43,5 +44,7 @@ def check_engine(name: str, settings: Settings) -> None:
         OptionError: A setting is one that no Kafka client knows, or has a value that it does not take.
     """
     librdkafka_config(settings)
+    if not is_native(name):
+        check_versions(settings)
     if name == "auto" and importlib.util.find_spec(NATIVE_MODULE) is None:
         log.warning("the package kafkagroup-native is not installed: the slower librdkafka engine serves (engine=auto)")

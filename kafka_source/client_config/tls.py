@@ -16,6 +16,9 @@ from pathlib import Path
 from kafka_source.client_config.settings import Settings
 from kafka_source.errors import OptionError
 
+_VERSIONS = {"TLSV1.2": ssl.TLSVersion.TLSv1_2, "TLSV1.3": ssl.TLSVersion.TLSv1_3}
+_BOTH = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
+
 # How files begin: with Java's magic number, and, in DER, with the tag of a sequence.
 _JKS = b"\xfe\xed\xfe\xed"
 _SEQUENCE = b"\x30"
@@ -55,6 +58,7 @@ class Tls:
         check_hostname: Whether the certificate must be made out for the host.
         verify: Whether the broker's certificate is checked at all.
         ciphers: OpenSSL's list, empty: its default.
+        versions: The oldest and the newest version of the protocol.
     """
 
     authorities: Pem | None = None
@@ -65,6 +69,7 @@ class Tls:
     check_hostname: bool = True
     verify: bool = True
     ciphers: str = ""
+    versions: tuple[ssl.TLSVersion, ssl.TLSVersion] = _BOTH
 
 
 def tls_of(settings: Settings) -> Tls:
@@ -87,6 +92,7 @@ def tls_of(settings: Settings) -> Tls:
         check_hostname=algorithm == "https",
         verify=settings.get("enable.ssl.certificate.verification", "true").lower() != "false",
         ciphers=settings.get("ssl.cipher.suites", ""),
+        versions=_versions(settings),
     )
 
 
@@ -97,7 +103,7 @@ def ssl_context(tls: Tls) -> ssl.SSLContext:
         OptionError: A certificate or key cannot be read.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.minimum_version, context.maximum_version = tls.versions
     context.check_hostname = tls.check_hostname and tls.verify
     if not tls.verify:
         context.verify_mode = ssl.CERT_NONE
@@ -110,6 +116,46 @@ def ssl_context(tls: Tls) -> ssl.SSLContext:
         except ssl.SSLError:
             raise OptionError("kafka.ssl.cipher.suites", tls.ciphers, "names that OpenSSL knows") from None
     return context
+
+
+def check_versions(settings: Settings) -> None:
+    """Refuse settings that allow only one version of TLS: librdkafka has no setting for versions.
+
+    It offers TLS 1.2 and 1.3, which are Java's defaults too.
+
+    Raises:
+        OptionError: The settings allow only one of them.
+    """
+    if settings.get("security.protocol", "").upper().endswith("SSL") and _versions(settings) != _BOTH:
+        name = "ssl.enabled.protocols" if "ssl.enabled.protocols" in settings else "ssl.protocol"
+        raise OptionError(
+            f"kafka.{name}",
+            settings[name],
+            "TLSv1.2 and TLSv1.3 together where librdkafka connects, which cannot be limited to one of them: use "
+            "engine=native, or limit the version on the brokers",
+        )
+
+
+def _versions(settings: Settings) -> tuple[ssl.TLSVersion, ssl.TLSVersion]:
+    """Return the oldest and the newest version that `ssl.enabled.protocols` and `ssl.protocol` allow, as Java does.
+
+    Raises:
+        OptionError: A version is older than TLS 1.2, or not known, or none is left.
+    """
+    takes = "TLSv1.2, TLSv1.3 or both; older versions are not secure"
+    enabled = settings.get("ssl.enabled.protocols", "")
+    names = [name.strip().upper() for name in enabled.split(",") if name.strip()] or list(_VERSIONS)
+    if not set(names) <= _VERSIONS.keys():
+        raise OptionError("kafka.ssl.enabled.protocols", enabled, takes)
+    newest = settings.get("ssl.protocol", "TLS").upper()
+    if newest not in ("TLS", *_VERSIONS):
+        raise OptionError("kafka.ssl.protocol", settings["ssl.protocol"], "TLS, TLSv1.2 or TLSv1.3")
+    versions = sorted(_VERSIONS[name] for name in names)
+    if newest == "TLSV1.2":
+        versions = [version for version in versions if version == ssl.TLSVersion.TLSv1_2]
+    if not versions:
+        raise OptionError("kafka.ssl.protocol", settings["ssl.protocol"], "a version of kafka.ssl.enabled.protocols")
+    return versions[0], versions[-1]
 
 
 def _trust(context: ssl.SSLContext, tls: Tls) -> None:

@@ -14,6 +14,7 @@ from confluent_kafka import TopicPartition as Position
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings, librdkafka_config
+from kafka_source.client_config.tls import check_versions
 from kafka_source.errors import (
     CorruptRecordsError,
     DataLossError,
@@ -119,6 +120,7 @@ class LibrdkafkaEngine:
         return met
 
     def _client(self, kind: _Kind) -> Client:
+        check_versions(self._settings)
         meter = WireMeter()
         config: dict[str, Any] = {
             "client.id": self._settings.client_id(),

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings, librdkafka_config
+from kafka_source.client_config.tls import check_versions
 from kafka_source.transactions.producer_pool import TransactionalProducers
 from kafka_source.transactions.transaction import run_transaction
 
@@ -127,6 +128,7 @@ class TransactionalCommitter:
 
 
 def _producer_config(settings: Settings) -> dict[str, Any]:
+    check_versions(settings)
     config = {name: value for name, value in librdkafka_config(settings).items() if name not in _NOT_FOR_COMMITS}
     # The client's warnings tell of what it tries again by itself; what it gives up comes as an error.
     return {

@@ -14,6 +14,7 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from kafka_source.client_config import Settings
+from kafka_source.client_config.tls import check_versions
 from kafka_source.errors import AuthenticationError, DeliveryError, from_confluent
 from kafka_source.runtime.deadline import Deadline, call_within
 from kafka_source.sink.produce.delivery_errors import delivery_error
@@ -176,6 +177,7 @@ class _Kept:
                 if of == settings:
                     del self._idle[i]
                     return delivery
+        check_versions(settings)
         return LibrdkafkaDelivery(producer_config(settings), keep=partial(self.give_back, settings))
 
     def give_back(self, settings: Settings, delivery: LibrdkafkaDelivery) -> None:
@@ -198,6 +200,7 @@ def in_transaction(settings: Settings, transactional_id: str) -> LibrdkafkaDeliv
     Raises:
         KafkaGroupError: The transactional id could not be initialised.
     """
+    check_versions(settings)
     return LibrdkafkaDelivery(transactional_config(settings), partial(_begun, transactional_id))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ssl
 import subprocess
 from dataclasses import dataclass
@@ -12,9 +13,24 @@ from confluent_kafka import Producer
 
 from kafka_source.client_config import Settings, librdkafka_config
 from kafka_source.client_config.tls import ssl_context, tls_of
+from kafka_source.engine_selection import check_engine
 from kafka_source.errors import OptionError
+from kafka_source.fetch.engine import FetchRequest
+from kafka_source.fetch.librdkafka import LibrdkafkaEngine
 from kafka_source.kafka_client import ConnectionSettings
+from kafka_source.model.stream_offset import Range
+from kafka_source.schema import Column
+from kafka_source.sink.produce import librdkafka
 
+REQUEST = FetchRequest(
+    (Range("t", 0, 0, 1),),
+    (Column("offset"),),
+    batch_rows=1,
+    batch_bytes=1,
+    timeout_ms=1000,
+    read_committed=False,
+    fail_on_data_loss=True,
+)
 TLS = {"security.protocol": "SSL", "bootstrap.servers": "127.0.0.1:1"}
 
 
@@ -214,3 +230,66 @@ def test_stores_are_not_read_where_there_is_no_tls() -> None:
     settings = Settings({"security.protocol": "PLAINTEXT", "ssl.truststore.location": "/no/such/file"})
     assert librdkafka_config(settings) == {"security.protocol": "plaintext"}
     assert ConnectionSettings.of(Settings({**settings, "bootstrap.servers": "a:1"})).tls is None
+
+
+def version_of(context: ssl.SSLContext, stores: Stores) -> str | None:
+    """The version that is agreed on with a server that has all."""
+    server_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server_context.load_cert_chain(stores.path("both.pem"))
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = context.wrap_bio(to_client, to_server, server_hostname="localhost")
+    server = server_context.wrap_bio(to_server, to_client, server_side=True)
+    for _ in range(4):
+        for side in (client, server):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+    return client.version()
+
+
+@pytest.mark.parametrize(
+    ("settings", "agreed"),
+    [
+        ({}, "TLSv1.3"),
+        ({"ssl.enabled.protocols": "TLSv1.3,TLSv1.2", "ssl.protocol": "TLS"}, "TLSv1.3"),
+        ({"ssl.enabled.protocols": "TLSv1.2"}, "TLSv1.2"),
+        ({"ssl.enabled.protocols": "TLSv1.2,TLSv1.3", "ssl.protocol": "TLSv1.2"}, "TLSv1.2"),
+        ({"ssl.enabled.protocols": " TLSv1.3 "}, "TLSv1.3"),
+    ],
+)
+def test_versions_of_tls_are_those_of_the_settings(stores: Stores, settings: dict[str, str], agreed: str) -> None:
+    given = Settings({**TLS, "ssl.ca.location": stores.path("cert.pem"), **settings})
+    context = context_of(given)
+    assert version_of(context, stores) == agreed
+    assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
+    if settings.get("ssl.enabled.protocols", "").strip() == "TLSv1.3":
+        assert context.minimum_version is ssl.TLSVersion.TLSv1_3
+
+
+@pytest.mark.parametrize("settings", [{"ssl.enabled.protocols": "TLSv1.3"}, {"ssl.protocol": "TLSv1.2"}])
+def test_librdkafka_cannot_be_limited_to_one_version_so_it_is_not_used(settings: dict[str, str]) -> None:
+    given = Settings({**TLS, **settings})
+    check_engine("native", given)
+    (name,) = settings
+    with pytest.raises(OptionError, match=rf"kafka\.{name} got .*engine=native"):
+        check_engine("librdkafka", given)
+    with pytest.raises(OptionError, match=rf"kafka\.{name} got .*engine=native"):
+        next(LibrdkafkaEngine(given).read(REQUEST))
+    with pytest.raises(OptionError, match=rf"kafka\.{name} got .*engine=native"):
+        librdkafka.in_transaction(given, "id")
+    check_engine("librdkafka", Settings({**given, "security.protocol": "PLAINTEXT"}))
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"ssl.enabled.protocols": "TLSv1.2,TLSv1.1"}, "ssl.enabled.protocols"),
+        ({"ssl.enabled.protocols": "TLS"}, "ssl.enabled.protocols"),
+        ({"ssl.protocol": "SSLv3"}, "ssl.protocol"),
+        ({"ssl.protocol": "TLSv1.2", "ssl.enabled.protocols": "TLSv1.3"}, "ssl.protocol"),
+    ],
+)
+def test_versions_of_tls_that_cannot_be_are_named(settings: dict[str, str], named: str) -> None:
+    for make in (librdkafka_config, context_of):
+        with pytest.raises(OptionError) as caught:
+            make(Settings({**TLS, **settings}))
+        assert caught.value.option == f"kafka.{named}"
