@@ -22,6 +22,7 @@ from kafka_source.kafka_client.messages import (
     SaslHandshakeRequest,
 )
 from kafka_source.kafka_client.settings import Endpoint
+from kafka_source.version import __version__
 
 _SOFTWARE_NAME = "kafkagroup"
 
@@ -75,7 +76,7 @@ def advance(talk: Generator[Call, Any, Session], response: Any) -> Call | Sessio
 def _api_versions(endpoint: Endpoint) -> Generator[Call, Any, ApiVersions]:
     version = ApiVersionsRequest.max_version
     while True:
-        request = ApiVersionsRequest(client_software_name=_SOFTWARE_NAME, client_software_version="0")
+        request = ApiVersionsRequest(client_software_name=_SOFTWARE_NAME, client_software_version=__version__)
         response = yield Call(request, version)
         ranges = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
         if response.error_code == UNSUPPORTED_VERSION and version > 0:
