@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from kafka_source.client_config import Settings
 from kafka_source.embedded import EmbeddedKafka
 from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.runtime.deadline import Deadline as Wait
+from kafka_source.runtime.failpoints import install
 from kafka_source.sink.records import Records
 from kafka_source.sink.two_phase.committer import Batch, Turn, TwoPhaseCommit
 from kafka_source.sink.two_phase.open_transactions import OpenTransaction, open_of
@@ -94,8 +96,13 @@ class Sink:
         return cached_client(self.settings).run(work)
 
 
+def die_at(moment: str) -> None:
+    """Have this process killed at a failpoint."""
+    install(lambda name: os.kill(os.getpid(), signal.SIGKILL) if name == moment else None)
+
+
 def run_batches(failpoint: str, arguments: tuple[Any, ...], batches: tuple[int, ...]) -> None:
-    os.environ["KAFKAGROUP_FAILPOINT"] = failpoint
+    die_at(failpoint)
     Sink(*arguments).run(*batches)
 
 

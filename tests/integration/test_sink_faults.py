@@ -37,7 +37,7 @@ from kafka_source.transactions.producer_pool import TransactionalProducers
 from kafka_source.transactions.transaction import run_transaction
 from tests.committed_reader import CommittedReader
 from tests.support import until
-from tests.two_phase import SIGKILL, TASKS, Sink, as_records, in_a_process, rows, visible, whole
+from tests.two_phase import SIGKILL, TASKS, Sink, as_records, die_at, in_a_process, rows, visible, whole
 
 Topic = Callable[..., str]
 
@@ -65,7 +65,7 @@ def check(kafka: EmbeddedKafka, sink: Sink, reader: CommittedReader, *batches: i
 
 def worker(arguments: tuple[Any, ...], turn: Any, number: int, result: Any, fault: str) -> None:
     """A task in a process of its own."""
-    os.environ["KAFKAGROUP_FAILPOINT"] = fault
+    die_at(fault)
     sink = Sink(*arguments)
     if fault != "stop-itself":
         result.put(sink.task(turn, 0, number))
