@@ -350,7 +350,6 @@ class EmbeddedKafka:
         return self._data_dir
 
     def _start_nodes(self) -> None:
-        assert self._folder is not None
         for attempt in range(1, _START_ATTEMPTS + 1):
             self._ports = self._choose_ports()
             self._nodes = {i: self._make_node(i) for i in self.node_ids}
@@ -377,7 +376,8 @@ class EmbeddedKafka:
         return {i: NodePorts(next(ports), next(ports), next(ports), self._advertised.get(i)) for i in self.node_ids}
 
     def _make_node(self, node_id: int) -> Node:
-        assert self._folder is not None
+        if self._folder is None:
+            raise BrokerError("The embedded Kafka is not started.")
         files = NodeFiles(self._folder / f"node-{node_id}")
         files.folder.mkdir(mode=0o700, exist_ok=True)
         command = jvm_command(

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import IO, cast
 from xml.sax.saxutils import quoteattr
 
 from kafka_source.embedded.errors import JarsError
@@ -176,8 +177,7 @@ def _retrieve(java: Path, working: Path, dependencies: Sequence[_Dependency], re
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
     ) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
+        for line in cast(IO[str], process.stdout):
             lines.append(line.rstrip())
             if match := re.match(r"downloading (\S+) \.\.\.", line.strip()):
                 report(f"Downloading {match[1].rsplit('/', 1)[-1]}")

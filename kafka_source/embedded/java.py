@@ -42,7 +42,8 @@ def java_version(executable: Path) -> int:
         JavaError: it does not run, or prints no version.
     """
     match = _VERSION.search(java_version_text(executable))
-    assert match is not None
+    if match is None:
+        raise JavaError(f"{executable} does not print its version; {_HOW_TO_POINT}.")
     major, minor = int(match[1]), int(match[2] or 0)
     return minor if major == 1 else major
 

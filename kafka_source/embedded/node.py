@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, cast
 
 from kafka_source.embedded.errors import BrokerError
 
@@ -66,9 +67,8 @@ class Node:
             stdout=subprocess.PIPE,
             start_new_session=True,
         )
-        assert supervisor.stdout is not None
-        line = supervisor.stdout.readline()
-        supervisor.stdout.close()
+        with cast(IO[bytes], supervisor.stdout) as told:
+            line = told.readline()
         self._supervisor = supervisor
         self._pid = int(line) if line.strip() else None
 
@@ -136,16 +136,16 @@ class Node:
         return True
 
     def _order(self, orders: bytes) -> None:
-        if not self.running:
+        if not self.running or self._supervisor is None or self._supervisor.stdin is None:
             raise BrokerError(f"Node {self.id} is not running.")
-        assert self._supervisor is not None and self._supervisor.stdin is not None
         # It may end between the check and the write; then there is nothing left to signal.
         with contextlib.suppress(BrokenPipeError):
             self._supervisor.stdin.write(orders)
             self._supervisor.stdin.flush()
 
     def _wait(self, timeout: float) -> None:
-        assert self._supervisor is not None
+        if self._supervisor is None:
+            return
         self._supervisor.wait(timeout)
         if self._supervisor.stdin is not None:
             with contextlib.suppress(BrokenPipeError):

@@ -18,6 +18,7 @@ from kafka_source.client_config.tls import check_versions
 from kafka_source.errors import (
     CorruptRecordsError,
     DataLossError,
+    KafkaGroupError,
     RetriableError,
     UnreadableRecordError,
     from_confluent,
@@ -348,7 +349,8 @@ class _LibrdkafkaReader:
             if whole is None:
                 return
             offset = message.offset()
-            assert offset is not None
+            if offset is None:
+                raise KafkaGroupError(f"A record of {tp.topic}-{tp.partition} has no offset.")
             if offset < whole.end:
                 self._rows.add(message)
                 self._next[tp] = offset + 1

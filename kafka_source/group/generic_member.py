@@ -139,8 +139,7 @@ class GenericMember:
         """One generation, from the join until the group rebalances."""
         patience = Deadline(self._settings.rebalance_timeout_ms / 1000 + _MARGIN)
         state = await self._member.join(self._protocols, self._lead, patience, reason)
-        joined = self._member.joined
-        assert joined is not None
+        joined = self._member.last_join
         self._set(MemberState(joined.generation, joined.member_id, joined.leading, state))
         log.info(
             "joined group=%s generation=%d member=%s leading=%s",

@@ -100,6 +100,17 @@ class Member:
         m = self.membership
         return f"Member({self.settings.group!r}, {self.settings.instance_id!r}, {m.state.value}, {m.generation})"
 
+    @property
+    def last_join(self) -> Joined:
+        """What the group said when this member joined last.
+
+        Raises:
+            RuntimeError: It has not joined yet; `join` comes first.
+        """
+        if self.joined is None:
+            raise RuntimeError(f"{self!r} has not joined its group yet")
+        return self.joined
+
     async def join(
         self, protocols: Sequence[tuple[str, bytes]], lead: Lead, deadline: Deadline, reason: str = ""
     ) -> bytes:
@@ -138,11 +149,10 @@ class Member:
                     states = None
                     next_step = await self._send_join(protocols, deadline, reason)
                 else:
-                    assert self.joined is not None
                     if states is None:
                         states = {}
-                        if self.joined.leading and not self.joined.skip_assignment:
-                            states = await lead(self.joined)
+                        if self.last_join.leading and not self.last_join.skip_assignment:
+                            states = await lead(self.last_join)
                     next_step = await self._send_sync(states, deadline)
             except ConnectionLost as error:
                 problem = error
@@ -270,14 +280,13 @@ class Member:
         )
 
     async def _send_sync(self, states: Mapping[str, bytes], deadline: Deadline) -> Step:
-        assert self.joined is not None
         request = SyncGroupRequest(
             group_id=self.settings.group,
             generation_id=self.membership.generation,
             member_id=self.membership.member_id,
             group_instance_id=self.settings.instance_id,
             protocol_type=self.settings.protocol_type,
-            protocol_name=self.joined.protocol,
+            protocol_name=self.last_join.protocol,
             assignments=[
                 SyncGroupRequest.SyncGroupRequestAssignment(member_id=member_id, assignment=state)
                 for member_id, state in states.items()

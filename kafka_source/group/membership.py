@@ -352,8 +352,7 @@ class GroupMembership:
                 )
 
     def _collect(self) -> GroupAssignment:
-        joined = self._slots[0].member.joined
-        assert joined is not None
+        joined = self._slots[0].member.last_join
         return GroupAssignment(
             generation=joined.generation,
             assignor=joined.protocol,

@@ -9,7 +9,7 @@ import socket
 import ssl
 import struct
 import time
-from typing import Any
+from typing import Any, cast
 
 from kafka_source.errors import AuthenticationError, KafkaGroupError, RefreshRetriableError, RetriableError
 from kafka_source.kafka_client.framing import HANDSHAKE_BYTES, RESPONSE_BYTES, FrameBuffer, FrameError, StreamEnded
@@ -214,8 +214,8 @@ class _Wire(asyncio.Protocol):
         return self._reason if isinstance(self._reason, FrameError) else _WireError(self._reason)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport, self.closed = transport, False
+        # What `create_connection` makes, with and without TLS.
+        self._transport, self.closed = cast(asyncio.Transport, transport), False
         raw = transport.get_extra_info("socket")
         if raw is not None:
             with contextlib.suppress(OSError):

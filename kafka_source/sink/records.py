@@ -114,7 +114,8 @@ def _records(
     column: Callable[[int | None, pa.DataType], pa.Array | None], columns: SinkColumns, topic: str | None
 ) -> Records:
     values = column(columns.value, pa.binary())
-    assert values is not None
+    if values is None:
+        raise InvalidConfigurationError("The DataFrame has no column value.")
     return Records(
         values=values,
         keys=column(columns.key, pa.binary()),

@@ -143,7 +143,8 @@ class _Writer:
             return Written(deliver(self._target.settings, records, self._target.options.engine))
         if isinstance(self._turn, KafkaGroupError):
             raise self._turn
-        assert self._turn is not None
+        if self._turn is None:
+            raise KafkaGroupError("An exactly-once write has not begun: Spark did not pickle the writer for its tasks.")
         task = TaskContext.get()
         if task is None:
             raise KafkaGroupError("An exactly-once write needs Spark's TaskContext; this is no Spark task.")
