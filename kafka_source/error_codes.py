@@ -296,7 +296,8 @@ ADVICE: dict[int, str] = {
     UNKNOWN_MEMBER_ID: "The member's session has expired or it has left the group",
     INVALID_SESSION_TIMEOUT: "Choose kafka.session.timeout.ms between the brokers' group.min.session.timeout.ms and "
     "group.max.session.timeout.ms",
-    TOPIC_AUTHORIZATION_FAILED: "Give this user READ on the topic that is read, and WRITE on the topic that is written",
+    TOPIC_AUTHORIZATION_FAILED: "Give this user the rights that it needs: READ on the topic of a source, and "
+    "WRITE on the topic of a sink",
     GROUP_AUTHORIZATION_FAILED: "Give this user READ on the group",
     INVALID_TRANSACTION_TIMEOUT: "Lower kafka.transaction.timeout.ms, or raise the brokers' transaction.max.timeout.ms",
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Give this user WRITE and DESCRIBE on the transactional id, or set "
