@@ -17,9 +17,11 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
+from pyspark.sql.datasource import DataSourceArrowWriter
+from pyspark.sql.types import StructType
 
 from assignors.model import TopicPartition
-from kafka_source.client_config import Settings, librdkafka_config
+from kafka_source.client_config import librdkafka_config
 from kafka_source.embedded import EmbeddedKafka, Security
 from kafka_source.errors import (
     AuthenticationError,
@@ -29,10 +31,9 @@ from kafka_source.errors import (
     LostTransactionsError,
     NotVisibleError,
 )
+from kafka_source.sink import batch_writer
 from kafka_source.sink.records import Records
-from kafka_source.sink.schema import SinkColumns
 from kafka_source.sink.two_phase.prepare import SinkTask, prepare
-from kafka_source.sink.writer import BatchWriter, ExactlyOnce, Target
 from kafka_source.transactions.producer_pool import TransactionalProducers
 from kafka_source.transactions.transaction import run_transaction
 from tests.committed_reader import CommittedReader
@@ -202,9 +203,12 @@ def test_a_timeout_is_checked_again_where_it_is_another_one(kafka: EmbeddedKafka
     """The process that began with a prefix may begin with it again: in another cluster, or with another timeout."""
     name = topic("timeouts")
 
-    def begin(timeout_ms: int) -> BatchWriter:
-        settings = Settings({"bootstrap.servers": kafka.bootstrap_servers, "transaction.timeout.ms": str(timeout_ms)})
-        writer = BatchWriter(Target(settings, SinkColumns(0), name, ExactlyOnce(name, write_id="one")))
+    def begin(timeout_ms: int) -> DataSourceArrowWriter:
+        """What Spark does with a writer: it pickles it for the tasks, and runs them."""
+        options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": name, "transactional": "true"}
+        more = {"transactional.id.prefix": name, "kafka.transaction.timeout.ms": str(timeout_ms)}
+        writer = batch_writer(options | more, StructType().add("value", "string"), overwrite=False)
+        assert isinstance(writer, DataSourceArrowWriter)
         pickle.dumps(writer)
         return writer
 
