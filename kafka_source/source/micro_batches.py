@@ -7,7 +7,6 @@ plans the records that are new.
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -23,6 +22,8 @@ from kafka_source.model.topic_selection import TopicSelection
 from kafka_source.options import ReadOptions
 from kafka_source.quota.settings import QuotaSettings
 from kafka_source.quota.stream_quota import StreamQuota
+from kafka_source.runtime.deadline import Deadline
+from kafka_source.runtime.retry import RetryPolicy, retry
 from kafka_source.source import sink_commit_replay
 from kafka_source.source.admission import Admission
 from kafka_source.source.input_partitions import TaskFactory, add_handoff, bundle_tasks
@@ -44,7 +45,7 @@ _DEFAULT_MIN_RECORDS_PER_TASK = 1000
 
 # How long a trigger waits for a new leader: brokers miss one that has died after 9 s by default.
 _RETRY_SECONDS = 30.0
-_RETRY_PAUSE_SECONDS = 0.2
+_RETRY_PAUSES = RetryPolicy(0.2, 0.2)
 
 
 class MicroBatches:
@@ -167,15 +168,12 @@ class MicroBatches:
 
     def _retry(self, trigger: Callable[[], StreamOffset]) -> StreamOffset:
         """Retry while a partition has no leader, or a topic was just deleted or is not known to every broker yet."""
-        deadline = time.monotonic() + _RETRY_SECONDS
-        while True:
-            try:
-                return trigger()
-            except RefreshRetriableError:
-                if time.monotonic() > deadline:
-                    raise
-                self._topics.refresh()
-                time.sleep(_RETRY_PAUSE_SECONDS)
+
+        def again(_: Exception, __: int, ___: float) -> bool:
+            self._topics.refresh()
+            return True
+
+        return retry(trigger, _RETRY_PAUSES, on=RefreshRetriableError, deadline=Deadline(_RETRY_SECONDS), again=again)
 
     def _commit_and_rejoin(self, start: StreamOffset) -> tuple[StreamOffset, OwnedPartitions]:
         """Commit what is before `start`, and rejoin the group if a rebalance is due.
