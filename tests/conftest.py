@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from kafka_source.embedded import EmbeddedKafka
 
+pytest_plugins = ["kafka_source.embedded.pytest_plugin"]
+
 # A busy machine is no failure.
 hypothesis.settings.register_profile("kafkagroup", deadline=None)
 hypothesis.settings.load_profile("kafkagroup")

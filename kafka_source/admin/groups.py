@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -15,6 +15,7 @@ from kafka_source.errors import FencedError
 from kafka_source.group.committed_offsets import commit_offsets, fetch_committed
 from kafka_source.group.model import SlotCredentials
 from kafka_source.kafka_client import Deadline, KafkaClient
+from kafka_source.model.topic_selection import TopicSelection
 
 __all__ = ["Group", "Groups", "MemberDescription", "PartitionLag"]
 
@@ -77,17 +78,25 @@ class Groups:
         found = self._call(lambda client, deadline: fetch_committed(client, group, None, deadline, stable=False))
         return {tp: offset for tp, offset in found.items() if offset is not None}
 
-    def lag(self, group: str, partitions: tuple[TopicPartition, ...] = ()) -> list[PartitionLag]:
-        """How far the group is behind, in each partition that it has committed or owns.
+    def lag(
+        self, group: str, partitions: Collection[TopicPartition] = (), *, topics: Collection[str] = ()
+    ) -> list[PartitionLag]:
+        """Return the group's lag in each partition that it has committed or owns.
 
         Args:
             group: The group.
-            partitions: Further partitions to show, e.g. those of a topic that nobody has read yet.
+            partitions: Further partitions to show.
+            topics: Topics to show with all their partitions, e.g. one that the group has not read yet.
+
+        Raises:
+            UnknownTopicError: One of `topics` does not exist.
+            KafkaGroupError: The brokers do not answer, or refuse.
         """
         committed = self.committed(group)
         owners = {tp: member.name for member in self.describe(group).members for tp in member.partitions}
-        shown = sorted({*committed, *owners, *partitions})
         with closing(Cluster(self._settings)) as cluster:
+            of_topics = cluster.partitions(TopicSelection(topics=tuple(topics))) if topics else ()
+            shown = sorted({*committed, *owners, *partitions, *of_topics})
             ends = cluster.latest(shown, read_committed=False)
         return [PartitionLag(tp.topic, tp.partition, committed.get(tp), ends[tp], owners.get(tp)) for tp in shown]
 

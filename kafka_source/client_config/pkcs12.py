@@ -1,4 +1,7 @@
-"""PKCS12 stores, which are Java's own kind since version 9, as the PEM text that both client libraries take."""
+"""PKCS12 stores, which are Java's own kind since version 9, as the PEM text that both client libraries take.
+
+This module alone needs the extra `pkcs12` (the library cryptography).
+"""
 
 from __future__ import annotations
 

@@ -202,10 +202,10 @@ def _authorities(settings: Settings) -> Pem | None:
         return None
     if not _is_pkcs12(settings, "ssl.truststore"):
         return Pem(location)
-    # It loads a large library, which nobody else needs.
-    from kafka_source.client_config import pkcs12
-
     with _opening(settings, "ssl.truststore") as (store, password):
+        # It loads a large library, which only these stores need.
+        from kafka_source.client_config import pkcs12
+
         return Pem(text=pkcs12.certificates(store, password))
 
 
@@ -223,9 +223,9 @@ def _identity(settings: Settings, key_password: str) -> tuple[Pem | None, Pem | 
         return None, None
     if not _is_pkcs12(settings, "ssl.keystore"):
         return Pem(location), Pem(location)
-    from kafka_source.client_config import pkcs12
-
     with _opening(settings, "ssl.keystore") as (store, password):
+        from kafka_source.client_config import pkcs12
+
         chain, private = pkcs12.identity(store, password, key_password)
         return Pem(text=chain), Pem(text=private)
 
@@ -239,6 +239,11 @@ def _opening(settings: Settings, store: str) -> Iterator[tuple[bytes, str]]:
         yield content, settings.get(f"{store}.password", "")
     except ValueError as problem:
         takes = f"a PKCS12 store that kafka.{store}.password opens ({problem})"
+        raise OptionError(option, settings[f"{store}.location"], takes) from None
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] != "cryptography":
+            raise
+        takes = "PEM; a PKCS12 store needs the library cryptography: pip install 'kafkagroup[pkcs12]'"
         raise OptionError(option, settings[f"{store}.location"], takes) from None
 
 

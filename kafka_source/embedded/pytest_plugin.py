@@ -1,4 +1,4 @@
-"""pytest fixtures with a real Kafka, for this project's tests and for anyone's.
+"""pytest fixtures with a real Kafka: `pytest_plugins = ["kafka_source.embedded.pytest_plugin"]` in a conftest.py.
 
 Nothing is started, and nothing heavy imported, before a test asks for one of the fixtures.
 """

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kafka_source.admin import Groups
-from kafka_source.cli import app
+from kafka_source.cli.app import app
 from kafka_source.client_config import Settings
 from tests.groups import everything
 from tests.support import produce

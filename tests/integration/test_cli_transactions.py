@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from typer.testing import CliRunner
 
-from kafka_source.cli import app
+from kafka_source.cli.app import app
 from kafka_source.embedded import EmbeddedKafka
 from tests.two_phase import SIGKILL, TASKS, Sink, in_a_process, rows, take_over, visible, whole
 

@@ -7,6 +7,7 @@ import ssl
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -101,7 +102,8 @@ def test_pem_files_by_java_names(stores: Stores) -> None:
     )
     assert config["ssl.ca.location"] == stores.path("cert.pem")
     assert config["ssl.certificate.location"] == config["ssl.key.location"] == stores.path("both.pem")
-    assert [dict(rdn[0] for rdn in cert["subject"])["commonName"] for cert in context.get_ca_certs()] == ["localhost"]
+    subjects: list[Any] = [cert["subject"] for cert in context.get_ca_certs()]
+    assert [dict(rdn[0] for rdn in subject)["commonName"] for subject in subjects] == ["localhost"]
 
 
 def test_inline_pem_with_an_encrypted_key(stores: Stores) -> None:

@@ -50,11 +50,9 @@ def list_groups(servers: Servers, config: Config = None) -> None:
 def group(name: str, servers: Servers, config: Config = None, topic: Topics = None) -> None:
     """A group's members with their partitions, and how far it is behind."""
     with exit_on_error():
-        settings = settings_of(servers, config)
-        groups = Groups(settings)
-        wanted = tuple(Cluster(settings).partitions(TopicSelection(topics=tuple(topic)))) if topic else ()
+        groups = Groups(settings_of(servers, config))
         console.print(show.members(groups.describe(name)))
-        console.print(show.lag(groups.lag(name, wanted)))
+        console.print(show.lag(groups.lag(name, topics=topic or ())))
 
 
 @app.command()

@@ -1,0 +1,111 @@
+"""Nothing is loaded that nobody asked for: not on executors, and not in a user's pytest."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+WITHOUT = f"""
+import sys
+sys.path.insert(0, {str(ROOT)!r})
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in MISSING:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Refuse())
+"""
+
+
+def python(code: str, *, missing: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    """Run code in a fresh Python that lacks these libraries."""
+    return subprocess.run(
+        [sys.executable, "-c", f"MISSING = {missing!r}\n{WITHOUT}\n{code}"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def loaded(modules: str) -> set[str]:
+    """The top-level names of everything that a fresh Python has loaded after it imported these modules."""
+    done = python(f"import {modules}\nprint(*{{name.partition('.')[0] for name in sys.modules}})")
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "module", ["kafka_source.datasource", "kafka_source.source.read_task", "kafka_source.sink.writer"]
+)
+def test_executors_load_no_library_of_the_command_line(module: str) -> None:
+    seen = loaded(module)
+    assert {"pyspark", "pyarrow"} <= seen
+    assert seen & {"typer", "click", "rich", "cryptography", "pytest", "pandas", "matplotlib"} == set()
+
+
+@pytest.mark.parametrize(
+    ("module", "heavy"),
+    [
+        ("kafka_source", {"pyspark", "pyarrow", "kafka", "confluent_kafka"}),
+        ("kafka_source.embedded", {"pyspark", "pyarrow", "kafka", "confluent_kafka", "pytest"}),
+        ("kafka_source.embedded.pytest_plugin", {"pyspark", "pyarrow", "kafka", "confluent_kafka"}),
+        ("assignors", {"pyspark", "pyarrow", "kafka", "confluent_kafka", "kafka_source"}),
+    ],
+)
+def test_what_needs_no_spark_and_no_client_loads_none(module: str, heavy: set[str]) -> None:
+    assert loaded(module) & (heavy - {module}) == set()
+
+
+@pytest.mark.parametrize("library", ["typer", "rich"])
+def test_the_command_line_names_the_extra_that_it_lacks(library: str) -> None:
+    done = python("from kafka_source.cli import main\nmain()", missing=(library,))
+    assert done.returncode == 1
+    assert done.stderr == f"The command kafkagroup needs {library}: pip install 'kafkagroup[cli]'\n"
+
+
+def test_a_pkcs12_store_names_the_extra_that_it_lacks(tmp_path: Path) -> None:
+    # The tag of a sequence, as every PKCS12 store begins.
+    store = tmp_path / "trust.p12"
+    store.write_bytes(b"\x30\x82\x01\x00" + bytes(256))
+    done = python(
+        "from kafka_source.client_config import Settings, librdkafka_config\n"
+        "from kafka_source.errors import OptionError\n"
+        f"values = {{'bootstrap.servers': 'here:1', 'security.protocol': 'SSL', 'ssl.truststore.type': 'PKCS12',"
+        f" 'ssl.truststore.location': {str(store)!r}, 'ssl.truststore.password': 'hidden'}}\n"
+        "try:\n    librdkafka_config(Settings(values))\nexcept OptionError as error:\n    print(error)",
+        missing=("cryptography",),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "kafka.ssl.truststore.location" in done.stdout
+    assert "pip install 'kafkagroup[pkcs12]'" in done.stdout
+
+
+def fixtures(folder: Path) -> str:
+    """The fixtures that pytest offers in a folder, with every plugin that the environment brings."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "--fixtures", "-p", "no:cacheprovider", "--rootdir", str(folder), str(folder)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert "tmp_path" in done.stdout, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_pytest_has_our_fixtures_only_where_they_are_asked_for(tmp_path: Path) -> None:
+    assert not [point for point in entry_points(group="pytest11") if point.value.startswith("kafka_source")]
+    assert "kafkagroup_broker" not in fixtures(tmp_path)
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["kafka_source.embedded.pytest_plugin"]\n')
+    offered = fixtures(tmp_path)
+    assert all(name in offered for name in ("kafkagroup_broker", "kafkagroup_topic", "kafkagroup_cluster"))
