@@ -24,6 +24,8 @@ from assignors.model import (
 )
 from assignors.wire import decode_assignment, decode_subscription, encode_assignment, encode_subscription
 
+__all__ = ["KafkaPythonAssignor", "for_kafka_python"]
+
 
 def for_kafka_python(
     assignor: str | Assignor,

@@ -27,6 +27,8 @@ from assignors.model import (
 if TYPE_CHECKING:
     from hypothesis import strategies
 
+__all__ = ["Claim", "Figures", "check_assignor", "measure"]
+
 FOLLOW_UPS = 4
 """Rounds after which a cooperative group must have come to rest (what Java's own tests allow)."""
 

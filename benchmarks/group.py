@@ -27,7 +27,8 @@ from benchmarks._machine import describe_machine
 from kafka_source.client_config import Settings
 from kafka_source.embedded import EmbeddedKafka
 from kafka_source.errors import ApplicationRecoverableError
-from kafka_source.group import GroupMembership, GroupSettings, Topics
+from kafka_source.group.membership import GroupMembership
+from kafka_source.group.model import GroupSettings, Topics
 
 TOPICS, PARTITIONS = 10, 100
 APPLICATIONS = 4

@@ -72,7 +72,7 @@ def main(servers: str | None = None) -> None:
         produce(running, 1000)
         orders = joined(session, running)
         orders.explain()
-        found = orders.select(count("*"), count("city")).first()
+        [found] = orders.select(count("*"), count("city")).collect()
         print(f"{found[0]} orders, {found[1]} with the city of their customer")
 
 

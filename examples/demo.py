@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -17,11 +17,8 @@ from rich.console import Console
 from rich.table import Table
 
 from examples.setting import ORDER, ORDERS, PARTITIONS, kafka, produce, spark
-from kafka_source.admin import Groups
-from kafka_source.cli import show
-from kafka_source.client_config import Settings
-from kafka_source.cluster.lookup import Cluster
-from kafka_source.model.topic_selection import TopicSelection
+from kafka_source import Settings
+from kafka_source.admin import Group, Groups, PartitionLag
 
 GROUP = "order-book"
 FIRST, SECOND = 4_000, 1_000
@@ -40,11 +37,10 @@ def main() -> None:
         with waiting(f"Producing {FIRST} orders into {PARTITIONS} partitions of topic {ORDERS}"):
             produce(servers, FIRST)
         groups = Groups(Settings({"bootstrap.servers": servers}))
-        topic = tuple(Cluster(Settings({"bootstrap.servers": servers})).partitions(TopicSelection(topics=(ORDERS,))))
         read_batch(session, servers)
-        console.print(show.lag(groups.lag(GROUP, topic), f"lag of group {GROUP} before the stream"))
+        console.print(lag_table(groups.lag(GROUP, topics=[ORDERS]), f"lag of group {GROUP} before the stream"))
         read_stream(session, servers, groups)
-        console.print(show.lag(groups.lag(GROUP, topic), f"lag of group {GROUP} after the stream"))
+        console.print(lag_table(groups.lag(GROUP, topics=[ORDERS]), f"lag of group {GROUP} after the stream"))
 
 
 def read_batch(session: SparkSession, servers: str) -> None:
@@ -86,7 +82,7 @@ def read_stream(session: SparkSession, servers: str, groups: Groups) -> None:
         try:
             with waiting(f"Streaming as group {GROUP}: joining, then reading {FIRST} orders"):
                 until(lambda: sold(session) >= FIRST)
-            console.print(show.members(groups.describe(GROUP)))
+            console.print(members_table(groups.describe(GROUP)))
             with waiting(f"Producing {SECOND} more orders while the stream runs"):
                 produce(servers, SECOND, first=FIRST)
                 until(lambda: sold(session) >= FIRST + SECOND)
@@ -116,7 +112,24 @@ def as_table(rows: DataFrame, title: str) -> Table:
     return table
 
 
-def until(condition) -> None:
+def members_table(group: Group) -> Table:
+    table = Table("member", "client", "host", "partitions", title=f"group {group.group}: {group.state}")
+    for member in group.members:
+        owned = ", ".join(f"{tp.topic}-{tp.partition}" for tp in member.partitions)
+        table.add_row(member.name, member.client_id, member.host, owned or "none")
+    return table
+
+
+def lag_table(rows: Iterable[PartitionLag], title: str) -> Table:
+    table = Table("topic", "partition", "committed", "end", "lag", title=title)
+    for row in rows:
+        committed = "none" if row.committed is None else str(row.committed)
+        behind = row.end if row.lag is None else row.lag
+        table.add_row(row.topic, str(row.partition), committed, str(row.end), str(behind))
+    return table
+
+
+def until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + WAIT_SECONDS
     while not condition():
         if time.monotonic() > deadline:

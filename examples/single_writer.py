@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Mapping
 
-from kafka_source.client_config import Settings
+from kafka_source import Settings
 from kafka_source.group import GenericMember, MemberSettings
 
 

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
+import assignors
 from kafka_source.embedded import EmbeddedKafka
 from kafka_source.errors import ApplicationRecoverableError, InvalidConfigurationError, error_for_code
-from kafka_source.transactions.producer_pool import TransactionalProducers
-from kafka_source.transactions.transaction import Transaction, run_transaction
+from kafka_source.transactions import Transaction, TransactionalProducers, run_transaction
 
 LINES = ["to be or not to be", "that is the question", "to die to sleep", "no more", "to sleep perchance to dream"]
 
@@ -52,7 +52,8 @@ def count_words(application: Application, line: Message, faults: Iterator[int]) 
         for word, count in Counter((line.value() or b"").decode().split()).items():
             transaction.produce("counts", str(count), word)
         metadata = application.consumer.consumer_group_metadata()
-        transaction.send_offsets({(line.topic(), line.partition()): line.offset() + 1}, metadata)
+        place = assignors.TopicPartition(line.topic() or "", line.partition() or 0)
+        transaction.send_offsets({place: (line.offset() or 0) + 1}, metadata)
         code = next(faults, None)
         if code is not None:
             raise error_for_code(code, "Injected by the example")
@@ -66,8 +67,8 @@ def main() -> Counter[str]:
         kafka.create_topic("lines")
         kafka.create_topic("counts")
         producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
-        for line in LINES:
-            producer.produce("lines", line)
+        for text in LINES:
+            producer.produce("lines", text)
         producer.flush()
 
         faults = {offset: iter([code]) for offset, code in INJECTED.items()}

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from confluent_kafka import Consumer
 
 from examples.setting import ORDERS, kafka, produce, spark
+from kafka_source import Settings
 from kafka_source.admin import Group, Groups
-from kafka_source.client_config import Settings
 
 GROUP = "shared"
 

@@ -35,6 +35,32 @@ from assignors.model import TopicPartition
 from kafka_source import error_codes as codes
 from kafka_source.error_codes import ADVICE, CODES, Category
 
+__all__ = [
+    "AbortableError",
+    "ApplicationRecoverableError",
+    "AssignmentFailed",
+    "AuthenticationError",
+    "BootstrapError",
+    "CorruptRecordsError",
+    "DataLossError",
+    "DeliveryError",
+    "FencedError",
+    "InvalidConfigurationError",
+    "KafkaGroupError",
+    "LostTransactionsError",
+    "NotVisibleError",
+    "OptionError",
+    "RefreshRetriableError",
+    "RetriableError",
+    "UnknownOutcomeError",
+    "UnknownTopicError",
+    "UnreadableRecordError",
+    "category",
+    "code_name",
+    "error_for_code",
+    "from_confluent",
+]
+
 
 class KafkaGroupError(Exception):
     """Base of all errors of kafkagroup.

@@ -9,7 +9,8 @@ from assignors import load
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.embedded import EmbeddedKafka
-from kafka_source.group import GroupMembership, GroupSettings, Topics
+from kafka_source.group.membership import GroupMembership
+from kafka_source.group.model import GroupSettings, Topics
 from kafka_source.transactions.offset_committer import TransactionalCommitter
 
 PARTITIONS, TIMES, BETWEEN_SECONDS = 8, 60, 0.2

@@ -13,15 +13,19 @@ from kafka_source.embedded.cluster import EmbeddedKafka
 from kafka_source.embedded.errors import BrokerError, EmbeddedKafkaError, JarsError, JavaError
 from kafka_source.embedded.jars import kafka_jars, resolve
 from kafka_source.embedded.security import Security
+from kafka_source.embedded.tcp_proxy import CutConnection, Frame, TcpProxy
 from kafka_source.embedded.tools import class_path, java_command, run_java
 
 __all__ = [
     "BrokerError",
+    "CutConnection",
     "EmbeddedKafka",
     "EmbeddedKafkaError",
+    "Frame",
     "JarsError",
     "JavaError",
     "Security",
+    "TcpProxy",
     "class_path",
     "java_command",
     "kafka_jars",

@@ -1,31 +1,9 @@
-"""Membership in a consumer group: slots that join together, sessions that act as a slot elsewhere."""
+"""Membership in a consumer group: slots that join together, sessions that act as a slot elsewhere.
+
+Public are the names of `__all__`, for groups of any kind. What a query's members need is imported from its module.
+"""
 
 from kafka_source.group.generic_member import GenericMember, MemberState
 from kafka_source.group.member import MemberSettings, RebalanceTimeout
-from kafka_source.group.membership import GroupMembership
-from kafka_source.group.model import (
-    CommitOffset,
-    GroupAssignment,
-    GroupSettings,
-    SlotAssignment,
-    SlotCredentials,
-    TopicFilter,
-    Topics,
-)
-from kafka_source.group.slot_session import SlotSession
 
-__all__ = [
-    "CommitOffset",
-    "GenericMember",
-    "GroupAssignment",
-    "GroupMembership",
-    "GroupSettings",
-    "MemberSettings",
-    "MemberState",
-    "RebalanceTimeout",
-    "SlotAssignment",
-    "SlotCredentials",
-    "SlotSession",
-    "TopicFilter",
-    "Topics",
-]
+__all__ = ["GenericMember", "MemberSettings", "MemberState", "RebalanceTimeout"]

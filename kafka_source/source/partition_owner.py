@@ -20,7 +20,9 @@ from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.error_codes import FENCED_INSTANCE_ID, UNKNOWN_MEMBER_ID, UNKNOWN_TOPIC_OR_PARTITION
 from kafka_source.errors import FencedError, InvalidConfigurationError, KafkaGroupError, OptionError
-from kafka_source.group import GroupAssignment, GroupMembership, GroupSettings, RebalanceTimeout, SlotCredentials
+from kafka_source.group.member import RebalanceTimeout
+from kafka_source.group.membership import GroupMembership
+from kafka_source.group.model import GroupAssignment, GroupSettings, SlotCredentials
 from kafka_source.model.stream_offset import Copies
 from kafka_source.model.topic_selection import TopicSelection
 from kafka_source.options import Options

@@ -18,7 +18,8 @@ from kafka_source.error_codes import FENCED_INSTANCE_ID
 from kafka_source.errors import FencedError
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.select import engine_for
-from kafka_source.group import GroupSettings, SlotCredentials, SlotSession
+from kafka_source.group.model import GroupSettings, SlotCredentials
+from kafka_source.group.slot_session import SlotSession
 from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.model.stream_offset import Range
 from kafka_source.options import ReadOptions, Where, read_options

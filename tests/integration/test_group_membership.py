@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from kafka_source.errors import FencedError
-from kafka_source.group import SlotSession
+from kafka_source.group.slot_session import SlotSession
 from tests.groups import everything, held, members_of, wait_for
 
 

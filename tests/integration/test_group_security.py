@@ -10,7 +10,7 @@ import pytest
 from kafka_source.client_config import Settings
 from kafka_source.embedded import EmbeddedKafka, Security
 from kafka_source.errors import AuthenticationError, BootstrapError
-from kafka_source.group import SlotSession
+from kafka_source.group.slot_session import SlotSession
 from kafka_source.kafka_client import KafkaClient
 from kafka_source.kafka_client.messages import MetadataRequest
 from tests.groups import Memberships, everything, held

@@ -8,9 +8,9 @@ import pytest
 
 from assignors import Assignment, TopicPartition, decode_subscription, encode_assignment, load
 from kafka_source.client_config import Settings
-from kafka_source.group import GroupSettings
 from kafka_source.group.member import Joined
 from kafka_source.group.member_state import Membership, State
+from kafka_source.group.model import GroupSettings
 from kafka_source.group.slot import Slot
 from kafka_source.kafka_client import KafkaClient
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from assignors import ClusterMetadata, Subscription, TopicPartition, decode_subscription, encode_subscription, load
-from kafka_source.group import SlotCredentials
+from kafka_source.group.model import SlotCredentials
 from kafka_source.group.slot_session import KeepsOwned, claiming
 
 T = [TopicPartition("t", n) for n in range(6)]

@@ -6,7 +6,7 @@ import pytest
 
 from assignors.model import ClusterMetadata, Subscription, TopicPartition
 from kafka_source.errors import OptionError
-from kafka_source.group import GroupAssignment, SlotAssignment, SlotCredentials
+from kafka_source.group.model import GroupAssignment, SlotAssignment, SlotCredentials
 from kafka_source.options import Where, parse
 from kafka_source.source.partition_owner import group_settings, owned_by, strategies_of
 

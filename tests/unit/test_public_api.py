@@ -1,0 +1,113 @@
+"""The public API: what docs/public-api.md lists is there, and examples, docs and the notebook import nothing else."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "public-api.md"
+
+PUBLIC_MODULES = [
+    "kafka_source",
+    "kafka_source.admin",
+    "kafka_source.embedded",
+    "kafka_source.errors",
+    "kafka_source.group",
+    "kafka_source.transactions",
+    "assignors",
+    "assignors.kafka_python",
+    "assignors.testing",
+]
+OURS = ("kafka_source", "assignors", "pyspark_kafkagroup", "kafkagroup_native")
+# The kernel's own page, which says that the kernel is internal.
+INTERNAL_PAGES = {"native.md": "kafkagroup_native"}
+
+
+def public_names(module: str) -> set[str]:
+    return set(import_module(module).__all__)
+
+
+def sources() -> Iterator[tuple[str, str]]:
+    """Everything that shows users how to import, as (where, Python code)."""
+    for path in sorted((ROOT / "examples").glob("*.py")):
+        yield path.name, path.read_text()
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        blocks = re.findall(r"^```python\n(.*?)^```", path.read_text(), re.DOTALL | re.MULTILINE)
+        for number, block in enumerate(blocks):
+            yield f"{path.name} block {number + 1}", block
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        cells = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
+        for number, cell in enumerate(cells):
+            # A line of IPython's own is no Python.
+            yield f"{path.name} cell {number + 1}", re.sub(r"^%.*$", "", "".join(cell["source"]), flags=re.MULTILINE)
+
+
+SOURCES = dict(sources())
+
+
+def parsed(code: str) -> ast.Module:
+    try:
+        return ast.parse(code)
+    except SyntaxError:
+        # A part of an expression, such as a line of `.option(…)`: it has no import, and is checked by that.
+        assert not re.search(r"^\s*(from|import) ", code, re.MULTILINE), f"it has imports and is no Python: {code}"
+        return ast.Module([], [])
+
+
+def used(code: str) -> Iterator[tuple[str, str]]:
+    """Each (module, name) of ours that the code imports, or reads from an imported module."""
+    for node in ast.walk(parsed(code)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in OURS:
+            yield from ((node.module or "", alias.name) for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names if alias.name.partition(".")[0] in OURS)
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in OURS:
+            yield node.value.id, node.attr
+
+
+@pytest.mark.parametrize("module", PUBLIC_MODULES)
+def test_every_public_name_resolves(module: str) -> None:
+    names = public_names(module)
+    assert names
+    assert {name for name in names if not hasattr(import_module(module), name)} == set()
+
+
+@pytest.mark.parametrize("module", PUBLIC_MODULES)
+def test_the_page_names_every_public_name(module: str) -> None:
+    sections = dict(re.findall(r"^### `([\w.]+)`.*?\n(.*?)(?=^##|\Z)", PAGE.read_text(), re.DOTALL | re.MULTILINE))
+    assert public_names(module) <= set(re.findall(r"`(\w+)[`(]", sections[module]))
+
+
+def test_the_page_lists_these_modules_only() -> None:
+    assert re.findall(r"^### `([\w.]+)`", PAGE.read_text(), re.MULTILINE) == PUBLIC_MODULES
+
+
+@pytest.mark.parametrize("where", SOURCES)
+def test_examples_docs_and_notebook_use_public_names_only(where: str) -> None:
+    allowed = {(module, name) for module in PUBLIC_MODULES for name in {"", *public_names(module)}}
+    # `from kafka_source import errors`, and `kafka_source.errors` where it is imported.
+    allowed |= {(module.rpartition(".")[0], module.rpartition(".")[2]) for module in PUBLIC_MODULES}
+    found = set(used(SOURCES[where])) - allowed
+    assert {(module, name) for module, name in found if module != INTERNAL_PAGES.get(where.split(" ")[0])} == set()
+
+
+def test_the_check_sees_internal_names() -> None:
+    code = "from kafka_source.cli import show\nimport kafka_source\nkafka_source.datasource.FORMAT\nkafka_source.pinned"
+    assert sorted(used(code)) == [
+        ("kafka_source", ""),
+        ("kafka_source", "datasource"),
+        ("kafka_source", "pinned"),
+        ("kafka_source.cli", "show"),
+    ]
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'kafka_source' has no attribute 'nothing'"):
+        _ = import_module("kafka_source").nothing
