@@ -93,6 +93,9 @@ def _fetch(oauth: OAuth) -> tuple[str, float]:
             answer = json.load(response)
         return str(answer["access_token"]), float(answer.get("expires_in", 300))
     except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
+        if isinstance(error, urllib.error.HTTPError):
+            # It is the response, with its connection.
+            error.close()
         # The answer may hold a token: only the kind of the problem is told.
         reason = getattr(error, "reason", error)
         problem = f"HTTP {error.code}" if isinstance(error, urllib.error.HTTPError) else type(reason).__name__

@@ -11,6 +11,7 @@ import pickle
 import socket
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -83,6 +84,8 @@ def start_server_process(
         assert process.stdin is not None
         process.stdin.write(pickle.dumps(charge))
         process.stdin.close()
+    # It may end before the caller does; without somebody who takes its exit status it would stay as a zombie.
+    threading.Thread(target=process.wait, name="kafkagroup-quota-server-exit", daemon=True).start()
     return ServerProcess(endpoint, bounds, token)
 
 

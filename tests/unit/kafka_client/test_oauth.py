@@ -165,4 +165,5 @@ def test_a_slow_token_server_holds_no_other_connection_up(tokens, broker):
         tokens.answers.set()
         login.result(60).close()
     finally:
+        plain.close()
         with_tokens.close()

@@ -34,7 +34,7 @@ def test_what_is_watched_is_looked_at_before_anything_is_read(tmp_path):
             start_server_process(quota, SETTINGS, "consumer_byte_rate", new_token(), driver.pid)
     finally:
         driver.kill()
-        driver.wait()
+        driver.communicate()
 
 
 def test_it_serves_and_ends_with_the_driver():
@@ -52,7 +52,7 @@ def test_it_serves_and_ends_with_the_driver():
             assert two.wait(100) > 0
     finally:
         driver.kill()
-        driver.wait()
+        driver.communicate()
     deadline = time.monotonic() + 30
     while True:
         try:

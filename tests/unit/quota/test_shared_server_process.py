@@ -36,10 +36,9 @@ print(hub.endpoint[1])
 
 @pytest.fixture
 def driver() -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    yield process
-    process.kill()
-    process.wait()
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        yield process
+        process.kill()
 
 
 def asked(driver: subprocess.Popen[bytes], name: str, directory: Path) -> int:
