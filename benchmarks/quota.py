@@ -15,6 +15,7 @@ import shutil
 import tempfile
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -51,8 +52,8 @@ def main() -> None:
 
 
 def measure(spark: SparkSession, servers: str, load: Load, engine: str, rounds: int) -> Figures:
-    def run(**options: object) -> float:
-        group = {"kafka_group_id": f"bench-{os.getpid()}-{next(_numbers)}", "group_members": 2}
+    def run(**options: Any) -> float:
+        group: dict[str, Any] = {"kafka_group_id": f"bench-{os.getpid()}-{next(_numbers)}", "group_members": 2}
         folder = tempfile.mkdtemp(prefix="kafkagroup-checkpoint-")
         frame = sources.frame(spark, engine, servers, load.topic, stream=True, **group, **options)
         writer = frame.writeStream.format("noop").option("checkpointLocation", folder).trigger(availableNow=True)

@@ -13,6 +13,7 @@ import shutil
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
@@ -53,7 +54,7 @@ def main() -> None:
         save(given.save, machine, [figures])
 
 
-def run(spark: SparkSession, kafka: EmbeddedKafka, entry: TcpProxy, source: str, **options: object) -> float:
+def run(spark: SparkSession, kafka: EmbeddedKafka, entry: TcpProxy, source: str, **options: Any) -> float:
     folder = tempfile.mkdtemp(prefix="kafkagroup-checkpoint-")
     frame = sources.frame(
         spark, source, f"127.0.0.1:{entry.port}", TOPIC, stream=True,
@@ -63,7 +64,9 @@ def run(spark: SparkSession, kafka: EmbeddedKafka, entry: TcpProxy, source: str,
     try:
         _produce(kafka)
         _wait_for_rows(query, -1)
-        before = query.lastProgress.batchId
+        progress = query.lastProgress
+        assert progress is not None
+        before = progress.batchId
         entry.cut()
         kafka.restart(1, new_ports=True)
         entry.connect_to(kafka.port(1))

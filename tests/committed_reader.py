@@ -35,7 +35,7 @@ class CommittedReader:
         while not self._closing.is_set():
             for message in self._consumer.consume(1000, 0.1):
                 if message.error() is None:
-                    place = message.partition(), message.offset()
+                    place = message.partition() or 0, message.offset() or 0
                     self.records.append((*place, message.key(), message.value() or b""))
         self._consumer.close()
 

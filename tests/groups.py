@@ -5,11 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 from assignors import Assignor, TopicPartition, load
 from kafka_source.client_config import Settings
 from kafka_source.embedded import EmbeddedKafka
-from kafka_source.group import GroupMembership, GroupSettings, Topics
+from kafka_source.group.membership import GroupMembership
+from kafka_source.group.model import GroupSettings, Topics
+
+T = TypeVar("T")
 
 
 class Memberships:
@@ -20,11 +24,16 @@ class Memberships:
         self.group = group
         self._made: list[GroupMembership] = []
 
-    def settings(self, **more: object) -> GroupSettings:
+    def settings(self, **more: Any) -> GroupSettings:
         """Quick ones; `app` names the static members."""
         app = more.pop("app", "app")
         prefix = None if app is None else f"{self.group}-{app}"
-        quick = {"instance_id_prefix": prefix, "slots": 3, "heartbeat_interval_ms": 200, "metadata_max_age_ms": 300}
+        quick: dict[str, Any] = {
+            "instance_id_prefix": prefix,
+            "slots": 3,
+            "heartbeat_interval_ms": 200,
+            "metadata_max_age_ms": 300,
+        }
         return GroupSettings(self.group, **{**quick, "rebalance_batch_ms": 300, **more})
 
     def make(
@@ -57,7 +66,7 @@ def everything(topic: str, partitions: int) -> list[TopicPartition]:
     return [TopicPartition(topic, n) for n in range(partitions)]
 
 
-def wait_for(condition: Callable[[], object], what: str, seconds: float = 60) -> object:
+def wait_for(condition: Callable[[], T | None], what: str, seconds: float = 60) -> T:
     """What `condition` gives once it gives something."""
     deadline = time.monotonic() + seconds
     while not (found := condition()):

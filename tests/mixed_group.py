@@ -14,7 +14,8 @@ from confluent_kafka import TopicPartition as Position
 
 from assignors import TopicPartition
 from kafka_source.embedded import EmbeddedKafka
-from kafka_source.group import GroupAssignment, GroupMembership
+from kafka_source.group.membership import GroupMembership
+from kafka_source.group.model import GroupAssignment
 from tests.apps.process import java_consumer
 
 _NOT_YET = (KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR)
@@ -111,11 +112,11 @@ class Application(Worker):
                 batch = consumer.consume(200, 0.02)
                 for message in batch:
                     assert message.error() is None, message.error()
-                    tp = TopicPartition(message.topic(), message.partition())
-                    self.values.append(int(message.value()))
-                    ends.setdefault(slots[tp], {})[tp] = message.offset() + 1
+                    tp = TopicPartition(message.topic() or "", message.partition() or 0)
+                    self.values.append(int(message.value() or b""))
+                    ends.setdefault(slots[tp], {})[tp] = (message.offset() or 0) + 1
                 if batch and self._crashing.is_set():
-                    self.unfinished = [int(message.value()) for message in batch]
+                    self.unfinished = [int(message.value() or b"") for message in batch]
                     self.membership.detach()
                     return
                 self.membership.commit(ends)

@@ -121,7 +121,7 @@ class Pipe:
     def restarted(self) -> Pipe:
         """The query after a restart from its checkpoint."""
         servers = self.settings["bootstrap.servers"]
-        source = self.reading.options.subscribe[0]
+        (source,) = self.reading.options.subscribe or ()
         return Pipe(servers, source, self.topic, self.group, self.name, self.offsets)
 
     def close(self) -> None:

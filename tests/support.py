@@ -23,13 +23,15 @@ def produce(
     servers: str, topic: str, count: int, *, first: int = 0, config: Mapping[str, object] | None = None
 ) -> None:
     """Write the numbers [first, first + count) as values, keyed by themselves."""
-    failures = []
+    failures: list[object] = []
     producer = Producer(
         {"bootstrap.servers": servers, "linger.ms": 20, "queue.buffering.max.messages": 1_000_000, **(config or {})}
     )
     for number in range(first, first + count):
         text = str(number).encode()
-        producer.produce(topic, key=text, value=text, on_delivery=lambda error, _: error and failures.append(error))
+        producer.produce(
+            topic, key=text, value=text, on_delivery=lambda error, _: failures.append(error) if error else None
+        )
         if number % 1000 == 0:
             producer.poll(0)
     producer.flush(60)
@@ -98,7 +100,7 @@ def _rows(path: str, columns: tuple[str, ...]) -> list[tuple[Any, ...]]:
     return list(zip(*(table[name].to_pylist() for name in columns), strict=True))
 
 
-def until(condition: Callable[[], bool], what: str, seconds: float = DEADLINE_SECONDS) -> None:
+def until(condition: Callable[[], object], what: str, seconds: float = DEADLINE_SECONDS) -> None:
     """Wait for a condition, and fail with `what` after a deadline."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -48,7 +49,7 @@ def measure(spark: SparkSession, servers: str, case: Case, rounds: int, contesta
         return time.perf_counter() - started
 
     figures = Figures(case.name, {sources.NATIVE: case.bar} if case.bar else {})
-    return in_turns(figures, {name: (lambda name=name: run(name)) for name in contestants}, rounds)
+    return in_turns(figures, {name: partial(run, name) for name in contestants}, rounds)
 
 
 def _aggregate(frame: DataFrame) -> int:

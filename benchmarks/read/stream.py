@@ -65,7 +65,7 @@ def measure(spark: SparkSession, servers: str, topic: str, case: Case, rounds: i
 
 
 def _durations(
-    spark: SparkSession, servers: str, topic: str, case: Case, source: str, options: dict[str, object]
+    spark: SparkSession, servers: str, topic: str, case: Case, source: str, options: dict[str, Any]
 ) -> list[dict[str, int]]:
     """Spark's own account of the time of each trigger, in ms."""
     frame = sources.frame(spark, source, servers, topic, stream=True, maxOffsetsPerTrigger=case.per_trigger, **options)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient, ClusterMetadata  # type: ignore[attr-defined]
+    from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 _ANSWER_SECONDS = 30.0
 
@@ -90,7 +90,7 @@ def delete_topic(settings: Mapping[str, str], name: str) -> None:
 
 def set_scram_passwords(settings: Mapping[str, str], users: Mapping[str, str]) -> None:
     """Sets each user's password for both SCRAM mechanisms."""
-    from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    from confluent_kafka.admin import (
         ScramCredentialInfo,
         ScramMechanism,
         UserScramCredentialAlteration,
@@ -109,7 +109,7 @@ def set_scram_passwords(settings: Mapping[str, str], users: Mapping[str, str]) -
 
 def allow(settings: Mapping[str, str], user: str, resource: str, name: str, operations: Sequence[str]) -> None:
     """Allows a user operations on one resource, named by librdkafka's enumerations in any case."""
-    from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    from confluent_kafka.admin import (
         AclBinding,
         AclOperation,
         AclPermissionType,
@@ -137,7 +137,7 @@ def allow(settings: Mapping[str, str], user: str, resource: str, name: str, oper
 def sees_acl(settings: Mapping[str, str], user: str, resource: str, name: str, operation: str) -> bool:
     """Whether this broker already obeys what `allow` said."""
     from confluent_kafka import KafkaException
-    from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    from confluent_kafka.admin import (
         AclBindingFilter,
         AclOperation,
         AclPermissionType,

@@ -36,8 +36,8 @@ class ConfluentConsumer:
         while not self._closing.is_set():
             message = self._consumer.poll(0.1)
             if message is not None and message.error() is None:
-                self.records.append((message.partition(), message.offset(), int(message.value())))
-                self._consumer.commit(message, asynchronous=False)
+                self.records.append((message.partition(), message.offset(), int(message.value() or b"")))
+                self._consumer.commit(message=message, asynchronous=False)
         self._consumer.close()
 
     def close(self):

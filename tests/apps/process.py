@@ -40,6 +40,7 @@ class App:
         self._pumping.start()
 
     def _pump(self) -> None:
+        assert self.process.stdout is not None
         for line in self.process.stdout:
             self._lines.put(line.rstrip("\n"))
         self._lines.put(None)
@@ -72,6 +73,7 @@ class App:
     def stop(self, seconds: float = 60) -> None:
         """Close the program's input and wait for its end."""
         if self.process.poll() is None:
+            assert self.process.stdin is not None
             self.process.stdin.close()
             try:
                 self.process.wait(seconds)

@@ -12,6 +12,8 @@ import random
 import threading
 import time
 from collections import Counter
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -65,7 +67,7 @@ class Reader:
     def __init__(self, name, start):
         self.name, self.crashes = name, []
         self._start, self._starts = start, 0
-        self.app = None
+        self.app: Any = None
 
     def start(self):
         self._starts += 1
@@ -88,6 +90,14 @@ class Reader:
 
     def _ended(self):
         self.app = None
+
+    def begun(self) -> dict[int, int]:
+        """The end of what it has begun to read, by partition."""
+        raise NotImplementedError
+
+    def places(self) -> list[tuple[int, int]]:
+        """Where it has read from, a place for each time."""
+        raise NotImplementedError
 
 
 class Spark(Reader):
@@ -186,7 +196,9 @@ def test_no_record_is_lost_and_every_one_that_is_read_twice_is_explained(kafka, 
             else:
                 # A clean leave is one with nothing under way: Spark is stopped in the middle of a batch otherwise.
                 with flow.still() as count:
-                    wait_for(lambda c=count: sum(committed().values()) == c, "all to be read and committed", 180)
+                    wait_for(
+                        partial(lambda c: sum(committed().values()) == c, count), "all to be read and committed", 180
+                    )
                     say(f"{reader.name} leaves")
                     reader.leave()
             time.sleep(rng.uniform(*PAUSE))
@@ -208,7 +220,7 @@ def test_no_record_is_lost_and_every_one_that_is_read_twice_is_explained(kafka, 
     there = {(row.partition, offset) for row in groups.lag(group, tps) for offset in range(row.end)}
     assert len(there) == flow.count
     times = Counter(place for reader in readers for place in reader.places())
-    by_cause = Counter()
+    by_cause: Counter[str] = Counter()
     unexplained = []
     for place in (place for place, count in times.items() if count > 1):
         partition, offset = place

@@ -54,7 +54,7 @@ def generations(folder):
 
 def by_topic(folder):
     """The values that were read of each topic, sorted."""
-    found = {}
+    found: dict[str, list[int]] = {}
     for topic, value in written_rows(folder / "out", "topic", "value"):
         found.setdefault(topic, []).append(int(value))
     return {topic: sorted(values) for topic, values in found.items()}

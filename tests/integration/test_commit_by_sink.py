@@ -39,7 +39,7 @@ def pipe(kafka, topics, group):
     made = []
 
     def make(name="a", **options):
-        made.append(Pipe(kafka.bootstrap_servers, *topics, group, f"{group}-{name}", **options))
+        made.append(Pipe(kafka.bootstrap_servers, topics[0], topics[1], group, f"{group}-{name}", **options))
         return made[-1]
 
     yield make

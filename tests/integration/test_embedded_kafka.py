@@ -60,11 +60,12 @@ def produce(config: Mapping[str, str], topic: str, *values: bytes) -> None:
 
 def take(consumer: Consumer, count: int) -> list[bytes]:
     try:
-        deadline, values = time.monotonic() + 30, []
+        deadline = time.monotonic() + 30
+        values: list[bytes] = []
         while len(values) < count and time.monotonic() < deadline:
             message = consumer.poll(0.2)
             if message is not None and message.error() is None:
-                values.append(message.value())
+                values.append(message.value() or b"")
         return values
     finally:
         consumer.close()
@@ -263,7 +264,7 @@ def test_users_log_in_and_wrong_passwords_do_not(guarded: EmbeddedKafka, mechani
     config = guarded.client_config("alice", mechanism)  # type: ignore[arg-type]
     assert answers(config, timeout=10)
     refused: list[KafkaError] = []
-    wrong = AdminClient({**config, "sasl.password": "wrong", "log_level": 0, "error_cb": refused.append})
+    wrong = AdminClient({**config, "sasl.password": "wrong", "log_level": 0, "error_cb": refused.append})  # type: ignore[dict-item]  # confluent-kafka types callbacks nowhere
     assert until(lambda: wrong.poll(0.2) > 0 and bool(refused))
     assert refused[0].code() == KafkaError._AUTHENTICATION
 
@@ -275,7 +276,7 @@ def test_what_is_not_allowed_is_denied(guarded: EmbeddedKafka) -> None:
     guarded.allow("alice", "READ", resource="group", name="reads-payroll")
     produce(alice, "payroll", b"100")
     assert read_as_group(alice, "payroll", 1) == [b"100"]
-    assert "payroll" not in AdminClient(bob).list_topics(timeout=10).topics
+    assert "payroll" not in AdminClient({**bob}).list_topics(timeout=10).topics
     with pytest.raises(KafkaException) as denied:
         consumer = Consumer({**alice, "group.id": "another", "log_level": 0})
         consumer.subscribe(["payroll"])

@@ -250,7 +250,7 @@ def test_a_leader_names_another_replica(proxied, follower):
 
     for node, proxy in proxied.proxies.items():
         proxy.on_request, proxy.on_response = note(node), redirect(node)
-    read(proxied.kafka.bootstrap_servers, "native", ranges, **{"client.rack": "rack-a"})
+    read(proxied.kafka.bootstrap_servers, "native", ranges, None, **{"client.rack": "rack-a"})
     followers = {node % 3 + 1 for node in leaders.values()}
     if follower == "alive":
         assert sum(asked[node] for node in followers) > 10

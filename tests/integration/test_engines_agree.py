@@ -142,7 +142,9 @@ def write_mixed(servers: str, topic: str, codec: str) -> None:
         return rng.choice([None, b"", plain, plain, plain * rng.randrange(500), rng.randbytes(rng.randrange(3000))])
 
     for _ in range(RECORDS):
-        headers = [(rng.choice(["trace", "größe"]), some()) for _ in range(rng.randrange(4))]
+        headers: list[tuple[str, str | bytes | None]] = [
+            (rng.choice(["trace", "größe"]), some()) for _ in range(rng.randrange(4))
+        ]
         producer.produce(
             topic,
             key=some(),
@@ -150,7 +152,7 @@ def write_mixed(servers: str, topic: str, codec: str) -> None:
             partition=rng.randrange(PARTITIONS),
             timestamp=rng.randrange(1, 1_700_000_000_000),
             headers=headers or None,
-            on_delivery=lambda error, _: error and failures.append(error),
+            on_delivery=lambda error, _: failures.append(error) if error else None,
         )
         if rng.random() < 0.03:
             producer.flush(30)

@@ -70,7 +70,7 @@ def test_two_applications_share_the_partitions_and_give_them_back(servers):
 
 def dict_of_shares(told):
     """The partitions by client id, of one group as the example prints it."""
-    shares = {}
+    shares: dict[str, set[str]] = {}
     for client, partitions in re.findall(r"^  (\S+): (.*)$", told, flags=re.MULTILINE):
         shares.setdefault(client, set()).update(set(partitions.split(", ")) - {"nothing"})
     return shares

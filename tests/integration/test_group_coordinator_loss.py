@@ -11,11 +11,12 @@ from assignors import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.embedded import EmbeddedKafka
-from kafka_source.embedded.tcp_proxy import CutConnection, TcpProxy, pass_on
+from kafka_source.embedded.tcp_proxy import CutConnection, Frame, TcpProxy, pass_on
 from kafka_source.errors import AuthenticationError, FencedError
-from kafka_source.group import MemberSettings, SlotSession
+from kafka_source.group import MemberSettings
 from kafka_source.group.member import Member
 from kafka_source.group.member_state import Membership, State
+from kafka_source.group.slot_session import SlotSession
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.stream_offset import Range
 from kafka_source.options import Where, parse
@@ -52,7 +53,7 @@ def proxied(behind, group):
 
 def once(api_key):
     """A hook that cuts the connection of the first frame of an API, and lets all others pass."""
-    cut = []
+    cut: list[Frame] = []
 
     def hook(frame):
         if frame.api_key == api_key and not cut:
@@ -60,8 +61,7 @@ def once(api_key):
             raise CutConnection
         return [frame.payload]
 
-    hook.cut = cut
-    return hook
+    return hook, cut
 
 
 @pytest.mark.parametrize("static", [True, False])
@@ -69,13 +69,13 @@ def once(api_key):
 @pytest.mark.parametrize("api_key", [JOIN_GROUP, SYNC_GROUP])
 def test_the_connection_is_lost_in_the_middle_of_joining(proxied, api_key, side, static):
     members, proxy = proxied
-    hook = once(api_key)
+    hook, cut = once(api_key)
     setattr(proxy, side, hook)
     # A dynamic member whose first answer was lost is a stranger to itself: the group waits for its ghost's session.
     quick = {"session_timeout_ms": 6_000, "rebalance_timeout_ms": 6_000}
     membership = members.make("orders", app="app" if static else None, **quick)
     membership.join(60)
-    assert hook.cut
+    assert cut
     assert held(membership) == everything("orders", 6)
     assert membership.rebalance_needed() is None
 
@@ -83,7 +83,7 @@ def test_the_connection_is_lost_in_the_middle_of_joining(proxied, api_key, side,
 def test_a_sync_that_is_never_answered_is_sent_again(proxied):
     members, proxy = proxied
     config = Settings({**members.config, "request.timeout.ms": "1000"})
-    swallowed = []
+    swallowed: list[Frame] = []
 
     def swallow(frame):
         if frame.api_key == SYNC_GROUP and not swallowed:
@@ -102,9 +102,9 @@ def test_lost_heartbeats_are_made_up_for(kafka, proxied):
     members, proxy = proxied
     membership = members.make("orders")
     generation = membership.join(30).generation
-    hook = once(HEARTBEAT)
+    hook, cut = once(HEARTBEAT)
     proxy.on_response = hook
-    wait_for(lambda: hook.cut, "a heartbeat")
+    wait_for(lambda: cut, "a heartbeat")
     proxy.cut()
     seen = []
     proxy.on_response = lambda frame: (frame.api_key == HEARTBEAT and seen.append(frame), [frame.payload])[1]
@@ -150,10 +150,10 @@ def test_a_commit_whose_answer_is_lost_is_sent_again(proxied):
     members, proxy = proxied
     membership = members.make("orders")
     slot = membership.join(30).slots[0]
-    hook = once(OFFSET_COMMIT)
+    hook, cut = once(OFFSET_COMMIT)
     proxy.on_response = hook
     membership.commit({0: dict.fromkeys(slot.partitions, 11)})
-    assert hook.cut
+    assert cut
     assert set(membership.committed(slot.partitions).values()) == {11}
 
 
@@ -177,7 +177,9 @@ def test_a_rebalance_waits_for_the_commit_of_what_is_done_but_not_for_ever(
     other = members.make(name, app="other", slots=1)
     with closing(query), ThreadPoolExecutor(1) as pool:
         query.commit_and_rejoin({})
-        told, asked, refused = [], [], []
+        told: list[Frame] = []
+        asked: list[int] = []
+        refused: list[Frame] = []
 
         def refuse(frame):
             # The last fields of both flexible responses: the error code, then empty sets of tagged fields.
@@ -234,10 +236,10 @@ def test_a_task_commits_in_a_transaction_when_the_take_over_was_answered_while_i
     given = {"kafka.bootstrap.servers": members.config["bootstrap.servers"], **options}
     ends = Cluster(members.config).latest(first.partitions, read_committed=False)
     task = read_task.ReadTask(tuple(Range(*tp, 0, end) for tp, end in ends.items()), first.credentials, settings)
-    records = read_task.read(task, read_task.Reading.of(given, source_schema(headers=False), Where.BATCH))
+    records = read_task.read(task, read_task.Query.of(given, source_schema(headers=False), Where.BATCH))
     read = next(records).num_rows
     assert left
-    told = []
+    told: list[bytes] = []
 
     def late(frame):
         if frame.api_key == SYNC_GROUP:
@@ -268,7 +270,7 @@ def plan(members, topic, slots):
 
 def leaves_before_the_next_join(members, leaving):
     """A hook by which a slot leaves just before another one joins, and what it has met."""
-    left = []
+    left: list[Frame] = []
 
     def hook(frame):
         if frame.api_key == JOIN_GROUP and not left:

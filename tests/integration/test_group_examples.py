@@ -12,7 +12,7 @@ from tests.groups import wait_for
 
 @pytest.fixture
 def start(kafka, tmp_path):
-    running = []
+    running: list[App] = []
 
     def run(example):
         command = [sys.executable, "-m", f"examples.{example}", kafka.bootstrap_servers, "120"]

@@ -6,7 +6,7 @@ import pytest
 
 from kafka_source.client_config import Settings
 from kafka_source.embedded import EmbeddedKafka
-from kafka_source.embedded.tcp_proxy import TcpProxy, pass_on
+from kafka_source.embedded.tcp_proxy import Frame, TcpProxy, pass_on
 from kafka_source.errors import InvalidConfigurationError, RetriableError
 from kafka_source.kafka_client import Deadline, KafkaClient
 from tests.groups import Memberships, everything, held, wait_for
@@ -96,7 +96,7 @@ def test_a_proxy_may_ask_for_it():
         client = client_of({"bootstrap.servers": f"127.0.0.1:{proxy.port}"})
         ask(client)
         connections = set()
-        sent = []
+        sent: list[Frame] = []
 
         def demand(frame):
             if frame.api_key != METADATA:

@@ -81,7 +81,7 @@ class Group:
         """Writes no more, waits for all to be read, and counts."""
         self.trickle.close()
         wait_for(lambda: sum(len(reader.values) for reader in self.readers) >= self.trickle.count, "all to be read")
-        by_value = {}
+        by_value: dict[int, list[str]] = {}
         for reader in self.readers:
             for value in reader.values:
                 by_value.setdefault(value, []).append(reader.name)

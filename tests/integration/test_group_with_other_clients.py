@@ -71,7 +71,7 @@ class JavaConsumer:
 @pytest.fixture(params=["java", "librdkafka"])
 def other(request, kafka, group, tmp_path):
     """Starts another client's consumer of a topic in the group."""
-    started = []
+    started: list[JavaConsumer | RdKafkaConsumer] = []
 
     def start(topic, strategy="range"):
         if request.param == "java":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Position
@@ -64,10 +66,12 @@ def test_a_member_is_shown_with_what_it_has_whichever_protocol_its_group_speaks(
         name = f"{group}-{protocol}"
         common = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": name, "client.id": "shown"}
         consumer = Consumer({**common, "group.protocol": protocol, "group.instance.id": "first"})
-        assigned = []
-        consumer.subscribe([committed], on_assign=lambda _, partitions, to=assigned: to.extend(partitions))
-        until(lambda consumer=consumer, to=assigned: consumer.poll(0.1) is not None or bool(to), "the member")
-        until(lambda name=name: groups.describe(name).state == "Stable", "a stable group")
+        assigned: list[Position] = []
+        consumer.subscribe([committed], on_assign=partial(lambda to, _, partitions: to.extend(partitions), assigned))
+        until(
+            partial(lambda consumer, to: consumer.poll(0.1) is not None or bool(to), consumer, assigned), "the member"
+        )
+        until(partial(lambda name: groups.describe(name).state == "Stable", name), "a stable group")
         seen = groups.describe(name)
         assert (seen.group, seen.assignor) == (name, assignor)
         (member,) = seen.members

@@ -87,7 +87,7 @@ def other(kafka, orders, group):
     quick = {"heartbeat.interval.ms": 200, "session.timeout.ms": 2000, "max.poll.interval.ms": 2000}
     config = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": group, "enable.auto.commit": False, **quick}
     consumer = Consumer({**config, "partition.assignment.strategy": "range"})
-    assigned = set()
+    assigned: set[int] = set()
     ended = threading.Event()
 
     def on_assign(_, partitions):

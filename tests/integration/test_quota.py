@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import Producer
 from typer.testing import CliRunner
 
-from kafka_source.cli import app
+from kafka_source.cli.app import app
 from kafka_source.embedded import EmbeddedKafka
 from tests.apps.process import App, paced_app, streaming_app
 from tests.support import until
@@ -139,7 +139,7 @@ def test_the_micro_batches_of_a_sink_ask_the_same_process(spark, kafka, tmp_path
     writer = reader.load().select("value").writeStream.format("kafkagroup").option("topic", "from-three-batches")
     writer = writer.option("kafka.bootstrap.servers", kafka.bootstrap_servers).trigger(availableNow=True)
     writer = writer.option("quota.bytes.per.second", 100 * MB)
-    seen = set()
+    seen: set[tuple[Path, str]] = set()
 
     def is_over() -> bool:
         after = set(Path(tempfile.gettempdir()).glob(f"kafkagroup-{os.getuid()}/hub-{driver}-*.json"))

@@ -27,7 +27,7 @@ def test_every_record_is_read_once(spark, kafka, orders):
 def test_rows_have_all_columns_of_a_record(spark, kafka, topic):
     name = topic("rows", partitions=1)
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
-    headers = [("a", b"1"), ("a", None), ("b", b"")]
+    headers: list[tuple[str, str | bytes | None]] = [("a", b"1"), ("a", None), ("b", b"")]
     producer.produce(name, key=b"k", value=b"v", timestamp=1_700_000_000_123, headers=headers)
     producer.produce(name, key=None, value=None, timestamp=1_700_000_000_124)
     producer.flush(10)

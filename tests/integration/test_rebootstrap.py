@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -50,7 +51,7 @@ class Place:
 
 
 @contextmanager
-def place(**kafka: object) -> Iterator[Place]:
+def place(**kafka: Any) -> Iterator[Place]:
     entry = TcpProxy()
     with entry, EmbeddedKafka(**kafka) as started:
         started.create_topic("orders", 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from functools import partial
 
 import pytest
 
@@ -108,7 +109,7 @@ def test_all_copies_emit_rows_with_their_number(spark, kafka, name, groups, tmp_
         until(lambda: copies(groups, name) == [EVERYTHING, EVERYTHING], "a copy of everything for both")
         produce(kafka.bootstrap_servers, name, 100, first=100)
         for folder in ("first", "second"):
-            until(lambda f=folder: len(written(tmp_path / f / "out")) == 200, f"the {folder} to read on")
+            until(partial(lambda f: len(written(tmp_path / f / "out")) == 200, folder), f"the {folder} to read on")
         second.stop()
         until(lambda: copies(groups, name) == [EVERYTHING], "the second one to leave")
         produce(kafka.bootstrap_servers, name, 100, first=200)

@@ -10,11 +10,12 @@ import resource
 import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from kafka_source.cli import app
+from kafka_source.cli.app import app
 from kafka_source.embedded import EmbeddedKafka
 from kafka_source.embedded.tcp_proxy import CutConnection, Frame, TcpProxy, pass_on
 from kafka_source.errors import DeliveryError, KafkaGroupError, LostTransactionsError, NotVisibleError
@@ -33,7 +34,7 @@ class Broker:
         self.kafka, self.proxy = kafka, proxy
         self._topics = 0
 
-    def sink(self, **more: object) -> Sink:
+    def sink(self, **more: Any) -> Sink:
         self._topics += 1
         return Sink(self.kafka.bootstrap_servers, self.kafka.create_topic(f"network-{self._topics}"), **more)
 
@@ -56,7 +57,10 @@ def broker(started: Broker) -> Iterator[Broker]:
 
 
 def test_f10_a_commit_that_arrives_again_while_the_next_batch_is_open_does_not_touch_it(broker: Broker) -> None:
-    sink, kept, late, sent = broker.sink(), [], [], set()
+    sink = broker.sink()
+    kept: list[Frame] = []
+    late: list[Frame] = []
+    sent: set[tuple[int, int]] = set()
 
     def keep(frame: Frame) -> Iterable[bytes]:
         if frame.api_key == END_TXN:
@@ -90,7 +94,8 @@ def test_f10_a_commit_that_arrives_again_while_the_next_batch_is_open_does_not_t
 def test_f11_a_lost_request_or_answer_of_the_decision_is_sent_again(
     broker: Broker, api_key: int, direction: str
 ) -> None:
-    sink, lost = broker.sink(), []
+    sink = broker.sink()
+    lost: list[Frame] = []
 
     def lose(frame: Frame) -> Iterable[bytes]:
         if frame.api_key == api_key and len(lost) < 2:

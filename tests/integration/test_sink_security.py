@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from assignors.model import TopicPartition
 from kafka_source.client_config import Settings, librdkafka_config
 from kafka_source.embedded import EmbeddedKafka, Security
 from kafka_source.errors import AuthenticationError
@@ -68,7 +69,7 @@ def test_a_wrong_password_is_told_at_once_and_not_shown(
     with pytest.raises(AuthenticationError) as written:
         deliver(settings, [RECORDS], engine)
     with pytest.raises(AuthenticationError) as committed:
-        committer.commit(Member(), {("orders", 0): 1})
+        committer.commit(Member(), {TopicPartition("orders", 0): 1})
     assert time.monotonic() - began < 40
     committer.close()
     for caught in (written, committed):

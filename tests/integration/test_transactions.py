@@ -7,11 +7,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from kafka.admin import KafkaAdminClient
 
+from assignors.model import TopicPartition as TP
 from kafka_source.client_config import Settings
 from kafka_source.embedded import EmbeddedKafka
 from kafka_source.errors import (
@@ -44,7 +46,8 @@ def member(
     kafka: EmbeddedKafka, topic: str, group: str, instance: str | None = None
 ) -> Iterator[tuple[Consumer, Member]]:
     """A real member of the group, by librdkafka, and its credentials."""
-    config = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": group, "auto.offset.reset": "earliest"}
+    config: dict[str, Any] = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": group}
+    config |= {"auto.offset.reset": "earliest"}
     config |= {"enable.auto.commit": False, "isolation.level": "read_committed"}
     consumer = Consumer(config if instance is None else {**config, "group.instance.id": instance})
     consumer.subscribe([topic])
@@ -105,7 +108,7 @@ def test_a_commit_becomes_the_groups_offsets(kafka: EmbeddedKafka, topic: Callab
     with member(kafka, name, "commits", "commits-0") as (consumer, credentials):
         committer = TransactionalCommitter(settings(kafka, **{"request.timeout.ms": "30000", "acks": "1"}), "commits")
         for offset in range(5):
-            committer.commit(credentials, {(name, p): offset * 10 + p for p in range(4)})
+            committer.commit(credentials, {TP(name, p): offset * 10 + p for p in range(4)})
             assert committed(consumer, name) == [offset * 10 + p for p in range(4)]
         committer.commit(credentials, {})
         committer.close()
@@ -145,12 +148,12 @@ def test_a_member_that_was_replaced_commits_nothing(
     group = f"fenced-{code_name}"
     with member(kafka, name, group, f"{group}-0") as (consumer, credentials):
         committer = TransactionalCommitter(settings(kafka), group)
-        committer.commit(credentials, {(name, p): 5 for p in range(4)})
+        committer.commit(credentials, {TP(name, p): 5 for p in range(4)})
         with pytest.raises(FencedError) as caught:
-            committer.commit(replace(credentials, **wrong), {(name, p): 9 for p in range(4)})  # type: ignore[arg-type]
+            committer.commit(replace(credentials, **wrong), {TP(name, p): 9 for p in range(4)})  # type: ignore[arg-type]
         assert caught.value.code_name == code_name
         assert committed(consumer, name) == [5] * 4
-        committer.commit(credentials, {(name, 0): 6})
+        committer.commit(credentials, {TP(name, 0): 6})
         assert committed(consumer, name) == [6, 5, 5, 5]
         committer.close()
 
@@ -164,7 +167,7 @@ def test_two_owners_of_a_transactional_id_do_not_both_go_on(kafka: EmbeddedKafka
             assert not wait.over
             for owner in owners:
                 try:
-                    owner.commit(credentials, {(name, 0): last + 1})
+                    owner.commit(credentials, {TP(name, 0): last + 1})
                     last += 1
                 except FencedError as error:
                     fenced = error
@@ -179,7 +182,7 @@ def test_two_owners_of_a_transactional_id_do_not_both_go_on(kafka: EmbeddedKafka
 def test_no_broker_is_told_within_the_deadline() -> None:
     committer = TransactionalCommitter(Settings({"bootstrap.servers": "127.0.0.1:1"}), "nobody", timeout=2)
     with pytest.raises(RetriableError, match=r"127\.0\.0\.1:1"):
-        committer.commit(Member("g", 1, "m", None), {("t", 0): 1})
+        committer.commit(Member("g", 1, "m", None), {TP("t", 0): 1})
     committer.close()
 
 
@@ -188,18 +191,18 @@ def test_a_broker_that_does_not_answer_holds_nobody_for_long(topic: Callable[...
         name = own.create_topic("frozen", partitions=1)
         with member(own, name, "frozen") as (consumer, credentials):
             committer = TransactionalCommitter(settings(own), "frozen", timeout=4)
-            committer.commit(credentials, {(name, 0): 1})
+            committer.commit(credentials, {TP(name, 0): 1})
             own.pause()
             began = time.monotonic()
             with pytest.raises(KafkaGroupError) as caught:
-                committer.commit(credentials, {(name, 0): 2})
+                committer.commit(credentials, {TP(name, 0): 2})
             assert time.monotonic() - began < 30
             assert isinstance(caught.value, (AbortableError, RetriableError, ApplicationRecoverableError))
             own.resume()
             again = Deadline(60)
             while True:
                 try:
-                    committer.commit(credentials, {(name, 0): 3})
+                    committer.commit(credentials, {TP(name, 0): 3})
                     break
                 except KafkaGroupError as error:
                     if again.over or isinstance(error, FencedError):
@@ -226,7 +229,7 @@ class Demo:
         self.tries += 1
         for word in ("a", "b"):
             transaction.produce(self.sink, f"{word}{self.tries}", word, headers=[("try", b"1")])
-        transaction.send_offsets({(self.source, 0): 2}, group_metadata(credentials))
+        transaction.send_offsets({TP(self.source, 0): 2}, group_metadata(credentials))
         if self.injected is not None and self.tries == 1:
             raise self.injected
         return self.tries
@@ -258,7 +261,8 @@ def test_each_category_of_error_in_the_demo_loop(
         if seen:
             assert demo.run(credentials) == demo.tries
         else:
-            with pytest.raises(type(injected)):  # type: ignore[arg-type]
+            assert injected is not None
+            with pytest.raises(type(injected)):
                 demo.run(credentials)
         assert (demo.tries, demo.rewinds) == ((2, 1) if seen == [b"a2", b"b2"] else (1, 0))
         assert visible(kafka, sink) == seen

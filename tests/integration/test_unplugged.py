@@ -86,7 +86,7 @@ def options(kafka, name, **more):
 
 def ends_of_batches(checkpoint, topic):
     """For each generation of the group, how far batches were planned in it: {generation: {partition: end}}."""
-    ends = {}
+    ends: dict[int, Counter[int]] = {}
     for path in (checkpoint / "offsets").glob("[0-9]*"):
         offset = json.loads(path.read_text().splitlines()[-1])
         of_generation = ends.setdefault(offset["generation"], Counter())
@@ -131,7 +131,7 @@ def test_it_rejoins_and_every_record_is_there(kafka, name, tap, other, tmp_path)
         until(lambda: sum(committed(kafka, name).values()) == tap.count, "all records to be read by both")
         app.stop()
     assert len(read()) == tap.count
-    planned = Counter()
+    planned: Counter[int] = Counter()
     for generation in generations:
         planned |= ends_of_batches(tmp_path / "checkpoint", name)[generation]
     # What was planned before it was suspended, and not yet committed: the unfinished batch, and nothing else.

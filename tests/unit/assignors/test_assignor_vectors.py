@@ -26,7 +26,7 @@ from assignors import (
     hold_back,
     load,
 )
-from assignors.wire import NO_GENERATION
+from assignors.model import NO_GENERATION
 from tests.vectors import assign
 
 SHARED = Path(os.environ.get("KAFKAGROUP_SHARED", Path(__file__).parents[4] / "shared")) / "vectors"
@@ -77,7 +77,8 @@ def test_every_vector_exactly(chain: bool) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("case", [case for case in cases() if "shape" in case], ids=lambda case: case["id"])
 def test_large_groups_within_their_time(case: dict[str, Any]) -> None:
-    check, previous = checker(), {}
+    check = checker()
+    previous: dict[str, Any] = {}
     for number, plain in enumerate(check.expand(case["shape"])):
         filled = check.with_owned(plain, previous)
         expect = {**case["expect"], **(case.get("expect_round2", {}) if number else {})}

@@ -18,7 +18,9 @@ def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def test_an_archive_is_made_once_for_each_class_path() -> None:
-    java, trained, said = find_java(), [], []
+    java = find_java()
+    trained: list[Path] = []
+    said: list[str] = []
 
     def train(path: Path) -> None:
         trained.append(path)

@@ -122,7 +122,12 @@ def test_two_modules_that_import_each_other_are_named(here: str, there: str) -> 
 
 
 def test_a_cycle_of_three_is_named_in_the_order_of_its_imports() -> None:
-    texts = {("a",): "use crate::b;", ("b",): "use crate::c;", ("c",): "use crate::a;", ("d",): "use crate::a;"}
+    texts: dict[tuple[str, ...], str] = {
+        ("a",): "use crate::b;",
+        ("b",): "use crate::c;",
+        ("c",): "use crate::a;",
+        ("d",): "use crate::a;",
+    }
     found = cycle(texts)
     assert found[0] == found[-1] and "::".join(found) in "::".join(["crate::a", "crate::b", "crate::c"] * 2)
 

@@ -100,6 +100,7 @@ def test_old_message_formats_have_an_error_of_their_own(magic):
     body = struct.pack(">Ibb", 0, magic, 0) + (b"\0" * 8 if magic else b"") + struct.pack(">i", -1) + b"\0\0\0\1v"
     data = batch(ROWS) + struct.pack(">qi", 106, len(body)) + body
     decoded = decode(data)
+    assert decoded.error is not None
     check(decoded.error, kafkagroup_native.OldMessageFormat)
     assert decoded.rows == ROWS and decoded.error.offset == 106
     assert f"message format {magic}" in decoded.error.reason
@@ -109,6 +110,7 @@ def test_errors_say_what_is_wrong_and_stay():
     data = bytearray(batch(ROWS) + batch(MORE))
     data[-1] ^= 1
     decoded = decode(data)
+    assert decoded.error is not None
     check(decoded.error, kafkagroup_native.CorruptRecords)
     assert decoded.rows == ROWS and decoded.error.offset == 106 and "CRC" in decoded.error.reason
     assert not decoded.records.done and decoded.records.next_offset == 106
@@ -137,6 +139,7 @@ def test_bytes_that_are_not_utf8_name_their_record(column):
 def test_a_timestamp_in_nanoseconds_is_an_error_only_where_it_is_asked_for():
     data = batch([Row(0, timestamp=1_700_000_000_000_000_000)])
     decoded = decode(data)
+    assert decoded.error is not None
     check(decoded.error, kafkagroup_native.UnreadableRecord)
     assert "timestamp" in decoded.error.reason
     builder = kafkagroup_native.BatchBuilder(["value"])
@@ -145,6 +148,7 @@ def test_a_timestamp_in_nanoseconds_is_an_error_only_where_it_is_asked_for():
 
 def test_offsets_that_do_not_ascend_are_refused():
     decoded = decode(batch([Row(4), Row(4)], base_offset=0))
+    assert decoded.error is not None
     check(decoded.error, kafkagroup_native.CorruptRecords)
     assert [row.offset for row in decoded.rows] == [4] and decoded.error.offset == 5
     check(decode(batch([Row(4)], base_offset=0, last_offset=3)).error, kafkagroup_native.CorruptRecords)

@@ -85,7 +85,9 @@ def test_other_control_types_are_passed_over():
 )
 def test_exactly_the_committed_and_the_plain_rows(steps):
     """A log as a broker would hold it, against transactions followed by hand."""
-    encoded, open_since, pending = b"", {}, {}
+    encoded = b""
+    open_since: dict[int, int] = {}
+    pending: dict[int, list[int]] = {}
     expected, aborted = [], []
     for offset, (producer, step) in enumerate([*steps, (1, "abort"), (2, "commit"), (3, "abort")]):
         if step == "data":

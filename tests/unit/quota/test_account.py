@@ -168,7 +168,8 @@ def test_a_reader_below_its_bound_is_not_held_up():
 
 
 def test_a_slot_that_follows_another_in_the_same_task_is_not_held_up():
-    account, now, begins = Account(QUOTA), 0.0, {0: [], 1: []}
+    account, now = Account(QUOTA), 0.0
+    begins: dict[int, list[float]] = {0: [], 1: []}
     for _ in range(6):
         for part in begins:
             delay = account.grant(Report(part, left=1000), now).delay

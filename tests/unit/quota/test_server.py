@@ -176,7 +176,7 @@ def test_a_task_that_cannot_ask_looks_at_the_url_itself(server, page):
 
 def test_a_document_that_comes_in_part_changes_nothing(page):
     quota = replace(QUOTA, watch=page.url)
-    seen = []
+    seen: list[Bounds] = []
     page.cut = True
     watch = BoundsWatcher(look_of(quota, SETTINGS, ""), seen.append, 0.1, QUOTA.bounds)
     try:
@@ -220,7 +220,7 @@ def test_a_report_survives_the_wire():
 def test_a_file_is_watched(tmp_path):
     path = tmp_path / "quota.json"
     quota = replace(QUOTA, watch=str(path))
-    seen = []
+    seen: list[Bounds] = []
     watch = BoundsWatcher(look_of(quota, SETTINGS, ""), seen.append, 0.2, QUOTA.bounds)
     try:
         for text, expected in [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from typing import cast
 
 import pyarrow as pa
 import pytest
@@ -19,6 +20,11 @@ from kafka_source.sink.records import from_arrow, from_rows
 from kafka_source.sink.schema import SinkColumns, sink_columns
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+def row_of(*values: object) -> Row:
+    """A row of values without names; Spark's types say that a row of names is all that there is."""
+    return Row(*cast("tuple[str, ...]", values))
 
 
 def spark_schema(ddl: str) -> StructType:
@@ -102,7 +108,7 @@ def test_arrow_batches_and_rows_make_the_same_records(rows: list[tuple[object, .
         names=list("vktph"),
     )
     named = [
-        Row(*row[:4], None if row[4] is None else [Row(key=k, value=v) for k, v in row[4]])  # type: ignore[attr-defined]
+        row_of(*row[:4], None if row[4] is None else [Row(key=k, value=v) for k, v in row[4]])  # type: ignore[attr-defined]
         for row in rows
     ]
     from_batch = from_arrow(batch, columns, topic)
@@ -118,7 +124,7 @@ def test_arrow_batches_and_rows_make_the_same_records(rows: list[tuple[object, .
 
 
 def test_binary_columns_of_rows_may_be_bytearrays() -> None:
-    row = Row(bytearray(b"v"), bytearray(b"k"), None, None, [Row(key="h", value=bytearray(b"x"))])
+    row = row_of(bytearray(b"v"), bytearray(b"k"), None, None, [Row(key="h", value=bytearray(b"x"))])
     (records,) = from_rows(iter([row]), SinkColumns(value=0, key=1, headers=4), "t")
     assert records.values.to_pylist() == [b"v"]
     assert records.keys is not None and records.keys.to_pylist() == [b"k"]

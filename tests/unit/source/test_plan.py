@@ -15,13 +15,13 @@ from kafka_source.model.stream_offset import Range, Span, StreamOffset
 from kafka_source.source.plan import bundles, plan, split
 
 partitions = st.builds(TopicPartition, st.sampled_from(["a", "b", "c"]), st.integers(0, 5))
-bounds = st.tuples(st.integers(0, 10**6), st.integers(0, 10**6)).map(sorted)
+bounds = st.tuples(st.integers(0, 10**6), st.integers(0, 10**6)).map(lambda pair: (min(pair), max(pair)))
 available = st.dictionaries(partitions, bounds, max_size=12)
 ranges = available.map(lambda found: [Range(tp.topic, tp.partition, *pair) for tp, pair in sorted(found.items())])
 
 
 def offsets_of(pieces):
-    covered = {}
+    covered: dict[TopicPartition, list[tuple[int, int]]] = {}
     for r in pieces:
         covered.setdefault(r.topic_partition, []).append((r.start, r.end))
     return covered
@@ -55,7 +55,9 @@ stream_offsets = st.integers(0, 4).flatmap(
         StreamOffset,
         partitions=st.dictionaries(
             partitions,
-            st.tuples(bounds, st.integers(0, slots - 1) if slots else st.just(-1)).map(lambda v: Span(*v[0], v[1])),
+            st.tuples(bounds, st.integers(0, slots - 1) if slots else st.just(-1)).map(
+                lambda v: Span(v[0][0], v[0][1], v[1])
+            ),
             max_size=12,
         ),
         cluster=st.none() | st.text(max_size=5),

@@ -26,7 +26,7 @@ class Topics:
     """Topics that a test creates and deletes; looked up as a cluster's are."""
 
     def __init__(self, now: Mapping[str, Topic | None]) -> None:
-        self.now = dict(now)
+        self.now: Mapping[str, Topic | None] = dict(now)
         self.lookups = 0
 
     def __call__(self, names: Iterable[str]) -> dict[str, Topic | None]:
