@@ -1,0 +1,51 @@
+"""The tree itself: few modules at the root, a sentence at the door of each folder, one version everywhere.
+
+The layers, and what may import which library, are contracts in pyproject.toml that `./run lint` checks.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import kafka_source
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = sorted(
+    path.parent.relative_to(ROOT)
+    for name in ("kafka_source", "assignors", "pyspark_kafkagroup")
+    for path in (ROOT / name).rglob("__init__.py")
+)
+
+
+def test_at_most_twelve_modules_are_at_the_root() -> None:
+    modules = sorted(path.name for path in (ROOT / "kafka_source").glob("*.py"))
+    assert len(modules) <= 12, modules
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=str)
+def test_each_folder_says_in_one_sentence_what_it_is_for(package: Path) -> None:
+    docstring = ast.get_docstring(ast.parse((ROOT / package / "__init__.py").read_text()))
+    assert docstring is not None
+    first = docstring.split("\n\n")[0]
+    assert first.endswith("."), f"not a sentence: {first}"
+    assert not re.search(r"\.\s", first), f"not one sentence: {first}"
+
+
+@pytest.mark.parametrize("package", [p for p in PACKAGES if p.parts[0] != "pyspark_kafkagroup"], ids=str)
+def test_each_folder_of_code_is_a_package(package: Path) -> None:
+    folders = {path.parent for path in (ROOT / package).glob("*/*.py")}
+    assert {folder.relative_to(ROOT) for folder in folders} <= set(PACKAGES)
+
+
+def test_the_native_crate_has_the_same_version() -> None:
+    crate = re.search(r'^version = "(.+)"$', (ROOT / "native" / "Cargo.toml").read_text(), re.MULTILINE)
+    locked = re.search(
+        r'^name = "kafkagroup-native"\nversion = "(.+)"$', (ROOT / "native" / "Cargo.lock").read_text(), re.MULTILINE
+    )
+    assert crate is not None
+    assert locked is not None
+    assert crate[1] == locked[1] == kafka_source.__version__
