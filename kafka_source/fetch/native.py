@@ -53,10 +53,6 @@ class NativeEngine:
         self.record_bytes: dict[str, float] = {}
         self.batch_bytes: dict[str, float] = {}
 
-    def close(self) -> None:
-        """Close the connections that wait for the next task."""
-        self._idle.close()
-
     def check_cluster(self, expected: str | None) -> None:
         """Raises InvalidConfigurationError if what was asked last is another cluster."""
         check_same_cluster(

@@ -102,8 +102,7 @@ def test_it_starts_over_when_it_is_told_to(broker: FakeBroker, cluster: Cluster)
 
 
 def test_where_nothing_is_looked_up_again_the_error_says_so(broker: FakeBroker) -> None:
-    settings = {"metadata_recovery_strategy": "none", "default_api_timeout_ms": "600"}
-    with closing(cluster_of(broker, **settings)) as cluster:
+    with closing(cluster_of(broker, metadata_recovery_strategy="none", default_api_timeout_ms="600")) as cluster:
         assert cluster.cluster_id() == "fake"
         broker.close()
         began = time.monotonic()
