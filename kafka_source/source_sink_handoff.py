@@ -17,8 +17,9 @@ from pyspark import TaskContext
 from assignors.model import TopicPartition
 from kafka_source.errors import FencedError, KafkaGroupError
 from kafka_source.group.committed_offsets import commit_offsets, fetch_all_committed
-from kafka_source.group.model import CommitOffset, SlotCredentials
 from kafka_source.kafka_client import Deadline, KafkaClient
+from kafka_source.model.commit_offset import CommitOffset
+from kafka_source.model.credentials import SlotCredentials
 
 
 @dataclass(frozen=True, slots=True)

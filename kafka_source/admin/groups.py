@@ -13,9 +13,9 @@ from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.errors import FencedError
 from kafka_source.group.committed_offsets import commit_offsets, fetch_committed
-from kafka_source.group.model import SlotCredentials
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.topic_selection import TopicSelection
+from kafka_source.model.credentials import SlotCredentials
 
 __all__ = ["Group", "Groups", "MemberDescription", "PartitionLag"]
 

@@ -7,9 +7,10 @@ from typing import Any
 
 from assignors.model import TopicPartition
 from kafka_source.errors import RetriableError, UnknownOutcomeError
-from kafka_source.group.model import CommitOffset, SlotCredentials
 from kafka_source.kafka_client import GROUP, ConnectionLost, Deadline, KafkaClient, check_coordinator, to_coordinator
 from kafka_source.kafka_client.messages import OffsetCommitRequest, OffsetFetchRequest
+from kafka_source.model.commit_offset import CommitOffset
+from kafka_source.model.credentials import SlotCredentials
 
 # Later versions ask for many groups, or name topics by id, in other layouts; these have all that is needed.
 _FETCH_VERSION = 7

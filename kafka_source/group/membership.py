@@ -23,10 +23,11 @@ from kafka_source.group.committed_offsets import commit_offsets, fetch_committed
 from kafka_source.group.description import STABLE, describe
 from kafka_source.group.member import Joined, Member
 from kafka_source.group.member_state import State
-from kafka_source.group.model import CommitOffset, GroupAssignment, GroupSettings, TopicFilter
+from kafka_source.group.model import GroupAssignment, GroupSettings, TopicFilter
 from kafka_source.group.slot import Slot
 from kafka_source.kafka_client import Deadline, KafkaClient, Snapshot
 from kafka_source.kafka_client.messages import LeaveGroupRequest
+from kafka_source.model.commit_offset import CommitOffset
 
 log = logging.getLogger(__name__)
 

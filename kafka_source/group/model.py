@@ -1,4 +1,4 @@
-"""What the group layer takes and gives: settings, credentials, assignments. Plain, frozen, picklable data."""
+"""What the group layer takes and gives: settings and assignments. Plain, frozen, picklable data."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from assignors.model import TopicPartition
+from kafka_source.model.credentials import SlotCredentials
 
 CONSUMER = "consumer"
 """The protocol type of consumer groups."""
@@ -70,29 +71,6 @@ class GroupSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class SlotCredentials:
-    """With what anyone, in any process, acts as a slot.
-
-    Attributes:
-        group: `group.id`.
-        generation: The generation they are of.
-        member_id: The member's id.
-        instance_id: `group.instance.id`; None for a dynamic member.
-        slot: Which slot of the query.
-        partitions: What the slot was assigned in this generation.
-        protocols: What the slot said when it joined, for a take-over: protocol names and metadata.
-    """
-
-    group: str
-    generation: int
-    member_id: str
-    instance_id: str | None
-    slot: int = 0
-    partitions: tuple[TopicPartition, ...] = field(default=(), repr=False)
-    protocols: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
-
-
-@dataclass(frozen=True, slots=True)
 class SlotAssignment:
     """What one slot got.
 
@@ -124,12 +102,3 @@ class GroupAssignment:
     assignor: str
     leading: bool
     slots: tuple[SlotAssignment, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CommitOffset:
-    """An offset to commit with all that Kafka keeps beside it."""
-
-    offset: int
-    leader_epoch: int = -1
-    metadata: str = ""

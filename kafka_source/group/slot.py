@@ -16,8 +16,9 @@ from assignors import (
     encode_subscription,
 )
 from kafka_source.group.member import Member, MemberSettings
-from kafka_source.group.model import GroupSettings, SlotAssignment, SlotCredentials
+from kafka_source.group.model import GroupSettings, SlotAssignment
 from kafka_source.kafka_client import KafkaClient
+from kafka_source.model.credentials import SlotCredentials
 
 
 class Slot:

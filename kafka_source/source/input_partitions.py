@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from kafka_source.group.model import SlotCredentials
+from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.topic_identity import only_of
 from kafka_source.quota.settings import Ticket
 from kafka_source.source.plan import PlannedInput, bundles

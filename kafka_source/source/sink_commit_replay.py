@@ -13,8 +13,9 @@ from dataclasses import replace
 
 from assignors.model import TopicPartition
 from kafka_source.group.committed_offsets import fetch_all_committed
-from kafka_source.group.model import CommitOffset, SlotCredentials
 from kafka_source.kafka_client import Deadline, cached_client
+from kafka_source.model.commit_offset import CommitOffset
+from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import Range
 from kafka_source.options import ReadOptions
 from kafka_source.source.plan import PlannedInput

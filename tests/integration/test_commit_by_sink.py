@@ -13,8 +13,8 @@ from kafka_source.admin import Groups
 from kafka_source.client_config import Settings
 from kafka_source.errors import FencedError, InvalidConfigurationError
 from kafka_source.group.committed_offsets import fetch_committed
-from kafka_source.group.model import SlotCredentials
 from kafka_source.kafka_client import Deadline, cached_client
+from kafka_source.model.credentials import SlotCredentials
 from kafka_source.sink.two_phase.offset_transaction import add_offsets, initialise
 from kafka_source.sink.two_phase.open_transactions import end
 from kafka_source.source_sink_handoff import BatchOfRun, Handoff, leave

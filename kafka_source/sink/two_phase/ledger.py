@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from assignors.model import TopicPartition
 from kafka_source.errors import RetriableError
 from kafka_source.group.committed_offsets import fetch_all_committed
-from kafka_source.group.model import CommitOffset, SlotCredentials
 from kafka_source.kafka_client import Deadline, KafkaClient
+from kafka_source.model.commit_offset import CommitOffset
+from kafka_source.model.credentials import SlotCredentials
 from kafka_source.sink.two_phase.offset_transaction import GroupOffsets, commit_in
 from kafka_source.sink.two_phase.open_transactions import OpenTransaction
 

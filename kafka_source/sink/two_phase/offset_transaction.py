@@ -14,9 +14,10 @@ from typing import Any
 
 from assignors.model import TopicPartition
 from kafka_source.errors import KafkaGroupError
-from kafka_source.group.model import CommitOffset, SlotCredentials
 from kafka_source.kafka_client import GROUP, TRANSACTION, Deadline, KafkaClient, check_coordinator, to_coordinator
 from kafka_source.kafka_client.messages import AddOffsetsToTxnRequest, InitProducerIdRequest, TxnOffsetCommitRequest
+from kafka_source.model.commit_offset import CommitOffset
+from kafka_source.model.credentials import SlotCredentials
 from kafka_source.sink.two_phase.open_transactions import OpenTransaction, end
 
 # The first version of the protocol, as librdkafka's producers speak it: see `ongoing.end`.

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assignors.model import TopicPartition
-from kafka_source.group.model import SlotCredentials
+from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import Range
 from kafka_source.quota import Bounds
 from kafka_source.quota.settings import QuotaSettings, Ticket

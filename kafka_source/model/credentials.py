@@ -1,0 +1,31 @@
+"""The credentials of a group member, with which any process acts as this member."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from assignors.model import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class SlotCredentials:
+    """The credentials of one slot, a member of the consumer group; the coordinator checks the first four.
+
+    Attributes:
+        group: `group.id`.
+        generation: The group's generation in which the member joined; -1 for a commit without membership.
+        member_id: The member id that the coordinator gave; empty for a commit without membership.
+        instance_id: `group.instance.id`; None for a dynamic member.
+        slot: The number of the slot in its query.
+        partitions: The partitions that the slot was assigned in this generation.
+        protocols: Names and metadata that the slot sent when it joined; a process that takes the slot over sends them
+            again.
+    """
+
+    group: str
+    generation: int
+    member_id: str
+    instance_id: str | None
+    slot: int = 0
+    partitions: tuple[TopicPartition, ...] = field(default=(), repr=False)
+    protocols: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
