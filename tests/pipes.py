@@ -14,13 +14,13 @@ from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import Where
 from kafka_source.schema import source_schema
 from kafka_source.sink.two_phase.committer import Batch, TwoPhaseCommit
-from kafka_source.sink.two_phase.offset_transaction import GroupOffsets
 from kafka_source.sink.two_phase.prepare import SinkTask, prepare
 from kafka_source.sink.two_phase.source_offsets import offsets_of_sources
 from kafka_source.source import read_task
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query
 from kafka_source.source_sink_handoff import BatchOfRun, leave
+from kafka_source.transactions.offset_transaction import GroupOffsets
 from tests.two_phase import as_records
 
 _runs = itertools.count(1)

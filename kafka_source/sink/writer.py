@@ -27,11 +27,11 @@ from kafka_source.sink.pacing import PRODUCER_RATE, paced
 from kafka_source.sink.records import Records, from_arrow, from_rows
 from kafka_source.sink.schema import SinkColumns
 from kafka_source.sink.two_phase.committer import Batch, Turn, TwoPhaseCommit
-from kafka_source.sink.two_phase.offset_transaction import GroupOffsets
 from kafka_source.sink.two_phase.prepare import Prepared, SinkTask, prepare
 from kafka_source.sink.two_phase.source_offsets import offsets_of_sources
 from kafka_source.sink.two_phase.timeout import check_timeout_once
 from kafka_source.source_sink_handoff import BatchOfRun
+from kafka_source.transactions.offset_transaction import GroupOffsets
 
 log = logging.getLogger(__name__)
 

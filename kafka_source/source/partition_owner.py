@@ -351,8 +351,6 @@ class GroupMemberOwner:
 
     def close(self) -> None:
         """Leave the group, or, with an instance id of the user's, let the slots wait for a restart."""
-        if self._committer is not None:
-            self._committer.close()
         self._membership.close()
 
 

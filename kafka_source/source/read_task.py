@@ -18,9 +18,10 @@ from kafka_source.error_codes import FENCED_INSTANCE_ID
 from kafka_source.errors import FencedError
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.select import engine_for
-from kafka_source.group.model import GroupSettings, SlotCredentials
+from kafka_source.group.model import GroupSettings
 from kafka_source.group.slot_session import SlotSession
 from kafka_source.kafka_client import Deadline, cached_client
+from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import Range
 from kafka_source.options import ReadOptions, Where, read_options
 from kafka_source.quota.pacer import Pacer
@@ -152,7 +153,7 @@ def read(task: ReadTask, query: Query) -> Iterator[pa.RecordBatch]:
         commit: _Commit | None = None
         if session is not None:
             stack.enter_context(session)
-            commit = _committer(session, query, stack) if commits else None
+            commit = _committer(session, query) if commits else None
         pacer = stack.enter_context(pacer_of(task.ticket, query.settings, CONSUMER_RATE))
         held = [] if session is None else [session]
         yield from _while_held(held, _batches(task, query, pacer), commits)
@@ -232,13 +233,12 @@ def _check(session: SlotSession, commits: bool) -> None:
         log.debug("slot taken over by another reader; nothing is to be committed, so reading goes on")
 
 
-def _committer(session: SlotSession, query: Query, stack: ExitStack) -> _Commit:
-    """What commits at the end; made before the reading, so that its initialisation needs no time of its own."""
-    if not query.options["commit.transactional"]:
+def _committer(session: SlotSession, query: Query) -> _Commit:
+    """Return the function that commits at the end; called before the reading, to fence earlier attempts of the task."""
+    if not query.options.commit_transactional:
         return session.commit
     credentials = session.credentials
     committer = TransactionalCommitter(
-        query.settings, f"{credentials.group}-{credentials.instance_id}", keep_warm=False
+        query.settings, f"{credentials.group}-{credentials.instance_id}", keep_ready=False
     )
-    stack.callback(committer.close)
     return lambda ends: session.acting(lambda used: committer.commit(used, ends))

@@ -1,6 +1,6 @@
-"""Offset commits in transactions, and the loop over a transactional producer that KIP-1050 describes."""
+"""Transactions: commits of groups' offsets, and a public helper for loops over confluent-kafka producers (KIP-1050)."""
 
 from kafka_source.transactions.producer_pool import TransactionalProducers
-from kafka_source.transactions.transaction import Transaction, run_transaction
+from kafka_source.transactions.transactional_loop import Transaction, run_transaction
 
 __all__ = ["Transaction", "TransactionalProducers", "run_transaction"]

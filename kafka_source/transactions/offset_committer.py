@@ -1,143 +1,126 @@
-"""Offset commits in a transaction, on behalf of a group member of any process.
+"""Commits of one group's offsets in transactions, on behalf of a group member of any process.
 
-All partitions of a commit become the group's offsets at once or not at all, and a member that the group has replaced
-commits nothing: the broker checks generation, member and instance id.
+All partitions of a commit become the group's offsets at once or not at all. A member that the group has replaced
+commits nothing, because the group coordinator checks its generation, member id and instance id. A process that another
+one has replaced commits nothing either, because the transaction coordinator checks its producer epoch.
 """
 
 from __future__ import annotations
 
-import struct
+import asyncio
+import contextlib
+import logging
 from collections.abc import Mapping
-from typing import Any, Protocol
+from concurrent.futures import Future
 
 from assignors.model import TopicPartition
-from kafka_source.client_config import Settings, librdkafka_config
-from kafka_source.client_config.tls import check_versions
-from kafka_source.transactions.producer_pool import TransactionalProducers
-from kafka_source.transactions.transaction import run_transaction
+from kafka_source.client_config import Settings
+from kafka_source.errors import AbortableError, ApplicationRecoverableError, FencedError, RetriableError
+from kafka_source.kafka_client import Deadline, cached_client
+from kafka_source.model.commit_offset import CommitOffset
+from kafka_source.model.credentials import SlotCredentials
+from kafka_source.runtime.retry import retry_async
+from kafka_source.transactions.offset_transaction import GroupOffsets, commit_in
+from kafka_source.transactions.open_transaction import OpenTransaction, initialise
 
-# If this process dies with a commit half done, the group's next reader waits until the broker gives it up.
+log = logging.getLogger(__name__)
+
+# If this process dies in the middle of a commit, readers of the group's offsets wait until the coordinator aborts the
+# transaction. Our own tries end before that: the abort takes the epoch, which would look like another owner's work.
 _TRANSACTION_TIMEOUT_MS = 10_000
-
-# A user's settings for records that a transaction, or so short a one, does not take.
-_NOT_FOR_COMMITS = (
-    "acks",
-    "delivery.timeout.ms",
-    "enable.gapless.guarantee",
-    "enable.idempotence",
-    "max.in.flight",
-    "max.in.flight.requests.per.connection",
-    "message.send.max.retries",
-    "message.timeout.ms",
-    "queuing.strategy",
-    "request.required.acks",
-    "retries",
-    "socket.timeout.ms",
-    "transaction.timeout.ms",
-    "transactional.id",
-)
-
-
-class Credentials(Protocol):
-    """With what a member of a group shows who it is."""
-
-    @property
-    def group(self) -> str:
-        """`group.id`."""
-        ...
-
-    @property
-    def generation(self) -> int:
-        """Of the group, when the member joined."""
-        ...
-
-    @property
-    def member_id(self) -> str:
-        """Given by the coordinator."""
-        ...
-
-    @property
-    def instance_id(self) -> str | None:
-        """`group.instance.id`, None for a dynamic member."""
-        ...
-
-
-def group_metadata(credentials: Credentials) -> bytes:
-    """The group metadata that `send_offsets_to_transaction` takes, for a member that is not this process's consumer.
-
-    librdkafka's own serialised form (`rd_kafka_consumer_group_metadata_write`, version 2): a mark, the generation as
-    a little-endian int32, then group, member and, if there is one, instance id, each ended by NUL.
-
-    Raises:
-        ValueError: The member has no id: such a commit would not be fenced at all, even in a group with members.
-    """
-    if not credentials.member_id or credentials.generation < 0:
-        raise ValueError(f"member of group {credentials.group} has not joined: commits must be fenced")
-    instance = b"\x01" if credentials.instance_id is None else b"\x00" + _text(credentials.instance_id)
-    generation = struct.pack("<i", credentials.generation)
-    return b"CGMDv2:" + generation + _text(credentials.group) + _text(credentials.member_id) + instance
+_TRY_SECONDS = 8.0
 
 
 class TransactionalCommitter:
-    """Commits a group's offsets in transactions of one transactional id, with the next producer kept ready.
+    """Commits a group's offsets in transactions of one transactional id. From one thread at a time.
 
-    One owner: a second committer with the same id fences the first one. From one thread at a time.
+    There is one owner of a transactional id: a second committer fences the first one. The process keeps one client for
+    the commits of all committers with the same settings, `client.id` with `-commit` behind it. It is not the members'
+    client, because a heartbeat that is not answered closes its connection.
 
     Args:
         settings: Of the Kafka clients.
-        transactional_id: Bounded in number, e.g. one for a query or a slot: brokers keep each for days.
+        transactional_id: The id to own, from now on. Brokers keep each id for 7 days, so use a bounded number of them,
+            such as one for each query or slot.
         timeout: Seconds for one commit, with all its tries.
-        keep_warm: False for a committer that commits once.
+        keep_ready: Take the next epoch as soon as a transaction has ended. False for a committer that commits once.
     """
 
     def __init__(
-        self, settings: Settings, transactional_id: str, *, timeout: float = 30.0, keep_warm: bool = True
+        self, settings: Settings, transactional_id: str, *, timeout: float = 30.0, keep_ready: bool = True
     ) -> None:
+        self._client = cached_client(settings, "commit")
+        self._transactional_id = transactional_id
         self._timeout = timeout
-        self._producers = TransactionalProducers(
-            _producer_config(settings), transactional_id, init_seconds=timeout, keep_warm=keep_warm
-        )
-        self._producers.prepare()
+        self._keep_ready = keep_ready
+        # None after an error: then it is not known which transaction of the id was the last one.
+        self._ended: OpenTransaction | None = None
+        # Taken in the background. The first one fences an earlier owner and opens the connections.
+        self._ready: Future[OpenTransaction] | None = self._client.loop.spawn(self._initialise(Deadline(timeout)))
 
-    def commit(self, credentials: Credentials, offsets: Mapping[TopicPartition, int]) -> None:
+    def commit(self, credentials: SlotCredentials, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit offsets of any number of partitions in one transaction.
 
         Args:
-            credentials: Of a member of the group; any one does for all partitions.
-            offsets: The next offset to read, by topic and partition.
+            credentials: Of a member of the group; the coordinator takes one member's for all partitions.
+            offsets: The next offset to read, by partition.
 
         Raises:
-            FencedError: The member is no longer the group's, or another process owns the transactional id.
-            UnknownOutcomeError: The coordinator did not answer in time; the group's offsets tell what happened.
-            AuthenticationError: A right is missing: WRITE and DESCRIBE on the transactional id, READ on the group.
-            KafkaGroupError: Anything else, by its category, after `timeout` if it was worth another try.
+            ValueError: The member has not joined. The broker would check nothing, even in a group with members.
+            FencedError: The member is no longer in the group, or another process has taken the transactional id.
+            UnknownTopicError: A topic was deleted; nothing is committed.
+            UnknownOutcomeError: The coordinator did not say in time whether the transaction is committed; the group's
+                committed offsets tell.
+            AuthenticationError: The user lacks WRITE or DESCRIBE on the transactional id, or READ on the group.
+            KafkaGroupError: Any other category; what may pass by itself was tried again for `timeout` seconds.
         """
         if not offsets:
             return
-        metadata = group_metadata(credentials)
-        run_transaction(
-            self._producers,
-            lambda transaction: transaction.send_offsets(offsets, metadata),
-            timeout=self._timeout,
-            repeatable=True,
+        if not credentials.member_id or credentials.generation < 0:
+            raise ValueError(f"member of group {credentials.group} has not joined: commits must be fenced")
+        group = GroupOffsets(credentials, {tp: CommitOffset(offset) for tp, offset in offsets.items()})
+        self._client.run(self._commit(group, Deadline(self._timeout)))
+
+    async def _commit(self, group: GroupOffsets, deadline: Deadline) -> None:
+        try:
+            await retry_async(
+                lambda: self._commit_once(group, deadline),
+                self._client.settings.retry,
+                on=(AbortableError, ApplicationRecoverableError),
+                deadline=deadline,
+                again=self._may_commit_again,
+            )
+        except FencedError:
+            # Whether to commit again, and so to take the id back, is the caller's decision.
+            self._ended = None
+            raise
+
+    def _may_commit_again(self, error: Exception, failures: int, pause: float) -> bool:
+        if isinstance(error, FencedError):
+            return False
+        # Offsets are absolute, so a commit of unknown outcome may be repeated as well.
+        log.info("commit transactional_id=%s failures=%d: %s", self._transactional_id, failures + 1, error)
+        return True
+
+    async def _commit_once(self, group: GroupOffsets, deadline: Deadline) -> None:
+        transaction = await self._next_transaction(deadline)
+        self._ended = None
+        within = Deadline(min(_TRY_SECONDS, deadline.left))
+        await commit_in(self._client, transaction, [group], within, fail_on_unknown_topic=True)
+        self._ended = transaction
+        if self._keep_ready:
+            self._ready = self._client.loop.spawn(self._initialise(Deadline(self._timeout)))
+
+    async def _next_transaction(self, deadline: Deadline) -> OpenTransaction:
+        ready, self._ready = self._ready, None
+        if ready is not None:
+            with contextlib.suppress(RetriableError):
+                # It began before the commit, so its deadline is over before the commit's.
+                return await asyncio.wrap_future(ready)
+        return await self._initialise(deadline)
+
+    async def _initialise(self, deadline: Deadline) -> OpenTransaction:
+        """Take the id's next epoch; an id that another process has taken since `_ended` is not taken back (KIP-360)."""
+        return await initialise(
+            self._client, self._transactional_id, _TRANSACTION_TIMEOUT_MS, deadline, ended=self._ended
         )
-
-    def close(self) -> None:
-        """Let go of the producer; no transaction is open between commits."""
-        self._producers.close()
-
-
-def _producer_config(settings: Settings) -> dict[str, Any]:
-    check_versions(settings)
-    config = {name: value for name, value in librdkafka_config(settings).items() if name not in _NOT_FOR_COMMITS}
-    # The client's warnings tell of what it tries again by itself; what it gives up comes as an error.
-    return {
-        "log_level": 3,
-        **config,
-        "client.id": settings.client_id("commit"),
-        "transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS,
-    }
-
-
-def _text(text: str) -> bytes:
-    return text.encode() + b"\x00"

@@ -24,6 +24,8 @@ from kafka_source.runtime.deadline import Deadline
 
 log = logging.getLogger(__name__)
 
+# Of records that were dropped with their transaction, and of calls that it no longer takes.
+_CONSEQUENCES = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT, KafkaError._STATE})
 _TRANSACTION_LOG = "__transaction_state"
 # The connections are three, one after another, and librdkafka waits before each but the first: 20 ms in all instead of
 # 59. Where a broker is down the wait still doubles with each try.
@@ -95,6 +97,22 @@ class TransactionalProducers:
         """Drop the producer that waits. It has no open transaction, so nothing needs to be aborted."""
         with self._lock:
             self._next, self._closed = None, True
+
+
+def cause_of(error: KafkaError, producer: Producer) -> KafkaError:
+    """What made the transaction fail if `error` only follows from it, else `error`; not for use in a callback.
+
+    librdkafka keeps the reason until the transaction is aborted, and tells it to whoever begins another one.
+    """
+    if error.code() not in _CONSEQUENCES:
+        return error
+    try:
+        producer.begin_transaction()
+    except KafkaException as refusal:
+        reason = refusal.args[0]
+        if isinstance(reason, KafkaError) and reason.code() not in (*_CONSEQUENCES, KafkaError._NOT_CONFIGURED):
+            return reason
+    return error
 
 
 class _Preparation:

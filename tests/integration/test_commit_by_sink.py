@@ -15,9 +15,9 @@ from kafka_source.errors import FencedError, InvalidConfigurationError
 from kafka_source.group.committed_offsets import fetch_committed
 from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.model.credentials import SlotCredentials
-from kafka_source.sink.two_phase.offset_transaction import add_offsets, initialise
-from kafka_source.sink.two_phase.open_transactions import end
 from kafka_source.source_sink_handoff import BatchOfRun, Handoff, leave
+from kafka_source.transactions.offset_transaction import add_offsets
+from kafka_source.transactions.open_transaction import end, initialise
 from tests.committed_reader import CommittedReader
 from tests.pipes import Pipe
 from tests.support import produce, stream, until

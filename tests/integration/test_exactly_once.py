@@ -18,9 +18,9 @@ from kafka_source.runtime.deadline import Deadline as Wait
 from kafka_source.sink.records import Records
 from kafka_source.sink.two_phase.committer import TwoPhaseCommit
 from kafka_source.sink.two_phase.ledger import Decision, Ledger
-from kafka_source.sink.two_phase.offset_transaction import commit_in, initialise
-from kafka_source.sink.two_phase.open_transactions import OpenTransaction
 from kafka_source.sink.two_phase.prepare import Prepared, SinkTask, prepare
+from kafka_source.transactions.offset_transaction import commit_in
+from kafka_source.transactions.open_transaction import OpenTransaction, initialise
 from tests.support import until
 from tests.two_phase import SIGKILL, TASKS, Sink, as_records, in_a_process, rows, take_over, visible, whole
 

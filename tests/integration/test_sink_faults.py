@@ -35,7 +35,7 @@ from kafka_source.sink import batch_writer
 from kafka_source.sink.records import Records
 from kafka_source.sink.two_phase.prepare import SinkTask, prepare
 from kafka_source.transactions.producer_pool import TransactionalProducers
-from kafka_source.transactions.transaction import run_transaction
+from kafka_source.transactions.transactional_loop import run_transaction
 from tests.committed_reader import CommittedReader
 from tests.support import until
 from tests.two_phase import SIGKILL, TASKS, Sink, as_records, die_at, in_a_process, rows, visible, whole

@@ -6,7 +6,6 @@ import logging
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pytest
 
@@ -14,6 +13,7 @@ from assignors.model import TopicPartition
 from kafka_source.client_config import Settings, librdkafka_config
 from kafka_source.embedded import EmbeddedKafka, Security
 from kafka_source.errors import AuthenticationError
+from kafka_source.model.credentials import SlotCredentials
 from kafka_source.runtime.deadline import Deadline
 from kafka_source.sink.delivery import deliver
 from kafka_source.transactions.offset_committer import TransactionalCommitter
@@ -22,14 +22,6 @@ from tests.two_phase import as_records
 
 PASSWORD = "correct-horse-battery"
 RECORDS = as_records([b"a", b"b"], "orders")
-
-
-@dataclass(frozen=True)
-class Member:
-    group: str = "g"
-    generation: int = 1
-    member_id: str = "m"
-    instance_id: str | None = None
 
 
 @pytest.fixture(scope="module", params=["SASL_PLAINTEXT", "SASL_SSL"])
@@ -69,9 +61,8 @@ def test_a_wrong_password_is_told_at_once_and_not_shown(
     with pytest.raises(AuthenticationError) as written:
         deliver(settings, [RECORDS], engine)
     with pytest.raises(AuthenticationError) as committed:
-        committer.commit(Member(), {TopicPartition("orders", 0): 1})
+        committer.commit(SlotCredentials("g", 1, "m", None), {TopicPartition("orders", 0): 1})
     assert time.monotonic() - began < 40
-    committer.close()
     for caught in (written, committed):
         assert re.search(r"kafka\.sasl\.(mechanism and the credentials|jaas\.config)", str(caught.value))
         assert "wrong-password" not in str(caught.value) + caplog.text

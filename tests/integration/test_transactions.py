@@ -6,14 +6,15 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as Position
 from kafka.admin import KafkaAdminClient
 
-from assignors.model import TopicPartition as TP
+from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.embedded import EmbeddedKafka
 from kafka_source.errors import (
@@ -25,26 +26,16 @@ from kafka_source.errors import (
     RetriableError,
     error_for_code,
 )
+from kafka_source.model.credentials import SlotCredentials
 from kafka_source.runtime.deadline import Deadline
-from kafka_source.transactions.offset_committer import TransactionalCommitter, group_metadata
-from kafka_source.transactions.producer_pool import TransactionalProducers
-from kafka_source.transactions.transaction import Transaction, run_transaction
-
-
-@dataclass(frozen=True)
-class Member:
-    """Credentials of a group member, as any process may hold them."""
-
-    group: str
-    generation: int
-    member_id: str
-    instance_id: str | None
+from kafka_source.transactions import Transaction, TransactionalProducers, run_transaction
+from kafka_source.transactions.offset_committer import TransactionalCommitter
 
 
 @contextmanager
 def member(
     kafka: EmbeddedKafka, topic: str, group: str, instance: str | None = None
-) -> Iterator[tuple[Consumer, Member]]:
+) -> Iterator[tuple[Consumer, SlotCredentials]]:
     """A real member of the group, by librdkafka, and its credentials."""
     config: dict[str, Any] = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": group}
     config |= {"auto.offset.reset": "earliest"}
@@ -57,13 +48,13 @@ def member(
         consumer.poll(0.1)
     metadata: bytes = consumer.consumer_group_metadata()
     generation = struct.unpack("<i", metadata[7:11])[0]
-    yield consumer, Member(group, generation, consumer.memberid(), instance)
+    yield consumer, SlotCredentials(group, generation, consumer.memberid(), instance)
     consumer.close()
 
 
 def committed(consumer: Consumer, topic: str, partitions: int = 4) -> list[int]:
     """The group's offsets; waits until no transaction over them is open."""
-    found = consumer.committed([TopicPartition(topic, p) for p in range(partitions)], timeout=20)
+    found = consumer.committed([Position(topic, p) for p in range(partitions)], timeout=20)
     return [p.offset for p in found]
 
 
@@ -75,7 +66,7 @@ def visible(kafka: EmbeddedKafka, topic: str) -> list[bytes]:
     """What a `read_committed` reader sees of a topic with one partition."""
     config = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "reader", "isolation.level": "read_committed"}
     reader = Consumer({**config, "enable.partition.eof": True, "auto.offset.reset": "earliest"})
-    reader.assign([TopicPartition(topic, 0, 0)])
+    reader.assign([Position(topic, 0, 0)])
     values: list[bytes] = []
     deadline = Deadline(30)
     while not deadline.over:
@@ -88,30 +79,25 @@ def visible(kafka: EmbeddedKafka, topic: str) -> list[bytes]:
     return values
 
 
-@pytest.mark.parametrize("instance", [None, "instance-0"])
-def test_group_metadata_is_what_librdkafka_makes_of_it(
-    kafka: EmbeddedKafka, topic: Callable[..., str], instance: str | None
-) -> None:
-    with member(kafka, topic("metadata"), f"metadata-{instance}", instance) as (consumer, credentials):
-        assert group_metadata(credentials) == consumer.consumer_group_metadata()
-
-
 @pytest.mark.parametrize("wrong", [{"generation": -1}, {"member_id": ""}])
 def test_a_commit_that_no_broker_would_fence_is_never_sent(wrong: dict[str, object]) -> None:
-    credentials = replace(Member("g", 3, "m", None), **wrong)  # type: ignore[arg-type]
+    credentials = replace(SlotCredentials("g", 3, "m", None), **wrong)  # type: ignore[arg-type]
+    committer = TransactionalCommitter(Settings({"bootstrap.servers": "127.0.0.1:1"}), "unfenced", timeout=1)
     with pytest.raises(ValueError, match="has not joined"):
-        group_metadata(credentials)
+        committer.commit(credentials, {TopicPartition("t", 0): 1})
 
 
-def test_a_commit_becomes_the_groups_offsets(kafka: EmbeddedKafka, topic: Callable[..., str]) -> None:
-    name = topic("commits", partitions=4)
-    with member(kafka, name, "commits", "commits-0") as (consumer, credentials):
-        committer = TransactionalCommitter(settings(kafka, **{"request.timeout.ms": "30000", "acks": "1"}), "commits")
+@pytest.mark.parametrize("instance", [None, "commits-0"])
+def test_a_commit_becomes_the_groups_offsets(
+    kafka: EmbeddedKafka, topic: Callable[..., str], instance: str | None
+) -> None:
+    name, group = topic("commits", partitions=4), f"commits-{instance}"
+    with member(kafka, name, group, instance) as (consumer, credentials):
+        committer = TransactionalCommitter(settings(kafka, **{"request.timeout.ms": "30000", "acks": "1"}), group)
         for offset in range(5):
-            committer.commit(credentials, {TP(name, p): offset * 10 + p for p in range(4)})
+            committer.commit(credentials, {TopicPartition(name, p): offset * 10 + p for p in range(4)})
             assert committed(consumer, name) == [offset * 10 + p for p in range(4)]
         committer.commit(credentials, {})
-        committer.close()
         assert committed(consumer, name) == [40, 41, 42, 43]
 
 
@@ -133,6 +119,21 @@ def test_every_transaction_has_an_epoch_of_its_own(kafka: EmbeddedKafka, topic: 
     assert epochs == sorted(epochs)
 
 
+def test_every_commit_has_an_epoch_of_its_own(kafka: EmbeddedKafka, topic: Callable[..., str]) -> None:
+    name = topic("commit-epochs", partitions=1)
+    admin = KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)
+    epochs = []
+    with member(kafka, name, "commit-epochs") as (consumer, credentials):
+        committer = TransactionalCommitter(settings(kafka), "commit-epochs")
+        for offset in range(3):
+            committer.commit(credentials, {TopicPartition(name, 0): offset})
+            epochs.append(admin.describe_transactions(["commit-epochs"])["commit-epochs"].producer_epoch)
+        assert committed(consumer, name, 1) == [2]
+    admin.close()
+    assert len(set(epochs)) == 3
+    assert epochs == sorted(epochs)
+
+
 @pytest.mark.parametrize(
     ("wrong", "code_name"),
     [
@@ -148,14 +149,14 @@ def test_a_member_that_was_replaced_commits_nothing(
     group = f"fenced-{code_name}"
     with member(kafka, name, group, f"{group}-0") as (consumer, credentials):
         committer = TransactionalCommitter(settings(kafka), group)
-        committer.commit(credentials, {TP(name, p): 5 for p in range(4)})
+        committer.commit(credentials, {TopicPartition(name, p): 5 for p in range(4)})
         with pytest.raises(FencedError) as caught:
-            committer.commit(replace(credentials, **wrong), {TP(name, p): 9 for p in range(4)})  # type: ignore[arg-type]
+            other = replace(credentials, **wrong)  # type: ignore[arg-type]
+            committer.commit(other, {TopicPartition(name, p): 9 for p in range(4)})
         assert caught.value.code_name == code_name
         assert committed(consumer, name) == [5] * 4
-        committer.commit(credentials, {TP(name, 0): 6})
+        committer.commit(credentials, {TopicPartition(name, 0): 6})
         assert committed(consumer, name) == [6, 5, 5, 5]
-        committer.close()
 
 
 def test_two_owners_of_a_transactional_id_do_not_both_go_on(kafka: EmbeddedKafka, topic: Callable[..., str]) -> None:
@@ -167,7 +168,7 @@ def test_two_owners_of_a_transactional_id_do_not_both_go_on(kafka: EmbeddedKafka
             assert not wait.over
             for owner in owners:
                 try:
-                    owner.commit(credentials, {TP(name, 0): last + 1})
+                    owner.commit(credentials, {TopicPartition(name, 0): last + 1})
                     last += 1
                 except FencedError as error:
                     fenced = error
@@ -175,15 +176,12 @@ def test_two_owners_of_a_transactional_id_do_not_both_go_on(kafka: EmbeddedKafka
         assert fenced.code_name in ("PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "_FENCED")
         assert "transactional id" in str(fenced)
         assert committed(consumer, name, 1) == [last or -1001]
-        for owner in owners:
-            owner.close()
 
 
 def test_no_broker_is_told_within_the_deadline() -> None:
     committer = TransactionalCommitter(Settings({"bootstrap.servers": "127.0.0.1:1"}), "nobody", timeout=2)
     with pytest.raises(RetriableError, match=r"127\.0\.0\.1:1"):
-        committer.commit(Member("g", 1, "m", None), {TP("t", 0): 1})
-    committer.close()
+        committer.commit(SlotCredentials("g", 1, "m", None), {TopicPartition("t", 0): 1})
 
 
 def test_a_broker_that_does_not_answer_holds_nobody_for_long(topic: Callable[..., str]) -> None:
@@ -191,24 +189,23 @@ def test_a_broker_that_does_not_answer_holds_nobody_for_long(topic: Callable[...
         name = own.create_topic("frozen", partitions=1)
         with member(own, name, "frozen") as (consumer, credentials):
             committer = TransactionalCommitter(settings(own), "frozen", timeout=4)
-            committer.commit(credentials, {TP(name, 0): 1})
+            committer.commit(credentials, {TopicPartition(name, 0): 1})
             own.pause()
             began = time.monotonic()
             with pytest.raises(KafkaGroupError) as caught:
-                committer.commit(credentials, {TP(name, 0): 2})
+                committer.commit(credentials, {TopicPartition(name, 0): 2})
             assert time.monotonic() - began < 30
             assert isinstance(caught.value, (AbortableError, RetriableError, ApplicationRecoverableError))
             own.resume()
             again = Deadline(60)
             while True:
                 try:
-                    committer.commit(credentials, {TP(name, 0): 3})
+                    committer.commit(credentials, {TopicPartition(name, 0): 3})
                     break
                 except KafkaGroupError as error:
                     if again.over or isinstance(error, FencedError):
                         raise
             assert committed(consumer, name, 1) == [3]
-            committer.close()
 
 
 class Demo:
@@ -222,14 +219,14 @@ class Demo:
             {"bootstrap.servers": kafka.bootstrap_servers, "transaction.timeout.ms": 20_000}, sink
         )
 
-    def run(self, credentials: Member) -> int:
-        return run_transaction(self.producers, lambda t: self.work(t, credentials), timeout=30, rewind=self.rewind)
+    def run(self, consumer: Consumer) -> int:
+        return run_transaction(self.producers, lambda t: self.work(t, consumer), timeout=30, rewind=self.rewind)
 
-    def work(self, transaction: Transaction, credentials: Member) -> int:
+    def work(self, transaction: Transaction, consumer: Consumer) -> int:
         self.tries += 1
         for word in ("a", "b"):
             transaction.produce(self.sink, f"{word}{self.tries}", word, headers=[("try", b"1")])
-        transaction.send_offsets({TP(self.source, 0): 2}, group_metadata(credentials))
+        transaction.send_offsets({TopicPartition(self.source, 0): 2}, consumer.consumer_group_metadata())
         if self.injected is not None and self.tries == 1:
             raise self.injected
         return self.tries
@@ -256,14 +253,13 @@ def test_each_category_of_error_in_the_demo_loop(
     kafka: EmbeddedKafka, topic: Callable[..., str], injected: Exception | None, seen: list[bytes], offset: int
 ) -> None:
     source, sink = topic("demo-in", partitions=1), topic("demo-out", partitions=1)
-    with member(kafka, source, sink) as (consumer, credentials):
+    with member(kafka, source, sink) as (consumer, _):
         demo = Demo(kafka, source, sink, injected)
         if seen:
-            assert demo.run(credentials) == demo.tries
+            assert demo.run(consumer) == demo.tries
         else:
-            assert injected is not None
-            with pytest.raises(type(injected)):
-                demo.run(credentials)
+            with pytest.raises(type(injected)):  # type: ignore[arg-type]
+                demo.run(consumer)
         assert (demo.tries, demo.rewinds) == ((2, 1) if seen == [b"a2", b"b2"] else (1, 0))
         assert visible(kafka, sink) == seen
         assert committed(consumer, source, 1) == [offset]

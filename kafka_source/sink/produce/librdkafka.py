@@ -20,8 +20,7 @@ from kafka_source.runtime.deadline import Deadline, call_within
 from kafka_source.sink.produce.delivery_errors import delivery_error
 from kafka_source.sink.produce.producer_config import producer_config, transactional_config
 from kafka_source.sink.records import Records
-from kafka_source.transactions.producer_pool import TransactionalProducers
-from kafka_source.transactions.transaction_error import cause_of
+from kafka_source.transactions.producer_pool import TransactionalProducers, cause_of
 
 log = logging.getLogger(__name__)
 

@@ -17,12 +17,12 @@ from kafka_source.sink.produce.delivery_errors import delivery_error
 from kafka_source.sink.produce.producer_settings import ProducerSettings
 from kafka_source.sink.produce.sender import Sender
 from kafka_source.sink.records import Records
-from kafka_source.sink.two_phase.offset_transaction import initialise
 from kafka_source.sink.two_phase.task_transaction import TaskTransaction
 from kafka_source.sink.two_phase.timeout import transaction_timeout_ms
+from kafka_source.transactions.open_transaction import initialise
 
 _CONTROL_SECONDS = 60.0
-# The first version of the protocol: see `ongoing.end`.
+# The first version of the protocol: see `transactions.open_transaction`.
 _INIT_VERSION = 4
 
 

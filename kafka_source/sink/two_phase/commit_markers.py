@@ -13,8 +13,9 @@ from assignors.model import TopicPartition
 from kafka_source.errors import error_for_code
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.kafka_client.messages import WriteTxnMarkersRequest
-from kafka_source.sink.two_phase.open_transactions import COMMITTED, OpenTransaction, in_state
+from kafka_source.sink.two_phase.open_transactions import COMMITTED, in_state
 from kafka_source.sink.two_phase.visibility import open_producers
+from kafka_source.transactions.open_transaction import OpenTransaction
 
 _VERSION = 1
 _NO_COORDINATOR = -1

@@ -27,17 +27,10 @@ from kafka_source.errors import FencedError, KafkaGroupError, LostTransactionsEr
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.runtime.failpoints import failpoint
 from kafka_source.sink.two_phase.ledger import Decision, Ledger
-from kafka_source.sink.two_phase.offset_transaction import GroupOffsets, commit_in, initialise
-from kafka_source.sink.two_phase.open_transactions import (
-    Described,
-    OpenTransaction,
-    describe,
-    describe_all,
-    end,
-    is_gone,
-    open_of,
-)
+from kafka_source.sink.two_phase.open_transactions import Described, describe, describe_all, open_of
 from kafka_source.sink.two_phase.visibility import wait_until_visible
+from kafka_source.transactions.offset_transaction import GroupOffsets, commit_in
+from kafka_source.transactions.open_transaction import OpenTransaction, end, initialise, is_gone
 
 log = logging.getLogger(__name__)
 

@@ -22,8 +22,8 @@ from kafka_source.group.committed_offsets import fetch_all_committed
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.commit_offset import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
-from kafka_source.sink.two_phase.offset_transaction import GroupOffsets, commit_in
-from kafka_source.sink.two_phase.open_transactions import OpenTransaction
+from kafka_source.transactions.offset_transaction import GroupOffsets, commit_in
+from kafka_source.transactions.open_transaction import OpenTransaction
 
 # Brokers refuse more than 4096 characters (offset.metadata.max.bytes); the first group also tells how many there are.
 _LONGEST = 4090

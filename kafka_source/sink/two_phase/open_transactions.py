@@ -1,58 +1,21 @@
-"""Transactions as their coordinators see them: find those of a sink, look at them, end them from any process."""
+"""The transactions of a sink as their coordinators see them: find them and describe them."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from assignors.model import TopicPartition
-from kafka_source.error_codes import (
-    INVALID_PRODUCER_EPOCH,
-    INVALID_PRODUCER_ID_MAPPING,
-    INVALID_TXN_STATE,
-    PRODUCER_FENCED,
-    TRANSACTIONAL_ID_NOT_FOUND,
-)
-from kafka_source.errors import KafkaGroupError, RetriableError, error_for_code
+from kafka_source.errors import RetriableError, error_for_code
 from kafka_source.kafka_client import TRANSACTION, Deadline, KafkaClient, check_coordinator, to_coordinator
-from kafka_source.kafka_client.messages import DescribeTransactionsRequest, EndTxnRequest, ListTransactionsRequest
+from kafka_source.kafka_client.messages import DescribeTransactionsRequest, ListTransactionsRequest
+from kafka_source.transactions.open_transaction import OpenTransaction
 
 ONGOING = "Ongoing"
 COMMITTED = "CompleteCommit"
-
-# A retry must use the version of the first try, also after a restart: 4 and 5 answer a repeated commit differently.
-# Version 3 is what every broker since 2.8 has.
-_END_VERSION = 3
-
-_GONE = frozenset(
-    (
-        INVALID_PRODUCER_EPOCH,
-        INVALID_TXN_STATE,
-        INVALID_PRODUCER_ID_MAPPING,
-        PRODUCER_FENCED,
-        TRANSACTIONAL_ID_NOT_FOUND,
-    )
-)
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class OpenTransaction:
-    """A transaction that was left open by the task that wrote it.
-
-    Attributes:
-        transactional_id: Its id.
-        producer_id: The producer's, given by the coordinator.
-        epoch: Of the producer; no other transaction of this id has it.
-        records: How many it holds, where that is known.
-    """
-
-    transactional_id: str
-    producer_id: int
-    epoch: int
-    records: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,30 +118,3 @@ def is_of(prefix: str, transactional_id: str) -> bool:
     """Whether an id is one of a sink's tasks: `{prefix}-{partition}-{attempt}`."""
     # Exactly two numbers: `orders-2` may be the prefix of another sink.
     return re.fullmatch(rf"{re.escape(prefix)}-\d+-\d+", transactional_id) is not None
-
-
-def is_gone(error: KafkaGroupError) -> bool:
-    """Whether a coordinator says that a transaction is not there any more, or was ended the other way."""
-    return error.code in _GONE
-
-
-async def end(client: KafkaClient, transaction: OpenTransaction, *, commit: bool, deadline: Deadline) -> None:
-    """Commit or abort a transaction; the same again is answered as the first time.
-
-    Raises:
-        KafkaGroupError: If `is_gone` says so of it, the transaction is gone; else nothing is known.
-    """
-    name = transaction.transactional_id
-    what = f"{'Committing' if commit else 'Aborting'} the transaction of {name}, epoch {transaction.epoch}, failed"
-    request = EndTxnRequest(
-        transactional_id=name,
-        producer_id=transaction.producer_id,
-        producer_epoch=transaction.epoch,
-        committed=commit,
-    )
-
-    async def ask() -> None:
-        answer = await to_coordinator(client, TRANSACTION, name, request, deadline, _END_VERSION)
-        check_coordinator(client, TRANSACTION, name, answer.error_code, what)
-
-    await client.retrying(ask, deadline)

@@ -13,7 +13,8 @@ from kafka_source.runtime.failpoints import failpoint
 from kafka_source.sink.delivery import TransactionalDelivery, in_transaction
 from kafka_source.sink.records import Records
 from kafka_source.sink.two_phase.committer import Turn, TwoPhaseCommit
-from kafka_source.sink.two_phase.open_transactions import ONGOING, OpenTransaction, describe, is_gone
+from kafka_source.sink.two_phase.open_transactions import ONGOING, describe
+from kafka_source.transactions.open_transaction import OpenTransaction, is_gone
 
 _SECONDS = 60.0
 

@@ -6,8 +6,8 @@ from kafka_source.errors import FencedError, InvalidConfigurationError
 from kafka_source.group.committed_offsets import fetch_committed
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.commit_offset import CommitOffset
-from kafka_source.sink.two_phase.offset_transaction import GroupOffsets
 from kafka_source.source_sink_handoff import BatchOfRun, Handoff, take
+from kafka_source.transactions.offset_transaction import GroupOffsets
 
 
 async def offsets_of_sources(

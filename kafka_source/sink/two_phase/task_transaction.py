@@ -10,11 +10,10 @@ from kafka_source.errors import KafkaGroupError
 from kafka_source.kafka_client import TRANSACTION, Deadline, KafkaClient, check_coordinator, to_coordinator
 from kafka_source.kafka_client.messages import AddPartitionsToTxnRequest
 from kafka_source.sink.produce.accumulator import ProducerIdentity
-from kafka_source.sink.two_phase.offset_transaction import initialise
-from kafka_source.sink.two_phase.open_transactions import OpenTransaction
+from kafka_source.transactions.open_transaction import OpenTransaction, initialise
 
 _ABORT_SECONDS = 5.0
-# As for all of a transaction's requests, the first version of the protocol: see `ongoing.end`.
+# As for all of a transaction's requests, the first version of the protocol: see `transactions.open_transaction`.
 _ADD_VERSION = 3
 
 

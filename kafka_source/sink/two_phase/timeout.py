@@ -8,7 +8,7 @@ from kafka_source.errors import InvalidConfigurationError, KafkaGroupError
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.kafka_client.messages import DescribeConfigsRequest
 from kafka_source.runtime.process_cache import ProcessCache
-from kafka_source.sink.two_phase.offset_transaction import initialise
+from kafka_source.transactions.open_transaction import initialise
 
 # As long as brokers allow by default, less a margin: a batch and a restart of the driver have to fit in.
 _DEFAULT_MS = 600_000

@@ -18,7 +18,7 @@ from kafka_source.errors import AuthenticationError, NotVisibleError, RetriableE
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.kafka_client.messages import DescribeProducersRequest
 from kafka_source.runtime.retry import RetryPolicy
-from kafka_source.sink.two_phase.open_transactions import OpenTransaction
+from kafka_source.transactions.open_transaction import OpenTransaction
 
 log = logging.getLogger(__name__)
 

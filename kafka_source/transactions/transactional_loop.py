@@ -1,6 +1,8 @@
-"""A transaction from begin to commit, with what KIP-1050 asks for after each kind of error.
+"""A public helper for loops of your own over a confluent-kafka producer: a transaction from begin to commit.
 
-`run_transaction` is the only loop of its kind here: offset commits and the sink both go through it.
+`run_transaction` does after each error what KIP-1050 asks for its category. Nothing in this package uses the loop: the
+source commits offsets with `offset_committer`, and the sink writes in transactions that its driver ends. See
+`examples/transactional_loop.py`.
 """
 
 from __future__ import annotations
@@ -26,8 +28,7 @@ from kafka_source.errors import (
 )
 from kafka_source.runtime.deadline import Deadline, call_within
 from kafka_source.runtime.retry import RetryPolicy, retry
-from kafka_source.transactions.producer_pool import TransactionalProducers
-from kafka_source.transactions.transaction_error import cause_of
+from kafka_source.transactions.producer_pool import TransactionalProducers, cause_of
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +90,7 @@ class Transaction:
 
         Args:
             offsets: The next offset to read, by topic and partition.
-            group_metadata: `Consumer.consumer_group_metadata()`, or the bytes of `group_metadata`.
+            group_metadata: `Consumer.consumer_group_metadata()`.
 
         Raises:
             FencedError: The member is not, or no longer, in this generation of the group.

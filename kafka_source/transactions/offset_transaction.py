@@ -1,0 +1,187 @@
+"""A transaction that commits offsets of consumer groups and nothing else: KIP-98's AddOffsetsToTxn and TxnOffsetCommit.
+
+The source commits its group's offsets so, and the sink's driver its decision about a batch. All requests go over
+connections that are open already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from assignors.model import TopicPartition
+from kafka_source.error_codes import UNKNOWN_TOPIC_OR_PARTITION
+from kafka_source.errors import (
+    AbortableError,
+    KafkaGroupError,
+    RetriableError,
+    UnknownOutcomeError,
+    UnknownTopicError,
+    error_for_code,
+)
+from kafka_source.kafka_client import GROUP, TRANSACTION, Deadline, KafkaClient, check_coordinator, to_coordinator
+from kafka_source.kafka_client.messages import AddOffsetsToTxnRequest, TxnOffsetCommitRequest
+from kafka_source.model.commit_offset import CommitOffset
+from kafka_source.model.credentials import SlotCredentials
+from kafka_source.transactions.open_transaction import OpenTransaction, end
+
+# The last versions before KIP-890's second protocol, as for all requests of a transaction: see `open_transaction`.
+_ADD_VERSION = 3
+_COMMIT_VERSION = 3
+_ABORT_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffsets:
+    """Offsets of one group.
+
+    Attributes:
+        member: The member that commits; the group coordinator refuses one that the group has replaced (KIP-447).
+        offsets: The next offset to read, by partition.
+    """
+
+    member: SlotCredentials
+    offsets: Mapping[TopicPartition, CommitOffset]
+
+
+async def commit_in(
+    client: KafkaClient,
+    transaction: OpenTransaction,
+    groups: Sequence[GroupOffsets],
+    deadline: Deadline,
+    *,
+    after: Awaitable[None] | None = None,
+    fail_on_unknown_topic: bool = False,
+) -> None:
+    """Commit offsets of several groups, all or none; the transaction is ended in either case.
+
+    Args:
+        client: Of the cluster of the groups.
+        transaction: From `initialise`; one epoch is for one transaction.
+        groups: The offsets, by group.
+        deadline: For all of it, except for the abort after an error.
+        after: Work that must succeed before the commit; it runs while the offsets are sent.
+        fail_on_unknown_topic: Give up at once if the group coordinator does not know a topic. Else it is asked until
+            the deadline, for it may not have heard yet of a topic that was created a moment ago.
+
+    Raises:
+        FencedError: Another process has taken the transactional id, or a member is no longer in its group.
+        UnknownOutcomeError: The coordinator did not say in time whether the transaction is committed.
+        UnknownTopicError: A topic does not exist. The transaction is aborted.
+        AbortableError: A passing trouble did not pass in time. The transaction is aborted.
+        KafkaGroupError: Any other category. The transaction is aborted.
+    """
+    try:
+        adding = _add_all(client, transaction, groups, deadline, fail_on_unknown_topic=fail_on_unknown_topic)
+        await (adding if after is None else asyncio.gather(adding, after))
+        await end(client, transaction, commit=True, deadline=deadline)
+    except UnknownOutcomeError:
+        # An abort could undo what the commit, still on its way, is about to do.
+        raise
+    except (KafkaGroupError, asyncio.CancelledError) as error:
+        # Else readers of the groups' offsets would wait for it until its timeout.
+        with contextlib.suppress(KafkaGroupError):
+            await end(client, transaction, commit=False, deadline=Deadline(_ABORT_SECONDS))
+        if isinstance(error, RetriableError) and not isinstance(error, UnknownTopicError):
+            raise AbortableError(str(error), code=error.code) from error
+        raise
+
+
+async def _add_all(
+    client: KafkaClient,
+    transaction: OpenTransaction,
+    groups: Sequence[GroupOffsets],
+    deadline: Deadline,
+    *,
+    fail_on_unknown_topic: bool,
+) -> None:
+    for group in groups:
+        await add_offsets(client, transaction, group, deadline, fail_on_unknown_topic=fail_on_unknown_topic)
+
+
+async def add_offsets(
+    client: KafkaClient,
+    transaction: OpenTransaction,
+    group: GroupOffsets,
+    deadline: Deadline,
+    *,
+    fail_on_unknown_topic: bool = False,
+) -> None:
+    """Add offsets of one group to the transaction; they count when it is committed. Arguments as in `commit_in`.
+
+    Raises:
+        FencedError: As in `commit_in`: the coordinator checks the member here, and not when the transaction ends.
+        KafkaGroupError: Any other category; the transaction stays open.
+    """
+    await _add(client, transaction, group.member.group, deadline)
+    await _commit(client, transaction, group, deadline, fail_on_unknown_topic=fail_on_unknown_topic)
+
+
+async def _add(client: KafkaClient, transaction: OpenTransaction, group: str, deadline: Deadline) -> None:
+    name = transaction.transactional_id
+    request = AddOffsetsToTxnRequest(
+        transactional_id=name,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.epoch,
+        group_id=group,
+    )
+
+    async def ask() -> None:
+        answer = await to_coordinator(client, TRANSACTION, name, request, deadline, _ADD_VERSION)
+        what = f"Adding group {group} to the transaction of {name} failed"
+        check_coordinator(client, TRANSACTION, name, answer.error_code, what)
+
+    await client.retrying(ask, deadline)
+
+
+async def _commit(
+    client: KafkaClient,
+    transaction: OpenTransaction,
+    group: GroupOffsets,
+    deadline: Deadline,
+    *,
+    fail_on_unknown_topic: bool,
+) -> None:
+    member, name = group.member, transaction.transactional_id
+    topics: dict[str, list[Any]] = {}
+    for tp, entry in sorted(group.offsets.items()):
+        partition = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic.TxnOffsetCommitRequestPartition(
+            partition_index=tp.partition,
+            committed_offset=entry.offset,
+            committed_leader_epoch=entry.leader_epoch,
+            committed_metadata=entry.metadata,
+        )
+        topics.setdefault(tp.topic, []).append(partition)
+    request = TxnOffsetCommitRequest(
+        transactional_id=name,
+        group_id=member.group,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.epoch,
+        generation_id=member.generation,
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        topics=[
+            TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name=topic, partitions=partitions)
+            for topic, partitions in topics.items()
+        ],
+    )
+    what = f"Committing offsets of group {member.group} in the transaction of {name} failed"
+
+    async def ask() -> list[str]:
+        answer = await to_coordinator(client, GROUP, member.group, request, deadline, _COMMIT_VERSION)
+        unknown = []
+        for topic in answer.topics:
+            for p in topic.partitions:
+                where = f"{topic.name}-{p.partition_index}"
+                if fail_on_unknown_topic and p.error_code == UNKNOWN_TOPIC_OR_PARTITION:
+                    unknown.append(where)
+                else:
+                    check_coordinator(client, GROUP, member.group, p.error_code, f"{what} for {where}")
+        return unknown
+
+    unknown = await client.retrying(ask, deadline)
+    if unknown:
+        raise error_for_code(UNKNOWN_TOPIC_OR_PARTITION, f"{what} for {', '.join(unknown)}")

@@ -1,0 +1,154 @@
+"""One transaction, from InitProducerId to EndTxn: known by its producer epoch, and ended by any process.
+
+One epoch is for one transaction. Versions of the protocol before KIP-890 let a producer keep its epoch for the next
+transaction, and a commit or abort request that the network delivers late can then end this next transaction half
+written. `initialise` raises the epoch, so a coordinator refuses every request of an earlier transaction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from kafka_source.error_codes import (
+    CONCURRENT_TRANSACTIONS,
+    INVALID_PRODUCER_EPOCH,
+    INVALID_PRODUCER_ID_MAPPING,
+    INVALID_TXN_STATE,
+    PRODUCER_FENCED,
+    TRANSACTIONAL_ID_NOT_FOUND,
+)
+from kafka_source.errors import KafkaGroupError, RetriableError, UnknownOutcomeError
+from kafka_source.kafka_client import (
+    TRANSACTION,
+    ConnectionLost,
+    Deadline,
+    KafkaClient,
+    check_coordinator,
+    to_coordinator,
+)
+from kafka_source.kafka_client.messages import EndTxnRequest, InitProducerIdRequest
+from kafka_source.runtime.retry import RetryPolicy
+
+# The last version before KIP-890's second protocol, in which EndTxn raises the epoch. Every broker since 2.8 has it.
+_INIT_VERSION = 4
+# A retry must use the version of the first try, also after a restart: 4 and 5 answer a repeated commit differently.
+_END_VERSION = 3
+
+_GONE = frozenset(
+    (
+        INVALID_PRODUCER_EPOCH,
+        INVALID_TXN_STATE,
+        INVALID_PRODUCER_ID_MAPPING,
+        PRODUCER_FENCED,
+        TRANSACTIONAL_ID_NOT_FOUND,
+    )
+)
+
+# The coordinator writes the markers of the last transaction within milliseconds, far less than retry.backoff.ms.
+_PAUSES = RetryPolicy(0.002, 0.1)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class OpenTransaction:
+    """A transaction that can be ended, and the producer epoch that it has for itself.
+
+    Attributes:
+        transactional_id: `transactional.id`.
+        producer_id: The producer id that the coordinator gave.
+        epoch: The producer epoch; no other transaction of this id has it.
+        records: How many records it holds, where that is known.
+    """
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    records: int = field(default=0, compare=False)
+
+
+async def initialise(
+    client: KafkaClient,
+    transactional_id: str,
+    timeout_ms: int,
+    deadline: Deadline,
+    *,
+    ended: OpenTransaction | None = None,
+) -> OpenTransaction:
+    """Take a transactional id, and return its next transaction, which begins with the first request in it.
+
+    Earlier owners of the id are fenced. The coordinator aborts a transaction that is open, and finishes one that is
+    being committed before it answers.
+
+    Args:
+        client: Of the cluster.
+        transactional_id: The id to take.
+        timeout_ms: The coordinator aborts the transaction when it has been open for so long.
+        deadline: For all tries.
+        ended: The id's last transaction as far as the caller knows. If the id has another one by now, nothing is taken
+            over and the error `is_gone` (KIP-360).
+
+    Raises:
+        FencedError: `ended` is not the id's last transaction: another process uses the id.
+        AuthenticationError: The user lacks WRITE or DESCRIBE on the transactional id.
+        KafkaGroupError: The coordinator refuses, or does not answer in time.
+    """
+    what = f"Initialising transactional id {transactional_id} failed"
+
+    async def ask() -> OpenTransaction:
+        known = {} if ended is None else {"producer_id": ended.producer_id, "producer_epoch": ended.epoch}
+        request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, **known)
+        for pause in _PAUSES.pauses():
+            answer = await to_coordinator(client, TRANSACTION, transactional_id, request, deadline, _INIT_VERSION)
+            if answer.error_code != CONCURRENT_TRANSACTIONS or deadline.left <= pause:
+                break
+            await asyncio.sleep(pause)
+        check_coordinator(client, TRANSACTION, transactional_id, answer.error_code, what)
+        return OpenTransaction(transactional_id, answer.producer_id, answer.producer_epoch)
+
+    return await client.retrying(ask, deadline)
+
+
+async def end(client: KafkaClient, transaction: OpenTransaction, *, commit: bool, deadline: Deadline) -> None:
+    """Commit or abort a transaction; a coordinator answers a repeated request as it answered the first one.
+
+    Raises:
+        UnknownOutcomeError: The commit was sent, and the coordinator did not say in time what became of it.
+        KafkaGroupError: If the error `is_gone`, the transaction does not exist any more, or was ended the other way.
+    """
+    name = transaction.transactional_id
+    what = f"{'Committing' if commit else 'Aborting'} the transaction of {name}, epoch {transaction.epoch}, failed"
+    request = EndTxnRequest(
+        transactional_id=name,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.epoch,
+        committed=commit,
+    )
+    unknown = False
+
+    async def ask() -> None:
+        nonlocal unknown
+        try:
+            answer = await to_coordinator(client, TRANSACTION, name, request, deadline, _END_VERSION)
+        except ConnectionLost:
+            unknown = True
+            raise
+        # This try, or an earlier one, is being worked on.
+        unknown |= answer.error_code == CONCURRENT_TRANSACTIONS
+        check_coordinator(client, TRANSACTION, name, answer.error_code, what)
+
+    try:
+        await client.retrying(ask, deadline)
+    except RetriableError as error:
+        if not (commit and unknown):
+            raise
+        raise UnknownOutcomeError(
+            f"The coordinator did not answer in {deadline.seconds:.0f} s whether the transaction of {name}, epoch "
+            f"{transaction.epoch}, is committed ({error}). Start from the group's committed offsets or the last "
+            "durable position.",
+            code=error.code,
+        ) from error
+
+
+def is_gone(error: KafkaGroupError) -> bool:
+    """Return whether a coordinator says that a transaction does not exist any more, or was ended the other way."""
+    return error.code in _GONE
