@@ -16,11 +16,12 @@ from kafka_source.cluster.lookup import Cluster
 from kafka_source.datasource import FORMAT
 from kafka_source.engine_selection import check_engine
 from kafka_source.errors import FencedError, OptionError
+from kafka_source.group.query_settings import group_settings, subscription_of
 from kafka_source.model.stream_offset import Range
 from kafka_source.options import ReadOptions, Where, read_options
 from kafka_source.options.declaration import declared_in
 from kafka_source.schema import schema_for
-from kafka_source.source.partition_owner import GroupMemberOwner, group_settings, subscription_of
+from kafka_source.source.partition_owner import GroupMemberOwner
 from kafka_source.source.start_and_end import resolve_batch
 
 # A block may take as long as a batch: so long the group's other members wait for it when they rebalance.
@@ -81,9 +82,7 @@ def pinned(spark: SparkSession, options: Mapping[str, str], schema: str | None =
             group = group_settings(parsed, partitions=len(subscribed), stream=True)
             if parsed.max_poll_interval_ms is None:
                 group = replace(group, rebalance_timeout_ms=_REBALANCE_TIMEOUT_MS)
-            members = ending.enter_context(
-                closing(GroupMemberOwner(parsed, parsed.settings, subscription, group, commits=True))
-            )
+            members = ending.enter_context(closing(GroupMemberOwner(parsed, subscription, group, commits=True)))
             ranges = _ranges(cluster, parsed, members, subscribed)
         yield _frame(spark, options, schema, ranges)
         _commit(members, group.group, ranges)

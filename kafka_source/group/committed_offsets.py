@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from assignors.model import TopicPartition
-from kafka_source.errors import RetriableError, UnknownOutcomeError
+from kafka_source.error_codes import UNKNOWN_TOPIC_OR_PARTITION
+from kafka_source.errors import RetriableError, UnknownOutcomeError, error_for_code
 from kafka_source.kafka_client import GROUP, ConnectionLost, Deadline, KafkaClient, check_coordinator, to_coordinator
 from kafka_source.kafka_client.messages import OffsetCommitRequest, OffsetFetchRequest
 from kafka_source.model.commit_offset import CommitOffset
@@ -84,11 +85,22 @@ async def commit_offsets(
     credentials: SlotCredentials,
     offsets: Mapping[TopicPartition, int | CommitOffset],
     deadline: Deadline,
+    *,
+    fail_on_unknown_topic: bool = False,
 ) -> None:
-    """Commits the offsets to read next, as the member with these credentials.
+    """Commit the offsets to read next, as the member with these credentials.
+
+    Args:
+        client: Of the cluster.
+        credentials: Of the member that commits.
+        offsets: The next offset to read, by partition.
+        deadline: For all tries.
+        fail_on_unknown_topic: Give up at once if the coordinator does not know a topic. Else it is asked until the
+            deadline, for it may not have heard yet of a topic that was created a moment ago.
 
     Raises:
         FencedError: The credentials are no longer the group's: nothing is committed.
+        UnknownTopicError: A topic does not exist; the offsets of the other topics are committed.
         UnknownOutcomeError: No answer until the deadline.
     """
     if not offsets:
@@ -96,7 +108,7 @@ async def commit_offsets(
     what = f"Committing offsets of group {credentials.group} as {credentials.instance_id or credentials.member_id}"
     unanswered = False
 
-    async def ask() -> None:
+    async def ask() -> list[str]:
         nonlocal unanswered
         request = OffsetCommitRequest(
             group_id=credentials.group,
@@ -116,22 +128,24 @@ async def commit_offsets(
             unanswered = True
             raise
         unanswered = False
+        unknown = []
         for topic in answer.topics:
             for p in topic.partitions:
-                check_coordinator(
-                    client,
-                    GROUP,
-                    credentials.group,
-                    p.error_code,
-                    f"{what} failed for {topic.name}-{p.partition_index}",
-                )
+                where = f"{topic.name}-{p.partition_index}"
+                if fail_on_unknown_topic and p.error_code == UNKNOWN_TOPIC_OR_PARTITION:
+                    unknown.append(where)
+                else:
+                    check_coordinator(client, GROUP, credentials.group, p.error_code, f"{what} failed for {where}")
+        return unknown
 
     try:
-        await client.retrying(ask, deadline)
+        unknown = await client.retrying(ask, deadline)
     except RetriableError as error:
         if unanswered:
             raise UnknownOutcomeError(f"{what} was not answered: {error}") from None
         raise
+    if unknown:
+        raise error_for_code(UNKNOWN_TOPIC_OR_PARTITION, f"{what} failed for {', '.join(unknown)}")
 
 
 def _commit(value: int | CommitOffset, number: int) -> Any:

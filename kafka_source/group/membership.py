@@ -178,6 +178,7 @@ class GroupMembership:
 
         Raises:
             FencedError: A slot is no longer a member of this generation; what is its was not committed.
+            UnknownTopicError: A topic does not exist; the offsets of the other topics are committed.
             UnknownOutcomeError: No answer in time.
         """
         self._run(self._commit(offsets, Deadline(timeout_s)), timeout_s)
@@ -373,7 +374,7 @@ class GroupMembership:
     ) -> None:
         used = slot.credentials()
         try:
-            await commit_offsets(self._client, used, offsets, deadline)
+            await commit_offsets(self._client, used, offsets, deadline, fail_on_unknown_topic=True)
         except FencedError as error:
             # A commit tells what a heartbeat would, only sooner.
             if error.code is not None and used == slot.credentials():

@@ -14,6 +14,7 @@ from assignors.model import TopicPartition
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.cluster.topic_ids import TopicIds
 from kafka_source.engine_selection import check_engine
+from kafka_source.group.query_settings import group_settings, subscription_of
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import Where
 from kafka_source.quota.server import new_token
@@ -27,8 +28,6 @@ from kafka_source.source.partition_owner import (
     GroupMemberOwner,
     PartitionOwner,
     Standalone,
-    group_settings,
-    subscription_of,
 )
 from kafka_source.source.plan import plan, spans
 from kafka_source.source.read_task import Query, ReadTask, shares_of
@@ -59,7 +58,7 @@ class BatchReader(DataSourceReader):
         if not options.in_group:
             return list(self._plan(cluster, Standalone(cluster, subscription), subscribed))
         group = group_settings(options, partitions=len(subscribed), stream=False)
-        with closing(GroupMemberOwner(options, options.settings, subscription, group, commits=False)) as members:
+        with closing(GroupMemberOwner(options, subscription, group, commits=False)) as members:
             planned = self._plan(cluster, members, subscribed)
             members.detach()
         return [replace(task, takes_over=group) for task in planned]

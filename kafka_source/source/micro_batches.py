@@ -16,6 +16,7 @@ from kafka_source.cluster.lookup import Cluster
 from kafka_source.cluster.topic_ids import TopicIds
 from kafka_source.engine_selection import check_engine
 from kafka_source.errors import RefreshRetriableError
+from kafka_source.group.query_settings import group_settings, subscription_of
 from kafka_source.model.cluster_identity import check_same_cluster
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.model.topic_selection import TopicSelection
@@ -32,8 +33,6 @@ from kafka_source.source.partition_owner import (
     OwnedPartitions,
     PartitionOwner,
     Standalone,
-    group_settings,
-    subscription_of,
 )
 from kafka_source.source.plan import PlannedInput, plan, spans
 from kafka_source.source.position_tracker import PositionTracker
@@ -233,7 +232,7 @@ def _partition_owner(
         return Standalone(cluster, selection)
     group = group_settings(options, partitions=partitions, stream=True)
     commits = options.commit in (None, "batch")
-    return GroupMemberOwner(options, options.settings, selection, group, commits=commits)
+    return GroupMemberOwner(options, selection, group, commits=commits)
 
 
 def _min_records_per_task(options: ReadOptions) -> int:

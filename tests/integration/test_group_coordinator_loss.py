@@ -17,12 +17,13 @@ from kafka_source.group import MemberSettings
 from kafka_source.group.member import Member
 from kafka_source.group.member_state import Membership, State
 from kafka_source.group.slot_session import SlotSession
+from kafka_source.group.query_settings import group_settings, subscription_of
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.stream_offset import Range
-from kafka_source.options import Where, parse
+from kafka_source.options import Where, read_options
 from kafka_source.schema import source_schema
 from kafka_source.source import read_task
-from kafka_source.source.partition_owner import GroupMemberOwner, group_settings, subscription_of
+from kafka_source.source.partition_owner import GroupMemberOwner
 from tests.groups import Memberships, everything, held, members_of, wait_for
 from tests.support import produce
 
@@ -171,9 +172,9 @@ def test_a_rebalance_waits_for_the_commit_of_what_is_done_but_not_for_ever(
         "kafka.max.poll.interval.ms": str(patience_ms),
         "commit.transactional": "false",
     }
-    options = parse(given, Where.STREAM)
+    options = read_options(given, Where.STREAM)
     settings = group_settings(options, partitions=1, stream=True)
-    query = GroupMemberOwner(options, Settings(options.kafka), subscription_of(options), settings, commits=True)
+    query = GroupMemberOwner(options, subscription_of(options), settings, commits=True)
     other = members.make(name, app="other", slots=1)
     with closing(query), ThreadPoolExecutor(1) as pool:
         query.commit_and_rejoin({})

@@ -104,7 +104,7 @@ def test_a_query_waits_for_others_that_may_take_longer_than_itself(
     planner = start(subscribe=name, kafka_group_id=group, kafka_max_poll_interval_ms=1_000)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(planner.next, StreamOffset(), limited=True)
-        wait_for(lambda: caplog.text.count("goes on waiting") >= 2 or waiting.done(), "the query's patience")
+        wait_for(lambda: caplog.text.count("keeps waiting") >= 2 or waiting.done(), "the query's patience")
         assert not waiting.done()
         busy.rejoin(30)
         waiting.result(60)

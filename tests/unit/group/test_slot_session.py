@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from assignors import ClusterMetadata, Subscription, TopicPartition, decode_subscription, encode_subscription, load
-from kafka_source.group.model import SlotCredentials
 from kafka_source.group.slot_session import KeepsOwned, claiming
+from kafka_source.model.credentials import SlotCredentials
 
 T = [TopicPartition("t", n) for n in range(6)]
 CLUSTER = ClusterMetadata({"t": 6})

@@ -1,74 +1,11 @@
-"""What a query's options say of its slots and assignors, and which partitions its slots own."""
+"""Which partitions a query's slots own."""
 
 from __future__ import annotations
 
-import pytest
-
-from assignors.model import ClusterMetadata, Subscription, TopicPartition
-from kafka_source.errors import OptionError
-from kafka_source.group.model import GroupAssignment, SlotAssignment, SlotCredentials
-from kafka_source.options import Where, parse
-from kafka_source.source.partition_owner import group_settings, owned_by, strategies_of
-
-
-def options(**given):
-    base = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t", "kafka.group.id": "g"}
-    return parse({**base, **{name.replace("_", "."): value for name, value in given.items()}}, Where.STREAM)
-
-
-def strategies(**given):
-    return strategies_of(options(**given))
-
-
-@pytest.mark.parametrize(
-    ("given", "partitions", "slots"),
-    [({}, 3, 3), ({}, 8, 8), ({}, 1000, 8), ({}, 0, 1), ({"group_members": "200"}, 5, 200)],
-)
-def test_there_are_as_many_slots_as_partitions_up_to_a_bound_or_as_the_option_says(given, partitions, slots):
-    assert group_settings(options(**given), partitions=partitions, stream=True).slots == slots
-
-
-def test_they_come_in_their_order_with_their_arguments():
-    first, second = strategies(
-        kafka_partition_assignment_strategy="weighted,range", assignor_options='{"weighted": {"weight": 3}}'
-    )
-    assert (first.name, second.name) == ("weighted", "range")
-    light = strategies(kafka_partition_assignment_strategy="weighted")[0]
-    said = {"heavy": first.subscription_user_data(["t"]), "light": light.subscription_user_data(["t"])}
-    group = {name: Subscription(["t"], data) for name, data in said.items()}
-    answer = first.assign(ClusterMetadata({"t": 8}), group)
-    assert {name: len(given.partitions) for name, given in answer.items()} == {"heavy": 6, "light": 2}
-
-
-@pytest.mark.parametrize("given", [{"redundant_copies": "3"}, {"assignor_options": '{"redundant": {"copies": 3}}'}])
-def test_the_number_of_copies(given):
-    (redundant,) = strategies(kafka_partition_assignment_strategy="redundant", **given)
-    group = {name: Subscription(["t"]) for name in "ABCD"}
-    answer = redundant.assign(ClusterMetadata({"t": 4}), group)
-    assert sum(len(of_it.partitions) for of_it in answer.values()) == 12
-
-
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        (
-            {"kafka_partition_assignment_strategy": "best"},
-            r"kafka\.partition\.assignment\.strategy got 'best'.*known are",
-        ),
-        (
-            {"kafka_partition_assignment_strategy": "json:loads"},
-            r"kafka\.partition\.assignment\.strategy got 'json:loads'",
-        ),
-        ({"assignor_options": '{"weighted": {"weight": 3}}'}, r"assignor\.options got 'weighted'.*strategy=range"),
-        (
-            {"kafka_partition_assignment_strategy": "weighted", "assignor_options": '{"weighted": {"load": 3}}'},
-            r"assignor\.options got .*does not take the options",
-        ),
-    ],
-)
-def test_what_is_wrong_is_named(given, told):
-    with pytest.raises(OptionError, match=told):
-        strategies(**given)
+from assignors.model import TopicPartition
+from kafka_source.group.model import GroupAssignment, SlotAssignment
+from kafka_source.model.credentials import SlotCredentials
+from kafka_source.source.partition_owner import owned_by
 
 
 def test_primaries_or_all_copies_are_owned():

@@ -1,0 +1,95 @@
+"""The part of a query's options that says how it is a group member: settings, assignors, subscription, instance ids."""
+
+from __future__ import annotations
+
+import socket
+import uuid
+import zlib
+from collections.abc import Mapping
+from dataclasses import fields
+
+from assignors import Assignor, load
+from assignors.model import TopicPartition
+from kafka_source.errors import OptionError
+from kafka_source.group.model import GroupSettings
+from kafka_source.model.topic_selection import TopicSelection
+from kafka_source.options import ReadOptions
+from kafka_source.runtime.driver_pid import driver_pid
+
+REDUNDANT = "redundant"
+"""The assignor that gives each partition to several members."""
+
+_MOST_DEFAULT_SLOTS = 8
+
+
+def subscription_of(options: ReadOptions) -> TopicSelection:
+    """Return the topics or partitions that the options select."""
+    if options.assign is not None:
+        named = options.assign.items()
+        return TopicSelection(partitions=tuple(TopicPartition(topic, p) for topic, parts in named for p in parts))
+    return TopicSelection(topics=options.subscribe or (), pattern=options.subscribe_pattern)
+
+
+def strategies_of(options: ReadOptions) -> list[Assignor]:
+    """Return the assignors that the options name, in order of preference.
+
+    Raises:
+        OptionError: There is no such assignor, or it does not take its options.
+    """
+    arguments = dict(options.assignor_options or {})
+    names = options.partition_assignment_strategy
+    if options.redundant_copies is not None and REDUNDANT in names:
+        arguments[REDUNDANT] = {**arguments.get(REDUNDANT, {}), "copies": options.redundant_copies}
+    if unused := sorted(set(arguments) - set(names)):
+        raise OptionError(
+            "assignor.options", unused[0], f"options of kafka.partition.assignment.strategy={','.join(names)}"
+        )
+    return [_assignor(name, arguments.get(name, {})) for name in names]
+
+
+def _assignor(name: str, arguments: Mapping[str, object]) -> Assignor:
+    try:
+        return load(name, arguments)
+    except ValueError as error:
+        option = "assignor.options" if arguments else "kafka.partition.assignment.strategy"
+        raise OptionError(option, arguments or name, f"what the assignor takes: {error}") from None
+
+
+def group_settings(options: ReadOptions, *, partitions: int, stream: bool) -> GroupSettings:
+    """Return the settings with which the query's slots join the group.
+
+    Args:
+        options: Of a query with `kafka.group.id`.
+        partitions: The number of partitions that the query selects; it bounds the default number of slots.
+        stream: Whether the driver keeps the slots alive. In a batch each slot waits for its task, so the defaults of
+            the session and rebalance timeouts are longer.
+    """
+    if options.group_id is None:
+        raise ValueError("the query is in no group")
+    given = options.group_instance_id
+    return GroupSettings(
+        group=options.group_id,
+        instance_id_prefix=given or (_stream_instance() if stream else _batch_instance(options)),
+        slots=options.group_members or max(1, min(partitions, _MOST_DEFAULT_SLOTS)),
+        session_timeout_ms=options.session_timeout_ms or (45_000 if stream else 300_000),
+        rebalance_timeout_ms=options.max_poll_interval_ms or (300_000 if stream else 1_800_000),
+        heartbeat_interval_ms=options.heartbeat_interval_ms,
+        rebalance_batch_ms=options.rebalance_batch_ms,
+        metadata_max_age_ms=options.metadata_max_age_ms,
+        client_id=options.settings.client_id("member"),
+        rack=options.settings.get("client.rack"),
+        leave_on_close=given is None,
+    )
+
+
+def _stream_instance() -> str:
+    return f"kafkagroup-{uuid.uuid4().hex[:12]}"
+
+
+def _batch_instance(options: ReadOptions) -> str:
+    # An action that reads only a part of its slots (show, limit) leaves the others in the group until their session
+    # ends. The next action of the same DataFrame must use the same members: new ones would share the partitions with
+    # those that are left.
+    values = [repr((field.name, getattr(options, field.name))) for field in fields(options)]
+    identity = (socket.gethostname(), driver_pid(), values)
+    return f"kafkagroup-{zlib.crc32(repr(identity).encode()):08x}"
