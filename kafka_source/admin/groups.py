@@ -14,8 +14,8 @@ from kafka_source.cluster.lookup import Cluster
 from kafka_source.errors import FencedError
 from kafka_source.group.committed_offsets import commit_offsets, fetch_committed
 from kafka_source.kafka_client import Deadline, KafkaClient
-from kafka_source.model.topic_selection import TopicSelection
 from kafka_source.model.credentials import SlotCredentials
+from kafka_source.model.topic_selection import TopicSelection
 
 __all__ = ["Group", "Groups", "MemberDescription", "PartitionLag"]
 

@@ -16,8 +16,8 @@ from kafka_source.errors import AuthenticationError, FencedError
 from kafka_source.group import MemberSettings
 from kafka_source.group.member import Member
 from kafka_source.group.member_state import Membership, State
-from kafka_source.group.slot_session import SlotSession
 from kafka_source.group.query_settings import group_settings, subscription_of
+from kafka_source.group.slot_session import SlotSession
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.stream_offset import Range
 from kafka_source.options import Where, read_options

@@ -258,7 +258,8 @@ def test_each_category_of_error_in_the_demo_loop(
         if seen:
             assert demo.run(consumer) == demo.tries
         else:
-            with pytest.raises(type(injected)):  # type: ignore[arg-type]
+            assert injected is not None
+            with pytest.raises(type(injected)):
                 demo.run(consumer)
         assert (demo.tries, demo.rewinds) == ((2, 1) if seen == [b"a2", b"b2"] else (1, 0))
         assert visible(kafka, sink) == seen

@@ -1,0 +1,296 @@
+"""Transactional commits of a group's offsets while connections, brokers and topics come and go."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from assignors.model import TopicPartition
+from kafka_source.client_config import Settings
+from kafka_source.embedded import EmbeddedKafka
+from kafka_source.embedded.tcp_proxy import CutConnection, Frame, TcpProxy, pass_on
+from kafka_source.errors import FencedError, UnknownOutcomeError, UnknownTopicError
+from kafka_source.group.membership import GroupMembership
+from kafka_source.group.query_settings import group_settings, subscription_of
+from kafka_source.kafka_client import GROUP, TRANSACTION, Deadline, cached_client
+from kafka_source.model.credentials import SlotCredentials
+from kafka_source.options import Where, read_options
+from kafka_source.sink.two_phase.open_transactions import Described, describe
+from kafka_source.source.partition_owner import GroupMemberOwner
+from kafka_source.transactions.offset_committer import TransactionalCommitter
+from tests.groups import Memberships, everything, wait_for
+
+METADATA, FIND_COORDINATOR, API_VERSIONS = 3, 10, 18
+INIT_PRODUCER_ID, ADD_OFFSETS, END_TXN, TXN_OFFSET_COMMIT = 22, 25, 26, 28
+PARTITIONS = 4
+
+
+@dataclass
+class Behind:
+    """A broker behind a proxy, and what went through the proxy."""
+
+    kafka: EmbeddedKafka
+    proxy: TcpProxy
+
+    def watch(self, *api_keys: int) -> list[Frame]:
+        """Collect the requests with one of these keys from now on."""
+        seen: list[Frame] = []
+
+        def hook(frame: Frame) -> Iterable[bytes]:
+            if frame.api_key in api_keys:
+                seen.append(frame)
+            return [frame.payload]
+
+        self.proxy.on_request = hook
+        return seen
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Behind]:
+    proxy = TcpProxy()
+    with proxy, EmbeddedKafka(advertised_ports={1: proxy.port}) as kafka:
+        proxy.connect_to(kafka.port(1))
+        yield Behind(kafka, proxy)
+
+
+@pytest.fixture
+def behind(broker: Behind) -> Iterator[Behind]:
+    yield broker
+    broker.proxy.on_request = broker.proxy.on_response = pass_on
+
+
+class Query:
+    """A member of a group, and a committer of its offsets."""
+
+    def __init__(self, settings: Settings, group: str, topic: str, membership: GroupMembership, timeout: float) -> None:
+        self.group, self.topic, self.settings, self.timeout = group, topic, settings, timeout
+        self._membership = membership
+        self.credentials: SlotCredentials = membership.join(60).slots[0].credentials
+        self.committer = self.new_committer()
+
+    def new_committer(self) -> TransactionalCommitter:
+        return TransactionalCommitter(self.settings, self.group, timeout=self.timeout)
+
+    def commit(self, offset: int, committer: TransactionalCommitter | None = None) -> None:
+        offsets = dict.fromkeys(everything(self.topic, PARTITIONS), offset)
+        (committer or self.committer).commit(self.credentials, offsets)
+
+    def committed(self) -> set[int | None]:
+        """The group's offsets; waits until no transaction over them is open."""
+        return set(self._membership.committed(everything(self.topic, PARTITIONS), 60).values())
+
+    def described(self) -> Described:
+        """The newest transaction as its coordinator sees it."""
+        client = cached_client(self.settings)
+        return client.run(describe(client, self.group, Deadline(30)))
+
+    def is_open(self) -> bool:
+        return self.described().is_open
+
+    def epoch(self) -> int:
+        return self.described().transaction.epoch
+
+
+@contextmanager
+def query(
+    kafka: EmbeddedKafka, group: str, *, replication_factor: int = 1, timeout: float = 60, **settings: str
+) -> Iterator[Query]:
+    topic = kafka.create_topic(f"{group}-topic", PARTITIONS, replication_factor)
+    config = Settings({"bootstrap.servers": kafka.bootstrap_servers})
+    with closing(Memberships(config, group)) as members:
+        membership = members.make(topic, slots=1, session_timeout_ms=45_000)
+        more = {name.replace("_", "."): value for name, value in settings.items()}
+        yield Query(Settings({**config, **more}), group, topic, membership, timeout)
+
+
+# ---- connections
+
+
+def test_a_second_commit_is_three_requests_over_connections_that_are_open(behind: Behind, group: str) -> None:
+    with query(behind.kafka, group) as one:
+        one.commit(1)
+        watched = (INIT_PRODUCER_ID, ADD_OFFSETS, TXN_OFFSET_COMMIT, END_TXN, METADATA, FIND_COORDINATOR, API_VERSIONS)
+        seen = behind.watch(*watched)
+        one.commit(2)
+        one.commit(3)
+        mine = [frame for frame in seen if b"-commit" in frame.payload]
+        assert one.committed() == {3}
+    # The next epoch is taken in the background; while markers are on their way it takes several tries.
+    asked = [frame.api_key for frame in mine if frame.api_key != INIT_PRODUCER_ID]
+    assert asked == [ADD_OFFSETS, TXN_OFFSET_COMMIT, END_TXN] * 2
+    assert len({frame.connection for frame in mine}) == 1
+    # A connection begins with ApiVersions, whatever client opens it.
+    assert [frame for frame in seen if frame.api_key == API_VERSIONS] == []
+
+
+@pytest.mark.parametrize("side", ["on_request", "on_response"])
+@pytest.mark.parametrize("api_key", [INIT_PRODUCER_ID, ADD_OFFSETS, TXN_OFFSET_COMMIT, END_TXN])
+def test_a_connection_that_is_lost_at_any_step_costs_a_try(behind: Behind, group: str, api_key: int, side: str) -> None:
+    cut: list[Frame] = []
+
+    def hook(frame: Frame) -> Iterable[bytes]:
+        if frame.api_key == api_key and not cut:
+            cut.append(frame)
+            raise CutConnection
+        return [frame.payload]
+
+    with query(behind.kafka, group) as one:
+        one.commit(1)
+        setattr(behind.proxy, side, hook)
+        one.commit(2)
+        wait_for(lambda: cut, "the request")
+        assert one.committed() == {2}
+        one.commit(3)
+        assert one.committed() == {3}
+
+
+def test_a_commit_whose_answer_never_comes_has_an_unknown_outcome_and_the_next_one_counts(
+    behind: Behind, group: str
+) -> None:
+    swallowed: list[Frame] = []
+
+    def swallow(frame: Frame) -> Iterable[bytes]:
+        if frame.api_key == END_TXN:
+            swallowed.append(frame)
+            return []
+        return [frame.payload]
+
+    with query(behind.kafka, group, timeout=3, request_timeout_ms="1000") as one:
+        one.commit(1)
+        behind.proxy.on_response = swallow
+        with pytest.raises(UnknownOutcomeError, match="committed offsets"):
+            one.commit(2)
+        assert swallowed
+        assert one.committed() == {2}
+        behind.proxy.on_response = pass_on
+        one.commit(3)
+        assert one.committed() == {3}
+
+
+def test_what_cannot_be_sent_is_not_committed_and_leaves_no_transaction_open(behind: Behind, group: str) -> None:
+    with query(behind.kafka, group, timeout=3, request_timeout_ms="1000") as one:
+        one.commit(1)
+        behind.proxy.on_request = lambda frame: [] if frame.api_key == TXN_OFFSET_COMMIT else [frame.payload]
+        with pytest.raises(Exception, match="TxnOffsetCommit"):
+            one.commit(2)
+        assert not one.is_open()
+        assert one.committed() == {1}
+
+
+# ---- other owners
+
+
+@pytest.mark.parametrize("commits", [True, False], ids=["that commits", "that has only begun"])
+def test_a_second_owner_of_the_transactional_id_fences_the_first(behind: Behind, group: str, commits: bool) -> None:
+    with query(behind.kafka, group) as one:
+        one.commit(1)
+        wait_for(lambda: one.epoch() == 1, "the first one to be ready for its next commit")
+        second = one.new_committer()
+        wait_for(lambda: one.epoch() == 2, "the second one to take the id")
+        if commits:
+            one.commit(2, second)
+        with pytest.raises(FencedError, match="Another process uses the same transactional id"):
+            one.commit(3)
+        assert not one.is_open()
+        assert one.committed() == ({2} if commits else {1})
+
+
+# ---- brokers
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("direction", "api_key"),
+    [("response", ADD_OFFSETS), ("response", TXN_OFFSET_COMMIT), ("request", END_TXN)],
+    ids=["after AddOffsetsToTxn", "after TxnOffsetCommit", "before EndTxn"],
+)
+def test_the_broker_is_killed_in_the_middle_of_a_commit(group: str, direction: str, api_key: int) -> None:
+    proxy = TcpProxy()
+    with proxy, EmbeddedKafka(advertised_ports={1: proxy.port}) as kafka:
+        proxy.connect_to(kafka.port(1))
+        killed = threading.Event()
+
+        def kill(frame: Frame) -> Iterable[bytes]:
+            if frame.api_key == api_key and not killed.is_set():
+                kafka.kill()
+                killed.set()
+                raise CutConnection
+            return [frame.payload]
+
+        with query(kafka, group, timeout=150) as one, ThreadPoolExecutor(1) as pool:
+            one.commit(1)
+            setattr(proxy, f"on_{direction}", kill)
+            committing = pool.submit(one.commit, 2)
+            assert killed.wait(60)
+            kafka.restart()
+            committing.result(200)
+            assert one.committed() == {2}
+            assert not one.is_open()
+            one.commit(3)
+            assert one.committed() == {3}
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("kind", [GROUP, TRANSACTION], ids=["group", "transaction"])
+def test_the_coordinator_moves_to_another_broker(cluster: EmbeddedKafka, group: str, kind: int) -> None:
+    with query(cluster, group, replication_factor=3, timeout=150) as one:
+        one.commit(1)
+        client = cached_client(one.settings)
+        before = client.run(client.coordinator(group, Deadline(30), kind)).node_id
+        cluster.kill(before)
+        try:
+            one.commit(2)
+            client.forget_coordinator(group, kind)
+            assert client.run(client.coordinator(group, Deadline(60), kind)).node_id != before
+            assert one.committed() == {2}
+            assert not one.is_open()
+        finally:
+            cluster.restart(before)
+            cluster.wait_ready()
+
+
+# ---- topics
+
+
+def test_a_deleted_topic_is_told_at_once(behind: Behind, group: str) -> None:
+    with query(behind.kafka, group) as one:
+        one.commit(1)
+        kept, gone = (behind.kafka.create_topic(f"{group}-{name}", 1) for name in ("kept", "gone"))
+        behind.kafka.delete_topic(gone)
+        began = time.monotonic()
+        with pytest.raises(UnknownTopicError, match=f"failed for {gone}-0: UNKNOWN_TOPIC_OR_PARTITION"):
+            one.committer.commit(one.credentials, {TopicPartition(kept, 0): 5, TopicPartition(gone, 0): 5})
+        assert time.monotonic() - began < 15
+        assert not one.is_open()
+        one.commit(2)
+        assert one.committed() == {2}
+
+
+@pytest.mark.parametrize("transactional", ["true", "false"])
+def test_a_deleted_topic_does_not_keep_the_others_from_being_committed(
+    kafka: EmbeddedKafka, topic: Callable[..., str], group: str, transactional: str
+) -> None:
+    kept, gone = topic("kept", partitions=2), topic("gone", partitions=2)
+    given = {
+        "kafka.bootstrap.servers": kafka.bootstrap_servers,
+        "subscribe": f"{kept},{gone}",
+        "kafka.group.id": group,
+        "commit.transactional": transactional,
+    }
+    options = read_options(given, Where.STREAM)
+    settings = group_settings(options, partitions=4, stream=True)
+    owner = GroupMemberOwner(options, subscription_of(options), settings, commits=True)
+    with closing(owner):
+        owner.commit_and_rejoin({})
+        owner.finish(dict.fromkeys([*everything(kept, 2), *everything(gone, 2)], 1))
+        kafka.delete_topic(gone)
+        began = time.monotonic()
+        owner.finish(dict.fromkeys([*everything(kept, 2), *everything(gone, 2)], 2))
+        assert time.monotonic() - began < 15
+        assert set(owner.committed(everything(kept, 2)).values()) == {2}
