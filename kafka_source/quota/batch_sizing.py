@@ -41,7 +41,7 @@ def admit(
     total_bytes = sum(size * record_bytes.get(tp, otherwise) for tp, size in sizes.items())
     part = min(_part(room.bytes, total_bytes), _part(room.records, sum(sizes.values())))
     if part >= 1.0:
-        return dict(ends)
+        return {tp: ends[tp] for tp in starts}
     admitted, owed = {}, 0.0
     for tp, size in sizes.items():
         # What is left of an offset goes to the next partition: with large records it is some percent of a batch.
