@@ -12,9 +12,10 @@ import typer
 from rich.table import Table
 
 from kafka_source.cli.common import DRY_RUN, Config, Servers, Yes, console, exit_on_error, settings_of
+from kafka_source.cluster.client_quotas import CLIENT, USER, ClientQuota, alter_quota, describe_quotas
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.quota.bounds import UNBOUNDED, read_document
-from kafka_source.quota.broker_quotas import CLIENT, USER, ClientQuota, alter_quota, describe_quotas
+from kafka_source.runtime.replace_file import replace_file
 
 quota = typer.Typer(no_args_is_help=True, help="Quotas of queries, and the brokers' own.")
 
@@ -57,10 +58,7 @@ def set_bound(
         read_document(document, client_id or "", UNBOUNDED)
     except ValueError as problem:
         raise typer.BadParameter(str(problem)) from None
-    beside = file.with_name(f".{file.name}.new")
-    beside.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    # In one step, so that no query reads half of it.
-    beside.replace(file)
+    replace_file(file, json.dumps(document, indent=1) + "\n")
     console.print_json(data=document)
 
 

@@ -20,25 +20,24 @@ from kafka_source.errors import (
     DataLossError,
     KafkaGroupError,
     RetriableError,
-    UnreadableRecordError,
     from_confluent,
 )
-from kafka_source.fetch.engine import PACED_BATCH_SECONDS, FetchRequest, conform
+from kafka_source.fetch.engine import PACED_BATCH_SECONDS, FetchRequest
+from kafka_source.fetch.librdkafka_columns import Rows
 from kafka_source.fetch.librdkafka_meter import WireMeter
 from kafka_source.model.cluster_identity import MOVED_FROM, check_same_cluster
 from kafka_source.model.stream_offset import Range
 from kafka_source.runtime.process_cache import ProcessCache
-from kafka_source.schema import Column, arrow_schema
 
 log = logging.getLogger(__name__)
 
 _CHUNK = 2000
-_POLL_SECONDS, _TOLD_SECONDS, _LAST_SECONDS = 0.05, 0.01, 0.003
+_POLL_SECONDS = 0.05
 _STATISTICS_MS = 1000
 _SMALLEST_GRAIN, _LARGEST_GRAIN = 4096, 1 << 20
+# A task that may fetch so many bytes at once fetches as it does without a quota.
+_UNHURRIED = 4 * _LARGEST_GRAIN
 _AHEAD_MS = 5
-# How much larger than the average the last fetch of a range may be.
-_LAST_FETCH = 1.2
 _CLUSTER_SECONDS = 10.0
 _UNKNOWN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC)
 
@@ -76,7 +75,7 @@ class LibrdkafkaEngine:
         self._last_problem = ""
         self._topic_unknown = False
         self.shaken = True
-        # Of each topic, as seen last.
+        # Bytes of a message on the wire by topic, as seen last.
         self.record_bytes: dict[str, float] = {}
 
     def read(self, request: FetchRequest) -> Iterator[pa.RecordBatch]:
@@ -140,7 +139,8 @@ class LibrdkafkaEngine:
             "error_cb": self._on_problem,
         }
         if kind.paced:
-            # Seldom, and no throttle: until they are heard they stand in the queue, which holds the next fetch back.
+            # They tell of throttling too. `throttle_cb` would add two events for each refused fetch to the queue of
+            # messages, and librdkafka fetches nothing until they are taken out.
             config |= {"stats_cb": meter.on_stats, "statistics.interval.ms": _STATISTICS_MS}
         else:
             config["throttle_cb"] = meter.on_throttle
@@ -177,10 +177,11 @@ def _kind(request: FetchRequest) -> _Kind:
         return _Kind(request.read_committed, request.label, None, paced=False)
     pacer.wait(sum(r.size for r in request.ranges))
     most = pacer.most_bytes(1024.0)
-    # Less than may be fetched at once: of what does not fit whole, brokers send the beginning in vain.
-    each = _LARGEST_GRAIN if most is None else most // 4
-    # In powers of two, so that a consumer serves the next task too, whose share is a little different.
-    grain = None if each >= _LARGEST_GRAIN else max(_SMALLEST_GRAIN, 1 << (each.bit_length() - 1))
+    if most is None or most >= _UNHURRIED:
+        return _Kind(request.read_committed, request.label, None, paced=True)
+    # No more than may be fetched at once: what is read ahead is lost at the end of a task. A whole batch always comes.
+    # In powers of two, so that a consumer serves the next task too, whose bound may be a little different.
+    grain = max(_SMALLEST_GRAIN, min(_LARGEST_GRAIN, 1 << (most.bit_length() - 1)))
     return _Kind(request.read_committed, request.label, grain, paced=True)
 
 
@@ -197,9 +198,7 @@ class _LibrdkafkaReader:
         self._open = {r.topic_partition: r for r in request.ranges if r.size > 0}
         self._next = {tp: r.start for tp, r in self._open.items()}
         self._unassigned = dict.fromkeys(self._open)
-        # First fetches of which nobody knew how large they would be.
-        self._uncounted = 0
-        self._rows = _Rows(request.columns)
+        self._rows = Rows(request.columns)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         if not self._open:
@@ -209,19 +208,15 @@ class _LibrdkafkaReader:
         deadline = self._deadline()
         while self._open:
             deadline += self._hold_back()
-            messages = self._assign_more()
-            if not messages:
-                deadline += self._hold_back()
-                messages = self._take_out()
+            self._assign_more()
+            messages = self._consumer.consume(self._most_messages(), _POLL_SECONDS)
             if self._engine.shaken:
                 self._check_cluster()
-            rows, size = self._rows.all_rows, self._rows.all_bytes
             for message in messages:
                 self._take(message)
                 if len(self._rows) >= self._request.batch_rows or self._rows.bytes >= self._request.batch_bytes:
                     yield self._rows.drain()
-            if self._pacer.paces and self._rows.all_rows > rows:
-                self._account(messages[-1], self._rows.all_rows - rows, self._rows.all_bytes - size)
+            self._count(messages)
             deadline += self._throttled()
             if self._pacer.paces and len(self._rows) and time.monotonic() > self._rows.since + PACED_BATCH_SECONDS:
                 yield self._rows.drain()
@@ -248,37 +243,18 @@ class _LibrdkafkaReader:
             return
         self._engine.check_cluster(self._request.cluster, found)
 
-    def _assign_more(self) -> list[Message]:
-        """Have the ranges fetched; in small grains one after another. What has come at once.
+    def _assign_more(self) -> None:
+        """Have the ranges fetched; in small grains one after another.
 
         Brokers send a whole batch of one partition, and of the others pieces that are too small to hold one.
         """
         more = list(self._unassigned)
         if self._in_grains:
             more = more[: 1 - len(self._assigned())]
-        if not more:
-            return []
-        for tp in more:
-            del self._unassigned[tp]
-        self._consumer.incremental_assign([Position(tp.topic, tp.partition, self._next[tp]) for tp in more])
-        if not self._in_grains:
-            return []
-        if record_bytes := self._record_bytes():
-            self._pacer.fetched(self._meter.count(record_bytes, 1), 0)
-        else:
-            self._uncounted = 1
-        # What librdkafka tells itself of the assignment holds the first fetch back until it is out of the queue; who
-        # listens for it might take the first record, and have the second one fetched at once.
-        time.sleep(_TOLD_SECONDS)
-        return self._consumer.consume(1, 0)
-
-    def _take_out(self) -> list[Message]:
-        if not (self._in_grains and self._is_fetched()):
-            return self._consumer.consume(self._most_messages(), _POLL_SECONDS)
-        # A message that is awaited leaves the queue empty, and the next one is fetched at once, beyond the range; one
-        # that stands in it has the next looked for some milliseconds later, when the partition is unassigned already.
-        time.sleep(_LAST_SECONDS)
-        return self._consumer.consume(self._all_messages(), 0)
+        if more:
+            for tp in more:
+                del self._unassigned[tp]
+            self._consumer.incremental_assign([Position(tp.topic, tp.partition, self._next[tp]) for tp in more])
 
     def _assigned(self) -> list[TopicPartition]:
         return [tp for tp in self._open if tp not in self._unassigned]
@@ -286,51 +262,40 @@ class _LibrdkafkaReader:
     def _left(self, partitions: Iterable[TopicPartition]) -> int:
         return sum(self._open[tp].end - self._next[tp] for tp in partitions)
 
-    def _all_messages(self) -> int:
-        # `consume` waits for all it is asked for, so ask for no more than there can be.
-        return min(_CHUNK, self._left(self._assigned()))
-
     def _most_messages(self) -> int:
-        most = self._all_messages()
+        # `consume` waits for all it is asked for, so ask for no more than there can be.
+        most = min(_CHUNK, self._left(self._assigned()))
         if not self._pacer.paces:
             return most
-        each = self._record_bytes()
+        each = max((self._engine.record_bytes.get(tp.topic, 0.0) for tp in self._assigned()), default=0.0)
         allowed = self._pacer.most_bytes(each or 1.0)
         if allowed is None:
             return most
-        # Of messages that nobody has seen one is enough: each that is taken out has another one fetched.
+        # Each message that is taken out may have the next one fetched: one is enough while their size is unknown.
         return max(1, min(most, int(allowed / each))) if each else 1
 
     def _hold_back(self) -> float:
-        """Wait as long as the quota wants; the seconds that were waited."""
-        if self._pacer.paces and self._is_fetched():
+        """Wait as long as the quota wants; return the seconds that were waited."""
+        if not self._pacer.paces:
             return 0.0
         begun = time.monotonic()
         while (pause := self._pacer.wait(self._left(self._open))) > 0:
             time.sleep(pause)
         return time.monotonic() - begun
 
-    def _record_bytes(self) -> float:
-        """Of a message, about; 0: nobody has seen one."""
-        return max((self._engine.record_bytes.get(tp.topic, 0.0) for tp in self._assigned()), default=0.0)
-
-    def _is_fetched(self) -> bool:
-        """Whether what is left of the assigned partitions has come already, or is one fetch."""
-        left = self._left(self._assigned())
-        # A response is smaller on average where brokers refuse fetches.
-        return left == 1 or 0 < left * self._record_bytes() <= _LAST_FETCH * self._meter.response_bytes
-
-    def _account(self, last: Message, records: int, size: int) -> None:
-        """Note for the quota that so many records were taken out, of so many bytes; `last` is of the same partition."""
-        tp = _partition(last)
-        # What is taken out has the next ones fetched, but at the end; the first one was accounted for before.
-        was_taken = last.error() is None and self._next.get(tp) == (last.offset() or 0) + 1
-        at_end = was_taken and tp not in self._open
-        fetches = records + self._uncounted - at_end
-        self._uncounted = 0
-        self._pacer.fetched(self._meter.count(size / records * fetches, fetches), records)
-        self._pacer.measured(tp, self._meter.on_the_wire(size, records), records)
-        self._engine.record_bytes[tp.topic] = size / records
+    def _count(self, messages: list[Message]) -> None:
+        """Count for the quota what was taken out: librdkafka fetches as much again."""
+        if not self._pacer.paces:
+            return
+        sizes: dict[TopicPartition, list[int]] = {}
+        for message in messages:
+            if message.error() is None:
+                sizes.setdefault(_partition(message), []).append(len(message))
+        for tp, each in sizes.items():
+            size = self._meter.on_the_wire(sum(each), len(each))
+            self._engine.record_bytes[tp.topic] = size / len(each)
+            self._pacer.measured(tp, size, len(each))
+            self._pacer.fetched(self._meter.count(size), len(each))
 
     def _throttled(self) -> float:
         """Note for how long brokers throttle from now on, in seconds."""
@@ -439,85 +404,3 @@ class _LibrdkafkaReader:
 def _partition(message: Message) -> TopicPartition:
     number = message.partition()
     return TopicPartition(message.topic() or "", -1 if number is None else number)
-
-
-class _Rows:
-    """The rows of the next record batch, by column; `all_` is of those before it too."""
-
-    def __init__(self, columns: tuple[Column, ...]) -> None:
-        self._columns = columns
-        self._schema = arrow_schema(columns)
-        self.bytes = self._bytes_before = self._rows_before = 0
-        self.since = time.monotonic()
-        self._messages: list[Message] = []
-
-    def __len__(self) -> int:
-        return len(self._messages)
-
-    @property
-    def all_rows(self) -> int:
-        return self._rows_before + len(self._messages)
-
-    @property
-    def all_bytes(self) -> int:
-        return self._bytes_before + self.bytes
-
-    def add(self, message: Message) -> None:
-        self._messages.append(message)
-        self.bytes += len(message)
-
-    def drain(self) -> pa.RecordBatch:
-        self._rows_before, self._bytes_before = self.all_rows, self.all_bytes
-        messages, self._messages, self.bytes = self._messages, [], 0
-        self.since = time.monotonic()
-        arrays = [_array(column, field, messages) for column, field in zip(self._columns, self._schema, strict=True)]
-        nullable = pa.schema([field.with_nullable(True) for field in self._schema])
-        return conform(pa.RecordBatch.from_arrays(arrays, schema=nullable), self._schema)
-
-
-def _array(column: Column, field: pa.Field, messages: list[Message]) -> pa.Array:
-    match column.name:
-        case "key":
-            return _bytes(column, messages, [m.key() for m in messages])
-        case "value":
-            return _bytes(column, messages, [m.value() for m in messages])
-        case "topic":
-            return pa.array([m.topic() for m in messages], field.type)
-        case "partition":
-            return pa.array([m.partition() for m in messages], field.type)
-        case "offset":
-            return pa.array([m.offset() for m in messages], field.type)
-        case "timestamp":
-            return pa.array([m.timestamp()[1] * 1000 for m in messages], pa.int64()).cast(field.type)
-        case "timestampType":
-            # librdkafka says 0 for none, 1 for create time, 2 for log-append time; Spark says -1, 0 and 1.
-            return pa.array([m.timestamp()[0] - 1 for m in messages], field.type)
-        case "headers":
-            return pa.array([_headers(m) for m in messages], field.type)
-    raise AssertionError(column.name)
-
-
-def _headers(message: Message) -> list[dict[str, Any]] | None:
-    headers = message.headers()
-    return None if headers is None else [{"key": key, "value": value} for key, value in list(headers)]
-
-
-def _bytes(column: Column, messages: list[Message], values: list[Any]) -> pa.Array:
-    array = pa.array(values, pa.binary())
-    if not column.text:
-        return array
-    try:
-        return array.cast(pa.string())
-    except pa.ArrowInvalid:
-        pass
-    for message, value in zip(messages, values, strict=True):
-        try:
-            value is None or value.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise UnreadableRecordError(
-                topic=message.topic() or "",
-                partition=message.partition() or 0,
-                offset=message.offset() or 0,
-                reason=f"the {column.name} is no UTF-8 text ({error.reason}); ask for `{column.name} binary`",
-            ) from None
-    raise AssertionError("Arrow refused text that Python takes")

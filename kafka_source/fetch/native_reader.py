@@ -44,8 +44,6 @@ _LEAST_FETCH_BYTES = 64 * 1024
 _UNKNOWN_RECORD_BYTES = 1024
 _BACK_OFF = RetryPolicy(0.05, 1.0)
 _LONGEST_WAIT = 1.0
-_BATCH_MARGIN = 1.1
-_MANY_BATCHES = 20
 
 
 class FetchConnections(Protocol):
@@ -252,13 +250,9 @@ class NativeReader:
         most = self._pacer.most_bytes(each)
         if most is None:
             return self._engine.most_bytes
+        # Brokers cut the last batch at the limit, and it would have to be sent again: ask for whole ones.
         batch = max(self._engine.batch_bytes.get(part.whole.topic, 0.0) for part in parts)
-        whole = batch * _BATCH_MARGIN
-        if not whole or most >= _MANY_BATCHES * whole:
-            return most
-        # Brokers send the beginning of a batch too if there is room for it, which would have to be sent again; the
-        # first one comes whole in any case.
-        return int(batch) if most < 2 * whole else int(most // whole) * int(whole)
+        return max(1, int(most // batch)) * int(batch) if batch else most
 
     def _bytes_for(self, part: _Part) -> int:
         """What is left of a range in bytes, about: to ask for no more than is to be read, but for its last batch."""

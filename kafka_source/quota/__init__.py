@@ -1,12 +1,13 @@
-"""Quotas: a query's own bound in bytes and records a second, by KIP-13's mechanism.
+"""Quotas: a query's own bound in bytes and records a second (KIP-13), shared by its tasks.
 
-A sensor adds up what was fetched in a window of samples (`sensor`), a quota says how long to wait (`quota`), the driver
-sizes micro-batches (`admission`) and hands out what may be fetched now (`server`), and each task paces its fetches
-(`pacer`). Bounds come from the options, or from a file, a URL or the brokers that are watched (`watch`).
+A task asks before it fetches (`task_pacer`), over TCP (`server`, in the stream's driver or in a `server_process`). The
+query's `account` of all tasks answers with how long to wait and how much to fetch: a `limiter` keeps the pace, and a
+`sensor` measures the rate. The driver sizes micro-batches (`batch_sizing`, `stream_quota`). `bounds` come from the
+options, or from a file, a URL or the brokers (`bounds_watcher`).
 """
 
 from kafka_source.quota.bounds import UNBOUNDED, Bounds
-from kafka_source.quota.limiter import Quota
+from kafka_source.quota.limiter import Limiter
 from kafka_source.quota.sensor import Sensor, delay_of
 
-__all__ = ["UNBOUNDED", "Bounds", "Quota", "Sensor", "delay_of"]
+__all__ = ["UNBOUNDED", "Bounds", "Limiter", "Sensor", "delay_of"]

@@ -1,209 +1,143 @@
-"""Who has fetched how much, and who may fetch what: the quota of a query as its driver sees it. It is told the time."""
+"""The quota of a query and what its tasks have fetched: decides who may fetch how much, and when."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
 from assignors.model import TopicPartition
-from kafka_source.quota.batch_sizing import BatchBudget
-from kafka_source.quota.bounds import Bounds
-from kafka_source.quota.limiter import SMOOTH_SECONDS, Amounts, Quota
-from kafka_source.quota.settings import QuotaSettings
+from kafka_source.quota.bounds import Amounts, Bounds
+from kafka_source.quota.limiter import Limiter
+from kafka_source.quota.settings import BROKER, QuotaSettings
 
-# A grant is for so many seconds of the bound: the grain of the flow.
-_GRAIN_SECONDS = 0.025
-_ACTIVE_SECONDS = 1.0
-# Of the bound, and with the pause after it: any five seconds have one pause then, neither two nor none.
-_BATCH_SECONDS = 0.994 * SMOOTH_SECONDS
-# What a fetch is taken to bring of which nobody knows yet, at most.
-_FIRST_BYTES, _FIRST_RECORDS = 1e6, 1e3
+GRANT_SECONDS = 0.05
+"""A grant is for so many seconds of the bound: tasks ask twenty times a second in all, however many they are."""
+
+BELOW_BROKERS = 0.99
+"""The part of the brokers' own quota that is used: their window is not quite ours, and they refuse what is over it."""
+
+_NOTHING: Amounts = (0.0, 0.0)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Report:
-    """What a task has done since its last report, and how much it has left.
+    """What a task has done since its last report, and what it has left.
 
     Attributes:
-        part: Whose slot or input partition.
-        bytes: On the wire.
+        slot: The task's slot or input partition.
+        bytes: Bytes on the wire.
         records: Offsets that were fetched.
-        left: Offsets that are still to be read.
-        delay: Seconds that it waited for the quota.
+        delay: Seconds that the task waited for the quota.
         throttle: Seconds that brokers asked it to wait (KIP-219).
-        sizes: For each partition bytes and offsets, measured together.
+        left: Offsets that are still to be read; 0: the task is done.
+        sizes: Topic, partition, bytes and offsets, measured together.
     """
 
-    part: int
+    slot: int
     bytes: float = 0.0
     records: float = 0.0
-    left: int = 0
     delay: float = 0.0
     throttle: float = 0.0
-    sizes: Mapping[TopicPartition, tuple[float, int]] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """As it goes over the wire."""
-        return {
-            "part": self.part,
-            "bytes": self.bytes,
-            "records": self.records,
-            "left": self.left,
-            "delay": self.delay,
-            "throttle": self.throttle,
-            "sizes": [[tp.topic, tp.partition, *size] for tp, size in self.sizes.items()],
-        }
-
-    @staticmethod
-    def from_json(value: Mapping[str, Any]) -> Report:
-        """What `to_json` made."""
-        sizes = {TopicPartition(str(t), int(p)): (float(b), int(o)) for t, p, b, o in value["sizes"]}
-        numbers = (float(value[name]) for name in ("bytes", "records", "left", "delay", "throttle"))
-        fetched, records, left, delay, throttle = numbers
-        return Report(int(value["part"]), fetched, records, int(left), delay, throttle, sizes)
+    left: int = 0
+    sizes: list[tuple[str, int, float, int]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a task may do: wait for `delay` seconds, then fetch so much; None: any amount."""
+    """What a task may do: wait for `delay` seconds, then fetch so many bytes and records; inf: any number."""
 
     delay: float
-    bytes: float | None
-    records: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Turn:
-    """When a slot may fetch, and of how much that was reckoned."""
-
-    at: float
-    expected: Amounts
+    bytes: float
+    records: float
 
 
 @dataclass(slots=True)
-class _Part:
-    """What a slot has done, when it was heard last, what its last fetch brought, and when the next one may leave."""
+class _Slot:
+    """The sums of a slot's reports, and its turn: when its next fetch may leave, of which `expected` was recorded."""
 
-    bytes: float = 0.0
-    records: float = 0.0
-    delay: float = 0.0
-    throttle: float = 0.0
-    left: int = 0
-    heard: float = float("-inf")
-    usual: Amounts | None = None
-    turn: _Turn | None = None
+    totals: Counter[str] = field(default_factory=Counter)
+    turn_at: float | None = None
+    expected: Amounts = _NOTHING
 
 
 class Account:
-    """The quota of a query, all of its slots together or each for itself.
+    """The quota of a query, for all of its slots together or for each. Safe for threads; callers pass the time.
 
     Args:
-        settings: Of the query.
+        settings: The query's quota.
+        bounds: The bounds of now.
     """
 
-    def __init__(self, settings: QuotaSettings) -> None:
-        self._settings = settings
-        self._bounds = settings.bounds
-        self._quotas: dict[int, Quota] = {}
-        self._parts: dict[int, _Part] = {}
-        self._sizes: dict[TopicPartition, float] = {}
-
-    @property
-    def bounds(self) -> Bounds:
-        """Of the query, or of each member."""
-        return self._bounds
+    def __init__(self, settings: QuotaSettings, bounds: Bounds) -> None:
+        self._settings, self.bounds = settings, bounds
+        self._limiters: dict[int, tuple[Limiter, Limiter]] = {}
+        self._slots: dict[int, _Slot] = {}
+        self._last: Amounts = _NOTHING
+        self._record_bytes: dict[TopicPartition, float] = {}
+        self._lock = threading.RLock()
 
     def change(self, bounds: Bounds) -> None:
-        """Other bounds from here on."""
-        self._bounds = bounds
-        for quota in self._quotas.values():
-            quota.change(bounds)
-        for part in self._parts.values():
-            part.turn = None
-
-    def grant(self, report: Report, now: float) -> Grant:
-        """Take note of what a task has done, and say what it may do."""
-        part = self._parts.setdefault(report.part, _Part())
-        part.bytes += report.bytes
-        part.records += report.records
-        part.delay += report.delay
-        part.throttle += report.throttle
-        part.left, part.heard = report.left, now
-        for tp, (size, offsets) in report.sizes.items():
-            if offsets > 0:
-                self._sizes[tp] = size / offsets
-        quota = self._quota(report.part)
-        if report.left:
-            quota.reads(report.part, now)
-        else:
-            others = not self._settings.per_member and any(other.left for other in self._parts.values())
-            quota.done(report.part, now, others=others)
-        fetched = (report.bytes, report.records)
-        if any(fetched) or not report.left:
-            expected = (0.0, 0.0) if part.turn is None else part.turn.expected
-            quota.on_response(*fetched, now, expected=expected)
-            part.turn = None
-        # The last one before a task's end may be of any size: it counts where no other is known. One that a broker
-        # throttles brings nothing.
-        if any(fetched) and not report.throttle and (report.left or part.usual is None):
-            part.usual = fetched
-        grain = self._bounds.share(_GRAIN_SECONDS * self._share(report.part, now))
-        most = (grain.bytes_per_second, grain.records_per_second)
-        if not report.left:
-            return Grant(quota.check(now), *most)
-        if part.turn is None:
-            first = (min(most[0] or 0.0, _FIRST_BYTES), min(most[1] or 0.0, _FIRST_RECORDS))
-            expected = _at_most(report.left, part.usual or first)
-            part.turn = _Turn(now + quota.turn(expected, now), expected)
-        return Grant(max(0.0, part.turn.at - now), *most)
+        """Set other bounds; what was fetched under the old ones is forgotten, or it would stop a lowered query."""
+        with self._lock:
+            self.bounds = bounds
+            self._limiters.clear()
+            for slot in self._slots.values():
+                slot.turn_at, slot.expected = None, _NOTHING
 
     def record_bytes(self) -> dict[TopicPartition, float]:
-        """Bytes of an offset, as measured last."""
-        return dict(self._sizes)
+        """Return the bytes of an offset in each partition, the last ones measured counting most."""
+        with self._lock:
+            return dict(self._record_bytes)
 
-    def room(self) -> BatchBudget:
-        """What a micro-batch of a slot (of the query) may have."""
-        whole = self._bounds.share(_BATCH_SECONDS)
-        return BatchBudget(whole.bytes_per_second, whole.records_per_second)
+    def grant(self, report: Report, now: float) -> Grant:
+        """Record what a task has done, and return what it may do next.
+
+        A task that has something left gets a turn: the time of its next fetch, after all turns before. It keeps the
+        turn until it reports the fetch. Until then the quota counts as much as the last fetch of any task brought.
+        """
+        with self._lock:
+            slot = self._slots.setdefault(report.slot, _Slot())
+            slot.totals.update(bytes=round(report.bytes), records=round(report.records))
+            slot.totals.update(delayMs=round(report.delay * 1000), throttleMs=round(report.throttle * 1000))
+            for topic, partition, size, offsets in report.sizes:
+                tp, each = TopicPartition(topic, partition), size / max(1, offsets)
+                self._record_bytes[tp] = (self._record_bytes.get(tp, each) + each) / 2
+            limiters = self._limiters_of(report.slot)
+            fetched = (report.bytes, report.records)
+            if any(fetched) or not report.left:
+                _record(limiters, fetched, slot.expected, now)
+                slot.turn_at, slot.expected = None, _NOTHING
+            if report.left and report.records:
+                self._last = fetched
+            if report.left and slot.turn_at is None:
+                slot.turn_at, slot.expected = now + max(limiter.delay(now) for limiter in limiters), self._last
+                _record(limiters, slot.expected, _NOTHING, now)
+            return Grant(max(0.0, (slot.turn_at or now) - now), *self.bounds.amounts(GRANT_SECONDS))
 
     def figures(self, now: float) -> dict[str, Any]:
-        """What people want to see: how much of the quota is used, rates, and delays by slot."""
-        quotas = list(self._quotas.values()) or [self._quota(0)]
-        rates = [quota.rates(now) for quota in quotas]
-        return {
-            "bytesPerSecond": self._bounds.bytes_per_second,
-            "recordsPerSecond": self._bounds.records_per_second,
-            "usedPercent": round(max(quota.used(now) for quota in quotas), 1),
-            "observedBytesPerSecond": round(sum(rate for rate, _ in rates)),
-            "observedRecordsPerSecond": round(sum(rate for _, rate in rates)),
-            "slots": {
-                str(number): {
-                    "bytes": round(part.bytes),
-                    "records": round(part.records),
-                    "delayMs": round(part.delay * 1000),
-                    "throttleMs": round(part.throttle * 1000),
-                }
-                for number, part in sorted(self._parts.items())
-            },
-        }
+        """Return the JSON of the progress and of `quota.report`: bounds, use, observed rates, and delays by slot."""
+        with self._lock:
+            by_bytes, by_records = zip(*(self._limiters.values() or [self._limiters_of(0)]), strict=True)
+            return {
+                "bytesPerSecond": self.bounds.bytes_per_second,
+                "recordsPerSecond": self.bounds.records_per_second,
+                "usedPercent": round(max(limiter.used(now) for limiter in (*by_bytes, *by_records)), 1),
+                "observedBytesPerSecond": round(sum(limiter.sensor.rate(now) for limiter in by_bytes)),
+                "observedRecordsPerSecond": round(sum(limiter.sensor.rate(now) for limiter in by_records)),
+                "slots": {str(number): dict(slot.totals) for number, slot in sorted(self._slots.items())},
+            }
 
-    def _quota(self, part: int) -> Quota:
-        key = part if self._settings.per_member else 0
-        if key not in self._quotas:
-            shape = (self._settings.windows, self._settings.seconds)
-            self._quotas[key] = Quota(self._bounds, *shape, brokers_refuse=self._settings.brokers_refuse)
-        return self._quotas[key]
-
-    def _share(self, number: int, now: float) -> float:
-        """By what is left to read, of all slots that read now: one that is done leaves its share to the others."""
-        if self._settings.per_member:
-            return 1.0
-        left = sum(part.left for part in self._parts.values() if now - part.heard < _ACTIVE_SECONDS)
-        return max(1, self._parts[number].left) / max(1, left)
+    def _limiters_of(self, slot: int) -> tuple[Limiter, Limiter]:
+        settings, key = self._settings, slot if self._settings.per_member else 0
+        if key not in self._limiters:
+            bounds = self.bounds.share(BELOW_BROKERS) if settings.watch == BROKER else self.bounds
+            shape = (settings.windows, settings.seconds)
+            self._limiters[key] = Limiter(bounds.bytes_per_second, *shape), Limiter(bounds.records_per_second, *shape)
+        return self._limiters[key]
 
 
-def _at_most(records: int, amounts: Amounts) -> Amounts:
-    """As much of them as belongs to so many records."""
-    part = min(1.0, records / amounts[1]) if amounts[1] else 1.0
-    return amounts[0] * part, amounts[1] * part
+def _record(limiters: tuple[Limiter, Limiter], fetched: Amounts, expected: Amounts, now: float) -> None:
+    for limiter, amount, before in zip(limiters, fetched, expected, strict=True):
+        limiter.record(amount - before, now)

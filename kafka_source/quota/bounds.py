@@ -1,12 +1,16 @@
-"""What is let through a second."""
+"""How many bytes and records a second a quota allows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from math import inf
 from typing import Any
 
 _NAMES = {"bytes_per_second", "records_per_second", "enabled", "clients"}
+
+Amounts = tuple[float, float]
+"""Bytes and records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,57 +20,49 @@ class Bounds:
     bytes_per_second: float | None = None
     records_per_second: float | None = None
 
-    @property
-    def bounded(self) -> bool:
-        """Whether there is a bound at all."""
-        return self.bytes_per_second is not None or self.records_per_second is not None
-
     def share(self, part: float) -> Bounds:
-        """The bounds of a part of the whole."""
-        return Bounds(
-            None if self.bytes_per_second is None else self.bytes_per_second * part,
-            None if self.records_per_second is None else self.records_per_second * part,
-        )
+        """Return the bounds of a part of the whole."""
+        return Bounds(*(None if amount == inf else amount for amount in self.amounts(part)))
+
+    def amounts(self, seconds: float) -> Amounts:
+        """Return the bytes and records that so many seconds allow; inf: any number."""
+        by_bytes, by_records = self.bytes_per_second, self.records_per_second
+        return inf if by_bytes is None else by_bytes * seconds, inf if by_records is None else by_records * seconds
 
 
 UNBOUNDED = Bounds()
 
 
 def read_document(document: Any, client_id: str, otherwise: Bounds) -> Bounds:
-    """The bounds that a watched document sets for a client id.
+    """Return the bounds that a watched document sets for a client id.
 
         {"bytes_per_second": 1000000, "records_per_second": null, "enabled": true,
          "clients": {"orders-etl": {"enabled": false}}}
 
-    What stands under the client's own id goes before what stands at the top; what stands nowhere is as the options say,
-    null is no bound, and `"enabled": false` is no bound at all.
+    The entry of the client id takes precedence over the top level. A missing name leaves the bound of the options,
+    null removes it, and `"enabled": false` removes both.
 
     Args:
         document: The parsed JSON.
-        client_id: The query's.
-        otherwise: What the options say.
+        client_id: The query's `kafka.client.id`.
+        otherwise: The bounds of the options.
 
     Raises:
-        ValueError: It is no such document.
+        ValueError: The document is not of this form.
     """
     whole = _entry(document)
-    clients = whole.get("clients", {})
-    if not isinstance(clients, dict):
+    if not isinstance(clients := whole.get("clients", {}), dict):
         raise ValueError("clients must be an object of client ids")
     settings = {**whole, **_entry(clients.get(client_id, {}))}
     if not settings.get("enabled", True):
         return UNBOUNDED
-    return Bounds(
-        _number(settings, "bytes_per_second", otherwise.bytes_per_second),
-        _number(settings, "records_per_second", otherwise.records_per_second),
-    )
+    return Bounds(**{name: _number(settings, name, otherwise) for name, otherwise in asdict(otherwise).items()})
 
 
 def _entry(value: Any) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise ValueError('a quota must be an object such as {"bytes_per_second": 1000000}')
-    unknown = sorted(set(value) - _NAMES)
-    if unknown:
+    if unknown := sorted(set(value) - _NAMES):
         raise ValueError(f"there is no {unknown[0]}; known are {', '.join(sorted(_NAMES))}")
     if not isinstance(value.get("enabled", True), bool):
         raise ValueError("enabled must be true or false")
@@ -75,8 +71,6 @@ def _entry(value: Any) -> Mapping[str, Any]:
 
 def _number(settings: Mapping[str, Any], name: str, otherwise: float | None) -> float | None:
     value = settings.get(name, otherwise)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not value > 0):
         raise ValueError(f"{name} must be a number above 0, or null")
-    return float(value)
+    return None if value is None else float(value)

@@ -6,116 +6,103 @@ import http.client
 import json
 import logging
 import threading
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+from urllib.request import urlopen
 
 from kafka_source.client_config import Settings
+from kafka_source.cluster.client_quotas import value_of_client
 from kafka_source.errors import InvalidConfigurationError, KafkaGroupError
 from kafka_source.quota.bounds import Bounds, read_document
-from kafka_source.quota.broker_quotas import ClientQuotas
 from kafka_source.quota.settings import BROKER, QuotaSettings
 
 log = logging.getLogger(__name__)
 
-_URLS = ("http://", "https://")
 _URL_SECONDS = 5.0
 _LONGEST_DOCUMENT = 1 << 20
-_MOST_SECONDS = 1.0
 _PROBLEMS = (OSError, ValueError, KafkaGroupError, http.client.HTTPException)
 
-Look = Callable[[], Bounds]
+
+def is_a_file(watch: str) -> bool:
+    """Return whether the bounds are in a file: the driver's, which tasks elsewhere cannot read."""
+    return watch != BROKER and not watch.lower().startswith(("http://", "https://"))
 
 
-def is_of_a_file(watch: str) -> bool:
-    """Whether the bounds are in a file, which is the driver's, and not where every task can look."""
-    return watch != BROKER and not watch.lower().startswith(_URLS)
-
-
-def look_of(quota: QuotaSettings, settings: Settings, rate: str) -> Look:
-    """How the bounds are looked up that `quota.watch` names.
+def look(quota: QuotaSettings, settings: Settings, rate: str) -> Bounds:
+    """Return the bounds of now: those of the options, or what `quota.watch` names.
 
     Args:
-        quota: Of the query.
-        settings: Of the Kafka clients.
-        rate: The brokers' name for a bound in bytes: consumer_byte_rate or producer_byte_rate.
-    """
-    where = quota.watch
-    assert where is not None
-    if where == BROKER:
-        return ClientQuotas(settings, quota.client_id, rate, quota.bounds).look
-    if is_of_a_file(where):
-        return lambda: _read_file(Path(where), quota)
-    return lambda: read_document(json.loads(_fetch(where)), quota.client_id, quota.bounds)
-
-
-def _read_file(path: Path, quota: QuotaSettings) -> Bounds:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return quota.bounds
-    return read_document(json.loads(text), quota.client_id, quota.bounds)
-
-
-def _fetch(url: str) -> bytes:
-    with urllib.request.urlopen(url, timeout=_URL_SECONDS) as response:
-        body: bytes = response.read(_LONGEST_DOCUMENT)
-        return body
-
-
-def look_first(look: Look) -> Bounds:
-    """The bounds of a query that is being planned.
+        quota: The query's quota.
+        settings: The query's client settings.
+        rate: The brokers' name of a bound in bytes: consumer_byte_rate or producer_byte_rate.
 
     Raises:
-        InvalidConfigurationError: They cannot be read.
+        KafkaGroupError: The brokers refuse to describe quotas.
+        OSError: The file or URL cannot be read.
+        HTTPException: The URL cannot be read.
+        ValueError: It has no quota.
+    """
+    where = quota.watch
+    if where is None:
+        return quota.bounds
+    if where == BROKER:
+        found = value_of_client(settings, quota.client_id, rate)
+        return quota.bounds if found is None else Bounds(found, quota.bounds.records_per_second)
+    if is_a_file(where) and not Path(where).exists():
+        return quota.bounds
+    with Path(where).open("rb") if is_a_file(where) else urlopen(where, timeout=_URL_SECONDS) as document:
+        return read_document(json.loads(document.read(_LONGEST_DOCUMENT)), quota.client_id, quota.bounds)
+
+
+def look_first(quota: QuotaSettings, settings: Settings, rate: str) -> Bounds:
+    """Return the bounds for a query that is being planned, as `look`.
+
+    Raises:
+        InvalidConfigurationError: `quota.watch` cannot be read.
     """
     try:
-        return look()
+        return look(quota, settings, rate)
     except _PROBLEMS as problem:
         raise InvalidConfigurationError(f"The quota that quota.watch names cannot be read: {_words(problem)}") from None
 
 
-def _words(problem: Exception) -> str:
-    # HTTP's own errors show pieces of the URL, in which there may be a password.
-    return type(problem).__name__ if isinstance(problem, http.client.HTTPException) else str(problem)
+def watch(
+    quota: QuotaSettings, settings: Settings, rate: str, last: Bounds, tell: Callable[[Bounds], None]
+) -> Callable[[], None]:
+    """Call `tell` with the bounds whenever they change, on a thread, until the returned function is called.
 
-
-class BoundsWatcher:
-    """Looks again and again, on a thread of its own; what cannot be read changes nothing.
+    What cannot be read changes nothing. The bounds are looked up once a second at least, four times a window.
 
     Args:
-        look: Gives the bounds of now.
-        tell: Called with them when they change.
-        window: Seconds within which a change must be in effect.
+        quota: See `look`.
+        settings: See `look`.
+        rate: See `look`.
         last: The bounds that hold already.
+        tell: Called with other ones.
     """
+    ended = threading.Event()
 
-    def __init__(self, look: Look, tell: Callable[[Bounds], None], window: float, last: Bounds) -> None:
-        self._look = look
-        self._tell = tell
-        self._pause = min(_MOST_SECONDS, window / 4)
-        self._last = last
-        self._ended = threading.Event()
-        self._problem = ""
-        threading.Thread(target=self._run, name="kafkagroup-quota-watch", daemon=True).start()
-
-    def close(self) -> None:
-        """Look no more."""
-        self._ended.set()
-
-    def _run(self) -> None:
-        while not self._ended.wait(self._pause):
+    def run() -> None:
+        nonlocal last
+        before = ""
+        while not ended.wait(min(1.0, quota.window / 4)):
             try:
-                now = self._look()
-                problem = ""
+                now, problem = look(quota, settings, rate), ""
             except _PROBLEMS as error:
-                # A document that is just being written may be half there: what held goes on to hold.
-                now, problem = self._last, _words(error)
-            if problem != self._problem:
-                self._problem = problem
-                if problem:
-                    log.warning("the quota cannot be read, so the last one holds: %s", problem)
-            if now != self._last:
+                # A document that is just being written may be incomplete.
+                now, problem = last, _words(error)
+            if problem and problem != before:
+                log.warning("quota.watch cannot be read; the last bounds hold: %s", problem)
+            if now != last:
                 log.info("quota changed bytes_per_s=%s records_per_s=%s", now.bytes_per_second, now.records_per_second)
-                self._last = now
-                self._tell(now)
+                tell(now)
+            last, before = now, problem
+
+    if quota.watch is not None:
+        threading.Thread(target=run, name="kafkagroup-quota-watch", daemon=True).start()
+    return ended.set
+
+
+def _words(problem: Exception) -> str:
+    # HTTP's own errors show pieces of the URL, which may have a password.
+    return type(problem).__name__ if isinstance(problem, http.client.HTTPException) else str(problem)

@@ -1,86 +1,56 @@
-"""What was observed in a sliding window of samples (KIP-13, Kafka's `SampledStat`). Pure: it is told the time."""
+"""The amount in a sliding window of samples (KIP-13, Kafka's `SampledStat`). Pure: callers pass the time."""
 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 
 
 def delay_of(observed: float, bound: float, window: float) -> float:
-    """Seconds to wait until `observed` is what the bound lets through: KIP-13's (observed - bound x window) / bound.
+    """Return KIP-13's delay in seconds, (observed - bound x window) / bound; 0 where that is negative.
 
     Args:
         observed: The amount in the window.
-        bound: What is let through, a second.
-        window: The seconds that `observed` is of.
+        bound: The amount a second that is allowed.
+        window: The length of the window in seconds.
     """
     return max(0.0, (observed - bound * window) / bound)
 
 
-@dataclass(slots=True)
-class _Sample:
-    start: float
-    amount: float
-
-
 class Sensor:
-    """Amounts over the last samples, of which the last one is still being filled.
-
-    The window is as long as what is in it: a sensor that has just begun, or has heard nothing for a whole window, has
-    nothing saved up, so that a stream does not begin with a burst.
+    """Adds up amounts over the last samples, the one that is being filled included.
 
     Args:
-        windows: How many samples.
-        seconds: The length of one.
+        windows: The number of samples.
+        seconds: The length of one sample.
     """
 
     def __init__(self, windows: int, seconds: float) -> None:
         self._windows = windows
         self._seconds = seconds
-        self._samples: deque[_Sample] = deque()
+        # Start and amount of each sample.
+        self._samples: deque[tuple[float, float]] = deque()
 
     def record(self, amount: float, now: float) -> None:
-        """Add an amount."""
+        """Add an amount to the sample that is being filled, or begin the next."""
         self._expire(now)
-        if not self._samples:
-            self._samples.append(_Sample(now, amount))
-            return
-        last = self._samples[-1]
-        full = int((now - last.start) / self._seconds)
-        if full > 0:
-            last = _Sample(last.start + full * self._seconds, 0.0)
-            self._samples.append(last)
-        last.amount += amount
+        is_filled = not self._samples or now - self._samples[-1][0] >= self._seconds
+        start, before = (now, 0.0) if is_filled else self._samples.pop()
+        self._samples.append((start, before + amount))
 
     def observed(self, now: float) -> float:
-        """The amount in the window."""
+        """Return the amount in the window."""
         self._expire(now)
-        return sum(sample.amount for sample in self._samples)
+        return sum(amount for _, amount in self._samples)
 
     def window(self, now: float) -> float:
-        """Seconds since the oldest sample in the window began."""
+        """Return the length of the window: the seconds since its oldest sample began."""
         self._expire(now)
-        return now - self._samples[0].start if self._samples else 0.0
+        return now - self._samples[0][0] if self._samples else 0.0
 
     def rate(self, now: float) -> float:
-        """The amount a second in the window, of one sample's length at least."""
+        """Return the amount a second in the window, whose length counts as one sample at least."""
         return self.observed(now) / max(self._seconds, self.window(now))
 
-    def delay(self, bound: float, now: float, amount: float = 0.0) -> float:
-        """Seconds until another amount fits into the window, if `bound` is let through a second."""
-        return delay_of(self.observed(now) + amount, bound, self.window(now))
-
-    def delay_until(self, amount: float, most: float, now: float) -> float:
-        """Seconds until what is observed is at most `most` with another amount, or nothing is observed any more."""
-        over = self.observed(now) + amount - most
-        expiry = now
-        for sample in self._samples:
-            if over <= 0:
-                break
-            over -= sample.amount
-            expiry = sample.start + self._windows * self._seconds
-        return expiry - now
-
     def _expire(self, now: float) -> None:
-        while self._samples and now - self._samples[0].start >= self._windows * self._seconds:
+        while self._samples and now - self._samples[0][0] >= self._windows * self._seconds:
             self._samples.popleft()

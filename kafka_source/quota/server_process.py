@@ -1,11 +1,13 @@
-"""A quota's server as a process of its own, where Spark keeps no process of ours: batches, and every kind of sink.
+"""A quota's server as a process of its own, where Spark keeps no process of ours: batches and sinks.
 
-The planner of a batch ends before its tasks run, and a writer has no driver process at all between its commits. So the
-first of them starts this process beside the Spark driver. It ends with the driver, or when nobody asks it for long.
+The planner of a batch ends before its tasks run, and the driver of a sink is a new process for each micro-batch. So the
+first of them starts this process beside the Spark driver; later ones with the same name find it by a file in a
+directory that only this user can read. It ends with the Spark driver, or when no task has asked for ten minutes.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import socket
@@ -13,107 +15,87 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import dataclass, field, replace
+from contextlib import closing
+from dataclasses import astuple
 from pathlib import Path
 
 from kafka_source.client_config import Settings
-from kafka_source.kafka_client import parse_servers
-from kafka_source.quota.account import Account
+from kafka_source.errors import InvalidConfigurationError
 from kafka_source.quota.bounds import Bounds
-from kafka_source.quota.bounds_watcher import BoundsWatcher, look_first, look_of
-from kafka_source.quota.server import QuotaServer, listen_towards
-from kafka_source.quota.settings import QuotaSettings
+from kafka_source.quota.server import QuotaServer, listen
+from kafka_source.quota.settings import QuotaSettings, Ticket
 from kafka_source.runtime import log_setup
+from kafka_source.runtime.control_port import Address, ControlClient
+from kafka_source.runtime.driver_pid import is_alive
+from kafka_source.runtime.private_directory import private_directory
 
 _IDLE_SECONDS = 600.0
-_LOOK_SECONDS = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class ServerProcess:
-    """Where the process listens, the bounds that it begins with, and what tasks show it."""
-
-    endpoint: tuple[str, int]
-    bounds: Bounds
-    token: str = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class _Charge:
-    """What the process is told over its standard input, for it may hold secrets."""
-
-    quota: QuotaSettings
-    bounds: Bounds
-    settings: Settings
-    rate: str
-    token: str
-    listener: int
-    driver: int
-    file: Path | None
-
-
-def start_server_process(
-    quota: QuotaSettings, settings: Settings, rate: str, token: str, driver: int, file: Path | None = None
-) -> ServerProcess:
-    """Start the process, and do not wait for it: it listens already.
+def ticket_of_server_process(quota: QuotaSettings, settings: Settings, rate: str, driver: int, name: str) -> Ticket:
+    """Return a ticket for the Spark driver's server process of this name; start the process if there is none.
 
     Args:
-        quota: Of the query.
-        settings: Of the Kafka clients.
-        rate: The brokers' name for a bound in bytes, see `look_of`.
-        token: That tasks will show.
-        driver: The process with which it ends.
-        file: That it takes away when it ends; None: none.
+        quota: The query's quota.
+        settings: The query's client settings.
+        rate: The brokers' name of their bound, see `bounds_watcher.look`.
+        driver: The id of the Spark driver's process.
+        name: The name of the query or write, fit for a file's name.
 
     Raises:
-        InvalidConfigurationError: What `quota.watch` names cannot be read.
+        InvalidConfigurationError: `quota.watch` cannot be read, or others can read the directory for temporary files.
+        OSError: The directory cannot be used, or this machine has no address towards the brokers.
     """
-    bounds = quota.bounds if quota.watch is None else look_first(look_of(quota, settings, rate))
-    with listen_towards(parse_servers(settings.get("bootstrap.servers", ""))) as listener:
-        host, port, *_ = listener.getsockname()
-        endpoint = (str(host), int(port))
-        charge = _Charge(quota, bounds, settings, rate, token, listener.fileno(), driver, file)
+    try:
+        with private_directory() as directory:
+            file = directory / f"hub-{driver}-{name}.json"
+            return _read(file, quota) or _start(quota, settings, rate, driver, file)
+    except PermissionError as problem:
+        raise InvalidConfigurationError(str(problem)) from None
+
+
+def _read(file: Path, quota: QuotaSettings) -> Ticket | None:
+    """A ticket for the process that the file names, if it listens: it stays on, as if a task had asked."""
+    try:
+        server, bounds = json.loads(file.read_text())
+        ticket = Ticket(quota, Bounds(*bounds), Address(*server))
+        with closing(ControlClient(ticket.server)) as client:
+            client.connect()
+        return ticket
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _start(quota: QuotaSettings, settings: Settings, rate: str, driver: int, file: Path) -> Ticket:
+    listener, ticket = listen(quota, settings, rate)
+    with listener:
         process = subprocess.Popen(
-            [sys.executable, "-m", "kafka_source.quota.server_process"],
+            [sys.executable, "-m", __name__, str(listener.fileno()), str(driver), str(file)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             pass_fds=[listener.fileno()],
             start_new_session=True,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
-        assert process.stdin is not None
-        process.stdin.write(pickle.dumps(charge))
-        process.stdin.close()
+    assert process.stdin is not None
+    with process.stdin:
+        # Not as arguments, which every user of the machine can see: settings may hold secrets.
+        pickle.dump((ticket, settings, rate), process.stdin)
     # It may end before the caller does; without somebody who takes its exit status it would stay as a zombie.
     threading.Thread(target=process.wait, name="kafkagroup-quota-server-exit", daemon=True).start()
-    return ServerProcess(endpoint, bounds, token)
+    file.write_text(json.dumps([astuple(ticket.server), astuple(ticket.bounds)]))
+    return ticket
 
 
-def main() -> None:
-    """Serve until the driver has ended or nobody has asked for long."""
+def main(listener: str, driver: str, file: str) -> None:
+    """Serve until the Spark driver has ended, or no task has asked for long."""
     log_setup.set_up()
-    charge: _Charge = pickle.load(sys.stdin.buffer)
-    account = Account(replace(charge.quota, bounds=charge.bounds))
-    server = QuotaServer(account, socket.socket(fileno=charge.listener), charge.token)
-    if charge.quota.watch is not None:
-        look = look_of(charge.quota, charge.settings, charge.rate)
-        BoundsWatcher(look, lambda bounds: server.call(lambda a: a.change(bounds)), charge.quota.window, charge.bounds)
-    while server.idle_seconds < _IDLE_SECONDS and _is_alive(charge.driver):
-        time.sleep(_LOOK_SECONDS)
-    if charge.file is not None:
-        charge.file.unlink(missing_ok=True)
-    server.close()
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+    ticket, settings, rate = pickle.load(sys.stdin.buffer)
+    with closing(QuotaServer(ticket, settings, rate, socket.socket(fileno=int(listener)))) as server:
+        while time.monotonic() < server.port.asked_at + _IDLE_SECONDS and is_alive(int(driver)):
+            time.sleep(1)
+        Path(file).unlink(missing_ok=True)
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

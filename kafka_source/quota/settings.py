@@ -1,15 +1,15 @@
-"""What a query's options say of its quota, and what each task takes along of it."""
+"""The quota that a query's options ask for, and a task's part of it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
-from kafka_source.client_config import Settings
-from kafka_source.options import Options
-from kafka_source.quota.bounds import Bounds
+from kafka_source.options import CommonOptions
+from kafka_source.quota.bounds import UNBOUNDED, Bounds
+from kafka_source.runtime.control_port import Address
 
 BROKER = "broker"
-"""What is watched where the brokers' own quota is the bound."""
+"""The value of `quota.watch` for the brokers' own quota."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,13 +17,13 @@ class QuotaSettings:
     """A query's quota.
 
     Attributes:
-        bounds: Of the options.
-        per_member: Whether they are of each slot, not of the whole query.
-        windows: How many samples a window has.
+        bounds: The bounds of the options.
+        per_member: Whether each slot has these bounds for itself; if not, all slots share them.
+        windows: The number of samples in a window.
         seconds: The length of a sample.
         watch: Where bounds are looked up while the query runs: a file's path, a URL, or `broker`; None: nowhere.
-        report: The file that the driver keeps its figures in; None: none.
-        client_id: Under which the fetchers are known to the brokers, and to a watched document.
+        report: The file to which the driver writes figures; None: none.
+        client_id: The fetchers' (or producers') client id, and the query's name in a watched document.
     """
 
     bounds: Bounds
@@ -35,49 +35,40 @@ class QuotaSettings:
     client_id: str
 
     @property
-    def brokers_refuse(self) -> bool:
-        """Whether the brokers keep the same bound, and refuse a fetch that is too much for it."""
-        return self.watch == BROKER
-
-    @property
     def window(self) -> float:
-        """Seconds of a whole window."""
+        """The seconds of a whole window."""
         return self.windows * self.seconds
 
     @staticmethod
-    def of(options: Options) -> QuotaSettings | None:
-        """The quota that these options ask for, None if they ask for none."""
-        bounds = Bounds(options["quota.bytes.per.second"], options["quota.records.per.second"])
-        watch = options["quota.watch"]
-        if not bounds.bounded and watch is None:
+    def of(options: CommonOptions) -> QuotaSettings | None:
+        """Return the quota that the options ask for, None if they ask for none."""
+        bounds, watch = Bounds(options.quota_bytes_per_second, options.quota_records_per_second), options.quota_watch
+        if bounds == UNBOUNDED and watch is None:
             return None
-        return QuotaSettings(
-            bounds=bounds,
-            per_member=options["quota.scope"] == "member",
-            windows=options["quota.windows"],
-            seconds=options["quota.window.ms"] / 1000,
-            watch=watch,
-            report=options["quota.report"],
-            client_id=Settings(options.kafka).client_id(),
-        )
+        windows, seconds = options.quota_windows, options.quota_window_ms / 1000
+        per_member = options.quota_scope == "member"
+        client_id = options.settings.client_id()
+        return QuotaSettings(bounds, per_member, windows, seconds, watch, options.quota_report, client_id)
 
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """A task's part of its query's quota.
+    """A task's part of its query's quota, and where the task asks for it.
 
     Attributes:
-        settings: Of the query.
-        bounds: Of the query (or member) when the task was planned.
-        part: The number of the task's slot, or of its input partition without a group.
-        share: Of the bounds, where the task paces itself: by what it has to read.
-        endpoint: Where the driver hands out what may be fetched; None: the task paces itself.
-        token: With what the task shows the driver whose it is.
+        settings: The query's quota.
+        bounds: The bounds when the task was planned.
+        server: The control port of the process that has the query's account.
+        slot: The number of the task's slot, or of its input partition without a group.
+        share: The part of the bounds that the task keeps to if it cannot reach the server.
     """
 
     settings: QuotaSettings
     bounds: Bounds
-    part: int
-    share: float
-    endpoint: tuple[str, int] | None = None
-    token: str = field(default="", repr=False)
+    server: Address
+    slot: int = -1
+    share: float = 1.0
+
+    def of(self, slot: int, share: float) -> Ticket:
+        """Return the ticket of a task that reads so much of the whole; with `quota.scope=member` it has a whole one."""
+        return replace(self, slot=slot, share=1.0 if self.settings.per_member else share)

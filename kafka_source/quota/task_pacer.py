@@ -1,45 +1,145 @@
-"""How a task is paced: by the driver where it can be asked, else by the task's own share."""
+"""A task's side of a quota: when its next fetch may leave, and how large it may be."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import logging
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import astuple
+from math import inf
 
+from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
-from kafka_source.quota.account import Account
-from kafka_source.quota.bounds import Bounds
-from kafka_source.quota.bounds_watcher import BoundsWatcher, is_of_a_file, look_of
-from kafka_source.quota.pacer import Allowances, LocalAllowances, Pacer
-from kafka_source.quota.server import RemoteAllowances
+from kafka_source.quota.account import GRANT_SECONDS, Account, Grant, Report
+from kafka_source.quota.bounds_watcher import is_a_file, watch
 from kafka_source.quota.settings import Ticket
+from kafka_source.runtime.control_port import ControlClient
+
+log = logging.getLogger(__name__)
+
+LONGEST_WAIT = 1.0
+"""Who has to wait for longer asks again, so that a raised bound holds for tasks that wait."""
+
+_NONE = Grant(0.0, 0.0, 0.0)
 
 
 def pacer_of(ticket: Ticket | None, settings: Settings, rate: str) -> Pacer:
-    """The pacer of a task, a context manager; without a ticket nothing is held back.
+    """Return the pacer of a task, a context manager; without a ticket it holds nothing back.
 
     Args:
         ticket: The task's part of its query's quota.
-        settings: Of the Kafka clients.
-        rate: The brokers' name for a bound in bytes, where these are watched.
+        settings: The query's client settings.
+        rate: The brokers' name of their bound, for `quota.watch=broker`.
     """
-    if ticket is None:
-        return Pacer()
-    allowances: Allowances
-    if ticket.endpoint is None:
-        allowances = _own(ticket, settings, rate)
-    else:
-        allowances = RemoteAllowances(ticket, lambda: _own(ticket, settings, rate))
-    return Pacer(ticket.part, allowances)
+    return Pacer() if ticket is None else Pacer(ticket.slot, _Allowances(ticket, settings, rate).ask)
 
 
-def _own(ticket: Ticket, settings: Settings, rate: str) -> LocalAllowances:
-    quota = ticket.settings
-    account = Account(replace(quota, bounds=ticket.bounds.share(ticket.share)))
-    if quota.watch is None or is_of_a_file(quota.watch):
-        return LocalAllowances(account)
+class _Allowances:
+    """Asks the query's server; a task that cannot reach it keeps to its share of the bound."""
 
-    def change(bounds: Bounds) -> None:
-        account.change(bounds.share(ticket.share))
+    def __init__(self, ticket: Ticket, settings: Settings, rate: str) -> None:
+        self._ticket, self._settings, self._rate = ticket, settings, rate
+        self._own: Account | None = None
+        self._client = ControlClient(ticket.server)
+        self._resources = ExitStack()
+        self._resources.callback(self._client.close)
 
-    return LocalAllowances(
-        account, BoundsWatcher(look_of(quota, settings, rate), change, quota.window, ticket.bounds).close
-    )
+    def ask(self, report: Report) -> Grant:
+        try:
+            if self._own is None:
+                return Grant(*self._client.ask(astuple(report)))
+        except (OSError, ValueError) as problem:
+            self._own = self._keep_to_share(problem)
+        finally:
+            if not report.left:
+                self._resources.close()
+        return self._own.grant(report, time.monotonic())
+
+    def _keep_to_share(self, problem: Exception) -> Account:
+        log.warning("quota server not reachable (%s); this task keeps to its share of the bound", problem)
+        quota, bounds, share = self._ticket.settings, self._ticket.bounds, self._ticket.share
+        account = Account(quota, bounds.share(share))
+        if quota.watch is not None and not is_a_file(quota.watch):
+            stop = watch(quota, self._settings, self._rate, bounds, lambda now: account.change(now.share(share)))
+            self._resources.callback(stop)
+        return account
+
+
+class Pacer:
+    """Holds a task's fetches back, and counts what it fetched and what brokers throttled.
+
+    Args:
+        slot: The task's slot or input partition.
+        ask: Returns what may be fetched next, after a report; None: there is no quota.
+    """
+
+    def __init__(self, slot: int = -1, ask: Callable[[Report], Grant] | None = None) -> None:
+        self._ask = ask
+        self._grant = _NONE
+        self._report = Report(slot)
+        self._not_before = float("-inf")
+        self.delay = self.throttle = 0.0
+
+    @property
+    def paces(self) -> bool:
+        """Whether there is a quota."""
+        return self._ask is not None
+
+    def wait(self, left: int) -> float:
+        """Return the seconds until the next fetch may leave; 0: now.
+
+        Args:
+            left: Offsets that the task has still to read, above 0.
+        """
+        now, done, grant = time.monotonic(), self._report, self._grant
+        is_old = now > self._not_before + GRANT_SECONDS
+        is_spent = done.bytes >= grant.bytes or done.records >= grant.records
+        if self._ask is not None and now >= self._not_before and (is_old or is_spent):
+            grant = self._ask(self._reported(left))
+            wait = self._report.delay = min(grant.delay, LONGEST_WAIT)
+            # After a part of the delay the task asks again.
+            self._grant = grant if wait == grant.delay else _NONE
+            self._not_before = now + wait
+            self.delay += wait
+        return max(0.0, self._not_before - now)
+
+    def most_bytes(self, record_bytes: float) -> int | None:
+        """Return the most bytes of the next fetch; None: any.
+
+        Args:
+            record_bytes: Bytes of an offset, about.
+        """
+        grant, done = self._grant, self._report
+        most = min(grant.bytes - done.bytes, (grant.records - done.records) * record_bytes)
+        return None if self._ask is None or most == inf else max(1, int(most))
+
+    def fetched(self, size: float, records: int) -> None:
+        """Count a response, or a part of it, in bytes on the wire and offsets."""
+        self._report.bytes += size
+        self._report.records += records
+
+    def measured(self, tp: TopicPartition, size: float, offsets: int) -> None:
+        """Note how many bytes so many offsets of one partition have."""
+        if self._ask is not None:
+            self._report.sizes.append((tp.topic, tp.partition, size, offsets))
+
+    def throttled(self, seconds: float) -> None:
+        """Count a pause that a broker asked for (KIP-219)."""
+        self.throttle += seconds
+        self._report.throttle += seconds
+
+    def __enter__(self) -> Pacer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._ask is not None:
+            self._ask(self._reported(0))
+        if self.delay or self.throttle:
+            log.info("pace slot=%d delay_s=%.2f throttle_s=%.2f", self._report.slot, self.delay, self.throttle)
+
+    def _reported(self, left: int) -> Report:
+        """The report until now, in whose place a new one begins."""
+        report, self._report = self._report, Report(self._report.slot)
+        report.left = left
+        return report

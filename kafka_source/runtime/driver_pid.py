@@ -14,3 +14,13 @@ def driver_pid() -> int:
         return int(Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()[1])
     except (OSError, ValueError, IndexError):
         return parent
+
+
+def is_alive(process: int) -> bool:
+    """Return whether a process of this id runs."""
+    try:
+        os.kill(process, 0)
+    except OSError as error:
+        # Another user's process cannot be signalled, and is there.
+        return isinstance(error, PermissionError)
+    return True

@@ -1,39 +1,32 @@
-"""Records no faster than a quota lets them through."""
+"""Paces the records of a sink by the query's quota."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
 
-from kafka_source.quota.pacer import Pacer
+from kafka_source.quota.task_pacer import Pacer
 from kafka_source.sink.records import Records
 
 PRODUCER_RATE = "producer_byte_rate"
 
 
 def paced(batches: Iterable[Records], pacer: Pacer) -> Iterator[Records]:
-    """The same records, in pieces as large as may be sent at once, each when it may be sent."""
+    """Yield the records in pieces that the quota allows at once, each when the quota allows it."""
     if not pacer.paces:
         yield from batches
         return
     for records in batches:
-        sizes = records.sizes()
-        at = 0
-        while at < len(sizes):
-            while (pause := pacer.wait(len(sizes) - at)) > 0:
+        # Bytes of all records before each.
+        before = [0, *accumulate(records.sizes())]
+        at, end = 0, len(before) - 1
+        while at < end:
+            while (pause := pacer.wait(end - at)) > 0:
                 time.sleep(pause)
-            count = _fitting(sizes, at, pacer.most_bytes(sum(sizes) / len(sizes)))
-            pacer.fetched(sum(sizes[at : at + count]), count)
-            yield records if count == len(sizes) else records.slice(at, count)
-            at += count
-
-
-def _fitting(sizes: Sequence[int], at: int, most: int | None) -> int:
-    if most is None or sum(sizes[at:]) <= most:
-        return len(sizes) - at
-    total = 0
-    for count, size in enumerate(sizes[at:]):
-        total += size
-        if total > most:
-            return max(1, count)
-    return len(sizes) - at
+            most = pacer.most_bytes(before[-1] / end)
+            until = end if most is None else max(at + 1, bisect_right(before, before[at] + most) - 1)
+            pacer.fetched(before[until] - before[at], until - at)
+            yield records if until - at == end else records.slice(at, until - at)
+            at = until

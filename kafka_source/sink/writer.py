@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,8 +17,8 @@ from kafka_source.client_config import Settings
 from kafka_source.errors import KafkaGroupError
 from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.options import SinkOptions
+from kafka_source.quota.server_process import ticket_of_server_process
 from kafka_source.quota.settings import QuotaSettings, Ticket
-from kafka_source.quota.shared_server_process import shared_server_process
 from kafka_source.quota.task_pacer import pacer_of
 from kafka_source.runtime import log_setup
 from kafka_source.runtime.driver_pid import driver_pid
@@ -133,7 +133,7 @@ class _Writer:
         if isinstance(ticket, KafkaGroupError):
             raise ticket
         task = TaskContext.get()
-        part = replace(ticket, part=-1 if task is None else task.partitionId())
+        part = ticket.of(-1 if task is None else task.partitionId(), 1.0)
         with pacer_of(part, self._target.settings, PRODUCER_RATE) as pacer:
             return self._write_now(paced(records, pacer))
 
@@ -236,10 +236,9 @@ else:
 
 def _ticket(quota: QuotaSettings, settings: Settings, name: str) -> Ticket:
     try:
-        hub = shared_server_process(quota, settings, PRODUCER_RATE, driver_pid(), name)
+        return ticket_of_server_process(quota, settings, PRODUCER_RATE, driver_pid(), name)
     except OSError as error:
         raise KafkaGroupError(f"The process that hands out the query's quota could not be started: {error}") from error
-    return Ticket(quota, hub.bounds, 0, 1.0, hub.endpoint, hub.token)
 
 
 def _begin(settings: Settings, sink: ExactlyOnce) -> Turn:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
+from uuid import uuid4
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -17,9 +18,8 @@ from kafka_source.engine_selection import check_engine
 from kafka_source.group.query_settings import group_settings, subscription_of
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import Where
-from kafka_source.quota.server import new_token
-from kafka_source.quota.server_process import start_server_process
-from kafka_source.quota.settings import QuotaSettings, Ticket
+from kafka_source.quota.server_process import ticket_of_server_process
+from kafka_source.quota.settings import QuotaSettings
 from kafka_source.quota.stream_quota import CONSUMER_RATE
 from kafka_source.runtime.driver_pid import driver_pid
 from kafka_source.source import read_task
@@ -89,9 +89,9 @@ class BatchReader(DataSourceReader):
         quota = QuotaSettings.of(options)
         if quota is None:
             return planned
-        hub = start_server_process(quota, self._query.settings, CONSUMER_RATE, new_token(), driver_pid())
-        shares = [1.0 if quota.per_member else share for share in shares_of(planned)]
+        # Every read has a quota of its own.
+        ticket = ticket_of_server_process(quota, self._query.settings, CONSUMER_RATE, driver_pid(), uuid4().hex)
         return [
-            replace(task, ticket=Ticket(quota, hub.bounds, number, share, hub.endpoint, hub.token))
-            for number, (task, share) in enumerate(zip(planned, shares, strict=True))
+            replace(task, ticket=ticket.of(number, share))
+            for number, (task, share) in enumerate(zip(planned, shares_of(planned), strict=True))
         ]

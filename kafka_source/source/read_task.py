@@ -24,10 +24,9 @@ from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import Range
 from kafka_source.options import ReadOptions, Where, read_options
-from kafka_source.quota.pacer import Pacer
 from kafka_source.quota.settings import Ticket
 from kafka_source.quota.stream_quota import CONSUMER_RATE
-from kafka_source.quota.task_pacer import pacer_of
+from kafka_source.quota.task_pacer import Pacer, pacer_of
 from kafka_source.runtime import log_setup
 from kafka_source.schema import Column, columns_of
 from kafka_source.source import replica_column

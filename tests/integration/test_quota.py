@@ -105,12 +105,13 @@ def test_a_backlog_is_read_at_the_bound(spark, kafka, wire, tmp_path, engine, sl
         query.stop()
 
 
-def strictly(wire: Wire, begin: float, end: float, bound: float) -> None:
-    """Every 5 s average within 5 % of the bound."""
-    rates = wire.rates(begin, end)
-    print(f"least {min(rates) / bound:.3f}, median {median(rates) / bound:.3f}, most {max(rates) / bound:.3f}")
-    print([f"{rate / bound:.3f}" for rate in rates])
-    assert all(0.95 * bound <= rate <= 1.05 * bound for rate in rates)
+def assert_at_the_bound(wire: Wire, begin: float, end: float, bound: float) -> None:
+    """The average over KIP-13's window (11 samples of 1 s) is within 5 % of the bound, and every 5 s within 15 %."""
+    for seconds, tolerance in ((11.0, 0.05), (5.0, 0.15)):
+        parts = [rate / bound for rate in wire.rates(begin, end, seconds)]
+        print(f"{seconds:g} s: least {min(parts):.3f}, median {median(parts):.3f}, most {max(parts):.3f}")
+        print([f"{part:.3f}" for part in parts])
+        assert 1 - tolerance <= min(parts) <= max(parts) <= 1 + tolerance
 
 
 @pytest.mark.long
@@ -158,7 +159,7 @@ def test_the_micro_batches_of_a_sink_ask_the_same_process(spark, kafka, tmp_path
 @pytest.mark.parametrize("slots", [1, 4])
 @pytest.mark.parametrize("engine", ["native", "librdkafka"])
 @pytest.mark.parametrize("whose", ["ours", "brokers"])
-def test_every_five_seconds_are_at_the_bound(kafka, wire, tmp_path, whose, engine, slots, size):
+def test_averages_are_at_the_bound(kafka, wire, tmp_path, whose, engine, slots, size):
     """Each slot has a task thread, and Spark is not slower than it is after a while."""
     name, report = f"{whose}-{engine}-{slots}-{size}", tmp_path / "report.json"
     warm_up = fill(kafka, f"warm-up-{name}", 2, 2000)
@@ -183,7 +184,7 @@ def test_every_five_seconds_are_at_the_bound(kafka, wire, tmp_path, whose, engin
         until(lambda: sum(size for _, size in wire.of(name).seen) > 10_000, "the first fetch")
         begin = wire.of(name).seen[0][0]
         until(lambda: time.monotonic() > begin + 45, "45 seconds")
-        strictly(wire.of(name), begin + 10, time.monotonic(), MB)
+        assert_at_the_bound(wire.of(name), begin + 10, time.monotonic(), MB)
     if whose == "brokers":
         # Of one broker, whose window is not quite ours: now and then it asks for a pause.
         assert sum(slot["throttleMs"] for slot in json.loads(report.read_text())["slots"].values()) > 0
@@ -369,7 +370,9 @@ def test_two_queries_with_one_to_three_and_an_unbounded_one_beside_them(tmp_path
         assert beside < 2 * alone + 5
         until(lambda: time.monotonic() > begin + 35, "more to look at")
         for name, bound in bounds.items():
-            rates = wire.of(name).rates(begin + 12, time.monotonic())
+            now = time.monotonic()
+            rates = wire.of(name).rates(begin + 12, now)
             print(name, [f"{rate / bound:.3f}" for rate in rates])
-            assert max(rates) <= 1.05 * bound
+            assert max(rates) <= 1.15 * bound
+            assert max(wire.of(name).rates(begin + 12, now, 11)) <= 1.05 * bound
             assert sum(rates) / len(rates) >= 0.9 * bound

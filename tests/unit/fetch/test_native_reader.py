@@ -20,7 +20,7 @@ from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.native import NativeEngine
 from kafka_source.kafka_client import TopicMetadata
 from kafka_source.model.stream_offset import Range
-from kafka_source.quota.pacer import Pacer
+from kafka_source.quota.task_pacer import Pacer
 from kafka_source.schema import Column
 from tests.fake_broker import TOPIC, FakeBroker, Partition
 

@@ -50,4 +50,3 @@ def test_anything_else_is_refused(document):
 def test_a_share():
     assert OPTIONS.share(0.25) == Bounds(25.0, 2.5)
     assert UNBOUNDED.share(0.5) == UNBOUNDED
-    assert not UNBOUNDED.bounded

@@ -14,62 +14,71 @@ import pytest
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.errors import InvalidConfigurationError
-from kafka_source.kafka_client import Endpoint
 from kafka_source.quota import UNBOUNDED, Bounds
-from kafka_source.quota.account import Account, Report
-from kafka_source.quota.bounds_watcher import BoundsWatcher, look_first, look_of
-from kafka_source.quota.server import QuotaServer, listen_towards, new_token
+from kafka_source.quota.account import GRANT_SECONDS
+from kafka_source.quota.bounds_watcher import look_first, watch
+from kafka_source.quota.server import QuotaServer
 from kafka_source.quota.settings import QuotaSettings, Ticket
 from kafka_source.quota.task_pacer import pacer_of
+from kafka_source.runtime.control_port import Address, listen_towards
 
 QUOTA = QuotaSettings(Bounds(bytes_per_second=1_000_000.0), False, 10, 1.0, None, None, "orders")
 SETTINGS = Settings({"bootstrap.servers": "127.0.0.1:1"})
 
 
+GRANT = int(GRANT_SECONDS * 1_000_000)
+
+
+class Served:
+    """An account that is served."""
+
+    def __init__(self, listener: socket.socket | None = None) -> None:
+        listener = listener or socket.create_server(("127.0.0.1", 0))
+        self.address = Address.of(listener)
+        self._server = QuotaServer(self.ticket(), SETTINGS, "", listener)
+        self.account, self.close = self._server.account, self._server.close
+
+    def ticket(self, slot: int = 0, share: float = 0.25) -> Ticket:
+        return Ticket(QUOTA, QUOTA.bounds, self.address, slot, share)
+
+    def figures(self):
+        return self.account.figures(time.monotonic())
+
+
 @pytest.fixture
 def server():
-    started = QuotaServer(Account(QUOTA), socket.create_server(("127.0.0.1", 0)), new_token())
+    started = Served()
     yield started
     started.close()
-
-
-def ticket_of(server: QuotaServer, part: int = 0, share: float = 0.25) -> Ticket:
-    return Ticket(QUOTA, QUOTA.bounds, part, share, server.endpoint, server.token)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
 def test_it_listens_where_a_broker_is_reached_whichever_that_is(address):
     if ":" in address and not Path("/proc/net/if_inet6").exists():
         pytest.skip("this machine has no IPv6")
-    gone, there = Endpoint("no-such-host.invalid", 9092), Endpoint(address, 9092)
-    server = QuotaServer(Account(QUOTA), listen_towards([gone, there]), new_token())
-    assert server.endpoint[0] == address
-    with pacer_of(ticket_of(server), SETTINGS, "") as pacer:
+    gone, there = ("no-such-host.invalid", 9092), (address, 9092)
+    server = Served(listen_towards([gone, there]))
+    assert server.address.host == address
+    with pacer_of(server.ticket(), SETTINGS, "") as pacer:
         assert pacer.wait(100) == 0
         pacer.fetched(200_000, 200)
         assert pacer.wait(100) > 0
-    assert server.call(lambda account: account.figures(time.monotonic()))["slots"]["0"]["bytes"] == 200_000
+    assert server.figures()["slots"]["0"]["bytes"] == 200_000
     server.close()
 
 
-def test_it_listens_by_its_own_name_where_no_broker_has_an_address():
-    with listen_towards([Endpoint("no-such-host.invalid", 9092)]) as listener:
-        assert listener.getsockname()[1] > 0
-
-
 def test_tasks_share_one_quota(server):
-    with pacer_of(ticket_of(server, 0), SETTINGS, "") as one, pacer_of(ticket_of(server, 1), SETTINGS, "") as two:
+    with pacer_of(server.ticket(0), SETTINGS, "") as one, pacer_of(server.ticket(1), SETTINGS, "") as two:
         assert one.wait(100) == 0
-        # It comes after the first one.
-        assert 0 < two.wait(100) <= 0.026
-        assert one.most_bytes(1000) == 25_000
-        # The second task has come since: each has half of what is to be read.
-        assert two.most_bytes(1000) == 12_500
+        assert one.most_bytes(1000) == GRANT
         one.fetched(200_000, 200)
-        assert one.wait(100) > 0
+        wait = one.wait(1000)
+        assert wait > 0
+        # It comes after the first one, for as much as that has fetched.
+        assert wait + 0.15 < two.wait(1000) < wait + 0.25
+        assert two.most_bytes(1000) == GRANT
         two.fetched(25_000, 25)
-        assert two.wait(100) > 0
-    figures = server.call(lambda account: account.figures(time.monotonic()))
+    figures = server.figures()
     assert figures["usedPercent"] == 100
     assert figures["slots"]["0"]["bytes"] == 200_000
     assert figures["slots"]["1"]["records"] == 25
@@ -77,21 +86,21 @@ def test_tasks_share_one_quota(server):
 
 def test_what_is_measured_and_throttled_is_told(server):
     tp = TopicPartition("orders", 3)
-    with pacer_of(ticket_of(server), SETTINGS, "") as pacer:
+    with pacer_of(server.ticket(), SETTINGS, "") as pacer:
         pacer.measured(tp, 500.0, 5)
         pacer.measured(tp, 700.0, 5)
         pacer.throttled(1.5)
-    assert server.call(lambda account: account.record_bytes()) == {tp: 120.0}
-    figures = server.call(lambda account: account.figures(time.monotonic()))
+    assert server.account.record_bytes() == {tp: 120.0}
+    figures = server.figures()
     assert figures["slots"]["0"]["throttleMs"] == 1500
 
 
 def test_a_changed_bound_holds_for_tasks_that_run(server):
-    with pacer_of(ticket_of(server), SETTINGS, "") as pacer:
+    with pacer_of(server.ticket(), SETTINGS, "") as pacer:
         pacer.wait(1)
         pacer.fetched(10_000_000, 1)
         assert pacer.wait(1) > 0
-        server.call(lambda account: account.change(UNBOUNDED))
+        server.account.change(UNBOUNDED)
         deadline = time.monotonic() + 10
         while pacer.wait(1) > 0:
             assert time.monotonic() < deadline
@@ -101,14 +110,14 @@ def test_a_changed_bound_holds_for_tasks_that_run(server):
 
 @pytest.mark.parametrize("why", ["token", "gone"])
 def test_a_task_that_cannot_ask_keeps_to_its_share(server, why):
-    ticket = ticket_of(server)
+    ticket = server.ticket()
     if why == "token":
-        ticket = replace(ticket, token="another")
+        ticket = replace(ticket, server=replace(ticket.server, secret="another"))
     else:
         server.close()
     with pacer_of(ticket, SETTINGS, "") as pacer:
         assert pacer.wait(1) == 0
-        assert pacer.most_bytes(1000) == 6_250
+        assert pacer.most_bytes(1000) == GRANT // 4
     assert "another" not in repr(ticket)
 
 
@@ -117,9 +126,9 @@ def test_a_task_that_can_neither_ask_nor_look_keeps_to_its_share_of_what_held(se
     # The options themselves set no bound: the driver found it where it watches.
     quota = replace(QUOTA, bounds=UNBOUNDED, watch=watch, windows=1, seconds=0.1)
     server.close()
-    with pacer_of(replace(ticket_of(server), settings=quota), SETTINGS, "") as pacer:
+    with pacer_of(replace(server.ticket(), settings=quota), SETTINGS, "") as pacer:
         assert pacer.wait(1) == 0
-        assert pacer.most_bytes(1000) == 6_250
+        assert pacer.most_bytes(1000) == GRANT // 4
 
 
 class Page:
@@ -170,58 +179,35 @@ def wait_for(happened) -> None:
 def test_a_task_that_cannot_ask_looks_at_the_url_itself(server, page):
     server.close()
     quota = replace(QUOTA, watch=page.url, windows=1, seconds=0.1)
-    with pacer_of(replace(ticket_of(server), settings=quota), SETTINGS, "") as pacer:
-        wait_for(lambda: pacer.wait(1) == 0 and pacer.most_bytes(1000) == 25_000)
+    with pacer_of(replace(server.ticket(), settings=quota), SETTINGS, "") as pacer:
+        wait_for(lambda: pacer.wait(1) == 0 and pacer.most_bytes(1000) == GRANT)
 
 
 def test_a_document_that_comes_in_part_changes_nothing(page):
-    quota = replace(QUOTA, watch=page.url)
+    quota = replace(QUOTA, watch=page.url, windows=1, seconds=0.1)
     seen: list[Bounds] = []
     page.cut = True
-    watch = BoundsWatcher(look_of(quota, SETTINGS, ""), seen.append, 0.1, QUOTA.bounds)
+    stop = watch(quota, SETTINGS, "", QUOTA.bounds, seen.append)
     try:
         wait_for(lambda: page.served > 2)
         assert seen == []
         page.cut = False
         wait_for(lambda: seen == [Bounds(4_000_000.0)])
     finally:
-        watch.close()
+        stop()
 
 
 def test_no_error_shows_what_is_in_a_url():
     quota = replace(QUOTA, watch="http://127.0.0.1:s3cret@quotas/")
     with pytest.raises(InvalidConfigurationError, match=r"quota\.watch .* InvalidURL$"):
-        look_first(look_of(quota, SETTINGS, ""))
-
-
-def test_a_connection_without_a_token_is_ended_and_one_with_it_may_be_silent():
-    server = QuotaServer(Account(QUOTA), socket.create_server(("127.0.0.1", 0)), new_token(), patience=0.2)
-    try:
-        with (
-            pacer_of(ticket_of(server), SETTINGS, "") as pacer,
-            socket.create_connection(server.endpoint, timeout=30) as nobody,
-        ):
-            assert pacer.wait(1) == 0
-            assert nobody.recv(1) == b""
-            pacer.fetched(10_000, 10)
-            time.sleep(0.3)
-            assert pacer.wait(1) >= 0
-        # The driver was told, not the task's own share.
-        assert server.call(lambda account: account.figures(time.monotonic()))["slots"]["0"]["bytes"] == 10_000
-    finally:
-        server.close()
-
-
-def test_a_report_survives_the_wire():
-    report = Report(1, 2.0, 3.0, 4, 5.0, 6.0, {TopicPartition("t", 7): (8.0, 9)})
-    assert Report.from_json(report.to_json()) == report
+        look_first(quota, SETTINGS, "")
 
 
 def test_a_file_is_watched(tmp_path):
     path = tmp_path / "quota.json"
-    quota = replace(QUOTA, watch=str(path))
+    quota = replace(QUOTA, watch=str(path), windows=1, seconds=0.2)
     seen: list[Bounds] = []
-    watch = BoundsWatcher(look_of(quota, SETTINGS, ""), seen.append, 0.2, QUOTA.bounds)
+    stop = watch(quota, SETTINGS, "", QUOTA.bounds, seen.append)
     try:
         for text, expected in [
             ('{"bytes_per_second": 5}', Bounds(5.0)),
@@ -235,4 +221,4 @@ def test_a_file_is_watched(tmp_path):
                 time.sleep(0.01)
         assert seen == [Bounds(5.0), UNBOUNDED]
     finally:
-        watch.close()
+        stop()

@@ -12,41 +12,42 @@ import pytest
 from kafka_source.client_config import Settings
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.quota import UNBOUNDED, Bounds
-from kafka_source.quota.server import new_token
-from kafka_source.quota.server_process import start_server_process
-from kafka_source.quota.settings import QuotaSettings, Ticket
+from kafka_source.quota.account import GRANT_SECONDS
+from kafka_source.quota.server_process import ticket_of_server_process
+from kafka_source.quota.settings import QuotaSettings
 from kafka_source.quota.task_pacer import pacer_of
 
 SETTINGS = Settings({"bootstrap.servers": "127.0.0.1:1"})
 
 
-def test_what_is_watched_is_looked_at_before_anything_is_read(tmp_path):
+def test_what_is_watched_is_looked_at_before_anything_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     document = tmp_path / "quota.json"
     document.write_text('{"bytes_per_second": 5}')
     quota = QuotaSettings(UNBOUNDED, False, 10, 1.0, str(document), None, "etl")
     driver = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
-        assert start_server_process(quota, SETTINGS, "consumer_byte_rate", new_token(), driver.pid).bounds == Bounds(
-            5.0
-        )
+        ticket = ticket_of_server_process(quota, SETTINGS, "consumer_byte_rate", driver.pid, "one")
+        assert ticket.bounds == Bounds(5.0)
         document.write_text('{"bytes_per_sec": 5}')
         with pytest.raises(InvalidConfigurationError, match=r"quota\.watch.*bytes_per_sec"):
-            start_server_process(quota, SETTINGS, "consumer_byte_rate", new_token(), driver.pid)
+            ticket_of_server_process(quota, SETTINGS, "consumer_byte_rate", driver.pid, "two")
     finally:
         driver.kill()
         driver.communicate()
 
 
-def test_it_serves_and_ends_with_the_driver():
+def test_it_serves_and_ends_with_the_driver(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     quota = QuotaSettings(Bounds(bytes_per_second=1_000_000.0), False, 10, 1.0, None, None, "etl")
     driver = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
-        hub = start_server_process(quota, SETTINGS, "consumer_byte_rate", new_token(), driver.pid)
-        assert hub.token not in repr(hub)
-        tickets = [Ticket(quota, quota.bounds, part, 0.25, hub.endpoint, hub.token) for part in range(2)]
+        ticket = ticket_of_server_process(quota, SETTINGS, "consumer_byte_rate", driver.pid, "one")
+        assert ticket.server.secret not in repr(ticket)
+        tickets = [ticket.of(slot, 0.25) for slot in range(2)]
         with pacer_of(tickets[0], SETTINGS, "") as one, pacer_of(tickets[1], SETTINGS, "") as two:
             assert one.wait(100) == 0
-            assert one.most_bytes(1000) == 25_000  # all of it, not its share: the hub answers
+            assert one.most_bytes(1000) == GRANT_SECONDS * 1_000_000  # not its share: the server answers
             one.fetched(3_000_000, 3000)
             one.wait(100)
             assert two.wait(100) > 0
@@ -56,7 +57,7 @@ def test_it_serves_and_ends_with_the_driver():
     deadline = time.monotonic() + 30
     while True:
         try:
-            socket.create_connection(hub.endpoint, 1).close()
+            socket.create_connection((ticket.server.host, ticket.server.port), 1).close()
         except ConnectionError:
             break
         assert time.monotonic() < deadline, "it goes on without its driver"

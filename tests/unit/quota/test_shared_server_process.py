@@ -1,4 +1,4 @@
-"""One hub for the short-lived processes of a Spark driver, found by a file that nobody else can read."""
+"""One server process for the short-lived processes of a Spark driver, found by a file that nobody else can read."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pyspark.sql.types import StringType, StructType
 from kafka_source.client_config import Settings
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.quota import Bounds
+from kafka_source.quota.server_process import ticket_of_server_process
 from kafka_source.quota.settings import QuotaSettings
-from kafka_source.quota.shared_server_process import shared_server_process
 from kafka_source.sink import stream_writer
 
 ASK = """
@@ -25,12 +25,12 @@ import sys
 from kafka_source.client_config import Settings
 from kafka_source.quota import Bounds
 from kafka_source.quota.settings import QuotaSettings
-from kafka_source.quota.shared_server_process import shared_server_process
+from kafka_source.quota.server_process import ticket_of_server_process
 
 quota = QuotaSettings(Bounds(bytes_per_second=1_000_000.0), False, 10, 1.0, None, None, "etl")
 settings = Settings({"bootstrap.servers": "127.0.0.1:1"})
-hub = shared_server_process(quota, settings, "producer_byte_rate", int(sys.argv[1]), sys.argv[2])
-print(hub.endpoint[1])
+hub = ticket_of_server_process(quota, settings, "producer_byte_rate", int(sys.argv[1]), sys.argv[2])
+print(hub.server.port)
 """
 
 
@@ -73,7 +73,7 @@ def test_another_is_started_for_one_that_is_gone(driver: subprocess.Popen[bytes]
     one = asked(driver, "one", tmp_path)
     (file,) = tmp_path.glob("*/*.json")
     # What one that was killed leaves behind: a file that names a port where nobody answers.
-    file.write_text(json.dumps([["127.0.0.1", 1], [1.0, None], "gone"]))
+    file.write_text(json.dumps([["127.0.0.1", 1, "gone"], [1.0, None]]))
     another = asked(driver, "one", tmp_path)
     assert another not in (one, 1)
     assert asked(driver, "one", tmp_path) == another
@@ -84,7 +84,7 @@ def test_a_directory_that_others_can_read_is_refused(tmp_path: Path, monkeypatch
     (tmp_path / f"kafkagroup-{os.getuid()}").mkdir(mode=0o755)
     quota = QuotaSettings(Bounds(bytes_per_second=1.0), False, 10, 1.0, None, None, "etl")
     with pytest.raises(InvalidConfigurationError, match="TMPDIR"):
-        shared_server_process(quota, Settings({"bootstrap.servers": "127.0.0.1:1"}), "", os.getpid(), "one")
+        ticket_of_server_process(quota, Settings({"bootstrap.servers": "127.0.0.1:1"}), "", os.getpid(), "one")
 
 
 def test_a_writer_that_is_not_sent_to_tasks_starts_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import Range
 from kafka_source.quota import Bounds
 from kafka_source.quota.settings import QuotaSettings, Ticket
+from kafka_source.runtime.control_port import Address
 from kafka_source.source.input_partitions import TaskFactory, add_handoff, bundle_tasks
 from kafka_source.source.plan import PlannedInput
 
@@ -23,7 +24,7 @@ def member(slot: int) -> SlotCredentials | None:
 
 
 def ticket(part: int, share: float) -> Ticket:
-    return Ticket(QUOTA, QUOTA.bounds, part, share)
+    return Ticket(QUOTA, QUOTA.bounds, Address("127.0.0.1", 1, "secret"), part, share)
 
 
 FACTORY = TaskFactory(member, "a-cluster", IDS)
@@ -64,8 +65,8 @@ def test_the_shares_of_the_quota_are_those_of_the_offsets_and_no_two_tasks_have_
     tickets = [task.ticket for task in tasks if task.ticket is not None]
     assert len(tickets) == len(planned)
     assert [t.share for t in tickets] == [sum(r.size for r in task.ranges) / total for task in tasks]
-    assert len({t.part for t in tickets}) == len(planned)
-    parts = [(t.ticket.part, t.credentials.slot) for t in tasks if t.ticket is not None and t.credentials is not None]
+    assert len({t.slot for t in tickets}) == len(planned)
+    parts = [(t.ticket.slot, t.credentials.slot) for t in tasks if t.ticket is not None and t.credentials is not None]
     assert all(part == slot for part, slot in parts)
 
 

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from kafka_source.quota.broker_quotas import CLIENT, USER, ClientQuota, holding
+from kafka_source.cluster.client_quotas import CLIENT, USER, ClientQuota, holding
 
 RATE = "consumer_byte_rate"
 BY_PRECEDENCE = [

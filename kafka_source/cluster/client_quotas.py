@@ -1,9 +1,10 @@
-"""The brokers' own quotas of a client (KIP-546): which one holds, and asking for it."""
+"""The brokers' own quotas of clients (KIP-546): describe and alter them, and find the one that holds for a client."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from kafka_source.client_config import Settings
@@ -11,28 +12,14 @@ from kafka_source.client_config.sasl import sasl_of
 from kafka_source.errors import error_for_code
 from kafka_source.kafka_client import Deadline, KafkaClient, cached_client
 from kafka_source.kafka_client.messages import AlterClientQuotasRequest, DescribeClientQuotasRequest
-from kafka_source.quota.bounds import Bounds
 
 USER, CLIENT = "user", "client-id"
 _SECONDS = 15.0
-_ANONYMOUS = "ANONYMOUS"
-
-# Kafka's order (KIP-55): the first that is there holds. None is the default entity.
-_PRECEDENCE = (
-    ("own", "own"),
-    ("own", "default"),
-    ("own", "absent"),
-    ("default", "own"),
-    ("default", "default"),
-    ("default", "absent"),
-    ("absent", "own"),
-    ("absent", "default"),
-)
 
 
 @dataclass(frozen=True, slots=True)
 class ClientQuota:
-    """What the brokers keep for one entity.
+    """The quota of one entity.
 
     Attributes:
         entity: Its user and client id; None is the default of all.
@@ -44,32 +31,36 @@ class ClientQuota:
 
 
 def holding(quotas: Iterable[ClientQuota], user: str, client_id: str, name: str) -> float | None:
-    """The value that holds for a client, None if there is none."""
-    known = {
-        (_kind(quota.entity, USER, user), _kind(quota.entity, CLIENT, client_id)): quota.values[name]
-        for quota in quotas
-        if name in quota.values and set(quota.entity) <= {USER, CLIENT}
-    }
-    return next((known[place] for place in _PRECEDENCE if place in known), None)
+    """Return the value that holds for a client, None if there is none."""
+    known = {frozenset(quota.entity.items()): quota.values[name] for quota in quotas if name in quota.values}
+    # Kafka's order of precedence (KIP-55): the name itself, the default, no entry; the user counts more.
+    users: list[dict[str, str | None]] = [{USER: user}, {USER: None}, {}]
+    clients: list[dict[str, str | None]] = [{CLIENT: client_id}, {CLIENT: None}, {}]
+    entities = (frozenset((one | other).items()) for one, other in product(users, clients))
+    return next((known[entity] for entity in entities if entity in known), None)
 
 
-def _kind(entity: Mapping[str, str | None], component: str, own: str) -> str:
-    if component not in entity:
-        return "absent"
-    value = entity[component]
-    return "default" if value is None else ("own" if value == own else "another")
+def value_of_client(settings: Settings, client_id: str, name: str) -> float | None:
+    """Ask the brokers for the value that holds for a client id and the user of the settings; None: there is none.
+
+    Raises:
+        KafkaGroupError: The brokers refuse.
+    """
+    client, sasl = cached_client(settings, "quota"), sasl_of(settings)
+    quotas = client.run(describe_quotas(client, Deadline(_SECONDS)), _SECONDS + 1)
+    return holding(quotas, sasl.username if sasl is not None and sasl.username else "ANONYMOUS", client_id, name)
 
 
 async def describe_quotas(client: KafkaClient, deadline: Deadline) -> list[ClientQuota]:
-    """All quotas that the brokers keep; needs DESCRIBE_CONFIGS on the cluster.
+    """Return all quotas that the brokers keep; needs DESCRIBE_CONFIGS on the cluster.
 
     Raises:
-        KafkaGroupError: They do not tell.
+        KafkaGroupError: The brokers refuse.
     """
     connection = await client.any_connection(deadline)
     answer = await connection.send(DescribeClientQuotasRequest(components=[], strict=False), deadline.left)
     if answer.error_code:
-        raise error_for_code(answer.error_code, "Asking for client quotas failed", reason=answer.error_message or "")
+        raise error_for_code(answer.error_code, "Describing client quotas failed", reason=answer.error_message or "")
     return [
         ClientQuota({e.entity_type: e.entity_name for e in entry.entity}, {v.key: v.value for v in entry.values})
         for entry in answer.entries or []
@@ -104,35 +95,3 @@ async def alter_quota(
             raise error_for_code(
                 altered.error_code, "Altering a client quota failed", reason=altered.error_message or ""
             )
-
-
-class ClientQuotas:
-    """Looks up the brokers' quota of one client.
-
-    Args:
-        settings: Of the Kafka clients.
-        client_id: Of the fetchers or producers.
-        rate: consumer_byte_rate or producer_byte_rate.
-        otherwise: What holds where the brokers have none.
-    """
-
-    def __init__(self, settings: Settings, client_id: str, rate: str, otherwise: Bounds) -> None:
-        self._settings = settings
-        self._client_id = client_id
-        self._rate = rate
-        self._otherwise = otherwise
-        sasl = sasl_of(settings)
-        self._user = sasl.username if sasl is not None and sasl.username else _ANONYMOUS
-
-    def look(self) -> Bounds:
-        """The bounds of now.
-
-        Raises:
-            KafkaGroupError: The brokers do not tell.
-        """
-        client = cached_client(self._settings, "quota")
-        quotas = client.run(describe_quotas(client, Deadline(_SECONDS)), _SECONDS + 1)
-        found = holding(quotas, self._user, self._client_id, self._rate)
-        if found is None:
-            return self._otherwise
-        return Bounds(found, self._otherwise.records_per_second)

@@ -1,0 +1,165 @@
+"""A TCP port at which a driver answers its tasks, one line of JSON each way.
+
+A task first proves that it knows the port's secret: it answers a random challenge with an HMAC of it. Before that the
+server reads nothing else, and it does not wait for long; the secret itself is never sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import json
+import secrets
+import socket
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from io import BufferedReader
+from typing import Any
+
+from kafka_source.runtime.event_loop import EventLoop
+
+_SECONDS = 5.0
+_LONGEST_LINE = 1 << 20
+# Connections that have not yet proved who they are.
+_MOST_STRANGERS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a control port is, and its secret."""
+
+    host: str
+    port: int
+    secret: str = field(repr=False)
+
+    @staticmethod
+    def of(listener: socket.socket) -> Address:
+        """Return the address of a socket that listens, with a new secret."""
+        host, port, *_ = listener.getsockname()
+        return Address(str(host), int(port), secrets.token_hex())
+
+
+class ControlPort:
+    """Answers on a thread of its own.
+
+    Args:
+        listener: A socket that listens.
+        secret: The secret of its `Address`.
+        answer: Returns the JSON of the answer to a task's JSON; called by that thread.
+        patience: Seconds within which a connection has to prove that it knows the secret.
+    """
+
+    def __init__(
+        self, listener: socket.socket, secret: str, answer: Callable[[Any], Any], patience: float = _SECONDS
+    ) -> None:
+        self._secret, self._answer, self._patience = secret, answer, patience
+        self._strangers = 0
+        self._connections: dict[asyncio.Task[None] | None, asyncio.StreamWriter] = {}
+        self.asked_at = time.monotonic()
+        self._loop = EventLoop("kafkagroup-control")
+        self._server = self._loop.run(asyncio.start_server(self._serve, sock=listener, limit=_LONGEST_LINE))
+
+    def close(self) -> None:
+        """End all connections and stop listening."""
+        if self._loop.alive:
+            self._loop.run(self._end())
+            self._loop.close()
+
+    async def _end(self) -> None:
+        self._server.close()
+        # Who serves a connection sees its end, and returns.
+        for writer in self._connections.values():
+            writer.close()
+        await asyncio.gather(*(task for task in self._connections if task is not None))
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # Finds out that a machine has gone.
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._connections[asyncio.current_task()] = writer
+        try:
+            with contextlib.closing(writer), contextlib.suppress(OSError, ValueError, asyncio.TimeoutError):
+                known = await self._knows_secret(reader, writer)
+                while known and (line := await reader.readline()):
+                    self.asked_at = time.monotonic()
+                    writer.write(json.dumps(self._answer(json.loads(line))).encode() + b"\n")
+        finally:
+            del self._connections[asyncio.current_task()]
+
+    async def _knows_secret(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        if self._strangers >= _MOST_STRANGERS:
+            return False
+        self._strangers += 1
+        try:
+            challenge = secrets.token_hex().encode()
+            writer.write(challenge + b"\n")
+            proof = await asyncio.wait_for(reader.readline(), self._patience)
+            known = hmac.compare_digest(proof.strip(), _proof(self._secret, challenge))
+            self.asked_at = time.monotonic() if known else self.asked_at
+            return known
+        finally:
+            self._strangers -= 1
+
+
+class ControlClient:
+    """A task's connection to a control port, made when it is needed.
+
+    Args:
+        address: The port's.
+    """
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._resources = contextlib.ExitStack()
+        self._stream: tuple[socket.socket, BufferedReader] | None = None
+
+    def connect(self) -> tuple[socket.socket, BufferedReader]:
+        """Connect, unless that is done, and prove to know the secret.
+
+        Raises:
+            OSError: The port cannot be reached.
+        """
+        if self._stream is None:
+            address = (self._address.host, self._address.port)
+            peer = self._resources.enter_context(socket.create_connection(address, _SECONDS))
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            lines = self._resources.enter_context(peer.makefile("rb"))
+            peer.sendall(_proof(self._address.secret, lines.readline().strip()) + b"\n")
+            self._stream = peer, lines
+        return self._stream
+
+    def ask(self, question: Any) -> Any:
+        """Return the JSON of the answer to a JSON.
+
+        Raises:
+            OSError: The port cannot be reached, or the connection has ended.
+            ValueError: The connection ended with the question.
+        """
+        peer, lines = self.connect()
+        peer.sendall(json.dumps(question).encode() + b"\n")
+        return json.loads(lines.readline())
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._resources.close()
+
+
+def listen_towards(servers: Iterable[tuple[str, int]]) -> socket.socket:
+    """Listen at the address from which this machine reaches a server: executors that reach the server reach it too.
+
+    Args:
+        servers: Hosts and ports; those without an address or a route are skipped.
+    """
+    for host, port in servers:
+        with contextlib.suppress(OSError):
+            for family, kind, number, _, where in socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM):
+                with contextlib.suppress(OSError), socket.socket(family, kind, number) as probe:
+                    # Nothing is sent: connecting a datagram socket only chooses the route.
+                    probe.connect(where)
+                    return socket.create_server((probe.getsockname()[0], 0), family=family)
+    return socket.create_server((socket.gethostname(), 0))
+
+
+def _proof(secret: str, challenge: bytes) -> bytes:
+    return hmac.new(secret.encode(), challenge, "sha256").hexdigest().encode()
