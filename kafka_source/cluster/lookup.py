@@ -48,9 +48,8 @@ class Cluster:
         self._patience = settings.seconds("default.api.timeout.ms", _PATIENCE_MS)
 
     @staticmethod
-    def of(options: ReadOptions, settings: Settings | None = None) -> Cluster:
+    def of(options: ReadOptions) -> Cluster:
         """Return the cluster that a query reads from."""
-        # `settings` are those of the options; the parameter goes with its last caller.
         return Cluster(
             options.settings,
             retries=options.fetch_offset_num_retries,

@@ -4,8 +4,6 @@ Names are case-insensitive, as in Spark. Options with the prefix `kafka.` that a
 clients unchanged (`kafka_source.client_config`).
 """
 
-from collections.abc import Mapping
-
 from kafka_source.options.catalog import OPTIONS, CommonOptions, ReadOptions, SinkOptions
 from kafka_source.options.declaration import KAFKA_PREFIX, Where
 from kafka_source.options.preamble import read_options, sink_options
@@ -15,22 +13,12 @@ __all__ = [
     "KAFKA_PREFIX",
     "OPTIONS",
     "CommonOptions",
-    "Options",
     "ReadOptions",
     "SinkOptions",
     "Where",
     "check_read",
     "check_sink",
     "column_options",
-    "parse",
     "read_options",
     "sink_options",
 ]
-
-# Until every module uses the typed fields (see `compat`).
-Options = CommonOptions
-
-
-def parse(given: Mapping[str, str], where: Where) -> CommonOptions:
-    """Return the checked options of a read or a write."""
-    return check_sink(given).options if where is Where.SINK else check_read(given, where).options

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from kafka_source.client_config import Settings
 from kafka_source.model.cluster_identity import MOVED_FROM
 from kafka_source.options import kinds
-from kafka_source.options.compat import LookedUpByName
 from kafka_source.options.declaration import KAFKA_PREFIX, Elsewhere, Option, Where, declared_in, option
 from kafka_source.options.kinds import (
     Commit,
@@ -36,7 +35,7 @@ MIB = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class CommonOptions(LookedUpByName):
+class CommonOptions:
     """Options of every query.
 
     Attributes:
