@@ -1,4 +1,4 @@
-"""What members say they own, made consistent before anything is assigned."""
+"""The partitions that members claim to own, made consistent before anything is assigned."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from assignors.wire import StickyUserData
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """The claims of all members, by place, on partitions that exist.
+    """The claims of all members on partitions that exist, by place (the member's index in the sorted member ids).
 
     Attributes:
-        stated: What each member claims, each partition once.
-        generations: The generation of each member's claim; -1: not said.
-        accepted: What each member may keep: of two claims of one partition the one of the newer generation.
-        contested: Partitions that several members claim in the same newest generation: nobody may keep them.
+        stated: The partitions each member claims, each partition once.
+        generations: The generation of each member's claim; -1 if unknown.
+        accepted: The partitions each member may keep. If several members claim a partition, only the claim of the
+            newest generation is accepted.
+        contested: Partitions that several members claim in the same newest generation; no member may keep them.
     """
 
     stated: Sequence[list[int]]
@@ -26,7 +27,11 @@ class Claims:
     contested: frozenset[int]
 
     def outdated(self) -> dict[int, int]:
-        """For each partition that a member of an older generation than the group's newest claims: the last such one."""
+        """Return the last previous owner of each partition that is claimed in an older generation.
+
+        A generation is older if it is below the newest one in the group. If several members claim the partition in
+        older generations, the member with the highest of those is returned.
+        """
         newest = max(self.generations, default=-1)
         last: dict[int, int] = {}
         for place, generation in enumerate(self.generations):
@@ -37,7 +42,7 @@ class Claims:
         return last
 
     def newest(self, partitions: set[int]) -> dict[int, list[int]]:
-        """The members that claim each of these partitions in the newest generation in which anyone does."""
+        """Return, for each of these partitions, the members that claim it in the newest generation that claims it."""
         holders: dict[int, list[int]] = {}
         for place, stated in enumerate(self.stated):
             for partition in partitions.intersection(stated):
@@ -50,7 +55,7 @@ class Claims:
 
 
 def resolve(index: PartitionIndex, claims: Sequence[StickyUserData]) -> Claims:
-    """Drop claims of partitions that do not exist, and settle those that contradict each other."""
+    """Drop claims on partitions that do not exist, and decide between claims that contradict each other."""
     stated = [index.integers(claim.partitions) for claim in claims]
     generations = [max(claim.generation, -1) for claim in claims]
     distinct: set[int] = set().union(*stated)

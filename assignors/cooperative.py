@@ -1,4 +1,4 @@
-"""`cooperative-sticky`: the sticky answer in two phases (`CooperativeStickyAssignor` in Java, KIP-429)."""
+"""`cooperative-sticky`: the sticky assignment in two rebalances (`CooperativeStickyAssignor` in Java, KIP-429)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from assignors.wire import StickyUserData, decode_cooperative_user_data, encode_
 
 
 class CooperativeStickyAssignor(Assignor):
-    """As `sticky`, but a partition that must change hands is given to nobody until its owner has let it go.
+    """As `sticky`, but a partition that must move is assigned to no member until its owner has revoked it.
 
-    What a member has comes from the owned partitions of its subscription. After such a round the members that lost
-    something join again, and the next answer gives away what is free then.
+    The owned partitions come from the members' subscriptions. After the first rebalance the members that lost
+    partitions join again, and the second rebalance assigns the revoked partitions.
     """
 
     name: ClassVar[str] = "cooperative-sticky"
@@ -27,17 +27,20 @@ class CooperativeStickyAssignor(Assignor):
         self._generation = NO_GENERATION
 
     def subscription_user_data(self, topics: Iterable[str]) -> bytes | None:
-        """The generation of this member's last assignment, for leaders that read subscriptions of version 1."""
+        """Return the generation of this member's last assignment, encoded.
+
+        Subscriptions before version 2 have no field for the generation, so their leaders read it from the user data.
+        """
         return encode_cooperative_user_data(self._generation)
 
     def assign(self, cluster: ClusterMetadata, group: GroupSubscription) -> Mapping[str, Assignment]:
-        """See `Assignor.assign`."""
+        """Assign as `sticky` does, then leave out the partitions that another member still owns."""
         shared = share(cluster, group, {member: _claim(subscription) for member, subscription in group.items()})
         _hold_back(shared)
         return shared.assignments()
 
     def on_assignment(self, assignment: Assignment, generation: int) -> None:
-        """Remember the generation for `subscription_user_data`."""
+        """Keep the generation for the next `subscription_user_data`."""
         self._generation = generation
 
 
@@ -49,7 +52,7 @@ def _claim(subscription: Subscription) -> StickyUserData:
 
 
 def _hold_back(shared: Shared) -> None:
-    """Take from the answer what another member still has: the newest claim of it is not the receiver's own."""
+    """Remove from the answer the partitions that another member still owns, by the newest claim on them."""
     claims = shared.claims
     moving = shared.revoked | claims.contested
     if not moving:

@@ -1,7 +1,7 @@
-"""`copartition`: the same partition numbers of a set of topics go to the same member, so that it can join them.
+"""`copartition`: assigns the same partition number of a set of topics to the same member, so that it can join them.
 
-Java has no such strategy; `range` does it as long as the topics have equal counts and equal subscribers, and quietly
-stops when they have not. This one says so, or keeps together what can be.
+Java has no such strategy. `range` has this effect while the topics have equal partition counts and equal subscribers,
+and loses it silently when they differ. `copartition` then raises an error, or co-locates the partitions that it can.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ _MISMATCHES = ("refuse", "colocate")
 
 
 class CopartitionAssignor(Assignor):
-    """`range`, with sets of topics that stay together. Topics outside of all sets are shared as `range` does.
+    """`range` with sets of co-partitioned topics. Topics that are in no set are assigned as `range` does.
 
     Args:
-        groups: Sets of topics; no topic in two. None: all topics the group subscribes to are one set.
-        mismatch: What to do with a set whose topics differ in partition counts or subscribers: "refuse" (an
-            AssignmentError) or "colocate": the numbers that all topics have go, together, to members that subscribe
-            to all of them; the others are shared topic by topic.
+        groups: Sets of topics; a topic may be in one set only. None: all topics the group subscribes to are one set.
+        mismatch: What to do with a set whose topics differ in partition counts or subscribers. "refuse" raises an
+            AssignmentError. "colocate" assigns the partition numbers that all topics have together, to members that
+            subscribe to all of them; higher numbers are assigned topic by topic.
     """
 
     name: ClassVar[str] = "copartition"
 
     def __init__(self, groups: Sequence[Sequence[str]] | None = None, mismatch: str = "refuse") -> None:
         if mismatch not in _MISMATCHES:
-            raise ValueError(f"mismatch must be one of {', '.join(_MISMATCHES)}, and not {mismatch!r}")
+            raise ValueError(f"mismatch must be one of {', '.join(_MISMATCHES)}, got {mismatch!r}")
         named = [topic for group in groups or () for topic in set(group)]
         if len(named) != len(set(named)):
             twice = sorted({topic for topic in named if named.count(topic) > 1})
-            raise ValueError(f"topics are in two groups: {', '.join(twice)}; put what belongs together into one group")
+            raise ValueError(f"topics are in two groups: {', '.join(twice)}; put topics that belong together into one")
         self._groups = groups
         self._mismatch = mismatch
 
     def assign(self, cluster: ClusterMetadata, group: GroupSubscription) -> Mapping[str, Assignment]:
-        """See `Assignor.assign`.
+        """Assign each set of co-partitioned topics together, and the other topics as `range` does.
 
         Raises:
             AssignmentError: A set's topics differ and `mismatch` is "refuse", or no member subscribes to all of them.
@@ -64,12 +64,12 @@ class CopartitionAssignor(Assignor):
         advice = "make them equal, or set mismatch='colocate'"
         if len({counts[topic] for topic in topics}) > 1:
             listed = ", ".join(f"{topic} has {counts[topic]}" for topic in topics)
-            raise AssignmentError(f"topics to be co-partitioned have different partition counts: {listed}; {advice}")
+            raise AssignmentError(f"co-partitioned topics have different partition counts: {listed}; {advice}")
         for topic in topics[1:]:
             odd = sorted(set(readers[topic]) ^ set(readers[topics[0]]))
             if odd:
                 raise AssignmentError(
-                    f"topics to be co-partitioned have different subscribers: {', '.join(odd[:5])} "
+                    f"co-partitioned topics have different subscribers: {', '.join(odd[:5])} "
                     f"subscribes to only one of {topics[0]} and {topic}; {advice}"
                 )
 
@@ -77,10 +77,16 @@ class CopartitionAssignor(Assignor):
 def _share_together(
     topics: Sequence[str], counts: Mapping[str, int], readers: Mapping[str, tuple[str, ...]]
 ) -> list[TopicShare]:
-    """A share of the numbers that all topics have, for members that read all of them, and one for each topic's rest."""
+    """Return one share for the partition numbers that all topics have, and one for each topic's higher numbers.
+
+    Only members that subscribe to all the topics take part in the first share.
+    """
     common = [m for m in readers[topics[0]] if all(m in readers[topic] for topic in topics)]
     if not common:
-        raise AssignmentError(f"no member subscribes to all of the co-partitioned topics {', '.join(topics)}")
+        raise AssignmentError(
+            f"no member subscribes to all of the co-partitioned topics {', '.join(topics)}; "
+            "subscribe at least one member to all of them, or split the set"
+        )
     least = min(counts[topic] for topic in topics)
     rest = [topic for topic in topics if counts[topic] > least]
     return [

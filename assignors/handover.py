@@ -1,4 +1,4 @@
-"""What the leader checks of a cooperative answer before it sends it (`ConsumerCoordinator` in Java, KIP-429)."""
+"""Checks a cooperative assignment before the leader sends it (`ConsumerCoordinator` in Java, KIP-429)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from assignors.model import Assignment, GroupSubscription, TopicPartition
 
 
 def in_transfer(group: GroupSubscription, answer: Mapping[str, Assignment]) -> set[TopicPartition]:
-    """Partitions added to one member and taken from another in one round: two members might read them at a time."""
+    """Return the partitions that are added to one member and revoked from another in the same rebalance.
+
+    Under the cooperative protocol two members could read such a partition at the same time.
+    """
     added: set[TopicPartition] = set()
     revoked: set[TopicPartition] = set()
     for member, subscription in group.items():
@@ -20,24 +23,28 @@ def in_transfer(group: GroupSubscription, answer: Mapping[str, Assignment]) -> s
 
 
 def check_handover(name: str, group: GroupSubscription, answer: Mapping[str, Assignment]) -> None:
-    """Refuse a cooperative answer with partitions in transfer. An eager one needs no check.
+    """Refuse a cooperative assignment that moves a partition in one step. An eager assignment needs no check.
 
-    As in Java, `cooperative-sticky` is exempt: it weighs generations, and a stale claim is no ownership.
+    As in Java, `cooperative-sticky` is exempt: it compares generations, and a partition claimed by a member of an
+    older generation is not owned by that member any more.
 
     Raises:
-        AssignmentError: With the first such partitions.
+        AssignmentError: Names the assignor and up to five of the partitions.
     """
     moving = set() if name == "cooperative-sticky" else in_transfer(group, answer)
     if moving:
         listed = ", ".join(f"{topic}-{number}" for topic, number in sorted(moving)[:5])
         raise AssignmentError(
-            f"assignor {name} gives {len(moving)} partitions to members before their owners let them go ({listed}): "
-            "a cooperative assignor must hold these back until the next round"
+            f"assignor {name} assigns {len(moving)} partitions to new members before their owners have revoked them "
+            f"({listed}): a cooperative assignor must leave these out until the next rebalance"
         )
 
 
 def hold_back(group: GroupSubscription, answer: Mapping[str, Assignment]) -> dict[str, Assignment]:
-    """The answer without the partitions in transfer: how a strategy that knows no rounds becomes cooperative."""
+    """Return the answer without the partitions in transfer, so that an eager strategy works cooperatively.
+
+    Their owners revoke them and join again; the rebalance that follows assigns them.
+    """
     moving = in_transfer(group, answer)
     adjusted = {}
     for member, given in answer.items():

@@ -9,13 +9,13 @@ from assignors.model import ClusterMetadata, GroupSubscription, TopicPartition, 
 
 
 def known_topics(cluster: ClusterMetadata, group: GroupSubscription) -> dict[str, int]:
-    """The partition counts of the topics that someone subscribes to and that have partitions."""
+    """Return the partition counts of the subscribed topics, without topics that have no partitions."""
     wanted: set[str] = set().union(*(subscription.topics for subscription in group.values()))
     return {topic: count for topic in wanted if (count := cluster.partitions.get(topic, 0)) > 0}
 
 
 class PartitionIndex:
-    """The partitions of topics in a given order: topic by topic, 0 to `size` - 1.
+    """Numbers the partitions of topics in a given order: topic by topic, 0 to `size` - 1.
 
     Attributes:
         topics: The topics in order.
@@ -38,11 +38,11 @@ class PartitionIndex:
             self._topics += [topic] * count
             self._numbers += numbers if count == len(numbers) else numbers[:count]
         self.size = len(self._topics)
-        # Members tend to own partitions of the same topics: one's starts and counts serve the next.
+        # Members often own partitions of the same topics, so the starts and counts of the last call are kept.
         self._last: tuple[list[str], list[int], list[int]] = ([], [], [])
 
     def integers(self, partitions: Sequence[TopicPartition]) -> list[int]:
-        """The integers of those partitions that exist, each once."""
+        """Return the integers of those partitions that exist, in the given order."""
         columns = TopicPartitions.of(partitions)
         topics, numbers = columns.topics, columns.numbers
         if not numbers:
@@ -63,7 +63,7 @@ class PartitionIndex:
         ]
 
     def partitions(self, integers: Iterable[int]) -> TopicPartitions:
-        """The partitions of integers."""
+        """Return the partitions with these integers."""
         found = integers if isinstance(integers, (list, range)) else list(integers)
         if isinstance(found, range) and found.start >= 0:
             piece = slice(found.start, found.stop, found.step)
@@ -71,9 +71,9 @@ class PartitionIndex:
         return TopicPartitions(list(map(self._topics.__getitem__, found)), list(map(self._numbers.__getitem__, found)))
 
     def number(self, integer: int) -> int:
-        """The partition number of an integer."""
+        """Return the partition number of the partition with this integer."""
         return self._numbers[integer]
 
     def topic(self, integer: int) -> str:
-        """The topic of an integer."""
+        """Return the topic of the partition with this integer."""
         return self._topics[integer]

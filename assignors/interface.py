@@ -1,4 +1,4 @@
-"""What a strategy is, and how one is found by its name."""
+"""The interface of an assignment strategy, and the lookup of a strategy by its name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import ClassVar
 from assignors.model import Assignment, ClusterMetadata, GroupSubscription, TopicPartition
 
 ENTRY_POINT_GROUP = "kafkagroup.assignors"
-"""The packaging entry point group under which other distributions offer their strategies."""
+"""The packaging entry point group under which other distributions register their strategies."""
 
 _BUILT_IN = {
     "range": "assignors.range:RangeAssignor",
@@ -27,19 +27,19 @@ _BUILT_IN = {
 
 
 class RebalanceProtocol(IntEnum):
-    """How members hand partitions over (KIP-429); the numbers are Java's."""
+    """How members give up partitions in a rebalance (KIP-429); the numbers are Java's."""
 
     EAGER = 0
-    """A member gives up everything before it joins."""
+    """A member revokes all its partitions before it joins."""
     COOPERATIVE = 1
-    """A member keeps what it has, and gives up only what the assignment takes from it."""
+    """A member keeps its partitions while it joins, and revokes only those that the new assignment leaves out."""
 
 
 class AssignmentError(Exception):
-    """An assignor refuses to assign.
+    """An assignor cannot assign the group's partitions.
 
     Attributes:
-        reason: Why, in words for the person who runs the group; the leader may pass it on to the other members.
+        reason: The reason, written for the operator of the group; the leader may pass it on to the other members.
     """
 
     def __init__(self, reason: str) -> None:
@@ -48,72 +48,76 @@ class AssignmentError(Exception):
 
 
 class Assignor(ABC):
-    """A strategy that shares partitions among a group's members (`ConsumerPartitionAssignor` in Java).
+    """A strategy that assigns partitions to a group's members (`ConsumerPartitionAssignor` in Java).
 
-    `assign` runs in the leader and depends on its arguments alone. The other methods run in every member; what they
-    keep is about that member only (its last assignment, say). One object serves one member.
+    `assign` runs in the leader and must depend on its arguments alone. The other methods run in every member; state
+    that they keep is that member's own, for example its last assignment. Use one object per member.
     """
 
     name: ClassVar[str]
-    """The name in JoinGroup's list of protocols; all members of a group must share one."""
+    """The protocol name in JoinGroup; all members of a group must have one in common."""
 
     protocols: ClassVar[frozenset[RebalanceProtocol]] = frozenset({RebalanceProtocol.EAGER})
-    """The rebalance protocols it works with."""
+    """The rebalance protocols the strategy supports."""
 
     redundant: ClassVar[bool] = False
-    """Whether it gives a partition to several members on purpose; else the leader takes that for a mistake."""
+    """Whether the strategy assigns one partition to several members on purpose. If not, the leader refuses such an
+    assignment."""
 
     def subscription_user_data(self, topics: Iterable[str]) -> bytes | None:
-        """Bytes for the leader to go with this member's subscription to `topics`; None: none."""
+        """Return the user data that this member sends to the leader with its subscription, or None for no data."""
         return None
 
     @abstractmethod
     def assign(self, cluster: ClusterMetadata, group: GroupSubscription) -> Mapping[str, Assignment]:
-        """Share the partitions of the topics that `group` subscribes to among its members.
+        """Assign the partitions of all topics that `group` subscribes to.
 
         Returns:
-            An assignment for every member of `group`, empty if need be, and for nobody else.
+            One assignment for each member of `group`, possibly empty, by member id; no other members.
 
         Raises:
-            AssignmentError: The group cannot be served, with the reason.
+            AssignmentError: The strategy cannot assign the partitions of this group; gives the reason.
         """
 
     def on_assignment(self, assignment: Assignment, generation: int) -> None:  # noqa: B027 - most keep nothing
-        """Hear what this member got, and in which generation."""
+        """Take note of this member's new assignment and its generation."""
 
     def replicas(self, assignment: Assignment) -> Mapping[TopicPartition, int]:
-        """Of the partitions that several members have: the number of this member's copy, from 1.
+        """Return the copy number, from 1, of each partition that this member holds as a standby.
 
-        A partition that is not named is the member's own, or its copy is the first one (0): the one that counts, whose
-        member commits. Only a `redundant` strategy has others.
+        For every other partition the member is the only holder or the primary (copy 0), and commits its offsets. Only
+        a `redundant` strategy returns any.
         """
         return {}
 
 
 def names() -> tuple[str, ...]:
-    """All strategies `load` knows by name: the built-in ones and those of installed distributions, sorted."""
+    """Return the names that `load` accepts: built-in strategies and those of installed distributions, sorted."""
     return tuple(sorted({*_BUILT_IN, *(point.name for point in entry_points(group=ENTRY_POINT_GROUP))}))
 
 
 def load(name_or_spec: str, options: Mapping[str, object] | None = None) -> Assignor:
-    """Make a strategy.
+    """Create a strategy.
 
     Args:
         name_or_spec: A built-in name, a name under the entry point group "kafkagroup.assignors", or "module:Class".
-        options: Keyword arguments for its constructor.
+        options: Keyword arguments for the strategy's constructor.
 
     Raises:
-        ValueError: There is no such strategy, or it does not take these options.
+        ValueError: There is no such strategy, it cannot be imported, or it does not accept these options.
     """
     factory = _find(name_or_spec)
     try:
         assignor = factory(**(options or {}))
     except TypeError as error:
         raise ValueError(
-            f"assignor {name_or_spec!r} does not take the options {dict(options or {})}: {error}"
+            f"assignor {name_or_spec!r} does not accept the options {dict(options or {})}: {error}"
         ) from error
     if not isinstance(assignor, Assignor):
-        raise ValueError(f"assignor {name_or_spec!r} made a {type(assignor).__name__}, which is no assignors.Assignor")
+        raise ValueError(
+            f"assignor {name_or_spec!r} created a {type(assignor).__name__}, "
+            "which is not a subclass of assignors.Assignor"
+        )
     return assignor
 
 
@@ -125,7 +129,7 @@ def _find(name_or_spec: str) -> Callable[..., object]:
     if spec is None and ":" in name_or_spec:
         spec = name_or_spec
     if spec is None:
-        raise ValueError(f"no assignor named {name_or_spec!r}: known are {', '.join(names())}, or give 'module:Class'")
+        raise ValueError(f"no assignor named {name_or_spec!r}: use one of {', '.join(names())}, or 'module:Class'")
     module, _, attribute = spec.partition(":")
     try:
         found = importlib.import_module(module)

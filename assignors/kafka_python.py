@@ -1,8 +1,8 @@
-"""Our strategies for kafka-python (3.x): members of a plain `KafkaConsumer` group.
+"""Adapter that lets a kafka-python (3.x) `KafkaConsumer` use these strategies.
 
     consumer = KafkaConsumer("orders", group_id="g", partition_assignment_strategy=[for_kafka_python("sticky")])
 
-kafka-python is needed for this module alone.
+Only this module needs kafka-python.
 """
 
 from __future__ import annotations
@@ -34,20 +34,23 @@ def for_kafka_python(
     rack: str | None = None,
     eager: bool = False,
 ) -> KafkaPythonAssignor:
-    """A strategy for `partition_assignment_strategy`. Make one for each consumer: it keeps what that member has.
+    """Create a strategy for `partition_assignment_strategy`.
+
+    Create one for each consumer, because it keeps that member's assignment.
 
     Args:
-        assignor: As for `assignors.load`, or one already made.
-        options: As for `assignors.load`.
-        rack: The consumer's rack, where the strategy heeds racks.
-        eager: Use a cooperative strategy the eager way, as long as the consumer also lists an eager one (the first
-            half of a rolling upgrade): an eager member has given up everything when it joins, and must say so.
+        assignor: A name or "module:Class" as for `assignors.load`, or an assignor.
+        options: The strategy's options, if `assignor` is a name.
+        rack: The consumer's rack, for strategies that use racks.
+        eager: Run a cooperative strategy with the eager protocol. Set this while the consumer also lists an eager
+            strategy (the first half of a rolling upgrade): kafka-python then revokes all partitions before the member
+            joins, so its subscription must not list owned partitions.
     """
     return KafkaPythonAssignor(load(assignor, options) if isinstance(assignor, str) else assignor, rack, eager)
 
 
 class KafkaPythonAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # kafka-python has no types
-    """An `Assignor` in the shape of kafka-python's `AbstractPartitionAssignor`."""
+    """Implements kafka-python's `AbstractPartitionAssignor` with an `Assignor`."""
 
     def __init__(self, assignor: Assignor, rack: str | None = None, eager: bool = False) -> None:
         self._assignor = assignor
@@ -62,11 +65,11 @@ class KafkaPythonAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # k
         return self._assignor.name
 
     def supported_protocols(self) -> list[KafkaPythonProtocol]:
-        """The rebalance protocols, the most advanced first."""
+        """Return the rebalance protocols, cooperative first."""
         return [KafkaPythonProtocol(int(protocol)) for protocol in sorted(self._protocols, reverse=True)]
 
     def metadata(self, topics: Iterable[str]) -> ConsumerProtocolSubscription:
-        """This member's subscription."""
+        """Return this member's subscription, with its owned partitions if the protocol is cooperative."""
         wanted = sorted(topics)
         cooperative = RebalanceProtocol.COOPERATIVE in self._protocols
         owned = [partition for partition in self._owned if partition.topic in wanted] if cooperative else []
@@ -75,7 +78,15 @@ class KafkaPythonAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # k
         return ConsumerProtocolSubscription.decode(encode_subscription(said))
 
     def assign(self, cluster: Any, members: Sequence[Any]) -> dict[str, ConsumerProtocolAssignment]:
-        """The group's assignments; `cluster` and `members` are kafka-python's."""
+        """Assign the group's partitions.
+
+        Args:
+            cluster: kafka-python's `ClusterMetadata`.
+            members: kafka-python's JoinGroup members, with `member_id`, `group_instance_id` and `metadata`.
+
+        Returns:
+            kafka-python's assignments by member id.
+        """
         group = {}
         for member in members:
             said = decode_subscription(member.metadata.encode())
@@ -88,7 +99,7 @@ class KafkaPythonAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # k
         return {member: ConsumerProtocolAssignment.decode(encode_assignment(given)) for member, given in answer.items()}
 
     def on_assignment(self, assignment: ConsumerProtocolAssignment, generation: int) -> None:
-        """Remember what this member got."""
+        """Keep this member's assignment and generation for its next subscription."""
         given: Assignment = decode_assignment(assignment.encode())
         self._owned, self._generation = given.partitions, generation
         self._assignor.on_assignment(given, generation)

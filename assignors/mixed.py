@@ -1,8 +1,8 @@
-"""Sticky assignment where members subscribe to different topics (Java's general algorithm).
+"""Sticky assignment for members that subscribe to different topics (Java's general algorithm).
 
-Partitions go to the least loaded subscriber, then single moves level the rest. The outcome follows Java's orders; the
-work does not: subscribers of alike topics share one heap, runs of alike topics are filled level by level, and balance
-is judged once a topic and not once a partition.
+Each partition goes to its least loaded subscriber, then single moves balance the result. Ties are decided as in Java,
+but with less work: topics with the same subscribers share one heap, their partitions are assigned in batches, and
+balance is checked once per topic and not once per partition.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ def assign_mixed(
     outdated: Mapping[int, int],
     racks: RackView | None,
 ) -> tuple[list[Sequence[int]], set[int]]:
-    """Share all partitions of `index` among `len(claims)` members.
+    """Assign all partitions of `index` to `len(claims)` members.
 
     Args:
         index: The partitions, those with the fewest subscribers first.
-        readers: The subscribers of each topic in the index's order, ascending; equal ones should be one object.
-        claims: What each member may keep; no partition twice.
-        outdated: Partitions that a member of an older generation claims, and that member.
-        racks: None where racks do not matter.
+        readers: The subscribers of each topic in the index's order, ascending. Topics with equal subscribers should
+            share one object, because they then share one heap.
+        claims: The partitions that each member may keep; no partition twice.
+        outdated: The previous owner of each partition that a member of an older generation claims.
+        racks: None if racks make no difference.
 
     Returns:
-        What each member gets, and the claimed partitions that were taken from their members.
+        The partitions of each member, and the claimed partitions that were revoked from their members.
     """
     group = _Group(index, readers, len(claims))
     revocation = group.keep(claims, racks)
@@ -55,11 +56,11 @@ def assign_mixed(
 
 
 class _Group:
-    """The assignment while it grows.
+    """The assignment while it is being computed.
 
     Attributes:
-        owner: The member that has each partition, -1: none yet.
-        sizes: How many partitions each member has.
+        owner: The owner of each partition; -1 if it has none yet.
+        sizes: The number of partitions of each member.
     """
 
     def __init__(self, index: PartitionIndex, readers: Sequence[Sequence[int]], members: int) -> None:
@@ -81,7 +82,11 @@ class _Group:
         self._movements = _Movements(index)
 
     def keep(self, claims: Sequence[Sequence[int]], racks: RackView | None) -> bool:
-        """Keep claims of topics the member still subscribes to, on its racks; say whether others had to be revoked."""
+        """Keep the claims on topics that the member still subscribes to and, with racks, that match its rack.
+
+        Returns:
+            Whether any claim had to be revoked.
+        """
         owner, topic_of = self.owner, self._topic_of
         revocation = False
         for place, claimed in enumerate(claims):
@@ -98,7 +103,11 @@ class _Group:
         return revocation
 
     def fill_within_racks(self, partitions: Sequence[int], racks: RackView) -> list[int]:
-        """Each partition to its least loaded subscriber on one of its racks, or without a rack; give back the rest."""
+        """Assign each partition to its least loaded subscriber on one of its racks, or without a rack.
+
+        Returns:
+            The partitions that have no such subscriber.
+        """
         pools: dict[tuple[Pool, frozenset[str]], Pool] = {}
         rest: list[int] = []
         for partition in partitions:
@@ -118,7 +127,7 @@ class _Group:
         return rest
 
     def fill(self, partitions: Sequence[int]) -> None:
-        """Each partition to its least loaded subscriber, the first by id among equals."""
+        """Assign each partition to its least loaded subscriber; of equal ones to the first by id."""
         runs = self._runs(partitions)
         for pool, of_pool in groupby(runs, key=lambda run: run[0]):
             together = list(of_pool)
@@ -128,7 +137,7 @@ class _Group:
                     self.owner[partition] = place
 
     def _runs(self, partitions: Sequence[int]) -> list[tuple[Pool, Sequence[int]]]:
-        """Ascending partitions, cut by topic."""
+        """Split ascending partitions by topic; return each topic's pool of subscribers and its partitions."""
         runs: list[tuple[Pool, Sequence[int]]] = []
         at = 0
         for topic, pool in zip(self._index.topics, self._pools, strict=True):
@@ -140,7 +149,12 @@ class _Group:
         return runs
 
     def _water(self, places: Sequence[int], count: int) -> list[int]:
-        """Who takes the next `count` partitions, if each goes to the least loaded of `places`: filled like water."""
+        """Return the members that take the next `count` partitions, if each goes to the least loaded of `places`.
+
+        Gives the same result as `count` operations on a heap, in fewer steps: the least loaded members (`wet`) take
+        one partition each, round after round, until they reach the size of the next member, which then joins them.
+        Their sizes are updated.
+        """
         sizes = self.sizes
         rising = sorted(places, key=sizes.__getitem__)
         level = sizes[rising[0]]
@@ -166,11 +180,13 @@ class _Group:
         return taken
 
     def level(self, partitions: Sequence[int], outdated: Mapping[int, int]) -> None:
-        """Move single partitions to members with at least two fewer, in order, until there is no such move.
+        """Move single partitions to members with at least two partitions fewer, in order, until no such move is left.
 
-        Every move makes the sum of squared sizes smaller, but for those that bring a partition home, each once: so this
-        ends, and balanced. Where a member of an older generation that
-        claims the partition has two or more fewer than its owner, it goes there, else to the least loaded subscriber.
+        A partition goes to its previous owner of an older generation, if that member has at least two partitions fewer
+        than the owner; if not, it goes to the least loaded subscriber.
+
+        Terminates, with a balanced result: every move makes the sum of squared sizes smaller, except the moves that
+        return a partition to the member it came from, and each partition makes such a move only once.
         """
         runs = self._runs(partitions)
         moved = True
@@ -194,7 +210,8 @@ class _Group:
                 target = least
             actual = self._movements.instead(self._topic_of[partition], partition, source, target)
             if sizes[owner[actual]] < sizes[target] + 2:
-                # It comes home at the cost of balance, which later moves repair: once, or this might never end.
+                # This move returns a partition to the member it came from and makes balance worse; later moves repair
+                # that. Each partition may do so once. Java has no such limit, and there the loop need not terminate.
                 actual = partition if actual in self._came_home else actual
                 self._came_home.add(actual)
             source = owner[actual]
@@ -210,7 +227,10 @@ class _Group:
 
 
 class _Movements:
-    """Who gave which partitions of a topic to whom, so that two members do not swap partitions of one topic."""
+    """The moves so far, by topic and pair of members, so that two members do not swap partitions of one topic.
+
+    `PartitionMovements` in Java's `AbstractStickyAssignor`.
+    """
 
     def __init__(self, index: PartitionIndex) -> None:
         self._index = index
@@ -220,18 +240,21 @@ class _Movements:
         self._between: dict[tuple[int, int, int], dict[int, None]] = {}
 
     def instead(self, topic: int, partition: int, source: int, target: int) -> int:
-        """The partition to move: one that came the other way, if there is any."""
+        """Return the partition to move in place of `partition`.
+
+        If the target has given partitions of this topic to the source, one of them moves back; if not, `partition`.
+        """
         if partition in self._moves:
             source = self._moves[partition][0]
         back = self._between.get((topic, target, source))
         if not back:
             return partition
-        # Any of them would do; Java's hash set hands out the one in the first bucket.
+        # Any of them would be correct. Java takes the first one of its hash set, which is the one in the lowest bucket.
         buckets = self._capacity[topic, target, source] - 1
         return min(back, key=lambda other: self._hash(other) & buckets)
 
     def _hash(self, partition: int) -> int:
-        """`TopicPartition.hashCode`, spread as `HashMap` spreads it."""
+        """Return Java's `TopicPartition.hashCode`, with the bits mixed as `HashMap.hash` does."""
         topic = self._index.topic(partition)
         if topic not in self._hashes:
             hashed = 0
@@ -243,7 +266,7 @@ class _Movements:
         return code ^ code >> 16
 
     def record(self, topic: int, partition: int, source: int, target: int) -> None:
-        """Note a move; moves of one partition add up, and one that comes home is forgotten."""
+        """Record a move. Several moves of a partition count as one; a partition that returns has no recorded move."""
         before = self._moves.pop(partition, None)
         if before is not None:
             pair = (topic, before[0], before[1])
@@ -257,5 +280,6 @@ class _Movements:
         pair = (topic, source, target)
         moved = self._between.setdefault(pair, {})
         moved[partition] = None
+        # Grow as Java's HashMap does (load factor 3/4), because `instead` needs the number of its buckets.
         while len(moved) * 4 > self._capacity.setdefault(pair, 16) * 3:
             self._capacity[pair] *= 2

@@ -1,4 +1,4 @@
-"""What an assignor sees and says: cluster, subscriptions, assignments. Plain, frozen data."""
+"""The input and output of an assignor: cluster metadata, subscriptions, assignments. Plain, frozen data."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ class TopicPartition(NamedTuple):
     partition: int
 
 
-# NamedTuple's own constructor is a Python function; a group of a million partitions feels it.
+# NamedTuple's own constructor is a Python function. For a million partitions its cost is measurable, so tuple.__new__
+# is called directly.
 _make: Callable[[tuple[str, int]], TopicPartition] = partial(tuple.__new__, TopicPartition)
 
 
 class TopicPartitions(Sequence[TopicPartition]):
-    """Many partitions as two columns, topics and numbers: reads like a tuple of TopicPartition, holds no object each.
+    """A sequence of TopicPartition stored as two columns, topics and numbers, without one object per partition.
 
-    Equal to any sequence of the same partitions in the same order. Do not change the columns.
+    A TopicPartition is created when an item is read. Equal to any sequence of the same partitions in the same order.
+    Do not change the columns.
     """
 
     __slots__ = ("numbers", "topics")
@@ -36,7 +38,7 @@ class TopicPartitions(Sequence[TopicPartition]):
 
     @classmethod
     def of(cls, partitions: Iterable[TopicPartition]) -> TopicPartitions:
-        """The columns of any partitions; those of a TopicPartitions are shared, not copied."""
+        """Build the columns of any partitions; a TopicPartitions is returned as it is, not copied."""
         if isinstance(partitions, TopicPartitions):
             return partitions
         pairs = partitions if isinstance(partitions, (tuple, list)) else list(partitions)
@@ -73,7 +75,7 @@ class TopicPartitions(Sequence[TopicPartition]):
 
 @dataclass(frozen=True, slots=True)
 class ClusterMetadata:
-    """What the leader knows of the cluster.
+    """The part of the cluster's metadata that an assignment depends on.
 
     Attributes:
         partitions: The number of partitions of each topic. A topic that is absent, or has 0, is not assigned.
@@ -87,15 +89,15 @@ class ClusterMetadata:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What one member said when it joined (`ConsumerProtocolSubscription` v0 to v3).
+    """The subscription that one member sends in JoinGroup (`ConsumerProtocolSubscription` v0 to v3).
 
     Attributes:
-        topics: The topics it wants.
-        user_data: Bytes for the leader's assignor; their form is the assignor's own.
-        owned: The partitions it still holds (v1 and later, KIP-429).
-        generation: The generation in which it got `owned` (v2 and later, KIP-792); -1: not said.
-        rack: `client.rack` (v3, KIP-881); None or "": none.
-        instance_id: `group.instance.id` (KIP-345); not in the bytes, JoinGroup carries it beside them.
+        topics: The topics the member subscribes to.
+        user_data: Bytes for the leader's assignor, in a format that the assignor defines.
+        owned: The partitions the member still owns (v1 and later, KIP-429).
+        generation: The generation in which it was assigned `owned` (v2 and later, KIP-792); -1 if unknown.
+        rack: `client.rack` (v3, KIP-881); None or "" if the member has no rack.
+        instance_id: `group.instance.id` (KIP-345). It is a field of JoinGroup, not of the encoded subscription.
     """
 
     topics: Sequence[str]
@@ -108,11 +110,11 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What one member gets (`ConsumerProtocolAssignment`).
+    """The assignment of one member (`ConsumerProtocolAssignment`).
 
     Attributes:
-        partitions: The partitions it gets; the order has no meaning.
-        user_data: Bytes for the member's assignor; their form is the assignor's own.
+        partitions: The assigned partitions; the order has no meaning.
+        user_data: Bytes for the member's assignor, in a format that the assignor defines.
     """
 
     partitions: Sequence[TopicPartition]

@@ -1,4 +1,4 @@
-"""The orders that decide ties, equal to Java's so that any client may lead the group with the same result."""
+"""Sort orders that decide ties, the same as Java's, so that the result does not depend on which client leads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from assignors.model import GroupSubscription
 
 
 def sorted_names(names: Iterable[str]) -> list[str]:
-    """Names in the order of Java's `String.compareTo`: by UTF-16 units, where Python compares code points."""
+    """Sort names as Java's `String.compareTo` does: by UTF-16 code units, where Python compares code points."""
     found = list(names)
     if all(map(str.isascii, found)):
         return sorted(found)
@@ -16,7 +16,7 @@ def sorted_names(names: Iterable[str]) -> list[str]:
 
 
 def static_members_first(group: GroupSubscription) -> list[str]:
-    """Member ids: static members by instance id, then the others by member id (`MemberInfo.compareTo` in Java)."""
+    """Sort member ids: static members by instance id, then the others by member id (Java's `MemberInfo.compareTo`)."""
     static = [(member, instance) for member in group if (instance := group[member].instance_id) is not None]
     dynamic = [member for member in group if group[member].instance_id is None]
     in_order = sorted(static, key=lambda pair: (_utf16(pair[1]), _utf16(pair[0])))

@@ -1,9 +1,9 @@
-"""`rack-aware`: `sticky`, then exchanges that bring partitions onto racks or back home at nobody's cost.
+"""`rack-aware`: `sticky`, then exchanges of partitions that improve rack locality or stickiness.
 
-Java's sticky algorithm revokes a claim off its member's rack even where nothing better is to be had, so that the
-partition wanders with every rebalance; and it does not look back once a partition found no member on its racks. Here
-two partitions change places, or one goes to a member with one fewer, as long as that makes partitions off their racks
-fewer or kept claims more, and neither worse. Sizes stay as even as `sticky` makes them.
+Java's sticky algorithm revokes a claim that does not match its member's rack even if no other member matches, so the
+partition moves in every rebalance. It also does not revise its choice after a partition found no member on its racks.
+`rack-aware` exchanges two partitions, or moves one to a member with one fewer, while that gives fewer rack mismatches
+or more kept claims, and makes neither worse. Sizes stay as even as `sticky` makes them.
 """
 
 from __future__ import annotations
@@ -17,22 +17,23 @@ from assignors.uniform import RackView
 from assignors.wire import decode_sticky_user_data
 
 _MOST_STEPS = 300_000
-"""Exchanges looked at before we are content: a fraction of a second."""
+"""The limit on examined exchanges, which bounds the time to a fraction of a second."""
 
 
 class RackAwareAssignor(StickyAssignor):
-    """As `sticky`, with fewer partitions off their members' racks and more of them kept, where there is a way."""
+    """As `sticky`, with fewer rack mismatches and more kept partitions, if exchanges can achieve that."""
 
     name: ClassVar[str] = "rack-aware"
 
     def assign(self, cluster: ClusterMetadata, group: GroupSubscription) -> Mapping[str, Assignment]:
-        """See `Assignor.assign`."""
+        """Assign as `sticky` does, with and without racks, improve both results, and return the better one."""
         claims = {member: decode_sticky_user_data(said.user_data) for member, said in group.items()}
         shared = share(cluster, group, claims)
         if shared.racks is None:
             return shared.assignments()
         improve_racks(shared)
-        # Keeping every claim and exchanging from there is calmer, where it is as good in every respect.
+        # Starting without racks keeps every claim that balance allows, so fewer partitions move. This result is used
+        # if it is at least as good in balance, racks and claims.
         calm = share(cluster, group, claims, heed_racks=False)
         improve_racks(calm)
         better = all(ours <= theirs for ours, theirs in zip(_cost(calm), _cost(shared), strict=True))
@@ -40,13 +41,13 @@ class RackAwareAssignor(StickyAssignor):
 
 
 def improve_racks(shared: Shared) -> None:
-    """Exchange partitions until no single exchange makes the answer better; sizes stay as even as they are."""
+    """Exchange partitions until no single exchange improves the answer; sizes stay as even as they are."""
     if shared.racks is not None:
         _Exchange(shared, shared.racks).run()
 
 
 def _cost(shared: Shared) -> tuple[int, int, int]:
-    """Unevenness, partitions off their racks and claims not kept."""
+    """Return the sum of squared sizes, the number of rack mismatches and the number of revoked claims."""
     racks = shared.racks
     return (
         sum(len(given) ** 2 for given in shared.given),
@@ -56,10 +57,11 @@ def _cost(shared: Shared) -> tuple[int, int, int]:
 
 
 class _Exchange:
-    """The answer while partitions change places.
+    """The assignment while partitions are exchanged.
 
-    Where subscriptions are mixed, a partition goes only where no subscriber of its topic has two fewer. An exchange is
-    judged by how many partitions are off their racks before and after, and how many are kept.
+    An exchange is accepted if it lowers the number of rack mismatches or raises the number of kept claims, and makes
+    neither worse. With different subscriptions, a partition moves only to members for which the result stays balanced:
+    no subscriber of its topic may have two partitions fewer.
     """
 
     def __init__(self, shared: Shared, racks: RackView) -> None:
@@ -71,12 +73,12 @@ class _Exchange:
         self._readers = [frozenset(places) for places in shared.readers]
         self._topic = {topic: place for place, topic in enumerate(shared.index.topics)}
         self._steps = _MOST_STEPS
-        # Sizes change only in uniform groups, and there an exchange cannot unbalance anything.
+        # The size limits are computed once: sizes change only in uniform groups, where any exchange keeps balance.
         sizes = [len(given) for given in shared.given]
         self._most = [min((sizes[place] for place in places), default=0) + 1 for places in shared.readers]
 
     def run(self) -> None:
-        """Look at every partition that is off its rack or away from home, until nothing helps any more."""
+        """Try to relocate each partition with a rack mismatch or a lost claim, until nothing improves any more."""
         changed = True
         while changed and self._steps > 0:
             changed = False
@@ -92,7 +94,7 @@ class _Exchange:
         return self._racks.mismatch(place, partition) or self._home.get(partition, place) != place
 
     def _relocate(self, partition: int) -> bool:
-        """Move the partition where that gains the most, if it gains anything."""
+        """Move the partition to the member where that improves the result most; return whether it was moved."""
         source = self._owner[partition]
         best: tuple[tuple[int, int], int, int | None] | None = None
         for target in self._places(partition):
@@ -115,7 +117,7 @@ class _Exchange:
         return True
 
     def _places(self, partition: int) -> Iterator[int]:
-        """Members to which the partition could go: home first, then those on its racks."""
+        """Yield the members the partition could move to: the member that claims it first, then those on its racks."""
         source, home = self._owner[partition], self._home.get(partition)
         topic = self._topic_of(partition)
         readers = self._readers[topic]
@@ -131,7 +133,7 @@ class _Exchange:
             yield place
 
     def _exchanges(self, source: int, target: int) -> Iterator[int | None]:
-        """What the target could give back: nothing if it has fewer, or one partition of a topic the source reads."""
+        """Yield what the target could give back: None if it has fewer partitions, then each one the source can take."""
         uniform = self._shared.uniform
         if uniform and len(self._held[target]) < len(self._held[source]):
             yield None
@@ -146,7 +148,7 @@ class _Exchange:
         return self._topic[self._shared.index.topic(partition)]
 
     def _gain(self, partition: int, source: int, target: int) -> tuple[int, int]:
-        """How many fewer are off their racks, and how many more are kept, if the partition moves."""
+        """Return the change if the partition moves: fewer rack mismatches, and more kept claims (1, 0 or -1 each)."""
         home = self._home.get(partition, -1)
         racks = self._racks.mismatch(source, partition) - self._racks.mismatch(target, partition)
         return racks, (home == target) - (home == source)

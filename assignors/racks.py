@@ -1,4 +1,4 @@
-"""Which racks count, for whom (KIP-881)."""
+"""The racks of partitions, and whether they can influence an assignment (KIP-881)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NO_RACKS: frozenset[str] = frozenset()
 
 
 def partition_racks(cluster: ClusterMetadata, topic: str, count: int) -> list[frozenset[str]]:
-    """The racks of partitions 0 to `count` - 1 of a topic; empty where unknown. Equal sets are one object."""
+    """Return the racks of partitions 0 to `count` - 1 of a topic; empty if unknown. Equal sets are one object."""
     known = cluster.racks.get(topic, ())
     seen: dict[tuple[str, ...], frozenset[str]] = {}
     found: list[frozenset[str]] = []
@@ -24,9 +24,9 @@ def partition_racks(cluster: ClusterMetadata, topic: str, count: int) -> list[fr
 
 
 def racks_matter(members: Collection[str | None], partitions: Sequence[frozenset[str]]) -> bool:
-    """Whether rack-aware assignment could change anything (`useRackAwareAssignment` in Java).
+    """Return whether rack-aware assignment could change the result (`useRackAwareAssignment` in Java).
 
-    Some member's rack must hold a replica, and not every partition may be on all the racks.
+    It can if a member's rack has a replica, and not every partition has replicas on all the racks.
     """
     wanted = {rack for rack in members if rack}
     if not wanted:

@@ -1,7 +1,7 @@
-"""`range`: consecutive partitions of each topic to each member, racks first where they differ.
+"""`range`: assigns consecutive partitions of each topic to each member, matching racks first.
 
-As `RangeAssignor` of Apache Kafka does it, with KIP-881's racks. Topics with the same members and the same number of
-partitions stay co-partitioned: partition p of all of them is with one member.
+Equal to Apache Kafka's `RangeAssignor` with the racks of KIP-881. Topics with the same subscribers and the same number
+of partitions are co-partitioned: partition p of all of them is assigned to the same member.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from assignors.subscribers import alike, readers_by_topic
 
 
 class RangeAssignor(Assignor):
-    """Per topic, floor(partitions / members) consecutive ones to each member in order, the first members one more."""
+    """Assign floor(partitions / members) consecutive partitions of a topic to each member, one more to the first."""
 
     name: ClassVar[str] = "range"
 
     def assign(self, cluster: ClusterMetadata, group: GroupSubscription) -> Mapping[str, Assignment]:
-        """See `Assignor.assign`."""
+        """Assign consecutive partitions, topic by topic."""
         counts = known_topics(cluster, group)
         return share_out(cluster, group, shares_of_alike(counts, readers_in_order(group, counts)))
 
 
 def readers_in_order(group: GroupSubscription, topics: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """The subscribers of each topic, static members first; those of topics read alike are one object."""
+    """Return the subscribers of each topic, static members first; topics with equal subscribers share one object."""
     order = static_members_first(group)
     places = readers_by_topic(alike(group, order), topics)
     named = {id(readers): tuple(order[place] for place in readers) for readers in places.values()}
@@ -37,7 +37,7 @@ def readers_in_order(group: GroupSubscription, topics: Iterable[str]) -> dict[st
 
 
 def shares_of_alike(counts: Mapping[str, int], readers: Mapping[str, tuple[str, ...]]) -> list[TopicShare]:
-    """One share for all topics with the same number of partitions and the same subscribers."""
+    """Return one share for each set of topics with the same number of partitions and the same subscribers."""
     sets: dict[tuple[int, int], list[str]] = {}
     for topic, count in counts.items():
         sets.setdefault((id(readers[topic]), count), []).append(topic)
@@ -45,13 +45,13 @@ def shares_of_alike(counts: Mapping[str, int], readers: Mapping[str, tuple[str, 
 
 
 class TopicShare:
-    """Partitions `first` to `count` - 1 of some topics, and the members that share them: the same numbers together.
+    """Partitions `first` to `count` - 1 of co-partitioned topics, and the members they are assigned to.
 
     Attributes:
-        topics: The topics that are co-partitioned.
-        count: The number of partitions of each.
+        topics: The topics; a member gets the same partition numbers of all of them.
+        count: The number of partitions of each topic.
         members: The members in order.
-        given: The numbers each member has so far.
+        given: The partition numbers of each member so far.
     """
 
     __slots__ = ("_each", "_extra", "_free", "count", "given", "members", "topics")
@@ -65,17 +65,23 @@ class TopicShare:
         self._free: Sequence[int] = range(first, count)
 
     def room(self, member: str) -> int:
-        """How many more partitions the member may take: up to the floor, or one above while such places are left."""
+        """Return how many more partitions the member may take.
+
+        The limit is the floor, or one more while not all of the remainder is assigned.
+        """
         return max(0, self._each + (self._extra > 0) - len(self.given[member]))
 
     def take(self, member: str, numbers: Sequence[int]) -> None:
-        """Give the member partitions for which it has room."""
+        """Assign partitions to the member; it must have room for them."""
         self.given[member] += numbers
         if len(self.given[member]) > self._each:
             self._extra -= 1
 
     def match_racks(self, racks: Mapping[str, str | None], replicas: Mapping[str, Sequence[frozenset[str]]]) -> None:
-        """Phase 1: give partitions to members on whose rack all the topics have a replica; no rack matches all."""
+        """Phase 1: assign partitions to members on whose rack all the topics have a replica.
+
+        A member without a rack matches every partition.
+        """
         free = self._free
         on_racks = [frozenset.intersection(*(replicas[topic][number] for topic in self.topics)) for number in free]
         if len(self.topics) > 1:
@@ -85,7 +91,7 @@ class TopicShare:
         self._free = [number for number in free if number not in taken]
 
     def fill(self) -> None:
-        """Phase 2: members in order take what is left, in partition order."""
+        """Phase 2: assign the partitions that are left, in order, to the members in order."""
         at = 0
         for member in self.members:
             room = self.room(member)
@@ -96,7 +102,7 @@ class TopicShare:
     def _match_by_partition(
         self, racks: Mapping[str, str | None], free: Sequence[int], on_racks: Sequence[frozenset[str]]
     ) -> set[int]:
-        """Each partition in order goes to the first member with room on one of its racks."""
+        """Assign each partition in order to the first member with room on one of its racks; return those assigned."""
         waiting: dict[str | None, list[tuple[int, str]]] = {}
         for place, member in reversed(list(enumerate(self.members))):
             waiting.setdefault(racks[member], []).append((place, member))
@@ -116,7 +122,7 @@ class TopicShare:
     def _match_by_member(
         self, racks: Mapping[str, str | None], free: Sequence[int], on_racks: Sequence[frozenset[str]]
     ) -> set[int]:
-        """Each member in order takes the first partitions on its rack, up to its quota."""
+        """Assign to each member in order the first partitions on its rack, up to its room; return those assigned."""
         taken: set[int] = set()
         offers: dict[str | None, Iterator[int]] = {}
         for member in self.members:
@@ -136,7 +142,7 @@ class TopicShare:
 def share_out(
     cluster: ClusterMetadata, group: GroupSubscription, shares: Sequence[TopicShare]
 ) -> Mapping[str, Assignment]:
-    """Fill all shares, racks first if they matter for any topic, and collect what each member got, sorted."""
+    """Fill all shares, matching racks first if they matter, and return each member's assignment, sorted."""
     racks = {member: subscription.rack or None for member, subscription in group.items()}
     if any(racks.values()):
         topics = {topic for share in shares for topic in share.topics}
@@ -146,7 +152,8 @@ def share_out(
             for share in shares
         ]
         for share, needs in zip(shares, needing, strict=True):
-            # Co-partitioned topics are matched as soon as any topic of the group needs it, single ones for themselves.
+            # As in Java: co-partitioned topics are matched if racks matter for any topic of the group, a single topic
+            # only if they matter for that topic.
             if needs or (any(needing) and len(share.topics) > 1):
                 share.match_racks(racks, replicas)
     given = {member: TopicPartitions([], []) for member in group}

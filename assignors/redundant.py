@@ -1,7 +1,7 @@
-"""`redundant`: each partition to several members, one of them primary; standbys take over without a move.
+"""`redundant`: assigns each partition to several members, one primary and standbys that can take over at once.
 
-Java has no such strategy. The client-side assignment proposal of Kafka names the case: search indexers that hold a
-partition's replica each.
+Java has no such strategy. Kafka's "Client-side Assignment Proposal" describes the use case: search indexers, each of
+which holds a replica of a partition.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from assignors.wire import (
 
 
 class RedundantAssignor(Assignor):
-    """Copies of each partition go to different subscribers (to all, where there are fewer), evenly.
+    """Assign each partition to `copies` different subscribers (to all of them, if there are fewer), evenly.
 
-    A member's Assignment lists all its copies; `primaries` tells for which of them it is the primary, and `replicas`
-    numbers the others. Copies stay where they are as far as balance allows. If a primary leaves, one of the standbys
-    that hold the partition takes its place, and then a new standby is found; the others' numbers may change then.
+    A member's Assignment lists all its copies; `primaries` returns those for which it is the primary, and `replicas`
+    numbers the others. Copies stay with their members as far as balance allows. If a primary leaves, a standby of the
+    partition becomes the primary, and another member becomes a standby; the numbers of the other standbys may change.
 
     Args:
-        copies: How many members get each partition, at least 1.
+        copies: The number of members that each partition is assigned to, at least 1.
     """
 
     name: ClassVar[str] = "redundant"
@@ -41,16 +41,16 @@ class RedundantAssignor(Assignor):
 
     def __init__(self, copies: int = 2) -> None:
         if isinstance(copies, bool) or not isinstance(copies, int) or copies < 1:
-            raise ValueError(f"copies must be a whole number of at least 1, and not {copies!r}")
+            raise ValueError(f"copies must be a whole number of at least 1, got {copies!r}")
         self._copies = copies
         self._last: bytes | None = None
 
     def subscription_user_data(self, topics: Iterable[str]) -> bytes | None:
-        """What this member last got, as the bytes of an assignment whose user data are its primaries (sticky V1)."""
+        """Return this member's last assignment, encoded; its user data are the primaries as `sticky` user data (V1)."""
         return self._last
 
     def assign(self, cluster: ClusterMetadata, group: GroupSubscription) -> Mapping[str, Assignment]:
-        """See `Assignor.assign`."""
+        """Assign up to `copies` members to each partition; user data give each member the rank of its copies."""
         members = sorted_names(group)
         counts = known_topics(cluster, group)
         readers = readers_by_topic(alike(group, members), counts)
@@ -76,23 +76,26 @@ class RedundantAssignor(Assignor):
         }
 
     def on_assignment(self, assignment: Assignment, generation: int) -> None:
-        """Remember it for `subscription_user_data`."""
+        """Keep the assignment for the next `subscription_user_data`."""
         leading = encode_sticky_user_data(primaries(assignment), generation)
         self._last = encode_assignment(Assignment(assignment.partitions, leading))
 
     def replicas(self, assignment: Assignment) -> Mapping[TopicPartition, int]:
-        """The numbers of the copies for which this member is a standby."""
+        """Return the copy number of each partition for which this member is a standby; primaries are left out."""
         said = _decode_ranks(assignment.user_data)
         return {tp: rank for rank, partitions in enumerate(said) if rank for tp in partitions}
 
 
 def primaries(assignment: Assignment) -> Sequence[TopicPartition]:
-    """The partitions of a `redundant` assignment for which its member is the primary."""
+    """Return the partitions of a `redundant` assignment for which its member is the primary."""
     return next(iter(_decode_ranks(assignment.user_data)), ())
 
 
 def _encode_ranks(ranks: Sequence[Sequence[TopicPartition]]) -> bytes:
-    """The primaries as an assignment, whose user data are those of rank 1 as an assignment, and so on."""
+    """Encode the partitions of each rank as nested assignments.
+
+    The outermost assignment lists the primaries (rank 0); its user data hold the assignment of rank 1, and so on.
+    """
     data = b""
     for partitions in reversed(ranks):
         data = encode_assignment(Assignment(partitions, data)) if data or partitions else b""
@@ -105,7 +108,7 @@ def _decode_ranks(data: bytes | None) -> list[Sequence[TopicPartition]]:
         try:
             said = decode_assignment(data)
         except WireFormatError:
-            # Not of this strategy: a leader that failed says why in these bytes.
+            # These bytes are not from this strategy: a leader whose assignor failed sends its error message here.
             return ranks
         ranks.append(said.partitions)
         data = said.user_data
@@ -114,7 +117,7 @@ def _decode_ranks(data: bytes | None) -> list[Sequence[TopicPartition]]:
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """What a member held, for which of it it was the primary, and since which generation."""
+    """The partitions that a member reports: all it held, those of them it led, and the generation of the report."""
 
     held: Sequence[int]
     leading: frozenset[int]
@@ -135,10 +138,10 @@ def _claim(index: PartitionIndex, subscription: Subscription) -> _Claim:
 
 
 class _Copies:
-    """The copies while they are handed out.
+    """The copies while they are being assigned.
 
     Attributes:
-        holders: The members that hold each partition; those that kept it come first, newest claim first.
+        holders: The members that hold each partition. Members that kept it are first, newest generation first.
     """
 
     def __init__(self, index: PartitionIndex, readers: Sequence[Sequence[int]], members: int, copies: int) -> None:
@@ -154,7 +157,7 @@ class _Copies:
             self._pools += [pool] * index.counts[topic]
 
     def keep(self, claims: Sequence[_Claim]) -> None:
-        """Let claims stand, those of newer generations first, primaries before standbys, up to the number of copies."""
+        """Accept claims up to the number of copies: newer generations first, primaries before standbys."""
         claimed = [
             (-claim.generation, partition not in claim.leading, place, partition)
             for place, claim in enumerate(claims)
@@ -168,7 +171,7 @@ class _Copies:
                 self._kept.add((partition, place))
 
     def fill(self) -> None:
-        """A copy to the least loaded subscriber without one, until there are enough."""
+        """Give missing copies to the least loaded subscribers that do not hold the partition yet."""
         for partition, holders in enumerate(self.holders):
             while len(holders) < self._copies:
                 place = self._pools[partition].least_without(holders)
@@ -178,9 +181,10 @@ class _Copies:
                 self._sizes[place] += 1
 
     def level(self) -> None:
-        """Move single copies to members with at least two fewer that lack them: new copies first, then kept ones.
+        """Move single copies to members that have at least two copies fewer: new copies first, then kept ones.
 
-        Every move makes the sum of squared sizes smaller, so this ends.
+        A copy moves only to a member that does not hold the partition yet. Every move makes the sum of squared sizes
+        smaller, so the loop terminates.
         """
         for kept_too in (False, True):
             moved = True
@@ -192,7 +196,8 @@ class _Copies:
     def _level_partition(self, partition: int, kept_too: bool) -> bool:
         holders, sizes = self.holders[partition], self._sizes
         moved = False
-        # Standbys were put behind primaries: they move first.
+        # `keep` and `fill` append standbys after primaries. Going backwards moves standbys first, because moving a
+        # primary costs more: its member loses the active role.
         for at in range(len(holders) - 1, -1, -1):
             source = holders[at]
             if not kept_too and (partition, source) in self._kept:
@@ -207,9 +212,11 @@ class _Copies:
         return moved
 
     def choose_primaries(self, claims: Sequence[_Claim]) -> list[int]:
-        """The primary of each partition: the last one if it still holds it, else a standby that kept it, else any.
+        """Return the primary of each partition.
 
-        Then the role passes between holders, without a move, while one leads two more than another.
+        The last primary stays if it still holds the partition; if not, a standby that kept the partition takes over, or
+        any holder. Then the role passes from holder to holder, without moving a copy, until no primary leads at least
+        two partitions more than another holder of one of its partitions.
         """
         leads = [0] * len(claims)
         chosen: list[int] = []

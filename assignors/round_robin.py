@@ -1,4 +1,4 @@
-"""`roundrobin`: all partitions dealt out one by one (`RoundRobinAssignor` in Java)."""
+"""`roundrobin`: assigns all partitions to members in turn (`RoundRobinAssignor` in Java)."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from assignors.subscribers import alike, readers_by_topic
 
 
 class RoundRobinAssignor(Assignor):
-    """Topics sorted, partitions in order, a circle over the members; who does not subscribe to the topic is skipped.
+    """Go through all partitions, sorted by topic and number, and give each to the next member that subscribes to it.
 
-    Balanced if all members subscribe to the same topics, else possibly far from it. Racks have no part in it.
+    The result is balanced if all members subscribe to the same topics, else it can be very uneven. Racks are ignored.
     """
 
     name: ClassVar[str] = "roundrobin"
 
     def assign(self, cluster: ClusterMetadata, group: GroupSubscription) -> Mapping[str, Assignment]:
-        """See `Assignor.assign`."""
+        """Assign all partitions in round-robin order; members that do not subscribe to a topic are skipped."""
         counts = known_topics(cluster, group)
         circle = static_members_first(group)
         readers = readers_by_topic(alike(group, circle), counts)

@@ -1,4 +1,4 @@
-"""`sticky`: balanced first, then as little movement as possible (`StickyAssignor` in Java, KIP-54)."""
+"""`sticky`: a balanced assignment with as few moved partitions as possible (`StickyAssignor` in Java, KIP-54)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from assignors.wire import StickyUserData, decode_sticky_user_data, encode_stick
 
 
 class StickyAssignor(Assignor):
-    """Sizes as even as subscriptions allow, then racks, then everybody keeps what they had in the last generation.
+    """Balance first: sizes as even as subscriptions allow. Then racks, then members keep their partitions.
 
-    What a member had comes from its user data (it has revoked everything by the time it joins).
+    The previous assignment of a member comes from its user data, because it has revoked everything when it joins.
     """
 
     name: ClassVar[str] = "sticky"
@@ -30,31 +30,31 @@ class StickyAssignor(Assignor):
         self._last: StickyUserData | None = None
 
     def subscription_user_data(self, topics: Iterable[str]) -> bytes | None:
-        """What this member last got (V1); None before its first assignment."""
+        """Return this member's last assignment as `sticky` user data (V1); None before the first one."""
         return None if self._last is None else encode_sticky_user_data(*self._last)
 
     def assign(self, cluster: ClusterMetadata, group: GroupSubscription) -> Mapping[str, Assignment]:
-        """See `Assignor.assign`."""
+        """Assign evenly, keeping partitions with the members that report them in their user data."""
         shared = share(cluster, group, {m: decode_sticky_user_data(s.user_data) for m, s in group.items()})
         return shared.assignments()
 
     def on_assignment(self, assignment: Assignment, generation: int) -> None:
-        """Remember it for `subscription_user_data`."""
+        """Keep the assignment for the next `subscription_user_data`."""
         self._last = StickyUserData(assignment.partitions, generation)
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """A sticky answer before it is handed out.
+    """A sticky assignment in integers, which other strategies modify before it is returned.
 
     Attributes:
-        members: The member ids; lists below go by their places.
-        index: The partitions; lists below hold their integers.
-        claims: What the members claimed.
-        given: What each member gets.
-        revoked: The claimed partitions that were taken from their members.
+        members: The sorted member ids; the lists below are indexed by a member's place here.
+        index: The partitions; the lists below hold their integers.
+        claims: The partitions that the members claimed.
+        given: The partitions of each member.
+        revoked: The claimed partitions that were revoked from their members.
         uniform: Whether all members subscribe to the same topics.
-        racks: The racks, None where they do not matter.
+        racks: The racks; None if they make no difference.
         readers: The subscribers of each topic, in the index's order.
     """
 
@@ -68,7 +68,7 @@ class Shared:
     readers: Sequence[Sequence[int]]
 
     def assignments(self) -> Mapping[str, Assignment]:
-        """The answer by member id."""
+        """Return the assignments by member id."""
         return {
             member: Assignment(self.index.partitions(partitions))
             for member, partitions in zip(self.members, self.given, strict=True)
@@ -78,9 +78,9 @@ class Shared:
 def share(
     cluster: ClusterMetadata, group: GroupSubscription, claims: Mapping[str, StickyUserData], *, heed_racks: bool = True
 ) -> Shared:
-    """Share the partitions of all topics the group subscribes to, near to what the members claim to own.
+    """Assign the partitions of all topics the group subscribes to, keeping as many claims as possible.
 
-    With `heed_racks` False the answer is made as if there were no racks; they are in the result all the same.
+    With `heed_racks` False, racks are ignored; the result contains them nevertheless, so that they can be compared.
     """
     members = sorted_names(group)
     counts = known_topics(cluster, group)

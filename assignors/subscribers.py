@@ -1,4 +1,4 @@
-"""Who subscribes to what, worked out once for members that subscribe alike."""
+"""Subscribers by topic, computed once for all members that subscribe to the same topics."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ from assignors.model import GroupSubscription
 
 
 def alike(group: GroupSubscription, members: Sequence[str]) -> dict[frozenset[str], list[int]]:
-    """The members by what they subscribe to."""
+    """Return the places of the members, grouped by the set of topics they subscribe to.
+
+    Args:
+        group: The subscriptions by member id.
+        members: The member ids; a member's place is its index here.
+    """
     listed: dict[tuple[str, ...], list[int]] = {}
     for place, member in enumerate(members):
         listed.setdefault(tuple(group[member].topics), []).append(place)
@@ -21,7 +26,7 @@ def alike(group: GroupSubscription, members: Sequence[str]) -> dict[frozenset[st
 def readers_by_topic(
     subscriptions: Mapping[frozenset[str], Sequence[int]], topics: Iterable[str]
 ) -> dict[str, Sequence[int]]:
-    """The subscribers of each topic, ascending; equal ones are one object."""
+    """Return the places of each topic's subscribers, ascending; topics with equal subscribers share one object."""
     kinds = list(subscriptions.items())
     merged: dict[tuple[int, ...], Sequence[int]] = {}
     readers: dict[str, Sequence[int]] = {}

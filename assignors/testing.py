@@ -1,11 +1,11 @@
-"""A test kit for strategies: what is wrong with an answer, and a hypothesis test of a whole group's life.
+"""A test kit for strategies: measures one assignment, or tests a strategy with random histories of a group.
 
     from assignors.testing import check_assignor
 
     def test_my_assignor():
         check_assignor(MyAssignor)
 
-`measure` and `problems` need the standard library alone, `check_assignor` needs hypothesis.
+`measure` needs only the standard library, `check_assignor` needs hypothesis.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 __all__ = ["Claim", "Figures", "check_assignor", "measure"]
 
 FOLLOW_UPS = 4
-"""Rounds after which a cooperative group must have come to rest (what Java's own tests allow)."""
+"""The number of follow-up rebalances after which a cooperative group must be stable (the limit of Java's own tests)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a member had when it joined, and in which generation it got it; -1: not said."""
+    """The partitions that a member owned when it joined, and the generation of that assignment; -1 if unknown."""
 
     partitions: Sequence[TopicPartition] = ()
     generation: int = NO_GENERATION
@@ -43,18 +43,18 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """How good an answer is.
+    """The quality of one assignment.
 
     Attributes:
-        invalid: What makes it no answer at all, in words; empty: nothing.
-        uncovered: Partitions of subscribed topics that nobody, or not enough members, got.
-        spread: The most partitions a member has less the fewest.
-        movable: A partition that could go to a subscriber with at least two fewer, or None: the answer is balanced.
-        sum_squares: The sum of squared sizes; lower is more even.
-        kept: Claimed partitions that stay with a member that claims them.
-        lost: Claimed partitions that exist and do not stay.
-        rack_mismatches: Partitions with a member on whose rack they have no replica.
-        direct_transfers: Partitions given to a member while another one holds a newer claim.
+        invalid: The reasons why the assignment is invalid, as sentences; empty if it is valid.
+        uncovered: Partitions of subscribed topics that are assigned to no member, or to fewer than `copies`.
+        spread: The number of partitions of the largest member minus that of the smallest.
+        movable: A partition that could move to a subscriber with at least two fewer; None if the answer is balanced.
+        sum_squares: The sum of the squared numbers of partitions; lower is more even.
+        kept: The number of claimed partitions that stay with a member that claims them.
+        lost: The number of claimed partitions that exist and do not stay.
+        rack_mismatches: The number of assigned partitions that have no replica on their member's rack.
+        direct_transfers: Partitions assigned to a member while another member has a newer claim on them.
     """
 
     invalid: tuple[str, ...]
@@ -69,7 +69,7 @@ class Figures:
 
 
 def claims_of(group: GroupSubscription) -> dict[str, Claim]:
-    """The claims in the subscriptions themselves, as a cooperative assignor sees them."""
+    """Return the claims that the subscriptions contain (`owned`), which a cooperative assignor uses."""
     return {member: Claim(subscription.owned, subscription.generation) for member, subscription in group.items()}
 
 
@@ -80,14 +80,14 @@ def measure(
     claims: Mapping[str, Claim] | None = None,
     copies: int = 1,
 ) -> Figures:
-    """Judge an answer.
+    """Measure an assignment.
 
     Args:
-        cluster: As given to the assignor.
-        group: As given to the assignor.
-        answer: What it said.
-        claims: What the members had; None: what their subscriptions say.
-        copies: How many members each partition goes to (fewer where fewer subscribe to it).
+        cluster: The cluster metadata that the assignor was given.
+        group: The subscriptions that the assignor was given.
+        answer: The assignment that it returned.
+        claims: The partitions that members owned before; None: the `owned` partitions of their subscriptions.
+        copies: The number of members each partition should be assigned to, or fewer if it has fewer subscribers.
     """
     claims = claims_of(group) if claims is None else claims
     subscribed = {member: frozenset(subscription.topics) for member, subscription in group.items()}
@@ -142,21 +142,21 @@ def _invalid(
     wanted: Mapping[TopicPartition, int],
     holders: Mapping[TopicPartition, Sequence[str]],
 ) -> list[str]:
-    found = [f"no answer for member {member}" for member in group if member not in answer]
+    found = [f"no assignment for member {member}" for member in group if member not in answer]
     for member, given in answer.items():
         if member not in group:
-            found.append(f"an answer for {member}, which is no member")
+            found.append(f"an assignment for {member}, which is not a member of the group")
             continue
         if len(given.partitions) != len(set(given.partitions)):
-            found.append(f"{member} gets a partition twice")
+            found.append(f"{member} is assigned a partition twice")
         for topic, number in given.partitions:
             if topic not in subscribed[member]:
-                found.append(f"{member} gets {topic}-{number}, and does not subscribe to it")
+                found.append(f"{member} is assigned {topic}-{number}, but does not subscribe to {topic}")
             elif TopicPartition(topic, number) not in wanted:
-                found.append(f"{member} gets {topic}-{number}, which does not exist")
+                found.append(f"{member} is assigned {topic}-{number}, which does not exist")
     for (topic, number), members in holders.items():
         if len(members) > wanted.get(TopicPartition(topic, number), len(members)):
-            found.append(f"{topic}-{number} goes to {len(members)} members: {', '.join(sorted(members))}")
+            found.append(f"{topic}-{number} is assigned to {len(members)} members: {', '.join(sorted(members))}")
     return found
 
 
@@ -178,7 +178,11 @@ def _movable(
 
 
 def _direct_transfers(have: Mapping[str, set[TopicPartition]], claims: Mapping[str, Claim]) -> list[TopicPartition]:
-    """To k only if no other member claims it in a newer generation than k, or at all if k does not."""
+    """Return the partitions that are assigned to a member while another member has a newer claim.
+
+    Member k may get a partition if no other member claims it in a newer generation than k does, or, if k does not claim
+    it, if no other member claims it at all.
+    """
     claimed: dict[TopicPartition, dict[str, int]] = {}
     for member, claim in claims.items():
         for partition in claim.partitions:
@@ -197,13 +201,13 @@ def _direct_transfers(have: Mapping[str, set[TopicPartition]], claims: Mapping[s
 
 @dataclass(frozen=True, slots=True)
 class Promises:
-    """What a strategy promises of its answers, beyond that they are valid and complete.
+    """Properties of a strategy's assignments, in addition to being valid and complete.
 
     Attributes:
-        balanced: No partition could go to a subscriber that has at least two fewer.
-        sticky: An unchanged group keeps everything; in a group with the same topics for all and no racks, the members
-            that stay keep everything when others leave.
-        copies: How many members each partition goes to.
+        balanced: No partition could move to a subscriber that has at least two fewer.
+        sticky: If the group does not change, all members keep their partitions. If all members subscribe to the same
+            topics and there are no racks, the remaining members keep their partitions when others leave.
+        copies: The number of members that each partition is assigned to.
     """
 
     balanced: bool = True
@@ -232,22 +236,24 @@ def check_assignor(
     examples: int = 100,
     shrink: bool = True,
 ) -> None:
-    """Run a strategy through random group histories: members join and leave, subscriptions and topics change.
+    """Test a strategy with random group histories: members join and leave, subscriptions and topics change.
 
-    After every change all members join and one leads, until the group is at rest (at once with an eager strategy).
+    After every change the group rebalances until it is stable: once with an eager strategy, up to `FOLLOW_UPS` times
+    more with a cooperative one.
 
     Args:
-        make: Makes a member's assignor.
-        balanced: See `Promises`.
-        sticky: See `Promises`.
-        copies: See `Promises`.
-        racks: Whether members and partitions have racks.
-        mixed: Whether members subscribe to different topics.
-        examples: How many histories.
-        shrink: Whether to look for the shortest history that breaks a promise, which takes up to minutes.
+        make: Creates one member's assignor.
+        balanced: Require balanced assignments, see `Promises.balanced`.
+        sticky: Require sticky assignments, see `Promises.sticky`.
+        copies: The number of members that each partition must be assigned to.
+        racks: Generate members and partitions with racks.
+        mixed: Generate members that subscribe to different topics.
+        examples: The number of histories.
+        shrink: Search for the shortest history that fails, which can take minutes.
 
     Raises:
-        AssertionError: A promise is broken; hypothesis shows the shortest history it found.
+        AssertionError: An assignment is invalid, incomplete or breaks a promise; hypothesis prints the shortest history
+            it found.
     """
     from hypothesis import HealthCheck, Phase, given, settings
 
@@ -273,7 +279,7 @@ def check_assignor(
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One moment of a group: the cluster and the members with what they want, by id."""
+    """One state of a group: the cluster, and each member's topics, rack and instance id by member id."""
 
     cluster: ClusterMetadata
     members: Mapping[str, tuple[tuple[str, ...], str | None, str | None]]
@@ -310,7 +316,7 @@ def _histories(*, racks: bool, mixed: bool) -> strategies.SearchStrategy[list[_S
 
 
 class _Group:
-    """A group as its coordinator sees it: members with their own assignors, one of which leads each round."""
+    """A group as its coordinator sees it: each member has its own assignor, and one of them leads each rebalance."""
 
     def __init__(self, make: Callable[[], Assignor], promises: Promises) -> None:
         self._make = make
@@ -319,7 +325,10 @@ class _Group:
         self._generation = 0
 
     def play(self, step: _Step) -> None:
-        """The step's change, rounds until the group is at rest, then an unchanged round and one with a member less."""
+        """Apply the step and rebalance until the group is stable.
+
+        For a sticky strategy, rebalance once more without a change, then remove a member, and compare.
+        """
         self._change(step)
         self._settle(step.cluster)
         if self._promises.sticky:
@@ -339,7 +348,7 @@ class _Group:
         for member, (topics, rack, instance) in step.members.items():
             known = self._members.setdefault(member, _Member(self._make(), topics, rack, instance))
             known.topics, known.rack, known.instance_id = topics, rack, instance
-            # A member gives up what it no longer subscribes to before it joins (KIP-429).
+            # Before it joins, a member revokes the partitions of topics that it no longer subscribes to (KIP-429).
             known.owned = tuple(partition for partition in known.owned if partition.topic in topics)
 
     def _settle(self, cluster: ClusterMetadata) -> None:
@@ -351,10 +360,10 @@ class _Group:
             if not cooperative or not revoked:
                 break
         else:
-            raise AssertionError(f"the group did not come to rest in {FOLLOW_UPS} follow-up rounds")
-        assert not figures.uncovered, f"nobody has {figures.uncovered}"
+            raise AssertionError(f"the group is not stable after {FOLLOW_UPS} follow-up rebalances")
+        assert not figures.uncovered, f"not assigned to enough members: {figures.uncovered}"
         if self._promises.balanced:
-            assert figures.movable is None, f"{figures.movable} could go to a member with two fewer: {self._owned()}"
+            assert figures.movable is None, f"{figures.movable} could move to a member with two fewer: {self._owned()}"
 
     def _round(self, cluster: ClusterMetadata) -> Figures:
         cooperative = self._cooperative()
@@ -374,7 +383,7 @@ class _Group:
         figures = measure(cluster, group, answer, claims, self._promises.copies)
         assert not figures.invalid, "; ".join(figures.invalid)
         if cooperative and self._promises.copies == 1:
-            assert not figures.direct_transfers, f"given before its owner let go: {figures.direct_transfers}"
+            assert not figures.direct_transfers, f"assigned before the owner revoked it: {figures.direct_transfers}"
         self._generation += 1
         for member, known in self._members.items():
             known.assignor.on_assignment(answer[member], self._generation)

@@ -1,7 +1,7 @@
-"""Sticky assignment where all members subscribe to the same topics (Java's constrained algorithm).
+"""Sticky assignment for members that all subscribe to the same topics (Java's constrained algorithm).
 
-Every member ends with floor or ceil of partitions / members, and no more changes hands than these sizes ask for.
-Without racks the work is a few passes over the partitions; whole circuits are dealt out as slices.
+Every member gets floor or ceil of partitions / members, and no more partitions move than these sizes require. Without
+racks this takes a few passes over the partitions; many rounds of round-robin are assigned as one slice per member.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from assignors.index import PartitionIndex
 
 @dataclass(frozen=True, slots=True)
 class RackView:
-    """The racks of members, by place, and of partitions, by integer."""
+    """The racks of members, by place (index in the sorted member ids), and of partitions, by integer."""
 
     members: Sequence[str | None]
     partitions: Sequence[frozenset[str]]
 
     def mismatch(self, place: int, partition: int) -> bool:
-        """Whether the member has a rack on which the partition has no replica."""
+        """Return whether the member has a rack, and the partition has no replica on it."""
         rack = self.members[place]
         return rack is not None and rack not in self.partitions[partition]
 
@@ -30,15 +30,15 @@ class RackView:
 def assign_uniform(
     index: PartitionIndex, claims: Sequence[Sequence[int]], racks: RackView | None
 ) -> tuple[list[Sequence[int]], set[int]]:
-    """Share all partitions of `index` among `len(claims)` members.
+    """Assign all partitions of `index` to `len(claims)` members.
 
     Args:
         index: The partitions, by topic and number.
-        claims: What each member may keep; no partition twice.
-        racks: None where racks do not matter.
+        claims: The partitions that each member may keep; no partition twice.
+        racks: None if racks make no difference.
 
     Returns:
-        What each member gets, and the claimed partitions that were taken from their members.
+        The partitions of each member, and the claimed partitions that were revoked from their members.
     """
     least, extra = divmod(index.size, len(claims))
     given: list[list[int]] = []
@@ -72,7 +72,7 @@ def assign_uniform(
 
 
 def _complement(size: int, given: Sequence[Sequence[int]]) -> Sequence[int]:
-    """The partitions that nobody has, in order."""
+    """Return the partitions that are not assigned yet, ascending."""
     if not any(given):
         return range(size)
     free = bytearray(b"\x01") * size
@@ -85,9 +85,11 @@ def _complement(size: int, given: Sequence[Sequence[int]]) -> Sequence[int]:
 def _deal(
     left: Sequence[int], owned: list[list[int]], below: Sequence[int], level: list[int], least: int, extra: int
 ) -> list[Sequence[int]]:
-    """Deal out the rest: in circuits to the members below `least`, then one each to `extra` of those that are at it.
+    """Assign the partitions that are left.
 
-    As long as nobody drops out of the circle, a member's partitions of many circuits are one slice.
+    They go round-robin to the members with fewer than `least` partitions; the last `extra` partitions go one each to
+    members with exactly `least`. While no member of the circle is full, the partitions that a member gets in several
+    rounds are one slice of `left`.
     """
     given: list[Sequence[int]] = list(owned)
     at = 0
@@ -116,13 +118,13 @@ def _match_racks(
     least: int,
     extra: int,
 ) -> tuple[list[int], int]:
-    """Give partitions to members on their racks, those with the fewest such members first.
+    """Assign partitions to members on their racks, the partitions with the fewest such members first.
 
-    `below` and `level` are brought up to date. A partition goes to the next member below `least` in a circle, or else
-    to the first one at `least`, as long as places above it are left.
+    A partition goes round-robin to a member with fewer than `least` partitions; if there is none on its racks, to the
+    first member with exactly `least`, while `extra` is above 0. Updates `given`, `below` and `level`.
 
     Returns:
-        The partitions that found nobody, and the places above `least` that are left.
+        The partitions that match no member, and what is left of `extra`.
     """
     on_rack: dict[str, int] = {}
     for rack in racks.members:
@@ -167,7 +169,7 @@ def _match_racks(
 
 
 def _by_rack(racks: RackView, places: Sequence[int], spots: Sequence[int]) -> dict[str, list[int]]:
-    """The spots of members on each rack, ascending; members without a rack match nothing here."""
+    """Return the spots of the members on each rack, ascending; members without a rack are left out."""
     found: dict[str, list[int]] = {}
     for place, spot in zip(places, spots, strict=True):
         rack = racks.members[place]
@@ -177,7 +179,7 @@ def _by_rack(racks: RackView, places: Sequence[int], spots: Sequence[int]) -> di
 
 
 def _next(spots: dict[str, list[int]], here: frozenset[str], pointer: int, size: int) -> int | None:
-    """The first spot at or after the pointer, in a circle, on one of the racks."""
+    """Return the first spot on one of the racks at or after the pointer, in a circle; None if there is none."""
     best: int | None = None
     for rack in here:
         on_rack = spots.get(rack)

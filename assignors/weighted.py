@@ -1,4 +1,4 @@
-"""`weighted`: sticky shares in proportion to what members say they can take."""
+"""`weighted`: a sticky assignment in proportion to the members' capacities."""
 
 from __future__ import annotations
 
@@ -19,30 +19,35 @@ _WEIGHT = struct.Struct(">i")
 
 
 class WeightedAssignor(Assignor):
-    """A member that says it has twice the capacity gets twice the partitions, as near as whole numbers allow.
+    """Assign partitions in proportion to weights: a member with twice the weight gets twice the partitions.
 
-    At rest no partition could go to a subscriber whose load, partitions by weight, would still be lower than its
-    owner's now. Members keep what they had as far as that allows.
+    A member's load is its number of partitions divided by its weight. In the result, no partition could move to a
+    subscriber whose load would then still be lower than the owner's load is now. Within that, members keep their
+    partitions.
 
     Args:
-        weight: This member's capacity in any unit the group agrees on (cores, say); at least 1. A member that says
-            nothing counts as 1.
+        weight: This member's capacity in any unit that the group agrees on, for example cores; at least 1. A member
+            that reports no weight has weight 1.
     """
 
     name: ClassVar[str] = "weighted"
 
     def __init__(self, weight: int = 1) -> None:
         if isinstance(weight, bool) or not isinstance(weight, int) or not 1 <= weight < 2**31:
-            raise ValueError(f"weight must be a whole number from 1 to 2147483647, and not {weight!r}")
+            raise ValueError(f"weight must be a whole number from 1 to 2147483647, got {weight!r}")
         self._weight = weight
         self._last = StickyUserData((), -1)
 
     def subscription_user_data(self, topics: Iterable[str]) -> bytes | None:
-        """The weight as int32, then what this member last got as `sticky` user data (V1)."""
+        """Return the weight as int32, followed by this member's last assignment as `sticky` user data (V1)."""
         return _WEIGHT.pack(self._weight) + encode_sticky_user_data(*self._last)
 
     def assign(self, cluster: ClusterMetadata, group: GroupSubscription) -> Mapping[str, Assignment]:
-        """See `Assignor.assign`."""
+        """Assign in proportion to the weights that members report in their user data.
+
+        Raises:
+            AssignmentError: A member reports a weight below 1.
+        """
         members = sorted_names(group)
         counts = known_topics(cluster, group)
         readers = readers_by_topic(alike(group, members), counts)
@@ -55,7 +60,7 @@ class WeightedAssignor(Assignor):
         }
 
     def on_assignment(self, assignment: Assignment, generation: int) -> None:
-        """Remember it for `subscription_user_data`."""
+        """Keep the assignment for the next `subscription_user_data`."""
         self._last = StickyUserData(assignment.partitions, generation)
 
 
@@ -64,7 +69,7 @@ def _said(member: str, user_data: bytes | None) -> tuple[int, StickyUserData]:
         return 1, StickyUserData((), -1)
     weight = int(_WEIGHT.unpack_from(user_data)[0])
     if weight < 1:
-        raise AssignmentError(f"member {member} says its weight is {weight}; it must be at least 1")
+        raise AssignmentError(f"member {member} reports weight {weight}; set a weight of at least 1 for it")
     return weight, decode_sticky_user_data(user_data[_WEIGHT.size :])
 
 
@@ -74,7 +79,7 @@ def _share(
     owner = [-1] * index.size
     sizes = [0] * len(weights)
     lowered: list[int] = []
-    loads = [1 / weight for weight in weights]  # what each member's load would be with one partition more
+    loads = [1 / weight for weight in weights]  # each member's load if it had one partition more
     pools: dict[int, Pool] = {}
     pool_of: list[Pool] = []
     for topic, places in zip(index.topics, readers, strict=True):
@@ -98,7 +103,8 @@ def _share(
     fresh = [partition for partition in range(index.size) if owner[partition] < 0]
     for partition in fresh:
         put(partition, pool_of[partition].least())
-    # Each move lowers the sum of sizes * (sizes + 1) / weight, so this ends. New partitions move before kept ones.
+    # Each move lowers the sum of sizes * (sizes + 1) / weight, so the loop terminates. New partitions move first,
+    # because moving a kept one makes the result less sticky.
     for candidates in (fresh, range(index.size)):
         moved = True
         while moved:

@@ -1,4 +1,4 @@
-"""The consumer protocol's bytes: subscriptions, assignments, and the sticky assignors' user data.
+"""Encoding of the consumer protocol: subscriptions, assignments, and the sticky assignors' user data.
 
 Schemas: ConsumerProtocolSubscription.json and ConsumerProtocolAssignment.json (v0 to v3, all non-flexible) of Apache
 Kafka, `StickyAssignor` (user data V0 and V1) and `CooperativeStickyAssignor` (user data V0). Big endian throughout.
@@ -13,22 +13,28 @@ from typing import NamedTuple
 from assignors.model import NO_GENERATION, Assignment, Subscription, TopicPartition, TopicPartitions
 
 NEWEST_VERSION = 3
-"""The newest version we write; a newer one is read as this, since fields are only ever appended."""
+"""The newest version that is written. Newer versions are decoded as this one, because fields are only appended."""
 
 
 class WireFormatError(ValueError):
-    """Bytes that are not what they should be; says what was read and where."""
+    """The bytes do not follow the schema; the message gives the structure, the field and the byte position."""
 
 
 class StickyUserData(NamedTuple):
-    """What a `sticky` member last got; generation -1: not said (V0)."""
+    """The last assignment of a `sticky` member; generation -1 if unknown (V0)."""
 
     partitions: Sequence[TopicPartition]
     generation: int
 
 
 def encode_subscription(subscription: Subscription, version: int = NEWEST_VERSION) -> bytes:
-    """Subscription to bytes, topics and owned partitions sorted as the Java client does; older versions hold less."""
+    """Encode a subscription, with topics and owned partitions sorted as in the Java client.
+
+    Versions below 3 leave out the fields that they do not have: rack (3), generation (2), owned partitions (1).
+
+    Raises:
+        ValueError: The version is unknown, or a string is longer than 32,767 bytes.
+    """
     _check_version("subscription", version)
     out = [_I16.pack(version), _I32.pack(len(subscription.topics))]
     out += [_string(topic) for topic in sorted(subscription.topics)]
@@ -43,10 +49,10 @@ def encode_subscription(subscription: Subscription, version: int = NEWEST_VERSIO
 
 
 def decode_subscription(data: bytes) -> Subscription:
-    """Bytes of any version to a subscription; an empty rack reads as none.
+    """Decode a subscription of any version; an empty rack is decoded as None.
 
     Raises:
-        WireFormatError: The bytes are cut short, or hold what the schema forbids.
+        WireFormatError: The bytes are truncated or do not follow the schema.
     """
     reader = _Reader("subscription", data)
     version = reader.version()
@@ -59,7 +65,11 @@ def decode_subscription(data: bytes) -> Subscription:
 
 
 def encode_assignment(assignment: Assignment, version: int = NEWEST_VERSION) -> bytes:
-    """Assignment to bytes, topics in the order in which they first appear."""
+    """Encode an assignment, with topics in the order of their first appearance.
+
+    Raises:
+        ValueError: The version is unknown, or a topic is longer than 32,767 bytes.
+    """
     _check_version("assignment", version)
     out = [_I16.pack(version)]
     _append_partitions(out, assignment.partitions)
@@ -68,10 +78,10 @@ def encode_assignment(assignment: Assignment, version: int = NEWEST_VERSION) -> 
 
 
 def decode_assignment(data: bytes) -> Assignment:
-    """Bytes of any version to an assignment; no bytes at all (a member without an assignment) read as an empty one.
+    """Decode an assignment of any version. Empty bytes (a member without an assignment) give an empty assignment.
 
     Raises:
-        WireFormatError: The bytes are cut short, or hold what the schema forbids.
+        WireFormatError: The bytes are truncated or do not follow the schema.
     """
     if not data:
         return Assignment(())
@@ -81,7 +91,7 @@ def decode_assignment(data: bytes) -> Assignment:
 
 
 def encode_sticky_user_data(partitions: Iterable[TopicPartition], generation: int | None) -> bytes:
-    """`sticky` user data: V1, or V0 (no generation) if `generation` is None."""
+    """Encode `sticky` user data: V1, or V0 (no generation) if `generation` is None."""
     out: list[bytes] = []
     _append_partitions(out, partitions)
     if generation is not None:
@@ -90,7 +100,7 @@ def encode_sticky_user_data(partitions: Iterable[TopicPartition], generation: in
 
 
 def decode_sticky_user_data(data: bytes | None) -> StickyUserData:
-    """`sticky` user data, V1 if it reads as such, else V0; what is neither holds no claim, as in Java."""
+    """Decode `sticky` user data, V1 or V0. As in Java, bytes that are neither give no partitions."""
     if not data:
         return StickyUserData((), NO_GENERATION)
     try:
@@ -102,12 +112,12 @@ def decode_sticky_user_data(data: bytes | None) -> StickyUserData:
 
 
 def encode_cooperative_user_data(generation: int) -> bytes:
-    """`cooperative-sticky` user data: the generation alone."""
+    """Encode `cooperative-sticky` user data, which hold only the generation."""
     return _I32.pack(generation)
 
 
 def decode_cooperative_user_data(data: bytes | None) -> int:
-    """The generation in `cooperative-sticky` user data; -1 where there is none."""
+    """Decode the generation in `cooperative-sticky` user data; -1 if there is none."""
     return NO_GENERATION if data is None or len(data) < 4 else int(_I32.unpack_from(data)[0])
 
 
@@ -119,13 +129,15 @@ _MAX_STRING = 0x7FFF
 
 def _check_version(what: str, version: int) -> None:
     if not 0 <= version <= NEWEST_VERSION:
-        raise ValueError(f"cannot write a {what} of version {version}: 0 to {NEWEST_VERSION} are known")
+        raise ValueError(f"cannot encode a {what} of version {version}: use 0 to {NEWEST_VERSION}")
 
 
 def _string(text: str) -> bytes:
     raw = text.encode()
     if len(raw) > _MAX_STRING:
-        raise ValueError(f"a string of {len(raw)} bytes does not fit Kafka's 16-bit length: {text[:40]!r}...")
+        raise ValueError(
+            f"a string of {len(raw)} bytes does not fit Kafka's 16-bit length, shorten it: {text[:40]!r}..."
+        )
     return _I16.pack(len(raw)) + raw
 
 
@@ -144,10 +156,10 @@ def _append_partitions(out: list[bytes], partitions: Iterable[TopicPartition]) -
 
 
 class _Layout:
-    """Where the partition numbers of a message are, and the bytes around them.
+    """The positions of the partition numbers in a message, and the bytes around them.
 
-    The members of a group tend to own as many partitions of the same topics, so their messages differ in the numbers
-    alone: then one comparison and one unpacking replace a step for every topic.
+    Members of a group often own equally many partitions of the same topics, so that their messages differ only in the
+    partition numbers. Then one comparison and one `unpack` replace a loop over the topics.
     """
 
     __slots__ = ("_around", "_between", "_numbers", "size", "topics")
@@ -165,11 +177,11 @@ class _Layout:
         self.topics = topics
 
     def fits(self, data: bytes, at: int) -> bool:
-        """Whether the message at this byte differs in the numbers alone."""
+        """Return whether the message at this byte differs from the layout only in its partition numbers."""
         return self.size <= len(data) - at and self._around.unpack_from(data, at) == self._between
 
     def numbers(self, data: bytes, at: int) -> list[int]:
-        """The partition numbers of a message that fits."""
+        """Return the partition numbers of a message that fits the layout."""
         return list(self._numbers.unpack_from(data, at))
 
 
@@ -179,7 +191,7 @@ _read_last: list[str] = []
 
 
 def _remember(size: int, data: bytes, bounds: Sequence[tuple[int, int]], topics: list[str]) -> None:
-    """Keep a message's layout if the one read before was laid out alike; a few are kept, by the bytes to read."""
+    """Cache a message's layout by its size, if the message before had the same topics; at most `_MOST_LAYOUTS`."""
     global _read_last
     if len(topics) >= 8 and topics == _read_last:
         if len(_layouts) >= _MOST_LAYOUTS:
@@ -189,7 +201,7 @@ def _remember(size: int, data: bytes, bounds: Sequence[tuple[int, int]], topics:
 
 
 class _Reader:
-    """Reads one message from the front; every failure names the message, the field and the byte."""
+    """Reads one message from its start; every error gives the message, the field and the byte position."""
 
     def __init__(self, what: str, data: bytes) -> None:
         self._what = what
@@ -217,7 +229,7 @@ class _Reader:
         return None if length < 0 else bytes(self._take("bytes", length))
 
     def partitions(self) -> TopicPartitions:
-        """Topics with their partition numbers; like the message before, if it was laid out alike."""
+        """Read topics with their partition numbers, in one step if a message of the same layout was read before."""
         size = len(self._data) - self._at
         layout = _layouts.get(size)
         if layout is not None and layout.fits(self._data, self._at):
@@ -229,7 +241,8 @@ class _Reader:
         bounds: list[tuple[int, int]] = []
         data, at, end = self._data, self._at, len(self._data)
         for _ in range(topics):
-            # The hot loop of a big group: where anything is odd, the careful methods below say what it is.
+            # This loop dominates the time of a large group, so fields are read inline. If a length is invalid, the
+            # methods below read the field once more and raise the error that describes it.
             length = (data[at] << 8 | data[at + 1]) if at + 2 <= end else -1
             stop = at + 2 + length
             if not 0 <= length <= _MAX_STRING or stop + 4 > end:
@@ -265,7 +278,7 @@ class _Reader:
         start, end = self._at, self._at + size
         if end > len(self._data):
             raise WireFormatError(
-                f"{self._what} is cut short: {field} at byte {start} needs {size} bytes, "
+                f"{self._what} is truncated: {field} at byte {start} needs {size} bytes, "
                 f"{len(self._data) - start} are left"
             )
         self._at = end
@@ -278,10 +291,13 @@ class _Reader:
         return int(_I32.unpack(self._take(field, 4))[0])
 
     def _count(self, field: str, least_size: int) -> int:
-        """An array's length; what could not fit into the bytes is refused before anything is allocated."""
+        """Read an array's length. A length that cannot fit into the bytes is refused before anything is allocated."""
         at, count = self._at, self._int32(f"count of {field}")
         if count < 0 or count * least_size > len(self._data) - self._at:
-            raise WireFormatError(f"{self._what} says at byte {at} that it has {count} {field}, which cannot be")
+            raise WireFormatError(
+                f"{self._what} declares {count} {field} at byte {at}, which is not possible: "
+                f"{len(self._data) - self._at} bytes follow"
+            )
         return count
 
     def _required_string(self) -> str:

@@ -72,10 +72,10 @@ class TransfersAtOnce(Bad):
 @pytest.mark.parametrize(
     ("wrong", "complaint"),
     [
-        (ForgetsMembers, "no answer for member"),
-        (LosesPartitions, "nobody has"),
-        (GivesTwice, "goes to 2 members"),
-        (TransfersAtOnce, "before its owner let go"),
+        (ForgetsMembers, "no assignment for member"),
+        (LosesPartitions, "not assigned to enough members"),
+        (GivesTwice, "is assigned to 2 members"),
+        (TransfersAtOnce, "before the owner revoked it"),
         (Bad, "two fewer"),
     ],
 )

@@ -101,7 +101,7 @@ def test_the_leaders_check_of_a_cooperative_answer(case: dict[str, Any]) -> None
     if case["expect"]["allowed"]:
         check_handover("theirs", group, answer)
     else:
-        with pytest.raises(AssignmentError, match="before their owners let them go"):
+        with pytest.raises(AssignmentError, match="before their owners have revoked them"):
             check_handover("theirs", group, answer)
 
 

@@ -66,7 +66,7 @@ def test_a_newer_version_reads_as_the_newest_known(said: Subscription, version: 
 def test_damaged_bytes_are_refused_and_never_crash(said: Subscription, data: st.DataObject) -> None:
     raw = encode_subscription(said)
     cut = raw[: data.draw(st.integers(0, len(raw) - 1))]
-    with pytest.raises(WireFormatError, match=r"subscription is cut short|cannot be"):
+    with pytest.raises(WireFormatError, match=r"subscription is truncated|bytes follow"):
         decode_subscription(cut)
     at = data.draw(st.integers(0, len(raw) - 1))
     damaged = raw[:at] + bytes([data.draw(st.integers(0, 255))]) + raw[at + 1 :]
@@ -96,7 +96,7 @@ def test_a_topic_that_does_not_fit_is_refused() -> None:
 
 
 def test_only_known_versions_are_written() -> None:
-    with pytest.raises(ValueError, match="version 4: 0 to 3 are known"):
+    with pytest.raises(ValueError, match="version 4: use 0 to 3"):
         encode_assignment(Assignment(()), 4)
 
 
