@@ -1,4 +1,4 @@
-"""A real Kafka for demos and tests: a broker or a cluster of three as processes of this machine.
+"""A real Kafka for demos and tests: one broker or a cluster of three, as local processes.
 
     from kafka_source.embedded import EmbeddedKafka
 
@@ -6,7 +6,7 @@
         kafka.create_topic("orders", partitions=4)
         ...  # kafka.bootstrap_servers
 
-Needs Java 17 and pyspark; Kafka's jars are downloaded once into a cache folder.
+Needs Java 17 or newer and pyspark; Kafka's jars are downloaded once into a cache folder.
 """
 
 from kafka_source.embedded.cluster import EmbeddedKafka

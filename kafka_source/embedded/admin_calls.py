@@ -1,6 +1,6 @@
-"""What the embedded Kafka asks of its own brokers, over confluent-kafka's admin client.
+"""Admin requests of the embedded Kafka to its own brokers, with confluent-kafka's admin client.
 
-confluent-kafka is imported when the first call is made: importing the pytest plugin must cost nothing.
+confluent-kafka is imported at the first call, so that importing the pytest plugin stays cheap.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _T = TypeVar("_T")
 
 
 def admin_client(settings: Mapping[str, str]) -> AdminClient:
-    """A new client that keeps its trouble to itself: a broker that is not up yet is no news."""
+    """Return a new admin client without logging: connection errors are expected while a broker starts."""
     from confluent_kafka.admin import AdminClient
 
     return AdminClient({**settings, "log_level": 0})
 
 
 def until(deadline: float, look: Callable[[], _T | None]) -> _T | None:
-    """What `look` returns as soon as it is true, None when the deadline (`time.monotonic`) is over."""
+    """Call `look` until its result is true, and return that; return None after the deadline (`time.monotonic`)."""
     while True:
         if result := look():
             return result
@@ -36,9 +36,9 @@ def until(deadline: float, look: Callable[[], _T | None]) -> _T | None:
 
 
 def view_of(settings: Mapping[str, str]) -> ClusterMetadata | None:
-    """The metadata as the broker that `settings` names sees it, None if it does not answer within 2 s.
+    """Return the metadata of the broker that `settings` names, None if it does not answer within 2 s.
 
-    A new client each time: it knows no other broker yet, so that this one answers.
+    Creates a new client for each call, because a client that knows other brokers might ask one of them.
     """
     from confluent_kafka import KafkaException
 
@@ -48,18 +48,18 @@ def view_of(settings: Mapping[str, str]) -> ClusterMetadata | None:
 
 
 def answers(settings: Mapping[str, str]) -> bool:
-    """Whether this broker lets us in."""
+    """Return whether the broker accepts a connection with these settings and answers."""
     return view_of(settings) is not None
 
 
 def sees_brokers(settings: Mapping[str, str], expected: set[int]) -> bool:
-    """Whether this broker knows all of `expected`."""
+    """Return whether the broker's metadata contains all `expected` brokers."""
     view = view_of(settings)
     return view is not None and expected <= set(view.brokers)
 
 
 def sees_topic(settings: Mapping[str, str], name: str, partitions: int) -> bool:
-    """Whether this broker knows the topic with a leader for each partition."""
+    """Return whether the broker's metadata contains the topic, with a leader for each partition."""
     view = view_of(settings)
     topic = view.topics.get(name) if view else None
     return (
@@ -72,24 +72,32 @@ def sees_topic(settings: Mapping[str, str], name: str, partitions: int) -> bool:
 def create_topic(
     settings: Mapping[str, str], name: str, partitions: int, replication_factor: int, config: Mapping[str, object]
 ) -> None:
-    """Makes a topic; raises `confluent_kafka.KafkaException` if the broker refuses."""
+    """Create a topic.
+
+    Raises:
+        confluent_kafka.KafkaException: The broker refused the request.
+    """
     from confluent_kafka.cimpl import NewTopic
 
     texts = {key: str(value) for key, value in config.items()}
     topic = NewTopic(name, num_partitions=partitions, replication_factor=replication_factor, config=texts)
-    # A client that nobody holds is destroyed, and its calls with it: here and below it needs a name.
+    # The client must be kept in a variable, here and below: without a reference it is destroyed with its calls.
     admin = admin_client(settings)
     admin.create_topics([topic])[name].result(_ANSWER_SECONDS)
 
 
 def delete_topic(settings: Mapping[str, str], name: str) -> None:
-    """Deletes a topic; raises `confluent_kafka.KafkaException` if the broker refuses."""
+    """Delete a topic.
+
+    Raises:
+        confluent_kafka.KafkaException: The broker refused the request.
+    """
     admin = admin_client(settings)
     admin.delete_topics([name])[name].result(_ANSWER_SECONDS)
 
 
 def set_scram_passwords(settings: Mapping[str, str], users: Mapping[str, str]) -> None:
-    """Sets each user's password for both SCRAM mechanisms."""
+    """Set each user's password for both SCRAM mechanisms."""
     from confluent_kafka.admin import (
         ScramCredentialInfo,
         ScramMechanism,
@@ -108,7 +116,15 @@ def set_scram_passwords(settings: Mapping[str, str], users: Mapping[str, str]) -
 
 
 def allow(settings: Mapping[str, str], user: str, resource: str, name: str, operations: Sequence[str]) -> None:
-    """Allows a user operations on one resource, named by librdkafka's enumerations in any case."""
+    """Create ACLs that allow a user operations on one resource.
+
+    Args:
+        settings: The client settings of a super user.
+        user: The user's name.
+        resource: A name of confluent-kafka's `ResourceType`, in any case.
+        name: The resource's name.
+        operations: Names of confluent-kafka's `AclOperation`, in any case.
+    """
     from confluent_kafka.admin import (
         AclBinding,
         AclOperation,
@@ -135,7 +151,7 @@ def allow(settings: Mapping[str, str], user: str, resource: str, name: str, oper
 
 
 def sees_acl(settings: Mapping[str, str], user: str, resource: str, name: str, operation: str) -> bool:
-    """Whether this broker already obeys what `allow` said."""
+    """Return whether the broker has the ACL that `allow` created."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import (
         AclBindingFilter,

@@ -1,4 +1,4 @@
-"""A real Kafka of one or three nodes on this machine, for demos and tests."""
+"""A Kafka cluster of one or three nodes on this machine, for demos and tests."""
 
 from __future__ import annotations
 
@@ -35,23 +35,24 @@ _START_ATTEMPTS = 3
 class EmbeddedKafka:
     """A Kafka cluster in KRaft mode; each node is a broker and a controller in its own process.
 
-    Usable as a context manager. Nodes are numbered from 1. When the process that started it dies, however it dies,
-    the nodes are ended too.
+    Usable as a context manager. Nodes are numbered from 1. When the process that started the cluster ends, also by
+    SIGKILL, the nodes are stopped too.
 
     Args:
-        nodes: how many, 1 or 3.
-        config: broker settings (as in server.properties) that win over the defaults here.
-        security: of the listener for clients; plain and open if None.
-        advertised_ports: node to the port that clients are told in place of its own, for a `TcpProxy` in between.
-        data_dir: where to keep the data over a stop; a temporary folder, removed at the end, if None.
-        heap: of each node's JVM, as in `-Xmx`.
-        jvm_options: further options of each node's JVM; by default quick to start, `()` is faster in the long run.
-        start_timeout: seconds until a node must be up.
-        on_progress: called with a line at a time while something is done that is done once: the download of the jars,
-            the preparation of their classes. The lines are logged (INFO) in any case.
+        nodes: The number of nodes, 1 or 3.
+        config: Broker settings (as in server.properties) that take precedence over the defaults here.
+        security: Authentication, encryption and ACLs of the client listener; None: PLAINTEXT without users.
+        advertised_ports: By node id, the port that the node advertises to clients in place of its own, for a `TcpProxy`
+            between client and broker.
+        data_dir: The folder that keeps the data when the cluster stops; None: a temporary folder that is removed.
+        heap: The heap size of each node's JVM, as in `-Xmx`.
+        jvm_options: Further options of each node's JVM. The default starts quickly; `()` is faster in the long run.
+        start_timeout: Seconds within which a node must have started.
+        on_progress: Called with one line at a time during the one-time preparations: downloading the jars and
+            archiving their classes. The lines are also logged at INFO.
 
     Raises:
-        ValueError: another number of nodes, or a port for a node that is none of them.
+        ValueError: `nodes` is neither 1 nor 3, or `advertised_ports` names an unknown node.
     """
 
     def __init__(
@@ -90,15 +91,15 @@ class EmbeddedKafka:
     # ---- the whole cluster
 
     def start(self) -> EmbeddedKafka:
-        """Starts every node and returns when all are registered and answer.
+        """Start every node and return when all are registered and answer.
 
         Raises:
-            JavaError: no usable Java.
+            JavaError: No usable Java was found.
             JarsError: Kafka's jars are not in the cache and could not be downloaded.
-            BrokerError: a node did not start; with the end of its log.
+            BrokerError: The cluster is already started, or a node did not start; with the end of its log.
         """
         if self._nodes:
-            raise BrokerError("This cluster is already started.")
+            raise BrokerError("This cluster is already started; stop it first, or use it as it is.")
         java = find_java()
         kafka_jars(on_progress=self._on_progress)
         prepare_archive(java, class_path(), _train, reporter(self._on_progress))
@@ -115,11 +116,11 @@ class EmbeddedKafka:
         return self
 
     def stop(self, timeout: float | None = None) -> None:
-        """Stops every node cleanly, after a time by force, and removes temporary data.
+        """Stop every node with SIGTERM, after the timeout with SIGKILL, and remove temporary data.
 
         Args:
-            timeout: seconds until force is used; 20 if the data is kept, else 3: brokers say goodbye to their clients
-                within one, but the last controller waits five for another to take over.
+            timeout: Seconds before SIGKILL; None: 20 if the data is kept, else 3. Brokers close their connections
+                within one second, but the last controller waits five seconds for another one to take over.
         """
         if timeout is None:
             timeout = 3.0 if self._data_dir is None else 20.0
@@ -144,18 +145,21 @@ class EmbeddedKafka:
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port,…` of the listener for clients.
+        """Return `host:port,…` of the client listener.
 
         Raises:
-            BrokerError: the cluster is not started.
+            BrokerError: The cluster is not started.
         """
         if not self._ports:
-            raise BrokerError("The cluster is not started.")
+            raise BrokerError("The cluster is not started: call start(), or use it in a with statement.")
         return self._addresses()
 
     @property
     def internal_bootstrap_servers(self) -> str:
-        """`host:port,…` of the plain listener of the brokers among themselves: full rights, no proxy, fixed ports."""
+        """Return `host:port,…` of the inter-broker listener, which gives full rights.
+
+        It is PLAINTEXT, bypasses any `TcpProxy`, and its ports never change.
+        """
         return ",".join(f"{LOOPBACK}:{ports.internal}" for ports in self._ports.values())
 
     def _addresses(self) -> str:
@@ -165,52 +169,52 @@ class EmbeddedKafka:
 
     @property
     def node_ids(self) -> list[int]:
-        """The nodes' ids, which are also their broker ids: 1, 2, …"""
+        """Return the nodes' ids, which are also their broker ids: 1, 2, …"""
         return list(range(1, self._count + 1))
 
     def is_running(self, node_id: int = 1) -> bool:
-        """Whether the node's process lives (a paused one does)."""
+        """Return whether the node's process exists; that of a paused node does."""
         return self._node(node_id).running
 
     def pid(self, node_id: int = 1) -> int | None:
-        """The process id of the node's JVM, None if it does not run."""
+        """Return the process id of the node's JVM, None if it does not run."""
         return self._node(node_id).pid
 
     def port(self, node_id: int = 1) -> int:
-        """The node's port for clients (its own, also when it advertises another)."""
+        """Return the port of the node's client listener, not the one that it advertises."""
         self._node(node_id)
         return self._ports[node_id].client
 
     def log(self, node_id: int = 1) -> str:
-        """What the broker logged since its last start."""
+        """Return the broker's log since its last start."""
         return self._node(node_id).log_of_this_start()
 
     def data_folder(self, node_id: int = 1) -> Path:
-        """Where the broker keeps its topics (`log.dirs`), a folder for each partition."""
+        """Return the broker's data folder (`log.dirs`), which has a folder for each partition."""
         return self._node(node_id).files.data
 
     def kill(self, node_id: int = 1) -> None:
-        """SIGKILL: the node is gone without a word to anybody."""
+        """Kill the node with SIGKILL; it cannot notify clients or other nodes."""
         self._node(node_id).kill()
 
     def pause(self, node_id: int = 1) -> None:
-        """SIGSTOP: connections stay open and nothing is answered."""
+        """Suspend the node with SIGSTOP; its connections stay open, but it does not answer."""
         self._node(node_id).pause()
 
     def resume(self, node_id: int = 1) -> None:
-        """Ends a pause; see `wait_ready` if the node must be back in the cluster."""
+        """Continue a paused node with SIGCONT; call `wait_ready` to wait until it is registered again."""
         self._node(node_id).resume()
 
     def restart(self, node_id: int = 1, *, new_ports: bool = False) -> None:
-        """Stops the node cleanly if it runs, starts it again and waits until it is back in the cluster.
+        """Stop the node cleanly if it runs, start it again and wait until it is registered.
 
         Args:
-            node_id: which node.
-            new_ports: move its listener for clients to another port, as after a fail-over to other machines. A node
-                with an advertised port goes on advertising that one.
+            node_id: The node to restart.
+            new_ports: Move its client listener to another port, as after a failover to another machine. A node with
+                an advertised port continues to advertise that port.
 
         Raises:
-            BrokerError: it did not start; with the end of its log.
+            BrokerError: The node did not start; with the end of its log.
         """
         node = self._node(node_id)
         node.ask_to_stop()
@@ -225,10 +229,13 @@ class EmbeddedKafka:
         self._wait_registered([node_id], {node_id}, deadline)
 
     def wait_ready(self, timeout: float = 60.0) -> None:
-        """Waits until every running node answers and knows all running nodes.
+        """Wait until every running node answers and its metadata lists all running nodes.
+
+        Args:
+            timeout: Seconds to wait.
 
         Raises:
-            BrokerError: the time is over.
+            BrokerError: The timeout expired; with the end of the nodes' logs.
         """
         running = self._running()
         self._wait_registered(running, set(running), time.monotonic() + timeout)
@@ -236,7 +243,10 @@ class EmbeddedKafka:
     # ---- topics
 
     def admin(self) -> AdminClient:
-        """A new `confluent_kafka` admin client with full rights. Hold it while its calls are under way."""
+        """Return a new `confluent_kafka` admin client with full rights.
+
+        Keep a reference to it until its calls have finished: without one it is destroyed together with its calls.
+        """
         return admin_calls.admin_client({"bootstrap.servers": self.internal_bootstrap_servers})
 
     def create_topic(
@@ -246,48 +256,48 @@ class EmbeddedKafka:
         replication_factor: int = 1,
         config: Mapping[str, object] | None = None,
     ) -> str:
-        """Makes a topic and waits until every running node knows it with all of its leaders.
+        """Create a topic and wait until every running node knows the leader of each of its partitions.
 
         Args:
-            name: of the topic.
-            partitions: how many.
-            replication_factor: on how many nodes each is kept.
-            config: topic settings, for instance `{"cleanup.policy": "compact"}`.
+            name: The topic's name.
+            partitions: The number of partitions.
+            replication_factor: The number of replicas of each partition.
+            config: Topic settings, for example `{"cleanup.policy": "compact"}`.
 
         Returns:
-            The name.
+            The topic's name.
 
         Raises:
-            confluent_kafka.KafkaException: the broker refused it.
-            BrokerError: a node did not learn of it within 30 s.
+            confluent_kafka.KafkaException: The broker refused the request.
+            BrokerError: A node's metadata did not contain the topic within 30 s.
         """
         admin_calls.create_topic(self._internal(), name, partitions, replication_factor, config or {})
         for node_id in self._running():
             self._wait_for(
                 partial(admin_calls.sees_topic, self._internal(node_id), name, partitions),
-                f"Node {node_id} did not learn of the new topic {name}",
+                f"Node {node_id} did not get the metadata of the new topic {name} in time",
             )
         return name
 
     def delete_topic(self, name: str) -> None:
-        """Deletes a topic.
+        """Delete a topic.
 
         Raises:
-            confluent_kafka.KafkaException: the broker refused it, for instance as there is none.
+            confluent_kafka.KafkaException: The broker refused the request, for example because the topic is unknown.
         """
         admin_calls.delete_topic(self._internal(), name)
 
     # ---- security
 
     def client_config(self, user: str | None = None, mechanism: Mechanism = "PLAIN") -> dict[str, str]:
-        """What a confluent-kafka (librdkafka) client needs to connect, password included.
+        """Return the settings with which a confluent-kafka (librdkafka) client connects, including the password.
 
         Args:
-            user: one of the users of `Security`, the first if None.
-            mechanism: of SASL.
+            user: One of the users of `Security`; None: the first one.
+            mechanism: The SASL mechanism.
 
         Raises:
-            ValueError: an unknown user or mechanism, or a user where there are none.
+            ValueError: The user or mechanism is unknown, or a user was given and the listener has no users.
         """
         return {
             "bootstrap.servers": self.bootstrap_servers,
@@ -295,16 +305,21 @@ class EmbeddedKafka:
         }
 
     def java_client_config(self, user: str | None = None, mechanism: Mechanism = "PLAIN") -> dict[str, str]:
-        """The same in the names of Java's client, which Spark's options have behind `kafka.`."""
+        """Return the settings with which a Java client connects, including the password.
+
+        With the prefix `kafka.` they are the options of Spark's Kafka source. Arguments and errors are those of
+        `client_config`.
+        """
         return {
             "bootstrap.servers": self.bootstrap_servers,
             **java_client_settings(self._security, self._tls, user, mechanism),
         }
 
     def java_client_file(self, user: str | None = None, mechanism: Mechanism = "PLAIN") -> Path:
-        """A file of `java_client_config`, readable by its owner alone, as Kafka's tools take it (`--command-config`).
+        """Write `java_client_config` to a file that only its owner can read, for Kafka's tools (`--command-config`).
 
-        It lives as long as the cluster runs.
+        Returns:
+            The file's path. The file is removed with the cluster's folder.
         """
         config = self.java_client_config(user, mechanism)
         handle, name = tempfile.mkstemp(prefix="client-", suffix=".properties", dir=self._folder)
@@ -313,31 +328,33 @@ class EmbeddedKafka:
         return Path(name)
 
     def allow(self, user: str, *operations: str, resource: str = "topic", name: str = "*") -> None:
-        """Allows a user something, where `Security(acls=True)` denies all the rest, and waits until it holds.
+        """Add ACLs that allow a user operations on a resource, and wait until every running node applies them.
+
+        Needs `Security(acls=True)`, which denies everything that no ACL allows.
 
         Args:
-            user: one of the users of `Security`.
-            operations: for instance "READ", "WRITE", "DESCRIBE", "ALL".
-            resource: "topic", "group", "transactional_id" or "broker" (the cluster).
-            name: of the resource, "*" for every one; "kafka-cluster" for the cluster.
+            user: One of the users of `Security`.
+            operations: ACL operations, for example "READ", "WRITE", "DESCRIBE", "ALL".
+            resource: The resource type: "topic", "group", "transactional_id" or "broker" (the cluster).
+            name: The resource's name; "*" for all resources of this type, "kafka-cluster" for the cluster.
 
         Raises:
-            KeyError: an unknown operation or resource.
-            BrokerError: a node did not learn of it within 30 s.
+            KeyError: The operation or the resource type is unknown.
+            BrokerError: A node did not apply the ACL within 30 s.
         """
         admin_calls.allow(self._internal(), user, resource, name, operations)
         for node_id in self._running():
             for operation in operations:
                 self._wait_for(
                     partial(admin_calls.sees_acl, self._internal(node_id), user, resource, name, operation),
-                    f"Node {node_id} did not learn that {user} may {operation} {resource} {name}",
+                    f"Node {node_id} did not apply the ACL that allows {user} {operation} on {resource} {name} in time",
                 )
 
     # ---- inside
 
     def _node(self, node_id: int) -> Node:
         if not self._nodes:
-            raise BrokerError("The cluster is not started.")
+            raise BrokerError("The cluster is not started: call start(), or use it in a with statement.")
         try:
             return self._nodes[node_id]
         except KeyError:
@@ -365,7 +382,7 @@ class EmbeddedKafka:
                 self._set_users(deadline)
                 return
             except BrokerError as error:
-                # Between our choice and the broker's bind another process can take a port.
+                # Another process can take a port after it was chosen and before the broker binds it: choose again.
                 if attempt == _START_ATTEMPTS or "Address already in use" not in str(error):
                     raise
                 for node in self._nodes.values():
@@ -377,7 +394,7 @@ class EmbeddedKafka:
 
     def _make_node(self, node_id: int) -> Node:
         if self._folder is None:
-            raise BrokerError("The embedded Kafka is not started.")
+            raise BrokerError("The cluster is not started: call start(), or use it in a with statement.")
         files = NodeFiles(self._folder / f"node-{node_id}")
         files.folder.mkdir(mode=0o700, exist_ok=True)
         command = jvm_command(
@@ -423,7 +440,7 @@ class EmbeddedKafka:
             )
 
     def _set_users(self, deadline: float) -> None:
-        """Makes the users known, and proves it by a login at every node."""
+        """Set the users' SCRAM passwords, and wait until a user can log in at every node."""
         if not self._security.sasl:
             return
         admin_calls.set_scram_passwords(self._internal(), self._security.users)
@@ -433,7 +450,7 @@ class EmbeddedKafka:
             at = {**login, "bootstrap.servers": f"{LOOPBACK}:{self._ports[node_id].client}"}
             self._wait_for(
                 partial(admin_calls.answers, at),
-                f"Node {node_id} lets {last} not log in",
+                f"User {last} cannot log in at node {node_id}",
                 deadline,
             )
 
@@ -453,7 +470,10 @@ class EmbeddedKafka:
 
 
 def _train(archive: Path) -> None:
-    """Runs a broker that keeps the classes it loaded in `archive`, which takes it some seconds at its end."""
+    """Run a broker once, so that its JVM writes the classes that it loaded to `archive` when it exits.
+
+    Writing takes some seconds, hence the long timeouts.
+    """
     kafka = EmbeddedKafka(jvm_options=(*QUICK_START, f"-XX:ArchiveClassesAtExit={archive}"), start_timeout=120)
     try:
         kafka._start().create_topic("training")

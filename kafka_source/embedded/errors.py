@@ -1,16 +1,16 @@
-"""What can go wrong with the embedded Kafka, told to its user.
+"""Errors of the embedded Kafka.
 
 EmbeddedKafkaError
-├── JavaError         no Java, or one that is too old
-├── JarsError         Kafka's jars are neither in the cache nor to be had
-└── BrokerError       a node that did not start, stopped by itself, or did not answer
+├── JavaError         no Java was found, or it is too old
+├── JarsError         Kafka's jars are not in the cache and could not be downloaded
+└── BrokerError       a node did not start, stopped unexpectedly, or did not answer
 """
 
 from __future__ import annotations
 
 
 class EmbeddedKafkaError(RuntimeError):
-    """The embedded Kafka cannot do what it was asked; the message says why and what to do."""
+    """Base of the embedded Kafka's errors; the message gives the reason and what to do."""
 
 
 class JavaError(EmbeddedKafkaError):
@@ -22,4 +22,4 @@ class JarsError(EmbeddedKafkaError):
 
 
 class BrokerError(EmbeddedKafkaError):
-    """A node failed; the end of its log is part of the message."""
+    """A node failed; the message contains the end of its log."""

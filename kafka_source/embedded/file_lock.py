@@ -1,4 +1,4 @@
-"""One process at a time does a thing that all of them need."""
+"""A lock between processes, so that only one of them downloads or prepares a shared file."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def file_lock(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
-    """Holds an advisory lock on a file, which is made if need be; it ends with its holder, however that ends.
+    """Hold an advisory lock on a file, which is created if it does not exist.
+
+    The operating system releases the lock when its holder ends, also after SIGKILL.
 
     Args:
-        path: of the file.
-        on_wait: called once if another process holds it.
+        path: The lock file.
+        on_wait: Called once if another process holds the lock.
     """
     with path.open("w") as handle:
         try:

@@ -1,4 +1,4 @@
-"""Jars from the Maven repository, resolved once into a cache folder by the Ivy that comes inside pyspark."""
+"""Resolves jars from a Maven repository into a cache folder, with the Ivy that is part of pyspark."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ log = logging.getLogger(__name__)
 
 KAFKA_VERSION = "4.3.1"
 
-#: Names an Ivy settings file (a mirror, credentials) to be used in place of Ivy's default, Maven Central.
+#: The environment variable with the path of an Ivy settings file (a mirror, credentials). Without it, Ivy uses Maven
+#: Central.
 IVY_SETTINGS_VARIABLE = "KAFKAGROUP_IVY_SETTINGS"
 
-#: Names the folder where jars are kept.
+#: The environment variable with the path of the cache folder.
 CACHE_VARIABLE = "KAFKAGROUP_CACHE"
 
 Progress = Callable[[str], None]
@@ -51,15 +52,15 @@ class _Dependency:
 
 _KAFKA = (
     _Dependency("org.apache.kafka", "kafka_2.13", KAFKA_VERSION, True),
-    # The command-line tools; what else they name (Connect, a web server) is not needed for the common ones.
+    # The command-line tools, without their dependencies (Connect, a web server): the common tools do not need them.
     _Dependency("org.apache.kafka", "kafka-tools", KAFKA_VERSION, False),
-    # Kafka's own dependencies bring no backend for slf4j: without one there is no broker log.
+    # Kafka's dependencies contain no slf4j backend, and without one the broker writes no log.
     _Dependency("org.slf4j", "slf4j-simple", "1.7.36", False),
 )
 
 
 def cache_dir() -> Path:
-    """`$KAFKAGROUP_CACHE`, else `$XDG_CACHE_HOME/kafkagroup`, else `~/.cache/kafkagroup`."""
+    """Return `$KAFKAGROUP_CACHE`, else `$XDG_CACHE_HOME/kafkagroup`, else `~/.cache/kafkagroup`."""
     if chosen := os.environ.get(CACHE_VARIABLE):
         return Path(chosen).expanduser().absolute()
     if base := os.environ.get("XDG_CACHE_HOME"):
@@ -69,36 +70,36 @@ def cache_dir() -> Path:
 
 
 def kafka_jars(*, on_progress: Progress | None = None) -> list[Path]:
-    """The jars of the broker and its tools (47 files, 45 MB), downloaded the first time.
+    """Return the jars of the broker and its tools (47 files, 45 MB), downloaded at the first call.
 
     Args:
-        on_progress: called with one line at a time while the caller waits; the lines are logged (INFO) in any case.
+        on_progress: Called with one line at a time during a download; the lines are also logged at INFO.
 
     Raises:
-        JavaError: no usable Java.
-        JarsError: not in the cache, and they could not be downloaded.
+        JavaError: No usable Java was found.
+        JarsError: The jars are not in the cache and could not be downloaded.
     """
     return _resolve(_KAFKA, on_progress)
 
 
 def resolve(coordinates: Sequence[str], transitive: bool = False, *, on_progress: Progress | None = None) -> list[Path]:
-    """Resolves Maven coordinates to jar files, from the cache if they were resolved before.
+    """Resolve Maven coordinates to jar files, from the cache if they were resolved before.
 
-    Safe to call from many processes at once: one downloads, the others wait for it, and a cache folder appears
-    only when it is complete.
+    Several processes may call it at once: one downloads while the others wait for it, and a cache folder appears only
+    when it is complete.
 
     Args:
-        coordinates: each `group:artifact:version`.
-        transitive: with everything they depend on at run time; else just the named artifacts.
-        on_progress: called with one line at a time while the caller waits.
+        coordinates: Artifacts as `group:artifact:version`.
+        transitive: Resolve the artifacts' runtime dependencies too.
+        on_progress: Called with one line at a time during a download; the lines are also logged at INFO.
 
     Returns:
         The jars, sorted by name.
 
     Raises:
-        ValueError: a coordinate is not `group:artifact:version`.
-        JavaError: no usable Java.
-        JarsError: not in the cache, and they could not be downloaded.
+        ValueError: A coordinate is not `group:artifact:version`.
+        JavaError: No usable Java was found.
+        JarsError: The jars are not in the cache and could not be downloaded.
     """
     return _resolve([_parse(coordinate, transitive) for coordinate in coordinates], on_progress)
 
@@ -127,7 +128,7 @@ def _folder_name(dependencies: Sequence[_Dependency]) -> str:
 
 
 def reporter(on_progress: Progress | None) -> Progress:
-    """A function that logs a line (INFO) and hands it to `on_progress`, if there is one."""
+    """Return a function that logs a line at INFO and passes it to `on_progress`, if there is one."""
 
     def report(line: str) -> None:
         log.info("%s", line)
@@ -141,17 +142,18 @@ def _fill(folder: Path, dependencies: Sequence[_Dependency], report: Progress) -
     java = find_java()
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        waiting = partial(report, "Waiting for another process that downloads the same jars")
+        waiting = partial(report, "Waiting for another process, which downloads the same jars")
         with file_lock(folder.with_name(folder.name + ".lock"), waiting):
             if folder.is_dir():
                 return
-            # The working folder is on the cache's file system, so that the rename is atomic.
+            # The working folder is on the same file system as the cache, so that the rename is atomic.
             with tempfile.TemporaryDirectory(prefix=".resolving-", dir=folder.parent) as working:
                 _retrieve(java, Path(working), dependencies, report)
                 (Path(working) / "jars").rename(folder)
     except OSError as error:
         raise JarsError(
-            f"The cache folder {folder.parent} cannot be written ({error}). Set {CACHE_VARIABLE} to a folder of yours."
+            f"The cache folder {folder.parent} cannot be written ({error}). "
+            f"Set {CACHE_VARIABLE} to a folder that you can write."
         ) from error
 
 
@@ -166,7 +168,7 @@ def _retrieve(java: Path, working: Path, dependencies: Sequence[_Dependency], re
         str(java),
         "-Dsun.net.client.defaultConnectTimeout=15000",
         "-Dsun.net.client.defaultReadTimeout=60000",
-        # Ivy's own places in the home folder are neither read nor written.
+        # Keep Ivy away from its default folder in the user's home: it must neither read nor write there.
         f"-Divy.home={working / 'ivy'}",
         *("-jar", str(_ivy_jar())),
         *(("-settings", settings) if (settings := os.environ.get(IVY_SETTINGS_VARIABLE)) else ()),
@@ -200,7 +202,7 @@ def _ivy_file(dependencies: Sequence[_Dependency]) -> str:
 
 
 def _ivy_jar() -> Path:
-    # Found without an import: pyspark itself takes most of a second.
+    # pyspark is located without importing it, because the import takes most of a second.
     spec = importlib.util.find_spec("pyspark")
     places = [Path(p) / "jars" for p in (spec.submodule_search_locations or ())] if spec else []
     if spark_home := os.environ.get("SPARK_HOME"):
@@ -208,18 +210,21 @@ def _ivy_jar() -> Path:
     for place in places:
         for jar in sorted(place.glob("ivy-*.jar")):
             return jar
-    raise JarsError(f"No ivy-*.jar in {' or '.join(map(str, places)) or 'pyspark'}: pip's pyspark brings it.")
+    raise JarsError(
+        f"There is no ivy-*.jar in {' or '.join(map(str, places)) or 'pyspark'}. "
+        "Install pyspark with pip, which contains it, or set SPARK_HOME."
+    )
 
 
 def _failure(names: str, lines: Sequence[str]) -> str:
-    # The network's reason first: it comes after a line for each file that was not found because of it.
+    # Network errors are shown first, because they are the cause: Ivy prints them after one line for each missing file.
     network = re.compile(r"Host .* not found|UnknownHost|Server access|timed out|refused|status code|SSL")
     other = re.compile(r"not found|FAILED|Exception|rror")
     said = [line.strip() for kind in (network, other) for line in lines if kind.search(line)]
     shown = "\n  ".join(list(dict.fromkeys(said or [line.strip() for line in lines]))[:4])
     return (
-        f"{names} is not in the cache {cache_dir()} and could not be downloaded. Check the network (Java's proxy "
-        f"settings can be given in JAVA_TOOL_OPTIONS), name an Ivy settings file of your mirror in "
-        f"{IVY_SETTINGS_VARIABLE}, or copy a filled cache folder here and name it in {CACHE_VARIABLE}. Ivy said:\n"
+        f"{names} is not in the cache {cache_dir()} and could not be downloaded. Check the network (set Java's proxy "
+        f"options in JAVA_TOOL_OPTIONS), set {IVY_SETTINGS_VARIABLE} to an Ivy settings file for your mirror, or copy "
+        f"a filled cache folder to this machine and set {CACHE_VARIABLE} to it. Ivy's output:\n"
         f"  {shown}"
     )

@@ -20,10 +20,10 @@ _HOW_TO_POINT = "point JAVA_HOME to its folder (the one that holds bin/java)"
 
 
 def find_java() -> Path:
-    """The `java` of JAVA_HOME, else the first on the PATH, checked to be new enough.
+    """Return the `java` of JAVA_HOME, else the first one on the PATH.
 
     Raises:
-        JavaError: none was found, it does not run, or it is older than `MINIMUM_JAVA`.
+        JavaError: No `java` was found, it does not run, or it is older than `MINIMUM_JAVA`.
     """
     executable = _locate()
     version = java_version(executable)
@@ -36,10 +36,10 @@ def find_java() -> Path:
 
 
 def java_version(executable: Path) -> int:
-    """The feature release of a Java, for instance 17 (8 for "1.8.0_392").
+    """Return the feature release of a Java, for example 17 (8 for "1.8.0_392").
 
     Raises:
-        JavaError: it does not run, or prints no version.
+        JavaError: It does not run, or prints no version.
     """
     match = _VERSION.search(java_version_text(executable))
     if match is None:
@@ -66,20 +66,20 @@ def _locate() -> Path:
 
 @functools.cache
 def java_version_text(executable: Path) -> str:
-    """What `java -version` prints: the release, the vendor and the build.
+    """Return the output of `java -version`: the release, the vendor and the build.
 
     Raises:
-        JavaError: it does not run, or prints no version.
+        JavaError: It does not run, or prints no version.
     """
     try:
         result = subprocess.run([str(executable), "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise JavaError(f"{executable} does not run ({error}); {_HOW_TO_POINT}.") from error
-    # What JAVA_TOOL_OPTIONS holds is announced first, and is no part of what Java is.
+    # The JVM first prints the options that it found in JAVA_TOOL_OPTIONS. They must not become part of the identity.
     lines = (result.stderr + result.stdout).splitlines()
     output = "\n".join(line for line in lines if not line.startswith("Picked up "))
     if result.returncode != 0 or not _VERSION.search(output):
-        # macOS has a /usr/bin/java that only says that there is no Java.
+        # On macOS /usr/bin/java always exists; without an installed Java it only prints a message.
         first_line = next(iter(output.strip().splitlines()), "it printed nothing")
-        raise JavaError(f"{executable} is no working Java ({first_line}); {_HOW_TO_POINT}.")
+        raise JavaError(f"{executable} is not a working Java ({first_line}); {_HOW_TO_POINT}.")
     return output

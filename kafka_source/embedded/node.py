@@ -1,4 +1,4 @@
-"""One broker process, driven through its supervisor."""
+"""One broker process, controlled through its supervisor."""
 
 from __future__ import annotations
 
@@ -16,34 +16,37 @@ from kafka_source.embedded.errors import BrokerError
 
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
 
-#: Kafka logs this when the broker is registered, caught up, and open to clients.
+#: Kafka logs this line when the broker is registered, has caught up with the metadata, and accepts clients.
 _STARTED = "Kafka Server started"
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFiles:
-    """Where a node keeps what it has: its settings, its log (text) and its data."""
+    """The folder of a node, with its settings, its text log and its data."""
 
     folder: Path
 
     @property
     def config(self) -> Path:
-        """server.properties."""
+        """Return the path of server.properties."""
         return self.folder / "server.properties"
 
     @property
     def log(self) -> Path:
-        """What the broker wrote to its output, over all of its starts."""
+        """Return the path of the text log, which contains the output of all starts."""
         return self.folder / "server.log"
 
     @property
     def data(self) -> Path:
-        """The broker's `log.dirs`."""
+        """Return the path of the broker's `log.dirs`."""
         return self.folder / "data"
 
 
 class Node:
-    """Starts, signals and ends the JVM of one node. Knows nothing of Kafka but the line that says it is up."""
+    """Starts, signals and stops the JVM of one node.
+
+    Independent of Kafka, except for the log line that tells that the broker has started.
+    """
 
     def __init__(
         self, node_id: int, files: NodeFiles, command: Sequence[str], remove_if_abandoned: Path | None
@@ -57,7 +60,7 @@ class Node:
         self._pid: int | None = None
 
     def spawn(self) -> None:
-        """Starts the process and returns at once; `has_started` tells when it is up."""
+        """Start the process and return at once; `has_started` returns True when the broker is up."""
         if self.running:
             raise BrokerError(f"Node {self.id} is already running.")
         self._log_start = self.files.log.stat().st_size if self.files.log.exists() else 0
@@ -74,25 +77,25 @@ class Node:
 
     @property
     def running(self) -> bool:
-        """Whether the process lives (a paused one does)."""
+        """Return whether the process exists; that of a paused node does."""
         return self._supervisor is not None and self._supervisor.poll() is None
 
     @property
     def pid(self) -> int | None:
-        """The JVM's process id, to look at; signals go through the methods here."""
+        """Return the JVM's process id, None if it does not run. Send signals with the methods of this class."""
         return self._pid if self.running else None
 
     @property
     def exit_code(self) -> int | None:
-        """How the process ended, 128 + n for signal n; None while it runs or never ran."""
+        """Return the exit code of the process, 128 + n for signal n; None if it runs or was never started."""
         return None if self._supervisor is None else self._supervisor.poll()
 
     def has_started(self) -> bool:
-        """Whether this start has come to its end well."""
+        """Return whether the broker has started since the last `spawn`."""
         return _STARTED in self.log_of_this_start()
 
     def log_of_this_start(self) -> str:
-        """What the broker wrote since the last `spawn`."""
+        """Return the broker's log since the last `spawn`."""
         if not self.files.log.exists():
             return ""
         with self.files.log.open("rb") as handle:
@@ -100,33 +103,36 @@ class Node:
             return handle.read().decode(errors="replace")
 
     def log_tail(self, lines: int = 30) -> str:
-        """The last lines of this start's log, after the first errors where those are further up."""
+        """Return the last lines of this start's log, preceded by its first ten error lines."""
         log = self.log_of_this_start().splitlines()
-        # A broker that fails goes on to say in hundreds of lines how it shuts down.
+        # A broker that fails logs hundreds of lines about its shutdown after the errors that caused it.
         errors = [line for line in log[:-lines] if re.search(r"\b(ERROR|FATAL)\b|^Caused by|Exception: ", line)]
         return "\n".join([*errors[:10], *(["..."] if errors else []), *log[-lines:]])
 
     def pause(self) -> None:
-        """SIGSTOP: connections stay open and nothing is answered."""
+        """Send SIGSTOP: connections stay open, but the node does not answer."""
         self._order(b"S")
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT, which ends a pause."""
         self._order(b"C")
 
     def kill(self, timeout: float = 30.0) -> None:
-        """SIGKILL, and waits for the end. A node that does not run is left as it is."""
+        """Send SIGKILL and wait until the process has ended. Does nothing if the node does not run."""
         if self.running:
             self._order(b"K")
             self._wait(timeout)
 
     def ask_to_stop(self) -> None:
-        """SIGTERM (to a paused node also SIGCONT); returns at once. A node that does not run is left as it is."""
+        """Send SIGTERM and return at once; SIGCONT follows, so that a paused node stops too.
+
+        Does nothing if the node does not run.
+        """
         if self.running:
             self._order(b"TC")
 
     def join(self, timeout: float) -> bool:
-        """Waits up to `timeout` seconds for the end; whether it came."""
+        """Wait up to `timeout` seconds until the process has ended; return whether it has."""
         if self._supervisor is None:
             return True
         try:
@@ -138,7 +144,7 @@ class Node:
     def _order(self, orders: bytes) -> None:
         if not self.running or self._supervisor is None or self._supervisor.stdin is None:
             raise BrokerError(f"Node {self.id} is not running.")
-        # It may end between the check and the write; then there is nothing left to signal.
+        # The process may end between the check and the write; then there is nothing to signal.
         with contextlib.suppress(BrokenPipeError):
             self._supervisor.stdin.write(orders)
             self._supervisor.stdin.flush()
@@ -153,14 +159,14 @@ class Node:
 
 
 def wait_until_started(nodes: Sequence[Node], deadline: float) -> None:
-    """Waits until every node is up.
+    """Wait until every node has started.
 
     Args:
-        nodes: that were spawned.
-        deadline: on the clock of `time.monotonic`.
+        nodes: Nodes on which `spawn` was called.
+        deadline: The time to give up, on the clock of `time.monotonic`.
 
     Raises:
-        BrokerError: one ended, or the time is over; with the end of its log.
+        BrokerError: A node stopped, or the deadline has passed; with the end of the node's log.
     """
     waiting = list(nodes)
     while waiting:
@@ -173,5 +179,8 @@ def wait_until_started(nodes: Sequence[Node], deadline: float) -> None:
         waiting = [node for node in waiting if not node.has_started()]
         if waiting and time.monotonic() > deadline:
             node = waiting[0]
-            raise BrokerError(f"Node {node.id} did not come up in time. The end of its log:\n{node.log_tail()}")
+            raise BrokerError(
+                f"Node {node.id} did not start in time; raise start_timeout on a slow machine. "
+                f"The end of its log:\n{node.log_tail()}"
+            )
         time.sleep(0.05 if waiting else 0)

@@ -1,4 +1,4 @@
-"""Free loopback ports that stay free."""
+"""Finds free loopback ports that the operating system does not assign to outgoing connections."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ import socket
 
 LOOPBACK = "127.0.0.1"
 
-# Below the ephemeral ranges (Linux from 32768, macOS from 49152): an ephemeral port of a stopped broker can be taken
-# by any outgoing connection, even by a client that connects to itself while it looks for that broker.
+# Below the ephemeral ranges (Linux from 32768, macOS from 49152). Any outgoing connection may take an ephemeral port
+# while the broker that uses it is stopped. A client that tries to reach the broker can even connect to itself.
 _LOWEST, _HIGHEST = 15000, 32000
 
 
 def free_ports(count: int) -> list[int]:
-    """`count` different loopback ports that nobody listens on."""
+    """Return `count` different loopback ports on which no process listens, ascending.
+
+    Raises:
+        OSError: Too few free ports were found.
+    """
     choices = random.SystemRandom()
     found: set[int] = set()
     for _ in range(2000):
@@ -22,11 +26,14 @@ def free_ports(count: int) -> list[int]:
         port = choices.randrange(_LOWEST, _HIGHEST)
         if port not in found and is_free(port):
             found.add(port)
-    raise OSError(f"No {count} free ports between {_LOWEST} and {_HIGHEST} on {LOOPBACK}")
+    raise OSError(
+        f"Found only {len(found)} of {count} free ports between {_LOWEST} and {_HIGHEST} on {LOOPBACK}; "
+        "stop processes that listen there"
+    )
 
 
 def is_free(port: int) -> bool:
-    """Whether a listener could be bound to this loopback port."""
+    """Return whether a listener can be bound to this loopback port."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -1,6 +1,6 @@
 """pytest fixtures with a real Kafka: `pytest_plugins = ["kafka_source.embedded.pytest_plugin"]` in a conftest.py.
 
-Nothing is started, and nothing heavy imported, before a test asks for one of the fixtures.
+Brokers are started, and large libraries imported, only when a test requests one of the fixtures.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def kafkagroup_broker(request: pytest.FixtureRequest) -> Iterator[EmbeddedKafka]:
-    """A Kafka of one node for the whole session. Do not kill it: others use it."""
+    """Yield a Kafka of one node for the whole session. Do not stop it, because all tests share it."""
     from kafka_source.embedded.cluster import EmbeddedKafka
 
     with EmbeddedKafka(on_progress=_sayer(request.config)) as kafka:
@@ -31,7 +31,7 @@ def kafkagroup_broker(request: pytest.FixtureRequest) -> Iterator[EmbeddedKafka]
 
 @pytest.fixture(scope="module")
 def kafkagroup_cluster(request: pytest.FixtureRequest) -> Iterator[EmbeddedKafka]:
-    """A Kafka of three nodes for one module."""
+    """Yield a Kafka of three nodes for the tests of one module."""
     from kafka_source.embedded.cluster import EmbeddedKafka
 
     with EmbeddedKafka(nodes=3, on_progress=_sayer(request.config)) as kafka:
@@ -40,9 +40,9 @@ def kafkagroup_cluster(request: pytest.FixtureRequest) -> Iterator[EmbeddedKafka
 
 @pytest.fixture
 def kafkagroup_topic(kafkagroup_broker: EmbeddedKafka) -> Callable[..., str]:
-    """A function that makes a fresh topic on `kafkagroup_broker` and returns its name.
+    """Return a function that creates a new topic on `kafkagroup_broker` and returns the topic's name.
 
-    It takes a prefix for the name, and what `EmbeddedKafka.create_topic` takes after the name.
+    The function takes a prefix for the name and, as keyword arguments, those of `EmbeddedKafka.create_topic`.
     """
 
     def make(prefix: str = "topic", **settings: object) -> str:
@@ -53,7 +53,10 @@ def kafkagroup_topic(kafkagroup_broker: EmbeddedKafka) -> Callable[..., str]:
 
 
 def _sayer(config: pytest.Config) -> Callable[[str], None]:
-    """Says a line past pytest's capture: the first run waits for a download, and should not seem to hang."""
+    """Return a function that prints a line past pytest's capture.
+
+    The first run waits for a download. Without these lines it would look as if the tests hang.
+    """
     capture = config.pluginmanager.getplugin("capturemanager")
 
     def say(line: str) -> None:

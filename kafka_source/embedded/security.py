@@ -1,6 +1,7 @@
-"""Who may do what on the listener for clients: users, certificates, and the broker settings they lead to.
+"""Authentication, encryption and ACLs of the client listener, as settings of brokers and clients.
 
-The brokers among themselves, and our own admin calls, use a plain loopback listener as the super user ANONYMOUS.
+The inter-broker listener, which the admin calls of `EmbeddedKafka` use too, is PLAINTEXT on the loopback address; its
+user ANONYMOUS is a super user.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ _LOGIN_MODULES = {
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """How clients of an embedded Kafka prove who they are, and whether that limits them.
+    """The security of an embedded Kafka's client listener.
 
     Args:
-        protocol: of the listener for clients.
-        users: name to password, for each of PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512; needs a SASL protocol.
-        acls: deny everything that `EmbeddedKafka.allow` did not allow; needs a SASL protocol.
+        protocol: The security protocol of the client listener.
+        users: Passwords by user name, valid for PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512. Required by a SASL protocol.
+        acls: Deny every operation that `EmbeddedKafka.allow` has not allowed; needs a SASL protocol.
 
     Raises:
-        ValueError: these do not go together.
+        ValueError: The protocol is unknown, or does not fit the users or `acls`.
     """
 
     protocol: Protocol = "PLAINTEXT"
@@ -46,23 +47,27 @@ class Security:
         if self.protocol not in PROTOCOLS:
             raise ValueError(f"protocol must be one of {', '.join(PROTOCOLS)}, got {self.protocol!r}")
         if self.sasl != bool(self.users):
-            raise ValueError(f"{self.protocol} {'needs users' if self.sasl else 'takes no users'}")
+            advice = "needs users" if self.sasl else "takes no users, use a SASL protocol"
+            raise ValueError(f"{self.protocol} {advice}")
         if self.acls and not self.sasl:
-            raise ValueError(f"acls need a SASL protocol: on {self.protocol} every client is ANONYMOUS")
+            raise ValueError(f"acls need a SASL protocol: with {self.protocol} every client is ANONYMOUS")
 
     @property
     def sasl(self) -> bool:
-        """Whether users log in."""
+        """Return whether clients authenticate with SASL."""
         return self.protocol.startswith("SASL")
 
     @property
     def tls(self) -> bool:
-        """Whether connections are encrypted."""
+        """Return whether connections are encrypted with TLS."""
         return self.protocol.endswith("SSL")
 
 
 def broker_settings(security: Security, tls: TlsFiles | None) -> dict[str, str]:
-    """The broker's settings for it; secret values are of Kafka's type password, which its log hides."""
+    """Return the broker settings for the client listener and the authorizer.
+
+    Secrets are only in settings of Kafka's type PASSWORD, which the broker does not write to its log.
+    """
     settings = {"listener.security.protocol.map": protocol_map(security.protocol)}
     listener = f"listener.name.{CLIENT.lower()}"
     if security.sasl:
@@ -85,10 +90,10 @@ def broker_settings(security: Security, tls: TlsFiles | None) -> dict[str, str]:
 
 
 def client_settings(security: Security, tls: TlsFiles | None, user: str | None, mechanism: Mechanism) -> dict[str, str]:
-    """A client's settings in librdkafka's names (all but `bootstrap.servers`).
+    """Return a client's security settings in librdkafka's names, without `bootstrap.servers`.
 
     Raises:
-        ValueError: an unknown user or mechanism, or a user where there are none.
+        ValueError: The user or mechanism is unknown, or a user was given and the protocol has no users.
     """
     settings: dict[str, str] = {"security.protocol": security.protocol}
     if security.sasl:
@@ -104,10 +109,10 @@ def client_settings(security: Security, tls: TlsFiles | None, user: str | None, 
 def java_client_settings(
     security: Security, tls: TlsFiles | None, user: str | None, mechanism: Mechanism
 ) -> dict[str, str]:
-    """The same in the names of Java's client, as Spark takes them with `kafka.` in front.
+    """Return a client's security settings in the names of Java's client, without `bootstrap.servers`.
 
     Raises:
-        ValueError: an unknown user or mechanism, or a user where there are none.
+        ValueError: The user or mechanism is unknown, or a user was given and the protocol has no users.
     """
     settings = client_settings(security, tls, user, mechanism)
     if security.sasl:
@@ -131,5 +136,5 @@ def _credentials(security: Security, user: str | None, mechanism: str) -> tuple[
 
 
 def _quoted(text: str) -> str:
-    """As JAAS reads it."""
+    """Quote and escape a value for a JAAS configuration."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

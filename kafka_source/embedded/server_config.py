@@ -1,4 +1,4 @@
-"""A node's server.properties as plain data. Nothing here touches a disk or a socket."""
+"""A node's server.properties as plain data. Pure functions, no I/O."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from pathlib import Path
 
 from kafka_source.embedded.ports import LOOPBACK
 
-#: The listener that clients use; its port may move and its address may be a proxy's.
+#: The listener for clients. Its port can change, and it can advertise the port of a proxy.
 CLIENT = "CLIENT"
-#: The listener of the brokers among themselves and of our own admin calls: plain, never proxied, never moved.
+#: The inter-broker listener, also used by the admin calls of `EmbeddedKafka`: PLAINTEXT, never behind a proxy, on a
+#: port that never changes.
 INTERNAL = "INTERNAL"
 #: The controllers' listener.
 CONTROLLER = "CONTROLLER"
@@ -18,7 +19,7 @@ CONTROLLER = "CONTROLLER"
 
 @dataclass(frozen=True, slots=True)
 class NodePorts:
-    """The loopback ports of one node; `advertised` is what clients are told in place of `client`."""
+    """The loopback ports of one node; `advertised`, if set, is advertised to clients in place of `client`."""
 
     client: int
     internal: int
@@ -34,15 +35,15 @@ def server_config(
     security: Mapping[str, str],
     overrides: Mapping[str, object],
 ) -> dict[str, str]:
-    """The settings of a combined broker and controller.
+    """Return the settings of a node that is broker and controller.
 
     Args:
-        node_id: from 1.
-        ports: of this node.
-        controllers: every node's id and controller port.
-        log_dir: where its data goes.
-        security: settings of the client listener and the authorizer; they must set its protocol.
-        overrides: the user's settings; they win.
+        node_id: The node's id, from 1.
+        ports: The ports of this node.
+        controllers: The controller port of every node, by node id.
+        log_dir: The node's data folder.
+        security: The settings of the client listener and the authorizer, including `listener.security.protocol.map`.
+        overrides: The user's settings, which take precedence.
     """
     nodes = len(controllers)
     replicas = min(nodes, 3)
@@ -61,7 +62,8 @@ def server_config(
         "controller.listener.names": CONTROLLER,
         "inter.broker.listener.name": INTERNAL,
         "log.dirs": log_dir,
-        # Topics are made on purpose; the internal ones are small and survive the loss of one node of three.
+        # A typo in a topic name must fail and not create a topic. Internal topics have few partitions, for a quick
+        # start, and survive the loss of one node of three.
         "auto.create.topics.enable": "false",
         "default.replication.factor": replicas,
         "offsets.topic.num.partitions": 4,
@@ -72,16 +74,16 @@ def server_config(
         "share.coordinator.state.topic.num.partitions": 2,
         "share.coordinator.state.topic.replication.factor": replicas,
         "share.coordinator.state.topic.min.isr": in_sync,
-        # Groups that form at once, and sessions as short as a test likes.
+        # The first rebalance of a group does not wait for more members, and tests may use short session timeouts.
         "group.initial.rebalance.delay.ms": 0,
         "group.min.session.timeout.ms": 100,
         "group.consumer.min.session.timeout.ms": 1000,
         "group.consumer.min.heartbeat.interval.ms": 100,
-        # A dead node is noticed, and a dead producer's transaction aborted, in seconds.
+        # A dead node is fenced within seconds, and so is an expired transaction aborted.
         "broker.heartbeat.interval.ms": 500,
         "broker.session.timeout.ms": 4000,
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,
-        # Compaction in seconds, and without the 128 MiB that its map takes by default.
+        # Compaction starts within a second, and does not allocate the 128 MiB that its map takes by default.
         "log.cleaner.backoff.ms": 500,
         "log.cleaner.dedupe.buffer.size": 4 * 1024 * 1024,
         "log.cleaner.io.buffer.size": 64 * 1024,
@@ -96,12 +98,12 @@ def server_config(
 
 
 def render_properties(config: Mapping[str, str]) -> str:
-    """Java's properties format."""
+    """Return the settings as text in Java's properties format."""
     return "".join(f"{name}={_escape(value)}\n" for name, value in config.items())
 
 
 def protocol_map(client_protocol: str) -> str:
-    """The value of `listener.security.protocol.map` for a client listener of this protocol."""
+    """Return the value of `listener.security.protocol.map` for a client listener of this protocol."""
     return f"{CLIENT}:{client_protocol},{INTERNAL}:PLAINTEXT,{CONTROLLER}:PLAINTEXT"
 
 
@@ -116,7 +118,7 @@ def _text(value: object) -> str:
 def _escape(value: str) -> str:
     escaped = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
     escaped = "".join(c if " " <= c <= "~" else _unicode_escape(c) for c in escaped)
-    # Only leading blanks would be lost.
+    # Java's parser drops blanks at the start of a value unless they are escaped, and keeps those at the end.
     return "\\" + escaped if escaped.startswith(" ") else escaped
 
 

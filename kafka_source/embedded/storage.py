@@ -1,7 +1,7 @@
-"""Formats a cluster's storage: Kafka's own tool for the first node, the same facts for the others.
+"""Formats a cluster's storage: the first node with Kafka's StorageTool, the others with a copy of its files.
 
-A node needs `meta.properties` (who it is) and `bootstrap.checkpoint` (the cluster's feature levels). The checkpoint
-is the same on every node, so one run of the tool (0.8 s) is enough for a cluster.
+A node needs `meta.properties` (the ids of the cluster and the node) and `bootstrap.checkpoint` (the cluster's feature
+levels). The checkpoint is the same on every node, so one run of the tool is enough for a cluster.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 def new_uuid() -> str:
-    """A random id as Kafka writes it: 22 characters of URL-safe base64, not starting with a dash."""
+    """Return a random id in Kafka's format: 22 characters of URL-safe base64, not starting with a dash."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if not text.startswith("-"):
@@ -22,28 +22,32 @@ def new_uuid() -> str:
 
 
 def is_formatted(log_dir: Path) -> bool:
-    """Whether a node can start on this folder."""
+    """Return whether the folder is formatted, so that a node can start on it."""
     return (log_dir / "meta.properties").is_file()
 
 
 def cluster_id_of(log_dir: Path) -> str:
-    """The cluster that a formatted folder belongs to."""
+    """Return the id of the cluster that a formatted folder belongs to.
+
+    Raises:
+        ValueError: The folder's `meta.properties` has no cluster id.
+    """
     for line in (log_dir / "meta.properties").read_text().splitlines():
         if line.startswith("cluster.id="):
             return line.partition("=")[2]
-    raise ValueError(f"{log_dir / 'meta.properties'} names no cluster.id")
+    raise ValueError(f"{log_dir / 'meta.properties'} has no cluster.id; delete the folder to format it again")
 
 
 def format_storage(
     log_dirs: Sequence[tuple[int, Path]], cluster_id: str, first_config: Path, run_tool: Callable[..., object]
 ) -> None:
-    """Formats the folder of every node.
+    """Format the folder of every node.
 
     Args:
-        log_dirs: node id and folder; the first is formatted by the tool.
-        cluster_id: see `new_uuid`.
-        first_config: the first node's server.properties.
-        run_tool: called with a main class and its arguments; raises if the tool fails.
+        log_dirs: Each node's id and folder; the first folder is formatted by StorageTool.
+        cluster_id: The id of the cluster, as returned by `new_uuid`.
+        first_config: The first node's server.properties.
+        run_tool: Runs a Java main class with its arguments, and raises if it fails.
     """
     (_, first), *others = log_dirs
     first.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,11 @@
-"""The process between us and a node's JVM: it obeys its standard input, and ends the JVM when that closes.
+"""The parent process of a node's JVM: it sends the JVM signals, and stops it when the process that started both ends.
 
-Run as a script by the standard library alone: `python -I supervisor.py LOG REMOVE COMMAND...`. Each byte read is a
-signal for the JVM: T (SIGTERM), K (SIGKILL), S (SIGSTOP), C (SIGCONT). End of file, another parent, or a SIGTERM for us
-means that whoever started us is gone (also by `kill -9`): the JVM is ended, and REMOVE (a folder, or an empty string)
-is removed. Being the JVM's parent, it can never signal another process that got the same number. Exits as the JVM did.
+A script that needs only the standard library: `python -I supervisor.py LOG REMOVE COMMAND...`. Each byte on its
+standard input is a signal for the JVM: T (SIGTERM), K (SIGKILL), S (SIGSTOP), C (SIGCONT). End of file, a change of the
+parent process, or a SIGTERM to the supervisor mean that the process that started it has ended, possibly by SIGKILL:
+then the supervisor stops the JVM and removes the folder REMOVE (none if it is empty). The supervisor is the JVM's
+parent, so the JVM's process id cannot be reused before the supervisor has read its exit status, and no signal can reach
+another process. Its exit code is the JVM's.
 """
 
 from __future__ import annotations
@@ -18,14 +20,19 @@ import threading
 
 _SIGNALS = {b"T": signal.SIGTERM, b"K": signal.SIGKILL, b"S": signal.SIGSTOP, b"C": signal.SIGCONT}
 
-#: Seconds that an abandoned node with data to keep is given for a clean stop.
+#: Seconds for a clean stop of a node that keeps its data, after the process that started it has ended.
 _GRACE = 15.0
 
 
 def supervise(log_path: str, remove: str, command: list[str]) -> int:
-    """Runs `command` with its output appended to `log_path` until it ends or we are abandoned."""
+    """Run `command`, with its output appended to `log_path`, until it or the supervisor's parent ends.
+
+    Returns:
+        The exit code of `command`; 128 + n if signal n ended it.
+    """
     parent = os.getppid()
-    # A terminal's Ctrl-C is for the program that uses the broker; that one stops us.
+    # Ctrl-C in a terminal also reaches this process. It is meant for the program that uses the broker, which then
+    # decides whether to stop the node.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with open(log_path, "ab", buffering=0) as log:  # noqa: PTH123
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -40,7 +47,8 @@ def supervise(log_path: str, remove: str, command: list[str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: os.write(wake_write, b"A"))
     threading.Thread(target=wait_for_end, daemon=True).start()
     while True:
-        # The timeout is for a fork of the parent that still holds our input open when the parent is gone.
+        # The timeout is needed to notice a changed parent: a fork of the parent may keep our standard input open after
+        # the parent has ended, and then there is no end of file.
         readable, _, _ = select.select([0, wake_read], [], [], 2.0)
         event = os.read(wake_read, 1) if wake_read in readable else b""
         if event == b"E":

@@ -1,13 +1,14 @@
-"""A TCP proxy between a Kafka client and a broker that loses, holds, doubles or changes what passes.
+"""A TCP proxy between a Kafka client and a broker that can drop, hold, duplicate or change requests and responses.
 
     proxy = TcpProxy()
     with proxy, EmbeddedKafka(advertised_ports={1: proxy.port}) as kafka:
         proxy.connect_to(kafka.port(1))
         proxy.on_response = lambda frame: [] if frame.api_key == OFFSET_COMMIT else [frame.payload]
 
-A hook sees whole frames (a request or a response without its 4 bytes of length) and returns the frames to pass on in
-its place: `[frame.payload]` lets it pass, `[]` drops it, twice the same doubles it. It may raise `CutConnection`. Hooks
-run in the connections' threads and not for TLS, whose bytes are no frames: give `TcpProxy(frames=False)` there.
+A hook gets a whole frame (a request or a response without its 4 bytes of length) and returns the payloads to forward:
+`[frame.payload]` forwards it unchanged, `[]` drops it, `[frame.payload] * 2` duplicates it. It may raise
+`CutConnection`. Hooks run in the connections' threads. TLS hides the frames: use `TcpProxy(frames=False)`, which
+forwards bytes without calling hooks.
 """
 
 from __future__ import annotations
@@ -43,26 +44,26 @@ Hook = Callable[[Frame], Iterable[bytes]]
 
 
 class CutConnection(Exception):  # noqa: N818
-    """Raised by a hook to close the connection, both sides, at this frame."""
+    """Raised by a hook to close the connection to client and broker in place of forwarding the frame."""
 
 
 def pass_on(frame: Frame) -> Iterable[bytes]:
-    """The hook that changes nothing."""
+    """Return the frame's payload unchanged: the default hook."""
     return [frame.payload]
 
 
 class TcpProxy:
-    """Listens on a loopback port from its start on and forwards to the port named by `connect_to`.
+    """Listens on a loopback port as soon as it is created, and forwards to the port given to `connect_to`.
 
     Args:
-        port: to listen on; a free one if None.
-        frames: split what passes into Kafka frames, so that hooks see them.
+        port: The port to listen on; None: a free one.
+        frames: Split the bytes into Kafka frames and call the hooks. Set it to False for TLS.
 
     Attributes:
-        on_request: hook for frames to the broker.
-        on_response: hook for frames to the client.
-        delay: seconds that each frame waits before it is passed on.
-        refuse: close each new connection at once.
+        on_request: Hook for frames to the broker.
+        on_response: Hook for frames to the client.
+        delay: Seconds to wait before a frame is forwarded.
+        refuse: Close each new connection at once.
     """
 
     def __init__(self, port: int | None = None, *, frames: bool = True) -> None:
@@ -94,17 +95,17 @@ class TcpProxy:
         self.close()
 
     def connect_to(self, port: int) -> None:
-        """New connections go to this loopback port; before the first call they are closed at once."""
+        """Forward new connections to this loopback port. Before the first call, new connections are closed at once."""
         self._target = port
 
     @property
     def connections(self) -> int:
-        """How many connections are open."""
+        """Return the number of open connections."""
         with self._changed:
             return len(self._connections)
 
     def cut(self) -> None:
-        """Closes every open connection; new ones are taken (see `refuse`)."""
+        """Close every open connection; new ones are accepted unless `refuse` is set."""
         with self._changed:
             connections = list(self._connections)
         for connection in connections:
@@ -113,22 +114,22 @@ class TcpProxy:
             self._changed.notify_all()
 
     def hold(self, *directions: Direction) -> None:
-        """Nothing passes in these directions (both if none is given) until `release`; connections stay open."""
+        """Stop forwarding in these directions (both if none is given) until `release`; connections stay open."""
         with self._changed:
             self._held |= set(directions or ("request", "response"))
 
     def release(self) -> None:
-        """What was held is passed on, in its order."""
+        """Forward the held frames in their order, and continue to forward new ones."""
         with self._changed:
             self._held.clear()
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Ends the proxy and every connection."""
+        """Close every connection and stop listening."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        # On Linux only a shutdown wakes a thread that waits in accept.
+        # On Linux, closing the socket does not wake a thread that waits in accept; a shutdown does.
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -184,7 +185,11 @@ class TcpProxy:
         return connection.receive_frame(direction) if self._frames else connection.receive_some(direction)
 
     def _wait(self, connection: _Connection, direction: Direction) -> bool:
-        """Waits while this direction is held, then the delay; False if the connection or the proxy ended meanwhile."""
+        """Wait while this direction is held, then for the delay.
+
+        Returns:
+            False if the connection or the proxy was closed meanwhile.
+        """
         with self._changed:
             self._changed.wait_for(lambda: direction not in self._held or connection.closed.is_set() or self._closed)
         if self._closed:
@@ -200,7 +205,7 @@ class TcpProxy:
 
 
 class _Connection:
-    """Two sockets, and which request each answer belongs to."""
+    """The sockets to client and broker, and the API of each request, which a response does not contain."""
 
     def __init__(self, number: int, client: socket.socket, broker: socket.socket) -> None:
         self.number = number
@@ -225,14 +230,14 @@ class _Connection:
             self._requests[correlation_id] = (api_key, api_version)
         else:
             (correlation_id,) = struct.unpack_from(">i", payload)
-            # A doubled request is answered twice.
+            # The entry is not removed, because a duplicated request has two responses.
             api_key, api_version = self._requests.get(correlation_id, (-1, -1))
         return Frame(direction, self.number, api_key, api_version, correlation_id, payload)
 
     def close(self) -> None:
         self.closed.set()
         for end in (self._client, self._broker):
-            # A shutdown wakes the other thread out of its recv; a close alone does not.
+            # Closing a socket does not wake the other thread, which waits in recv; a shutdown does.
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
             end.close()

@@ -1,4 +1,4 @@
-"""A self-made certificate for the brokers, by Java's keytool."""
+"""Creates a self-signed certificate for the brokers with Java's keytool."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PASSWORD_VARIABLE = "KAFKAGROUP_KEYSTORE_PASSWORD"  # noqa: S105
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """What brokers show (`keystore`, PKCS12) and what clients trust (`certificate`, PEM)."""
+    """The brokers' key and certificate (`keystore`, PKCS12), and the certificate that clients trust (PEM)."""
 
     keystore: Path
     certificate: Path
@@ -24,14 +24,14 @@ class TlsFiles:
 
 
 def make_tls_files(java: Path, folder: Path) -> TlsFiles:
-    """Makes a key with a certificate for `localhost` and 127.0.0.1 that signs itself, good for a year.
+    """Create a key with a self-signed certificate for `localhost` and 127.0.0.1, valid for a year.
 
     Args:
-        java: its neighbour `keytool` is used, else the one on the PATH.
-        folder: where the files go.
+        java: The `java` executable; `keytool` is taken from the same folder, else from the PATH.
+        folder: The folder for the files.
 
     Raises:
-        JavaError: there is no keytool, or it failed.
+        JavaError: There is no keytool, or it failed.
     """
     keytool = _keytool(java)
     files = TlsFiles(folder / "broker.p12", folder / "ca.pem", secrets.token_urlsafe(24))
@@ -51,12 +51,15 @@ def _keytool(java: Path) -> Path:
     beside = java.resolve().with_name("keytool")
     found = str(beside) if beside.is_file() else shutil.which("keytool")
     if found is None:
-        raise JavaError(f"There is no keytool beside {java} nor on the PATH; TLS needs it.")
+        raise JavaError(
+            f"There is no keytool beside {java} or on the PATH. TLS needs it: install a full JDK or JRE, "
+            "and point JAVA_HOME to its folder."
+        )
     return Path(found)
 
 
 def _run(command: list[str], password: str) -> None:
-    # By the environment: arguments can be seen by every user of the machine.
+    # The password is passed in the environment, because every user of the machine can see a process's arguments.
     environment = {**os.environ, _PASSWORD_VARIABLE: password}
     result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
     if result.returncode != 0:

@@ -1,4 +1,4 @@
-"""Kafka's own command-line tools, run from the resolved jars. No cluster of ours is needed for them."""
+"""Runs Kafka's own command-line tools from the resolved jars, against any cluster."""
 
 from __future__ import annotations
 
@@ -10,49 +10,56 @@ from kafka_source.embedded.class_archive import archive_options
 from kafka_source.embedded.jars import kafka_jars
 from kafka_source.embedded.java import find_java
 
-#: JVM options of a short or small process: quick to start rather than fast for hours.
+#: JVM options for small or short processes: a quick start in exchange for less throughput later.
 QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 def class_path() -> str:
-    """The jars of Kafka's broker and tools as a Java class path.
+    """Return the jars of Kafka's broker and tools as a Java class path.
 
     Raises:
-        JavaError: no usable Java.
-        JarsError: they are not in the cache and could not be downloaded.
+        JavaError: No usable Java was found.
+        JarsError: The jars are not in the cache and could not be downloaded.
     """
     return os.pathsep.join(map(str, kafka_jars()))
 
 
 def java_command(main_class: str, *args: str) -> list[str]:
-    """The command that runs one of Kafka's tools, for one that is to run in the background.
+    """Return the command that runs one of Kafka's tools, for example to start it in the background.
 
     Args:
-        main_class: for instance `org.apache.kafka.tools.consumer.ConsoleConsumer`.
-        args: as on its command line. Other users of the machine can see them: secrets belong into a file
+        main_class: The tool's class, for example `org.apache.kafka.tools.consumer.ConsoleConsumer`.
+        args: The tool's arguments. Other users of the machine can see them: put secrets into a file
             (`--command-config`).
+
+    Raises:
+        JavaError: No usable Java was found.
+        JarsError: The jars are not in the cache and could not be downloaded.
     """
     quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
     return jvm_command("-Xmx256m", *QUICK_START, quiet, main_class=main_class, args=args)
 
 
 def jvm_command(*options: str, main_class: str, args: Sequence[str]) -> list[str]:
-    """The command that runs a class of Kafka's jars with these JVM options."""
+    """Return the command that runs a class of Kafka's jars with these JVM options."""
     java, jars = find_java(), class_path()
     return [str(java), *archive_options(java, jars), *options, "-cp", jars, main_class, *args]
 
 
 def run_java(main_class: str, *args: str, stdin: str = "", timeout: float = 120.0) -> subprocess.CompletedProcess[str]:
-    """Runs one of Kafka's tools to its end.
+    """Run one of Kafka's tools and wait until it has ended.
 
     Args:
-        main_class: for instance `org.apache.kafka.tools.consumer.group.ConsumerGroupCommand`.
-        args: as on its command line.
-        stdin: its input.
-        timeout: seconds until it is ended and `subprocess.TimeoutExpired` raised.
+        main_class: The tool's class, for example `org.apache.kafka.tools.consumer.group.ConsumerGroupCommand`.
+        args: The tool's arguments.
+        stdin: The tool's standard input.
+        timeout: Seconds before the tool is killed.
 
     Returns:
-        The finished process with its output as text; its exit code is not judged.
+        The finished process with its output as text. Check its exit code: a failed tool does not raise.
+
+    Raises:
+        subprocess.TimeoutExpired: The tool did not end in time.
     """
     return subprocess.run(
         java_command(main_class, *args), input=stdin, capture_output=True, text=True, timeout=timeout, check=False

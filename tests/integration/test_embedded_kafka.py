@@ -243,7 +243,7 @@ def test_settings_that_the_format_refuses_are_shown() -> None:
 
 def test_a_start_that_takes_too_long_is_ended() -> None:
     kafka = EmbeddedKafka(start_timeout=0.01)
-    with pytest.raises(BrokerError, match="Node 1 did not come up in time"):
+    with pytest.raises(BrokerError, match="Node 1 did not start in time"):
         kafka.start()
     with pytest.raises(BrokerError, match="not started"):
         kafka.pid()

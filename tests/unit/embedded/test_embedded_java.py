@@ -63,5 +63,5 @@ def test_a_java_that_only_complains_is_shown_with_its_complaint(
 ) -> None:
     java_that_prints(tmp_path, "The operation couldn't be completed. Unable to locate a Java Runtime.", code=1)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(JavaError, match=r"no working Java .*Unable to locate a Java Runtime"):
+    with pytest.raises(JavaError, match=r"not a working Java .*Unable to locate a Java Runtime"):
         find_java()
