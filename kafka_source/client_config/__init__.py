@@ -1,7 +1,7 @@
-"""The `kafka.*` settings of a user, in Java's names, and what they are for librdkafka, TLS and SASL.
+"""The user's `kafka.*` settings, in Java's names, and their translation for librdkafka, TLS and SASL.
 
-Passwords, keys and tokens are hidden wherever a `Settings` is shown; the dictionary that `librdkafka_config` returns
-holds them in the clear, for the client alone: show it with `hidden`.
+Passwords, keys and tokens are hidden wherever a `Settings` is shown. The dictionary that `librdkafka_config` returns
+contains them in plain text, because the client needs them: use `hidden` to show it.
 """
 
 from kafka_source.client_config.librdkafka import librdkafka_config

@@ -1,4 +1,4 @@
-"""`sasl.jaas.config`: one login module with its options, in the syntax of Java's JAAS files."""
+"""Parser for `sasl.jaas.config`: one login module with its options, in the syntax of Java's JAAS files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafka_source.errors import OptionError
 _OPTION = "kafka.sasl.jaas.config"
 _TAKES = 'one login module such as org.apache...PlainLoginModule required username="..." password="...";'
 
-# A quoted text with backslash escapes, a mark, or a word.
+# A token: a quoted string with backslash escapes, "=" or ";", or a word.
 _TOKEN = re.compile(r"""\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([=;])|([^\s"'=;]+))""", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 _FLAGS = ("required", "requisite", "sufficient", "optional")
@@ -23,7 +23,7 @@ class LoginModule:
 
     Attributes:
         name: The class name without its package, e.g. `PlainLoginModule`.
-        options: Its options; never shown, for most are secrets.
+        options: The module's options; never shown, because most of them are secrets.
     """
 
     name: str
@@ -31,21 +31,21 @@ class LoginModule:
 
 
 def parse_jaas(text: str) -> LoginModule:
-    """Read a `sasl.jaas.config`.
+    """Parse a `sasl.jaas.config`.
 
     Raises:
-        OptionError: It is not one login module, ended by a semicolon. The text itself is never shown.
+        OptionError: The text is not one login module that ends with a semicolon. The error never contains the text.
     """
     tokens = _tokens(text)
     if len(tokens) < 3 or tokens[1].lower() not in _FLAGS or tokens.count(_MARK_END) != 1 or tokens[-1] != _MARK_END:
-        raise OptionError(_OPTION, "something else (not shown)", _TAKES)
+        raise OptionError(_OPTION, "a text with another syntax (not shown)", _TAKES)
     pairs = tokens[2:-1]
     if len(pairs) % 3 or any(mark != _MARK_EQUALS for mark in pairs[1::3]):
-        raise OptionError(_OPTION, "something else (not shown)", _TAKES)
+        raise OptionError(_OPTION, "a text with another syntax (not shown)", _TAKES)
     return LoginModule(tokens[0].rsplit(".", 1)[-1], dict(zip(pairs[0::3], pairs[2::3], strict=True)))
 
 
-# Marks cannot be taken for a quoted "=" or ";": those carry no NUL.
+# The tokens "=" and ";" get a NUL in front, to distinguish them from a quoted "=" or ";".
 _MARK_EQUALS = "\0="
 _MARK_END = "\0;"
 
@@ -55,7 +55,7 @@ def _tokens(text: str) -> list[str]:
     while position < len(text):
         match = _TOKEN.match(text, position)
         if match is None:
-            raise OptionError(_OPTION, "a text with an open quote (not shown)", _TAKES)
+            raise OptionError(_OPTION, "a text with an unclosed quote (not shown)", _TAKES)
         double, single, mark, word = match.groups()
         quoted = double if double is not None else single
         if quoted is not None:

@@ -1,4 +1,4 @@
-"""What becomes of the settings that only the Java clients know."""
+"""Settings of the Java clients, by how this package handles them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GROUP = frozenset(
         "share.acquire.mode",
     }
 )
-"""For the group's own code: the clients that we make join no group by themselves."""
+"""Used by the package's own group membership; not passed to librdkafka, whose consumers join no group here."""
 
 SECURITY = frozenset(
     {
@@ -61,22 +61,22 @@ SECURITY = frozenset(
         "ssl.truststore.type",
     }
 )
-"""Read by `sasl` and `tls`, which know both libraries' names for them."""
+"""Read by `sasl` and `tls`, which know the names of Java's client and of librdkafka."""
 
 REFUSED = {
     "interceptor.classes": "nothing: interceptors are Java code",
     "key.deserializer": "nothing: keys are binary, cast the column",
     "key.serializer": "nothing: keys are binary or string, cast the column",
-    "partitioner.class": "nothing: it is a Java class; keyed records go where Java's default partitioner puts them, "
-    "and a `partition` column decides otherwise",
+    "partitioner.class": "nothing: it is a Java class; records with a key use Java's default partitioner, and a "
+    "`partition` column takes precedence over it",
     "partitioner.ignore.keys": "nothing: write without a key, or with a `partition` column",
     "sasl.client.callback.handler.class": "nothing: it is a Java class",
     "ssl.engine.factory.class": "nothing: it is a Java class; use kafka.ssl.keystore.* and kafka.ssl.truststore.*",
-    "transaction.two.phase.commit.enable": "nothing: it is not in use",
+    "transaction.two.phase.commit.enable": "nothing: the sink's two-phase commit does not use it",
     "value.deserializer": "nothing: values are binary, cast the column",
     "value.serializer": "nothing: values are binary or string, cast the column",
 }
-"""Settings that would change what is read or written, and what to do instead."""
+"""Settings that would change what is read or written, and what to do instead: the end of the error's text."""
 
 IGNORED = frozenset(
     {
@@ -127,7 +127,7 @@ IGNORED = frozenset(
         "ssl.trustmanager.algorithm",
     }
 )
-"""Settings of the Java clients' inner workings: no client of ours has the part that they tune."""
+"""Ignored, because they tune parts of the Java clients that the clients of this package do not have."""
 
 RENAMED = {
     "fetch.max.wait.ms": "fetch.wait.max.ms",
@@ -136,7 +136,7 @@ RENAMED = {
     "request.timeout.ms": "socket.timeout.ms",
     "send.buffer.bytes": "socket.send.buffer.bytes",
 }
-"""Java's name to librdkafka's, where the value means the same and librdkafka has no alias of its own."""
+"""librdkafka's name by Java's name, if the value has the same meaning and librdkafka has no alias for it."""
 
 KNOWN = frozenset(
     {
@@ -165,4 +165,4 @@ KNOWN = frozenset(
         *RENAMED,
     }
 )
-"""Names to suggest for one that nobody knows."""
+"""Names to suggest in the error for an unknown name."""

@@ -1,4 +1,4 @@
-"""Settings as a configuration of librdkafka."""
+"""Translates client settings to librdkafka's configuration."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _PROBE = "kafkagroup.probe"
 
 
 def librdkafka_config(settings: Settings) -> dict[str, Any]:
-    """The configuration for a producer or consumer of confluent-kafka.
+    """Return the configuration of a confluent-kafka producer or consumer.
 
-    Settings of group membership are left out, as are those of the Java clients' inner workings; every other name must
-    be one that librdkafka knows.
+    Settings of group membership (`java_names.GROUP`) and of the Java clients' internals (`java_names.IGNORED`) are left
+    out; librdkafka must know every other name.
 
     Returns:
-        librdkafka's names and values, with secrets in the clear.
+        librdkafka's names and values, with secrets in plain text.
 
     Raises:
-        OptionError: A setting is refused or unknown, or its value is not taken.
+        OptionError: A setting is refused or unknown, or its value is invalid.
     """
     config: dict[str, Any] = {}
     for name, value in settings.items():
@@ -40,7 +40,7 @@ def librdkafka_config(settings: Settings) -> dict[str, Any]:
         if name in java_names.GROUP or name in java_names.SECURITY:
             continue
         if name in java_names.IGNORED:
-            log.debug("kafka.%s has no meaning for librdkafka and is ignored", name)
+            log.debug("setting ignored name=kafka.%s reason='librdkafka has no such setting'", name)
             continue
         translated = _translated(name, value, settings)
         _check(name, translated)
@@ -65,21 +65,21 @@ def _check(given: str, translated: dict[str, str]) -> None:
     for name, value in translated.items():
         problem = _problem(name, value)
         if problem is not None and "No such configuration property" in problem:
-            # A misspelt name may hold a secret: its value is not shown.
+            # The value is not shown, because the setting may be a misspelled name of a secret.
             close = difflib.get_close_matches(given, sorted(java_names.KNOWN), n=1)
             meant = f"; did you mean kafka.{close[0]}?" if close else ""
-            raise OptionError(f"kafka.{given}", HIDDEN, f"no value: no Kafka client knows it{meant}")
+            raise OptionError(f"kafka.{given}", HIDDEN, f"no value: Kafka clients have no such setting{meant}")
         if problem is not None:
             shown = HIDDEN if is_secret(name) else value
-            raise OptionError(f"kafka.{given}", shown, f"what librdkafka takes ({problem})")
+            raise OptionError(f"kafka.{given}", shown, f"a value that librdkafka accepts ({problem})")
 
 
 @lru_cache(maxsize=1024)
 def _problem(name: str, value: str) -> str | None:
-    """What librdkafka says against a setting, None if nothing.
+    """Return librdkafka's error text for a setting, None if it accepts the setting.
 
-    It checks settings one after another and stops at the first bad one: an impossible second one keeps it from making
-    a client, whatever it thinks of the first.
+    librdkafka checks settings one after another and stops at the first invalid one. A second setting, which is always
+    invalid, prevents it from creating a client (with threads and connections) if the first one is valid.
     """
     try:
         Producer({name: value, _PROBE: ""})
@@ -87,8 +87,8 @@ def _problem(name: str, value: str) -> str | None:
         text = str(error.args[0].str()).strip()
         return None if _PROBE in text else text
     except (TypeError, ValueError, AttributeError):
-        return f"{name} is not a setting for texts"
-    raise AssertionError("librdkafka took an impossible setting")
+        return f"{name} cannot be set to a text"
+    raise AssertionError(f"librdkafka accepted the setting {_PROBE}, which does not exist")
 
 
 def _security(settings: Settings) -> dict[str, str]:
@@ -107,8 +107,8 @@ def _security(settings: Settings) -> dict[str, str]:
             raise OptionError(
                 "kafka.sasl.mechanism",
                 "GSSAPI",
-                "another mechanism with this build of confluent-kafka, which has no Kerberos: install it from source "
-                "(pip install --no-binary confluent-kafka confluent-kafka) against a librdkafka with libsasl2",
+                "another mechanism, because this build of confluent-kafka has no Kerberos. To use GSSAPI, build it "
+                "(pip install --no-binary confluent-kafka confluent-kafka) with a librdkafka that has libsasl2",
             )
         config["sasl.kerberos.service.name"] = sasl.service_name
     if sasl.oauth is not None:

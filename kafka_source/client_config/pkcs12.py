@@ -1,6 +1,6 @@
-"""PKCS12 stores, which are Java's own kind since version 9, as the PEM text that both client libraries take.
+"""Converts PKCS12 stores, Java's default type since version 9, to the PEM text that OpenSSL and librdkafka accept.
 
-This module alone needs the extra `pkcs12` (the library cryptography).
+Only this module needs the extra `pkcs12` (the library cryptography).
 """
 
 from __future__ import annotations
@@ -15,10 +15,14 @@ from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCert
 
 
 def certificates(store: bytes, password: str) -> str:
-    """The certificates of a trust store.
+    """Return the certificates of a trust store as PEM.
+
+    Args:
+        store: The file's bytes.
+        password: The store's password.
 
     Raises:
-        ValueError: The password does not open it, or there is none in it.
+        ValueError: The password does not open the store, or the store has no certificates.
     """
     found = _certificates(_open(store, password))
     if not found:
@@ -27,15 +31,15 @@ def certificates(store: bytes, password: str) -> str:
 
 
 def identity(store: bytes, password: str, key_password: str) -> tuple[str, str]:
-    """The certificate chain, the client's own first, and its key.
+    """Return the certificate chain, with the client's own certificate first, and the private key as PEM.
 
     Args:
         store: The file's bytes.
-        password: Opens it.
-        key_password: With which the key is encrypted in what is returned; "": not at all.
+        password: The store's password.
+        key_password: The password that encrypts the returned key; empty: the key is not encrypted.
 
     Raises:
-        ValueError: The password does not open it, or there is no key in it.
+        ValueError: The password does not open the store, or the store has no key with a certificate.
     """
     opened = _open(store, password)
     if opened.key is None or opened.cert is None:

@@ -1,4 +1,4 @@
-"""How a client proves who it is, read from settings of either library's names."""
+"""The SASL mechanism and credentials of a client, from settings in the names of Java's client or of librdkafka."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _UNSECURED_CLAIM = "unsecuredLoginStringClaim_sub"
 
 @dataclass(frozen=True, slots=True)
 class OAuth:
-    """Where a token for OAUTHBEARER comes from.
+    """The source of OAUTHBEARER tokens.
 
     Attributes:
-        url: The token endpoint of the OAuth server; empty: an unsecured token for `principal` (for tests).
-        client_id: Of the client-credentials grant.
-        client_secret: Of the client-credentials grant.
-        scope: Asked for, may be empty.
-        principal: Whom an unsecured token names.
-        extensions: SASL extensions that the broker may want.
+        url: The token endpoint of the OAuth server; empty: create an unsecured token for `principal` (for tests).
+        client_id: The client id of the client credentials grant.
+        client_secret: The client secret of the client credentials grant.
+        scope: The requested scope; may be empty.
+        principal: The subject of an unsecured token.
+        extensions: SASL extensions for the broker (KIP-342).
     """
 
     url: str = ""
@@ -43,14 +43,14 @@ class OAuth:
 
 @dataclass(frozen=True, slots=True)
 class Sasl:
-    """The SASL mechanism and what it needs.
+    """The SASL mechanism and its credentials.
 
     Attributes:
         mechanism: One of `MECHANISMS`.
-        username: For PLAIN and SCRAM.
-        password: For PLAIN and SCRAM.
-        service_name: The broker's Kerberos service.
-        oauth: For OAUTHBEARER.
+        username: The user name for PLAIN and SCRAM.
+        password: The password for PLAIN and SCRAM.
+        service_name: The name of the brokers' Kerberos service, for GSSAPI.
+        oauth: The source of tokens, for OAUTHBEARER.
     """
 
     mechanism: str
@@ -61,7 +61,11 @@ class Sasl:
 
 
 def security_protocol(settings: Settings) -> str:
-    """`security.protocol`, PLAINTEXT if it is not set."""
+    """Return `security.protocol`, PLAINTEXT if it is not set.
+
+    Raises:
+        OptionError: The protocol is unknown.
+    """
     protocol = settings.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in PROTOCOLS:
         raise OptionError("kafka.security.protocol", protocol, "one of " + ", ".join(PROTOCOLS))
@@ -69,10 +73,10 @@ def security_protocol(settings: Settings) -> str:
 
 
 def sasl_of(settings: Settings) -> Sasl | None:
-    """What SASL needs, None if the protocol has none.
+    """Return the SASL mechanism and credentials; None if the security protocol does not use SASL.
 
     Raises:
-        OptionError: The mechanism is not known, or what it needs is missing.
+        OptionError: The mechanism is unknown, or its credentials are missing.
     """
     if not security_protocol(settings).startswith("SASL_"):
         return None
@@ -106,8 +110,8 @@ def _password(settings: Settings, mechanism: str, module: LoginModule | None) ->
         raise OptionError(
             "kafka.sasl.jaas.config",
             None,
-            f"a {_PASSWORD_MODULES[mechanism]} with username and password; kafka.sasl.username and "
-            "kafka.sasl.password do as well",
+            f"a {_PASSWORD_MODULES[mechanism]} with username and password; you can set kafka.sasl.username and "
+            "kafka.sasl.password instead",
         )
     return Sasl(mechanism, username, password)
 

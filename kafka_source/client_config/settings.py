@@ -1,4 +1,4 @@
-"""Client settings as the user gave them, with their secrets kept out of sight."""
+"""Client settings as the user gave them, which hide their secrets when they are shown."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _PUBLIC_NAMES = frozenset({"sasl.oauthbearer.token.endpoint.url", "sasl.oauthbea
 class Settings(Mapping[str, str]):
     """Settings of the Kafka clients by their Java (or librdkafka) names, without the prefix `kafka.`.
 
-    Immutable and hashable. Names are lower case, as all of Kafka's are; values are as given, without surrounding
-    blanks. `repr`, `str` and a `Settings` in a log line or an error show `*****` for secrets; pickling keeps them,
-    since executors need them.
+    Immutable and hashable. Names are converted to lower case, like all of Kafka's names; values lose surrounding
+    blanks. `repr` and `str`, and so log lines and errors, show `*****` for secrets. Pickling keeps them, because
+    executors need them.
 
     Args:
         values: Names and values, e.g. `{"bootstrap.servers": "broker:9092"}`.
@@ -54,10 +54,10 @@ class Settings(Mapping[str, str]):
         return Settings, (dict(self._values),)
 
     def integer(self, name: str) -> int | None:
-        """The value of a whole number, None if it is not set.
+        """Return the setting as a whole number, None if it is not set.
 
         Raises:
-            OptionError: It is none.
+            OptionError: The value is not a whole number.
         """
         try:
             return int(self._values[name]) if name in self._values else None
@@ -65,39 +65,48 @@ class Settings(Mapping[str, str]):
             raise OptionError(f"kafka.{name}", self._values[name], "a whole number") from None
 
     def seconds(self, name: str, default_ms: int) -> float:
-        """The value of a setting in ms, as seconds.
+        """Return a setting in milliseconds as seconds.
+
+        Args:
+            name: The setting's name.
+            default_ms: The value in milliseconds if it is not set.
 
         Raises:
-            OptionError: It is no whole number.
+            OptionError: The value is not a whole number.
         """
         given = self.integer(name)
         return (default_ms if given is None else given) / 1000
 
     def client_id(self, purpose: str = "") -> str:
-        """The id under which the brokers know a client.
+        """Return the `client.id` of a client, by which brokers identify it for quotas and in logs and metrics.
 
         Args:
-            purpose: "" for the fetchers and producers, which have `client.id` itself, as quotas of it are meant for
-                them. What must not be held up by these quotas has its purpose behind it, e.g. "driver".
+            purpose: Empty for fetchers and producers: they use `client.id` itself, because client quotas are meant for
+                them. Other clients, for example the driver's, must not be throttled by these quotas: they append their
+                purpose.
         """
         own = self.get("client.id") or DEFAULT_CLIENT_ID
         return f"{own}-{purpose}" if purpose else own
 
     def login_module(self) -> LoginModule | None:
-        """The login module of `sasl.jaas.config`, None if it is not set."""
+        """Return the login module of `sasl.jaas.config`, None if it is not set.
+
+        Raises:
+            OptionError: The value is not one login module.
+        """
         text = self.get("sasl.jaas.config")
         return parse_jaas(text) if text else None
 
 
 def is_secret(name: str) -> bool:
-    """Whether the value of a setting, or of a login module's option, is nobody's business."""
+    """Return whether the value of a setting, or of a login module's option, is a secret that must not be shown."""
     name = name.lower()
     bare = name.removeprefix("kafka.")
     return bare not in _PUBLIC_NAMES and (bare in _SECRET_NAMES or any(word in bare for word in _SECRET_WORDS))
 
 
 def hidden(config: Mapping[str, object]) -> dict[str, object]:
-    """A copy of a configuration that may be shown: secrets, and what is no plain value, are `*****`."""
+    """Return a copy of a configuration that can be shown: secrets and values that are not scalars become `*****`."""
     return {
         name: value if isinstance(value, (str, int, float)) and not is_secret(name.replace("_", ".")) else HIDDEN
         for name, value in config.items()

@@ -1,7 +1,7 @@
-"""Certificates and keys of a client, read from settings of either library's names, as OpenSSL takes them.
+"""Certificates and keys of a client for OpenSSL, from settings in the names of Java's client or of librdkafka.
 
-Java's stores: PEM is taken over, from files or inline (KIP-651), PKCS12 is read as PEM, and JKS is refused with the
-commands that convert it.
+Of Java's store types, PEM is used as it is, from files or inline (KIP-651), and PKCS12 is converted to PEM. JKS is
+refused; the error contains the command that converts it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kafka_source.errors import OptionError
 _VERSIONS = {"TLSV1.2": ssl.TLSVersion.TLSv1_2, "TLSV1.3": ssl.TLSVersion.TLSv1_3}
 _BOTH = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
 
-# How files begin: with Java's magic number, and, in DER, with the tag of a sequence.
+# The first bytes of a JKS file (Java's magic number) and of a PKCS12 file (the DER tag of a sequence).
 _JKS = b"\xfe\xed\xfe\xed"
 _SEQUENCE = b"\x30"
 
@@ -29,36 +29,39 @@ class Pem:
     """PEM text, in a file or inline; never shown.
 
     Attributes:
-        location: The file, empty if inline.
-        text: The text, empty if in a file.
+        location: The path of the file; empty if the text is inline.
+        text: The text; empty if it is in a file.
     """
 
     location: str = ""
     text: str = field(default="", repr=False)
 
     def read(self, option: str) -> str:
-        """The text.
+        """Return the text.
+
+        Args:
+            option: The option that the error names.
 
         Raises:
-            OptionError: There is no such file on this machine.
+            OptionError: The file does not exist on this machine or cannot be read.
         """
         return self.text or _read(self.location, option).decode("ascii", "ignore")
 
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """What a TLS connection needs.
+    """The parameters of a TLS connection.
 
     Attributes:
-        authorities: Whom to trust; None: the machine's own list.
-        certificate: The client's certificate and its chain.
-        key: Its private key.
-        key_password: Of the private key.
-        revoked: A file of revoked certificates.
-        check_hostname: Whether the certificate must be made out for the host.
-        verify: Whether the broker's certificate is checked at all.
-        ciphers: OpenSSL's list, empty: its default.
-        versions: The oldest and the newest version of the protocol.
+        authorities: The trusted CA certificates; None: those of the operating system.
+        certificate: The client's certificate with its chain; None: no client authentication.
+        key: The client's private key.
+        key_password: The password of the private key; empty if it is not encrypted.
+        revoked: The path of a file with revoked certificates; empty: none.
+        check_hostname: Whether the broker's certificate must be valid for its host name.
+        verify: Whether the broker's certificate is verified at all.
+        ciphers: Cipher suites as an OpenSSL list; empty: OpenSSL's default.
+        versions: The lowest and the highest version of the TLS protocol.
     """
 
     authorities: Pem | None = None
@@ -73,16 +76,16 @@ class Tls:
 
 
 def tls_of(settings: Settings) -> Tls:
-    """The TLS part of the settings.
+    """Return the TLS parameters in the settings.
 
     Raises:
-        OptionError: A store is of a kind that OpenSSL cannot read, or a file is missing.
+        OptionError: A store has a type that OpenSSL cannot read, or a file is missing.
     """
     key_password = settings.get("ssl.key.password") or settings.get("ssl.keystore.password", "")
     certificate, key = _identity(settings, key_password)
     algorithm = settings.get("ssl.endpoint.identification.algorithm", "https").lower()
     if algorithm not in ("https", "none", ""):
-        raise OptionError("kafka.ssl.endpoint.identification.algorithm", algorithm, "https, or nothing for no check")
+        raise OptionError("kafka.ssl.endpoint.identification.algorithm", algorithm, "https, or none for no check")
     return Tls(
         authorities=_authorities(settings),
         certificate=certificate,
@@ -97,7 +100,7 @@ def tls_of(settings: Settings) -> Tls:
 
 
 def ssl_context(tls: Tls) -> ssl.SSLContext:
-    """Python's own view of the same.
+    """Create Python's `SSLContext` with these parameters.
 
     Raises:
         OptionError: A certificate or key cannot be read.
@@ -174,14 +177,15 @@ def _trust(context: ssl.SSLContext, tls: Tls) -> None:
 
 def _identify(context: ssl.SSLContext, certificate: Pem, key: Pem, password: str) -> None:
     option = "kafka.ssl.keystore.location"
-    # Python's ssl reads certificates from files only; the folder is the owner's alone and gone at the end.
+    # Python's ssl module reads client certificates only from files. Only the owner can read this folder, and it is
+    # removed right after loading.
     with tempfile.TemporaryDirectory(prefix="kafkagroup-") as folder:
         chain, private = Path(folder, "chain.pem"), Path(folder, "key.pem")
         for path, pem in ((chain, certificate), (private, key)):
             path.touch(mode=0o600)
             path.write_text(pem.read(option), encoding="ascii")
         try:
-            # Without a password of ours OpenSSL would ask at the terminal.
+            # Without any password OpenSSL would prompt for one at the terminal.
             context.load_cert_chain(chain, private, password=password or (lambda: b""))
         except (ssl.SSLError, OSError):
             raise OptionError(
@@ -203,14 +207,14 @@ def _authorities(settings: Settings) -> Pem | None:
     if not _is_pkcs12(settings, "ssl.truststore"):
         return Pem(location)
     with _opening(settings, "ssl.truststore") as (store, password):
-        # It loads a large library, which only these stores need.
+        # Imported here, because it loads a large library that only PKCS12 stores need.
         from kafka_source.client_config import pkcs12
 
         return Pem(text=pkcs12.certificates(store, password))
 
 
 def _identity(settings: Settings, key_password: str) -> tuple[Pem | None, Pem | None]:
-    """Certificate and key."""
+    """Return the client's certificate and private key, None for both if the client has none."""
     certificate = _first(settings, "ssl.keystore.certificate.chain", "ssl.certificate.pem", "ssl.certificate.location")
     key = _first(settings, "ssl.keystore.key", "ssl.key.pem", "ssl.key.location")
     if certificate is not None or key is not None:
@@ -232,7 +236,7 @@ def _identity(settings: Settings, key_password: str) -> tuple[Pem | None, Pem | 
 
 @contextmanager
 def _opening(settings: Settings, store: str) -> Iterator[tuple[bytes, str]]:
-    """A PKCS12 store's bytes and password; what is wrong with them is the user's to mend."""
+    """Yield a PKCS12 store's bytes and password, and turn a ValueError into the error of the option."""
     option = f"kafka.{store}.location"
     content = _read(settings[f"{store}.location"], option)
     try:
@@ -255,17 +259,19 @@ def _first(settings: Settings, *names: str) -> Pem | None:
 
 
 def _is_pkcs12(settings: Settings, store: str) -> bool:
-    """Whether a store is PKCS12, by its content: Java's JKS type reads it too, and is the default; else it is PEM.
+    """Return whether a store is PKCS12, by its content; if not, it is PEM.
+
+    The setting for the type does not decide, because Java's type JKS, the default, reads PKCS12 stores too.
 
     Raises:
-        OptionError: It is neither.
+        OptionError: The store is a JKS file, or the setting for its type is unknown.
     """
     start = _read(settings[f"{store}.location"], f"kafka.{store}.location")[:64].lstrip()
     if start[:4] == _JKS:
         raise OptionError(f"kafka.{store}.location", "a JKS store", _convert(store))
     kind = settings.get(f"{store}.type", "PEM").upper()
     if kind not in ("PEM", "PKCS12", "JKS"):
-        raise OptionError(f"kafka.{store}.type", kind, "PEM (best), PKCS12 or JKS")
+        raise OptionError(f"kafka.{store}.type", kind, "PEM (recommended), PKCS12 or JKS")
     return start[:1] == _SEQUENCE
 
 
