@@ -1,10 +1,10 @@
 """Every error code of the Kafka protocol and of librdkafka, with its name and its KIP-1050 category.
 
-Codes from -1 up are the brokers' (Kafka 4.3 `Errors`, whose names these are); below -1 they are librdkafka's own,
-with its names (`_TRANSPORT`). Where KIP-1050 or the class tree of Kafka 4.3's Java client gives a category it is
-taken over; for the rest: what a setting or a permission causes is invalid configuration, anything else application-
-recoverable, as the KIP asks for errors without a category. Librdkafka's `retriable()`, `txn_requires_abort()` and
-`fatal()` flags are not asked: they differ from the KIP (a fenced member "requires abort" there).
+Codes from -1 up are the brokers', with the names of Kafka 4.3's `Errors`. Codes below -1 are librdkafka's own, with its
+names (`_TRANSPORT`). The category is that of KIP-1050 or of the class tree of Kafka 4.3's Java client. A code without
+one is invalid configuration if a setting or a permission causes it, else application-recoverable, as the KIP requires.
+librdkafka's flags `retriable()`, `txn_requires_abort()` and `fatal()` are not used, because they differ from the KIP: a
+fenced member "requires abort" there.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from enum import Enum
 
 
 class Category(Enum):
-    """KIP-1050's five kinds of errors; the value is the name used in docs and messages."""
+    """KIP-1050's five categories of errors; the value is the name in docs and messages."""
 
     RETRIABLE = "retriable"
     REFRESH_RETRIABLE = "refresh-retriable"
@@ -22,8 +22,8 @@ class Category(Enum):
     INVALID_CONFIGURATION = "invalid-configuration"
 
 
-# Names for the codes that this package compares with, raises, or gives advice for. LOCAL_ stands before the names of
-# librdkafka's own codes, which it calls local errors.
+# Names for the codes that this package compares with, raises, or gives advice for. The prefix LOCAL_ marks librdkafka's
+# own codes, which it calls local errors.
 NONE = 0
 OFFSET_OUT_OF_RANGE = 1
 UNKNOWN_TOPIC_OR_PARTITION = 3
@@ -79,7 +79,7 @@ LOCAL_MSG_TIMED_OUT = -192
 LOCAL_RESOLVE = -193
 
 CODES: dict[int, tuple[str, Category]] = {
-    # Send the same request again after a back-off.
+    # Retry the same request after a back-off.
     2: ("CORRUPT_MESSAGE", Category.RETRIABLE),
     7: ("REQUEST_TIMED_OUT", Category.RETRIABLE),
     14: ("COORDINATOR_LOAD_IN_PROGRESS", Category.RETRIABLE),
@@ -112,7 +112,7 @@ CODES: dict[int, tuple[str, Category]] = {
     -191: ("_PARTITION_EOF", Category.RETRIABLE),
     -192: ("_MSG_TIMED_OUT", Category.RETRIABLE),
     -196: ("_FAIL", Category.RETRIABLE),
-    # Ask for metadata or the coordinator first, then send again.
+    # Refresh metadata or find the coordinator, then retry.
     3: ("UNKNOWN_TOPIC_OR_PARTITION", Category.REFRESH_RETRIABLE),
     5: ("LEADER_NOT_AVAILABLE", Category.REFRESH_RETRIABLE),
     6: ("NOT_LEADER_OR_FOLLOWER", Category.REFRESH_RETRIABLE),
@@ -140,11 +140,11 @@ CODES: dict[int, tuple[str, Category]] = {
     -190: ("_UNKNOWN_PARTITION", Category.REFRESH_RETRIABLE),
     -193: ("_RESOLVE", Category.REFRESH_RETRIABLE),
     -195: ("_TRANSPORT", Category.REFRESH_RETRIABLE),
-    # Abort the transaction; the producer lives on.
+    # Abort the transaction; the producer remains usable.
     120: ("TRANSACTION_ABORTABLE", Category.ABORTABLE),
     -151: ("_PURGE_INFLIGHT", Category.ABORTABLE),
     -152: ("_PURGE_QUEUE", Category.ABORTABLE),
-    # Abort what is known, make a new producer or member, start from the last durable position.
+    # Create a new producer or member, and resume from the last durable position.
     -1: ("UNKNOWN_SERVER_ERROR", Category.APPLICATION_RECOVERABLE),
     1: ("OFFSET_OUT_OF_RANGE", Category.APPLICATION_RECOVERABLE),
     4: ("INVALID_FETCH_SIZE", Category.APPLICATION_RECOVERABLE),
@@ -231,7 +231,7 @@ CODES: dict[int, tuple[str, Category]] = {
     -197: ("_DESTROY", Category.APPLICATION_RECOVERABLE),
     -198: ("_BAD_COMPRESSION", Category.APPLICATION_RECOVERABLE),
     -199: ("_BAD_MSG", Category.APPLICATION_RECOVERABLE),
-    # The user must change a setting or a permission; nothing is tried again.
+    # The user must change a setting or a permission; a retry does not help.
     10: ("MESSAGE_TOO_LARGE", Category.INVALID_CONFIGURATION),
     12: ("OFFSET_METADATA_TOO_LARGE", Category.INVALID_CONFIGURATION),
     17: ("INVALID_TOPIC_EXCEPTION", Category.INVALID_CONFIGURATION),
@@ -284,17 +284,17 @@ CODES: dict[int, tuple[str, Category]] = {
 }
 
 ADVICE: dict[int, str] = {
-    UNKNOWN_TOPIC_OR_PARTITION: "Create the topic, or check its name and this user's right to describe it (of a "
-    "sink: to create it)",
+    UNKNOWN_TOPIC_OR_PARTITION: "Create the topic, or check its name and that this user has DESCRIBE on it (for a "
+    "sink: CREATE, if the brokers create topics)",
     MESSAGE_TOO_LARGE: "Raise the topic's max.message.bytes and the option kafka.max.request.size, or write smaller "
     "records; if the records are small, lower kafka.batch.size",
-    INVALID_TOPIC_EXCEPTION: "The topic's name is not allowed",
-    ILLEGAL_GENERATION: "The group has a newer generation",
+    INVALID_TOPIC_EXCEPTION: "The brokers do not allow this topic name: choose another one",
+    ILLEGAL_GENERATION: "The group has a newer generation: the member must rejoin",
     INCONSISTENT_GROUP_PROTOCOL: "Set kafka.partition.assignment.strategy to one that all members of the group "
     "support, or use another group",
     INVALID_GROUP_ID: "Choose another kafka.group.id: the brokers do not accept this one, or the group is of "
-    "another kind",
-    UNKNOWN_MEMBER_ID: "The member's session has expired or it has left the group",
+    "another type",
+    UNKNOWN_MEMBER_ID: "The member's session has expired or it has left the group: the member must rejoin",
     INVALID_SESSION_TIMEOUT: "Choose kafka.session.timeout.ms between the brokers' group.min.session.timeout.ms and "
     "group.max.session.timeout.ms",
     TOPIC_AUTHORIZATION_FAILED: "Give this user the rights that it needs: READ on the topic of a source, and "
@@ -311,10 +311,11 @@ ADVICE: dict[int, str] = {
     LOCAL_AUTHENTICATION: "Check kafka.security.protocol, kafka.sasl.mechanism and the credentials",
     LOCAL_SSL: "Check kafka.security.protocol and the kafka.ssl.* options",
     LOCAL_ALL_BROKERS_DOWN: "Check kafka.bootstrap.servers, kafka.security.protocol and the network",
-    LOCAL_UNKNOWN_TOPIC: "Create the topic, or check its name and this user's right to describe it (of a sink: to "
-    "create it)",
-    LOCAL_UNKNOWN_PARTITION: "The topic has fewer partitions than the column partition says",
-    LOCAL_MSG_TIMED_OUT: "The brokers did not acknowledge it within kafka.delivery.timeout.ms",
+    LOCAL_UNKNOWN_TOPIC: "Create the topic, or check its name and that this user has DESCRIBE on it (for a sink: "
+    "CREATE, if the brokers create topics)",
+    LOCAL_UNKNOWN_PARTITION: "The topic does not have the partition that the column partition contains",
+    LOCAL_MSG_TIMED_OUT: "The brokers did not acknowledge it within kafka.delivery.timeout.ms: check that they are "
+    "running, or raise the setting",
     LOCAL_RESOLVE: "Check the host names in kafka.bootstrap.servers",
 }
-"""What the user can do about a code; the only place for such advice."""
+"""The user's remedy for a code, which `errors.error_for_code` adds to the message. Keep such advice only here."""

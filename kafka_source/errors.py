@@ -1,27 +1,27 @@
-"""Everything that kafkagroup raises, by the categories of KIP-1050.
+"""All errors that kafkagroup raises, by the categories of KIP-1050.
 
     KafkaGroupError
-    ├── RetriableError                    try the same again, after a back-off
-    │   └── RefreshRetriableError         refresh metadata or find the coordinator, then try again
-    │       ├── BootstrapError            none of `kafka.bootstrap.servers` answers
+    ├── RetriableError                    retry the same request after a back-off
+    │   └── RefreshRetriableError         refresh metadata or find the coordinator, then retry
+    │       ├── BootstrapError            no broker of `kafka.bootstrap.servers` answers
     │       └── UnknownTopicError         the topic or partition does not exist (yet)
-    ├── AbortableError                    abort the transaction, rewind, do the work again; the producer lives on
+    ├── AbortableError                    abort the transaction, rewind and repeat the work with the same producer
     │   └── DeliveryError                 a record was not delivered
-    ├── ApplicationRecoverableError       drop the producer or member, start again from the last durable position
-    │   ├── FencedError                   another member or producer has taken over this one's place
-    │   ├── UnknownOutcomeError           a commit was sent and never answered
-    │   ├── LostTransactionsError         transactions that were to make a batch visible are gone
-    │   ├── NotVisibleError               a committed batch cannot be seen: a broker lost its commit markers
-    │   ├── AssignmentFailed              the group's leader could not plan the partitions
-    │   ├── DataLossError                 planned offsets are no longer in the topic
-    │   └── CorruptRecordsError           bytes of the topic cannot be read
-    └── InvalidConfigurationError         the user must change a setting or a permission; nothing is tried again
-        ├── OptionError (also ValueError) an option has a value that it does not take
-        ├── UnreadableRecordError         a sound record that the columns or bounds asked for cannot show
-        └── AuthenticationError           the brokers refuse the credentials, or the user lacks a right
+    ├── ApplicationRecoverableError       create a new producer or member, resume from the last durable position
+    │   ├── FencedError                   another member or producer has fenced this one
+    │   ├── UnknownOutcomeError           a commit was sent, but no response arrived
+    │   ├── LostTransactionsError         transactions of a batch no longer exist
+    │   ├── NotVisibleError               a committed batch is not visible, because commit markers are missing
+    │   ├── AssignmentFailed              the group's leader could not assign the partitions
+    │   ├── DataLossError                 planned offsets are no longer in the partition
+    │   └── CorruptRecordsError           the bytes of a record batch cannot be read
+    └── InvalidConfigurationError         the user must change a setting or a permission; a retry does not help
+        ├── OptionError (also ValueError) an option has an invalid value
+        ├── UnreadableRecordError         a valid record that the requested columns or limits cannot represent
+        └── AuthenticationError           the brokers refuse the credentials, or the user lacks a permission
 
-Every error carries `code` and `code_name`, the broker's or librdkafka's, or None where it does not come from Kafka.
-All of them survive pickling: Spark sends them between its processes. `error_codes` holds the category of every code.
+Every error has `code` and `code_name`, the broker's or librdkafka's, or None if it does not come from Kafka. All errors
+can be pickled, because Spark sends them between its processes. `error_codes` contains the category of every code.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class KafkaGroupError(Exception):
 
     Args:
         message: What happened, to which topic-partition and offset, and what to do.
-        code: Kafka's (-1 and up) or librdkafka's (below -1) error code.
+        code: Kafka's (-1 and up) or librdkafka's (below -1) error code; None if the error has none.
     """
 
     def __init__(self, message: str, *, code: int | None = None) -> None:
@@ -76,16 +76,16 @@ class KafkaGroupError(Exception):
         self.code_name = None if code is None else code_name(code)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The classes below take keywords only, which Exception's own pickling would not pass on.
+        # Exception's own pickling passes positional arguments only, and the classes below take keyword arguments.
         return _restore, (type(self), self.args, self.__dict__)
 
 
 class RetriableError(KafkaGroupError):
-    """Passes by itself: the same request may succeed after a back-off."""
+    """A transient error: the same request may succeed after a back-off."""
 
 
 class RefreshRetriableError(RetriableError):
-    """Passes once metadata or the coordinator have been asked for again."""
+    """A transient error: the request may succeed after metadata were refreshed or the coordinator was found again."""
 
 
 class BootstrapError(RefreshRetriableError):
@@ -93,11 +93,11 @@ class BootstrapError(RefreshRetriableError):
 
 
 class UnknownTopicError(RefreshRetriableError):
-    """A topic or partition does not exist, or this user may not see it."""
+    """A topic or partition does not exist, or this user may not describe it."""
 
 
 class AbortableError(KafkaGroupError):
-    """The transaction must be aborted; after that everything is as it was before it, and the producer goes on."""
+    """The transaction must be aborted. The producer remains usable, and the work can be repeated."""
 
 
 class DeliveryError(AbortableError):
@@ -105,10 +105,10 @@ class DeliveryError(AbortableError):
 
     Args:
         topic: The record's topic.
-        partition: Its partition, or None if none was chosen yet.
-        reason: The broker's or librdkafka's words.
-        advice: What the user can do about it.
-        code: The code of the delivery report.
+        partition: The record's partition; None if it was not chosen yet.
+        reason: The broker's or librdkafka's error text.
+        advice: What the user can do, as a sentence.
+        code: The error code of the delivery report.
     """
 
     def __init__(
@@ -120,24 +120,25 @@ class DeliveryError(AbortableError):
 
 
 class ApplicationRecoverableError(KafkaGroupError):
-    """The producer or member is of no more use; its owner makes a new one and starts from the last durable position."""
+    """The producer or member is no longer usable; create a new one and resume from the last durable position."""
 
 
 class FencedError(ApplicationRecoverableError):
-    """Another member, or a newer producer of the same transactional id, has taken this one's place."""
+    """The coordinator has fenced this member or producer, or has removed the member from the group."""
 
 
 class UnknownOutcomeError(ApplicationRecoverableError):
-    """A commit was sent and no answer came in time: it may have happened or not; read the durable position."""
+    """A commit was sent, but no response arrived in time. Read the durable position to learn whether it succeeded."""
 
 
 class LostTransactionsError(ApplicationRecoverableError):
-    """Open transactions of a batch are gone: they ran out of time, or another query uses the same prefix.
+    """Transactions of a batch no longer exist: they timed out, or another query uses the same prefix.
 
     Args:
         batch: The number of the batch.
-        transactional_ids: Whose transactions are gone.
-        decided: Whether the batch had been decided: then their records are lost, else Spark writes all of it again.
+        transactional_ids: The transactional ids of the lost transactions.
+        decided: Whether the commit of the batch was decided. If it was, the records of these transactions are lost; if
+            not, Spark writes the whole batch again.
     """
 
     def __init__(self, *, batch: int, transactional_ids: Iterable[str], decided: bool) -> None:
@@ -145,25 +146,26 @@ class LostTransactionsError(ApplicationRecoverableError):
         names = ", ".join(self.transactional_ids)
         super().__init__(
             _sentences(
-                f"Of batch {batch} the transactions {names} are gone: they were open for longer than "
-                "kafka.transaction.timeout.ms, or another query uses the same transactional.id.prefix",
-                "The batch had been decided and its other transactions are committed: the records of these are lost, "
-                "unless the query's tasks get the same rows again and transactional.on.lost is replay. To go on "
-                "without them: kafkagroup transactions commit --accept-loss"
+                f"Batch {batch}: transactions {names} no longer exist; they exceeded kafka.transaction.timeout.ms, or "
+                "another query uses the same transactional.id.prefix",
+                "The commit of the batch was decided and its other transactions are committed. The records of these "
+                "transactions are lost, unless the source returns the same rows again: then set transactional.on.lost "
+                "to replay. To continue without them, run: kafkagroup transactions commit --accept-loss"
                 if decided
-                else "Nothing of the batch is visible and nothing is lost: it is written again when the query restarts",
+                else "No record of the batch is visible and nothing is lost: the batch is written again when the query "
+                "restarts",
             )
         )
 
 
 class NotVisibleError(ApplicationRecoverableError):
-    """A batch is committed, but readers do not see all of it: commit markers are missing in some partitions.
+    """A batch is committed, but not fully visible: commit markers are missing in some partitions.
 
     Args:
         batch: The number of the batch.
-        partitions: Where markers are missing, or where nobody could be asked.
-        missing: The transactional ids, by partition.
-        seconds: For how long they were waited for.
+        partitions: The partitions without commit markers, or whose leader could not be asked.
+        missing: The transactional id whose marker is missing, by partition; without partitions that could not be asked.
+        seconds: The time since the commit for which the markers were awaited.
     """
 
     def __init__(
@@ -181,28 +183,30 @@ class NotVisibleError(ApplicationRecoverableError):
         )
         super().__init__(
             _sentences(
-                f"Batch {batch} is committed, but {seconds:.0f} s later its commit markers are not in {where}: readers "
-                "with read_committed do not see these records, nor what comes after them there",
-                "If the brokers are well, one that was lost right after the commit has lost the markers too; "
-                "`kafkagroup transactions repair` writes them. Aborting instead would drop committed records",
+                f"Batch {batch} is committed, but after {seconds:.0f} s its commit markers are missing in {where}: "
+                "read_committed readers see neither these records nor later ones in these partitions",
+                "If all brokers are running, a broker that failed right after the commit has lost the markers: run "
+                "`kafkagroup transactions repair` to write them. Do not abort the transactions, which would drop "
+                "committed records",
             )
         )
 
 
 class AssignmentFailed(ApplicationRecoverableError):  # noqa: N818 - the group protocol's word
-    """The leader of the group could not plan the partitions; no member of this generation reads."""
+    """The leader of the group could not assign the partitions; no member of this generation reads."""
 
 
 class DataLossError(ApplicationRecoverableError):
-    """Offsets that were to be read are no longer, or not any more, in the partition.
+    """Planned offsets are no longer in the partition.
 
     Args:
         topic: The topic.
-        partition: The partition.
-        planned: The offset that was to be read first.
-        available: The first offset that exists and the one after the last.
-        reason: How it may have come about, e.g. "the topic was created anew".
-        truncated_to: Up to which offset a new leader has what was read before `planned`.
+        partition: The partition number.
+        planned: The first planned offset.
+        available: The partition's offsets as [first, end); None if the partition does not exist.
+        reason: The known cause, as a sentence, for example that the topic was deleted and created again.
+        truncated_to: The end offset to which a new leader's log was truncated, if records before `planned`, which were
+            read already, are no longer in it; None if the log was not truncated.
     """
 
     def __init__(
@@ -215,15 +219,17 @@ class DataLossError(ApplicationRecoverableError):
         reason: str = "",
         truncated_to: int | None = None,
     ) -> None:
-        there = "the partition is gone" if available is None else f"only [{available[0]}, {available[1]}) is there"
+        problem = "the partition no longer exists"
+        if available is not None:
+            problem = f"it has only offsets [{available[0]}, {available[1]})"
         if truncated_to is not None:
-            there = f"its log was truncated to offset {truncated_to}: what was read from there on is gone"
+            problem = f"its log was truncated to offset {truncated_to}, and records read beyond that no longer exist"
         super().__init__(
             _sentences(
-                f"{topic}-{partition} was to be read from offset {planned}, but {there}",
+                f"{topic}-{partition} cannot be read from offset {planned}: {problem}",
                 reason,
-                "Data may have been lost by retention, or the topic was deleted or truncated. To go on with what is "
-                "there, with a warning, set the option failOnDataLoss to false",
+                "Records may have been deleted by retention, or the topic was deleted or truncated. To continue with "
+                "the records that exist, and a warning in the log, set the option failOnDataLoss to false",
             )
         )
         self.topic, self.partition, self.planned, self.available = topic, partition, planned, available
@@ -235,32 +241,33 @@ class CorruptRecordsError(ApplicationRecoverableError):
 
     Args:
         topic: The topic.
-        partition: The partition.
-        offset: The batch's first offset, or where reading stood.
-        reason: What is wrong with the bytes.
+        partition: The partition number.
+        offset: The batch's first offset, or the next offset to read if that is unknown.
+        reason: The defect, without a full stop.
     """
 
     def __init__(self, *, topic: str, partition: int, offset: int, reason: str) -> None:
         super().__init__(
             _sentences(
                 f"The records of {topic}-{partition} at offset {offset} cannot be read: {reason}",
-                "If this comes back on every try, the broker's log is damaged there: start after the damaged batch",
+                "If every retry fails in the same way, the broker's log is damaged there: start the query after the "
+                "damaged batch",
             )
         )
         self.topic, self.partition, self.offset, self.reason = topic, partition, offset, reason
 
 
 class InvalidConfigurationError(KafkaGroupError):
-    """Only a change of a setting or a permission helps; the query ends with its name."""
+    """The user must change a setting or a permission, which the message names; a retry does not help."""
 
 
 class OptionError(InvalidConfigurationError, ValueError):
-    """An option got a value it does not take.
+    """An option is missing or has an invalid value.
 
     Args:
         option: The option's name as users write it.
-        got: What it got, or None if it is missing. Never a secret: callers pass a redacted value.
-        takes: What it takes, e.g. "a number greater than 0".
+        got: The value, None if the option is missing. Never a secret: callers pass a redacted value.
+        takes: The valid values, for example "a number greater than 0".
     """
 
     def __init__(self, option: str, got: object, takes: str) -> None:
@@ -270,22 +277,22 @@ class OptionError(InvalidConfigurationError, ValueError):
 
 
 class UnreadableRecordError(InvalidConfigurationError):
-    """Records are sound, but cannot be read with the columns or the bounds that were asked for.
+    """Records are valid, but the requested columns or limits cannot represent them.
 
     Args:
         topic: The topic.
-        partition: The partition.
+        partition: The partition number.
         offset: The first offset that cannot be read.
-        reason: Which column or bound it is, and what to ask for instead.
+        reason: The column or limit, and what to request instead; without a full stop.
     """
 
     def __init__(self, *, topic: str, partition: int, offset: int, reason: str) -> None:
-        super().__init__(f"The record of {topic}-{partition} at offset {offset} cannot be read as asked for: {reason}.")
+        super().__init__(f"The record of {topic}-{partition} at offset {offset} cannot be read as requested: {reason}.")
         self.topic, self.partition, self.offset, self.reason = topic, partition, offset, reason
 
 
 class AuthenticationError(InvalidConfigurationError):
-    """The brokers refuse the credentials, the TLS handshake fails, or the user lacks a right."""
+    """The brokers refuse the credentials, the TLS handshake fails, or the user lacks a permission."""
 
 
 _CLASSES: dict[Category, type[KafkaGroupError]] = {
@@ -296,7 +303,7 @@ _CLASSES: dict[Category, type[KafkaGroupError]] = {
     Category.INVALID_CONFIGURATION: InvalidConfigurationError,
 }
 
-# Codes with an error of their own, inside their category.
+# Codes with a more specific class, a subclass of their category's.
 _SPECIFIC: dict[int, type[KafkaGroupError]] = {
     **dict.fromkeys(
         (
@@ -349,22 +356,25 @@ _SPECIFIC: dict[int, type[KafkaGroupError]] = {
 
 
 def code_name(code: int) -> str:
-    """The name of a code in Kafka's protocol or librdkafka, `UNKNOWN_CODE_<n>` if neither knows it."""
+    """Return the name of a code in Kafka's protocol or librdkafka, `UNKNOWN_CODE_<n>` if neither has it."""
     return CODES[code][0] if code in CODES else f"UNKNOWN_CODE_{code}"
 
 
 def category(code: int, *, in_transaction: bool = False, produce: bool = False) -> type[KafkaGroupError]:
-    """The category of an error code: one of KIP-1050's five classes.
+    """Return the class of an error code's category, one of KIP-1050's five.
 
     Args:
-        code: Kafka's or librdkafka's error code; not 0, which is no error. A code that is not known is
-            application-recoverable (KIP-1050, "general strategy").
-        in_transaction: Whether a transaction is open. What can be retried is then abortable: to send again after
-            the client gave up could write twice (KIP-1050, "Compatibility").
-        produce: Whether the code answers a produce request. It matters for INVALID_TXN_STATE alone (KIP-890).
+        code: Kafka's or librdkafka's error code. An unknown code is application-recoverable (KIP-1050, "general
+            strategy").
+        in_transaction: Whether a transaction is open. Retriable errors are then abortable, because sending again after
+            the client has given up could write twice (KIP-1050, "Compatibility").
+        produce: Whether the code is from a response to Produce, which matters for INVALID_TXN_STATE only (KIP-890).
+
+    Raises:
+        ValueError: The code is 0, which is no error.
     """
     if code == 0:
-        raise ValueError("code 0 is no error")
+        raise ValueError("code 0 is no error and has no category")
     if code == codes.INVALID_TXN_STATE and produce:
         return AbortableError
     kind = CODES[code][1] if code in CODES else Category.APPLICATION_RECOVERABLE
@@ -376,14 +386,14 @@ def category(code: int, *, in_transaction: bool = False, produce: bool = False) 
 def error_for_code(
     code: int, context: str, *, reason: str = "", in_transaction: bool = False, produce: bool = False
 ) -> KafkaGroupError:
-    """The error to raise for a code.
+    """Return the error to raise for a code, with the code's name and the advice for it in its message.
 
     Args:
         code: Kafka's or librdkafka's error code; not 0.
-        context: What was tried and on what, as the beginning of a sentence: "Committing offsets of group g failed".
-        reason: The broker's or librdkafka's words, if there are any.
-        in_transaction: See `category`.
-        produce: See `category`.
+        context: The action that failed, as the beginning of a sentence: "Committing offsets of group g failed".
+        reason: The broker's or librdkafka's error text, if there is one.
+        in_transaction: Whether a transaction is open, as in `category`.
+        produce: Whether the code is from a response to Produce, as in `category`.
     """
     kind = category(code, in_transaction=in_transaction, produce=produce)
     specific = _SPECIFIC.get(code, kind)
@@ -394,7 +404,10 @@ def error_for_code(
 def from_confluent(
     error: KafkaError | KafkaException, context: str, *, in_transaction: bool = False, produce: bool = False
 ) -> KafkaGroupError:
-    """The error to raise for one of confluent-kafka's, by its code alone; arguments as in `error_for_code`."""
+    """Return the error to raise for one of confluent-kafka's errors; the other arguments are those of `error_for_code`.
+
+    Only the code decides about the category, and not librdkafka's flags (see `error_codes`).
+    """
     inner = error.args[0] if isinstance(error, KafkaException) and error.args else error
     if not isinstance(inner, KafkaError):
         return ApplicationRecoverableError(f"{context}: {error}")
@@ -402,7 +415,7 @@ def from_confluent(
 
 
 def table() -> str:
-    """The categories of all codes as a Markdown table, for the docs."""
+    """Return the categories of all codes as a Markdown table, for docs/errors.md."""
     rows = ["| code | name | category | in a transaction |", "| ---: | --- | --- | --- |"]
     rows += [
         f"| {code} | `{CODES[code][0]}` | {_label(category(code))} | {_label(category(code, in_transaction=True))} |"

@@ -19,16 +19,16 @@ def differ(before: str | None, now: str | None) -> bool:
 
 def recreated(now: str | None) -> str:
     """Describe, for an error, a topic that was deleted and created again and has the id `now`."""
-    return f"The topic was deleted and created anew: its id is {now} now"
+    return f"The topic was deleted and created again: its id is now {now}"
 
 
 def lost_topic(offset: StreamOffset, name: str, now: Topic | None) -> DataLossError:
     """Return the error for a topic of `offset` that was deleted (`now` is None) or created again."""
     tp, span = next((tp, span) for tp, span in sorted(offset.partitions.items()) if tp.topic == name)
-    reason = "The topic is gone" if now is None else recreated(now.id)
+    reason = "The topic was deleted" if now is None else recreated(now.id)
     return DataLossError(topic=name, partition=tp.partition, planned=span.end, reason=reason)
 
 
 def only_of(ranges: Iterable[Range], ids: Mapping[str, str]) -> dict[str, str]:
-    """Return the topic ids of the topics that the ranges are of."""
+    """Return the known topic ids of the topics in `ranges`."""
     return {name: ids[name] for name in {r.topic for r in ranges} & ids.keys()}

@@ -1,4 +1,4 @@
-"""The topics of a query: which ones it selects, and what a cluster says of one topic."""
+"""The topics that a query selects, and a topic's id and number of partitions."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def test_nothing_is_open(kafka: EmbeddedKafka, topic: Topic) -> None:
     name = topic("cli-none")
     Sink(kafka.bootstrap_servers, name).run(0)
     for what in ("list", "commit", "abort"):
-        assert command(kafka, what, "--prefix", name) == f"Nothing is open of {name}.\n"
+        assert command(kafka, what, "--prefix", name) == f"Found no such transactions of the sink {name}.\n"
 
 
 def test_what_was_decided_is_committed_and_not_aborted(kafka: EmbeddedKafka, topic: Topic) -> None:
@@ -43,7 +43,7 @@ def test_what_was_decided_is_committed_and_not_aborted(kafka: EmbeddedKafka, top
     assert visible(kafka, name) == []
     assert f"Committed {TASKS} transactions of batch 3." in command(kafka, "commit", "--prefix", name, "--yes")
     assert visible(kafka, name, 60) == whole(3)
-    assert command(kafka, "list", "--prefix", name) == f"Nothing is open of {name}.\n"
+    assert command(kafka, "list", "--prefix", name) == f"Found no such transactions of the sink {name}.\n"
 
 
 def test_what_nobody_decided_on_is_aborted_and_not_committed(kafka: EmbeddedKafka, topic: Topic) -> None:
@@ -55,7 +55,7 @@ def test_what_nobody_decided_on_is_aborted_and_not_committed(kafka: EmbeddedKafk
     for one in (sink, *others):
         one.task(one.begin(), 0, 0)
     assert f"{name}-0" in command(kafka, "list", "--prefix", name)
-    assert command(kafka, "commit", "--prefix", name, "--yes") == f"Nothing is open of {name}.\n"
+    assert command(kafka, "commit", "--prefix", name, "--yes") == f"Found no such transactions of the sink {name}.\n"
     assert "add --yes" in command(kafka, "abort", "--prefix", name)
     assert len(sink.open()) == 1
     assert "Aborted 1 transactions." in command(kafka, "abort", "--prefix", name, "--yes")
@@ -72,7 +72,7 @@ def test_a_loss_is_accepted_only_in_so_many_words(kafka: EmbeddedKafka, topic: T
     refused = CliRunner().invoke(app, arguments)
     assert refused.exit_code == 1
     assert f"{name}-1-0" in refused.output
-    assert "Committed 2 transactions of batch 0, 1 are lost." in command(kafka, *arguments[1:-2], "--accept-loss")
+    assert "Committed 2 transactions of batch 0; 1 were lost." in command(kafka, *arguments[1:-2], "--accept-loss")
     Sink(kafka.bootstrap_servers, name).run(0, 1)
     assert visible(kafka, name, 100) == sorted(rows(0, 0) + rows(0, 2) + whole(1))
 

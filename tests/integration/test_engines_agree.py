@@ -364,5 +364,5 @@ def test_a_topic_that_is_gone(broker, reads, engine):
     ranges = reads.ranges(topic)
     assert reads.table(engine, ranges).num_rows == 1
     broker.delete_topic(topic)
-    with pytest.raises(DataLossError, match="the partition is gone"):
+    with pytest.raises(DataLossError, match="the partition no longer exists"):
         reads.table(engine, ranges)

@@ -259,7 +259,7 @@ def test_a_transaction_that_is_gone_before_the_decision_stops_the_batch_and_lose
     turn = sink.begin()
     prepared = sink.tasks(turn, 0)
     take_over(kafka.bootstrap_servers, f"{sink.prefix}-1-0")
-    with pytest.raises(LostTransactionsError, match=f"{sink.prefix}-1-0 are gone.*nothing is lost") as caught:
+    with pytest.raises(LostTransactionsError, match=f"{sink.prefix}-1-0 no longer exist.*nothing is lost") as caught:
         sink.decide(turn, 0, prepared)
     assert not caught.value.decided
     assert visible(kafka, sink.topic) == []
@@ -280,7 +280,9 @@ def test_a_transaction_that_is_gone_after_the_decision_is_a_hard_error_with_its_
     sink = Sink(kafka.bootstrap_servers, topic("eo-lost"))
     lost = lose_one(kafka, sink.topic)
     for _ in range(2):  # however often it is started
-        with pytest.raises(LostTransactionsError, match=f"{lost} are gone.*records of these are lost") as caught:
+        with pytest.raises(
+            LostTransactionsError, match=f"{lost} no longer exist.*records of these transactions are lost"
+        ) as caught:
             sink.run(5)
         assert caught.value.decided
         assert caught.value.transactional_ids == (lost,)

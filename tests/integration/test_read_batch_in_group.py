@@ -49,7 +49,7 @@ def test_a_committed_offset_behind_the_end_of_the_log_is_a_loss_of_data(spark, k
     behind = ConsumerGroupTopicPartitions(group, [TopicPartition(orders, 0, 1000)])
     admin = kafka.admin()
     admin.alter_consumer_group_offsets([behind])[group].result(30)
-    with pytest.raises(Exception, match=f"{orders}-0 was to be read from offset 1000, but only"):
+    with pytest.raises(Exception, match=f"{orders}-0 cannot be read from offset 1000: it has only"):
         reader(spark, kafka, orders, kafka_group_id=group).load().count()
     frame = reader(spark, kafka, orders, kafka_group_id=group, failOnDataLoss="false").load()
     assert frame.where("partition = 0").count() == 0

@@ -175,7 +175,7 @@ def test_a_row_without_a_topic_fails_the_task(spark: SparkSession, kafka: Embedd
     [
         ((-3, "v", None), "Column partition holds -3"),
         ((0, "v", [(None, None)]), "Column headers holds a header without a key"),
-        ((99, "v", None), "The topic has fewer partitions than the column partition says"),
+        ((99, "v", None), "The topic does not have the partition that the column partition contains"),
     ],
 )
 def test_rows_that_kafka_cannot_take(

@@ -194,10 +194,10 @@ def test_errors_survive_pickling(error: KafkaGroupError) -> None:
 
 def test_texts_say_what_where_and_what_to_do() -> None:
     loss = errors.DataLossError(topic="orders", partition=3, planned=7, available=(9, 12))
-    assert "orders-3 was to be read from offset 7, but only [9, 12) is there" in str(loss)
+    assert "orders-3 cannot be read from offset 7: it has only offsets [9, 12)" in str(loss)
     assert "failOnDataLoss" in str(loss)
     gone = errors.DataLossError(topic="orders", partition=3, planned=7)
-    assert "the partition is gone" in str(gone)
+    assert "the partition no longer exists" in str(gone)
     corrupt = errors.CorruptRecordsError(topic="orders", partition=3, offset=7, reason="bad CRC")
     assert "orders-3 at offset 7 cannot be read: bad CRC" in str(corrupt)
     lost = errors.DeliveryError(topic="orders", partition=None, reason="Message size too large", code=10)

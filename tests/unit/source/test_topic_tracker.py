@@ -116,7 +116,9 @@ def test_a_deleted_topic_stays_lost_while_the_checkpoint_no_longer_has_it():
     assert tracker.lost_from(offset(found)) == {"a"}
 
 
-@pytest.mark.parametrize(("now", "reason"), [(None, "The topic is gone"), (Topic("z", 1), "created anew: its id is z")])
+@pytest.mark.parametrize(
+    ("now", "reason"), [(None, "The topic was deleted"), (Topic("z", 1), "created again: its id is now z")]
+)
 def test_a_loss_is_an_error_or_a_warning(now, reason, caplog):
     cluster = Topics({"a": now})
     start = offset({"a": Topic("x", 1)})
