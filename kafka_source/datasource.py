@@ -1,4 +1,4 @@
-"""The format `kafkagroup`: hands options to readers and writers, nothing else."""
+"""The format `kafkagroup`: Spark's entry point, which passes the options to readers and writers."""
 
 from __future__ import annotations
 
@@ -22,42 +22,42 @@ FORMAT = "kafkagroup"
 
 
 class KafkaGroupSource(DataSource):
-    """`format("kafkagroup")`: Spark's Kafka source and sink as a member of a consumer group."""
+    """`format("kafkagroup")`: a Kafka source and sink for Spark whose queries join a consumer group."""
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """Return the format's name."""
         return FORMAT
 
     def schema(self) -> StructType:
-        """Spark's Kafka schema; ask for less with `.schema("value binary")`."""
+        """Return the schema of Spark's Kafka source; select fewer columns with, e.g., `.schema("value binary")`."""
         return schema_for(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A batch read."""
+        """Return the reader of a batch query."""
         from kafka_source.source.batch import BatchReader
 
         return BatchReader(self.options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """A stream read."""
+        """Return the reader of a streaming query."""
         from kafka_source.source.stream import StreamReader
 
         return StreamReader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """A batch write."""
+        """Return the writer of a batch query."""
         from kafka_source.sink import batch_writer
 
         return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-        """A stream write."""
+        """Return the writer of a streaming query."""
         from kafka_source.sink import stream_writer
 
         return stream_writer(self.options, schema, overwrite)
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format known to a session; needed only where Spark does not find `pyspark_kafkagroup` by itself."""
+    """Register the format in a session; needed only if Spark does not find the module `pyspark_kafkagroup` itself."""
     spark.dataSource.register(KafkaGroupSource)

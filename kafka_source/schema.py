@@ -1,4 +1,4 @@
-"""A Kafka record as a row: Spark's schema of the built-in source, and the Arrow schema that Spark expects for it."""
+"""The schema of a Kafka record as a row: that of Spark's built-in source, and the Arrow schema that Spark expects."""
 
 from __future__ import annotations
 
@@ -46,20 +46,21 @@ _ARROW: dict[str, pa.DataType] = {
 }
 
 REPLICA = "replica"
-"""The number of the copy that a row is read for; not a record's own, so engines do not know it."""
+"""The number of the copy that a row is read for. It is a property of the read and not of the record, so the engines do
+not produce it."""
 
 TEXT_COLUMNS = ("key", "value")
-"""Columns that a user may ask for as strings: the bytes are decoded as UTF-8."""
+"""Columns that a user can request as strings; their bytes are then decoded as UTF-8."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column that was asked for.
+    """A requested column.
 
     Attributes:
         name: One of the source's columns.
-        text: Whether its bytes are to be decoded as UTF-8.
-        nullable: As in the schema asked for; Spark compares it.
+        text: Whether its bytes are decoded as UTF-8.
+        nullable: The nullability in the requested schema, which Spark compares with the Arrow schema.
     """
 
     name: str
@@ -67,33 +68,38 @@ class Column:
     nullable: bool = True
 
     def arrow_field(self) -> pa.Field:
-        """The Arrow field that Spark expects for this column."""
+        """Return the Arrow field that Spark expects for this column."""
         if self.name in TEXT_COLUMNS:
             return pa.field(self.name, pa.string() if self.text else pa.binary(), nullable=self.nullable)
         return pa.field(self.name, _ARROW[self.name], nullable=self.nullable)
 
 
 def source_schema(*, headers: bool, replica: bool = False) -> StructType:
-    """The columns of the built-in Kafka source, all nullable as there; `headers` and `replica` only if asked for."""
+    """Return the schema of the built-in Kafka source, in which all columns are nullable.
+
+    Args:
+        headers: Include the column `headers`.
+        replica: Include the column `replica`, which the built-in source does not have.
+    """
     left_out = {name for name, wanted in (("headers", headers), ("replica", replica)) if not wanted}
     return StructType([StructField(name, kind) for name, kind in _SPARK.items() if name not in left_out])
 
 
 def schema_for(given: Mapping[str, str]) -> StructType:
-    """Return the columns that the options of a query ask for.
+    """Return the schema that the options of a query select.
 
     Raises:
-        OptionError: An option that decides about columns has a value that it does not take.
+        OptionError: An option that selects columns has an invalid value.
     """
     options = column_options(given)
     return source_schema(headers=options.include_headers, replica=options.redundant_emit == "all")
 
 
 def columns_of(schema: StructType) -> tuple[Column, ...]:
-    """The columns of a schema that a user asked for; any subset and order of the source's columns.
+    """Return the columns of a requested schema: any subset of the source's columns, in any order.
 
     Raises:
-        OptionError: A column is none of the source's, or of another type.
+        OptionError: The source has no such column, or it has another type.
     """
     columns = []
     for field in schema.fields:
@@ -108,5 +114,5 @@ def columns_of(schema: StructType) -> tuple[Column, ...]:
 
 
 def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
-    """The Arrow schema of these columns, as Spark expects it of a Python data source."""
+    """Return the Arrow schema that Spark expects from a Python data source with these columns."""
     return pa.schema([column.arrow_field() for column in columns])

@@ -1,4 +1,4 @@
-"""Spark imports every module named `pyspark_*` and registers its `DefaultSource`; that makes the format known."""
+"""Registers the format `kafkagroup`: Spark imports every module named `pyspark_*` and registers its `DefaultSource`."""
 
 from kafka_source.datasource import KafkaGroupSource as DefaultSource
 

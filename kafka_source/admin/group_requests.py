@@ -1,4 +1,4 @@
-"""Groups as their coordinators tell of them, of either protocol: which there are, who is in one; and deleting one."""
+"""Requests to group coordinators, for groups of the classic and the consumer protocol: list, describe, delete."""
 
 from __future__ import annotations
 
@@ -21,7 +21,15 @@ _DEAD = "Dead"
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """A member of a group as its coordinator sees it."""
+    """A member of a group, as its coordinator describes it.
+
+    Attributes:
+        member_id: The member id that the coordinator assigned.
+        instance_id: `group.instance.id`; None for a dynamic member.
+        client_id: `client.id`.
+        host: The address that it connects from.
+        partitions: Its assignment, sorted.
+    """
 
     member_id: str
     instance_id: str | None
@@ -31,21 +39,21 @@ class MemberDescription:
 
     @property
     def name(self) -> str:
-        """What people know it by: its instance id if it has one."""
+        """Return the instance id, or the member id of a dynamic member."""
         return self.instance_id or self.member_id
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group as its coordinator sees it.
+    """A group, as its coordinator describes it.
 
     Attributes:
-        group: Its id.
-        state: Kafka's word: Stable, Empty, Dead, PreparingRebalance, CompletingRebalance, or in the consumer protocol
-            (KIP-848) Assigning, Reconciling.
-        assignor: The one that assigns, "" if none does.
-        members: By name.
-        coordinator: host:port.
+        group: The group id.
+        state: Kafka's group state: Stable, Empty, Dead, PreparingRebalance, CompletingRebalance, or in the consumer
+            protocol (KIP-848) Assigning, Reconciling.
+        assignor: The name of the group's assignor; empty if the group has none.
+        members: The members, sorted by name.
+        coordinator: The coordinator's host:port.
     """
 
     group: str
@@ -56,17 +64,17 @@ class Group:
 
 
 async def list_groups(client: KafkaClient, deadline: Deadline) -> dict[str, str]:
-    """All consumer groups that this user may see, and the state of each, in Kafka's words.
+    """Return the state of each consumer group that this user may describe, by group id.
 
     Raises:
-        KafkaGroupError: A broker does not answer: the groups that it coordinates would be missing.
+        KafkaGroupError: A broker does not answer. A list without the groups that it coordinates is not returned.
     """
 
     async def of_broker(node: int) -> dict[str, str]:
         answer = await client.send(node, ListGroupsRequest(states_filter=[], types_filter=[]), deadline)
         if answer.error_code:
             raise error_for_code(answer.error_code, f"Listing the groups of broker {node} failed")
-        # A group that nobody joins, whose offsets are only committed, has no protocol.
+        # A group without members, which only has committed offsets, has an empty protocol type.
         return {g.group_id: g.group_state or "Unknown" for g in answer.groups if g.protocol_type in (_CONSUMER, "")}
 
     async def of_all() -> dict[str, str]:
@@ -78,15 +86,15 @@ async def list_groups(client: KafkaClient, deadline: Deadline) -> dict[str, str]
 
 
 async def describe_group(client: KafkaClient, group: str, deadline: Deadline) -> Group:
-    """A group's members and their partitions; one that is not there is Dead and has none.
+    """Return a group's state, members and their partitions; an unknown group has the state Dead and no members.
 
     Raises:
-        KafkaGroupError: The brokers do not answer, or refuse.
+        KafkaGroupError: The brokers do not answer, or refuse the request.
     """
     found = await describe(client, group, deadline)
     coordinator = str((await client.coordinator(group, deadline)).endpoint)
     if found.state == _DEAD:
-        # So those of the consumer protocol are called where one asks for the classic ones.
+        # A request of the classic protocol gets "Dead" for a group of the consumer protocol too.
         return await _of_consumer_protocol(client, group, coordinator, deadline) or Group(
             group, _DEAD, "", (), coordinator
         )
@@ -109,7 +117,7 @@ async def delete_group(client: KafkaClient, group: str, deadline: Deadline) -> N
     """Delete a group with its committed offsets; it must have no members.
 
     Raises:
-        KafkaGroupError: The group has members, there is none of this name, or the user may not.
+        KafkaGroupError: The group has members or does not exist, or the user lacks the permission.
     """
 
     async def ask() -> None:
@@ -121,7 +129,7 @@ async def delete_group(client: KafkaClient, group: str, deadline: Deadline) -> N
 
 
 async def _of_consumer_protocol(client: KafkaClient, group: str, coordinator: str, deadline: Deadline) -> Group | None:
-    """A group in which the coordinator assigns (KIP-848); None if there is none, or brokers do not know of such."""
+    """Describe a group of the consumer protocol (KIP-848); None if there is none, or brokers do not support it."""
 
     async def ask() -> Any:
         request = ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)

@@ -1,4 +1,4 @@
-"""What people ask about groups: who is a member, with which partitions, how far behind; and rewinding a group."""
+"""Administration of consumer groups: their members, partitions and lag; rewinding and deleting a group."""
 
 from __future__ import annotations
 
@@ -25,7 +25,15 @@ _TIMEOUT = 15.0
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """How far a group is behind in one partition; `committed` is None where it has committed nothing."""
+    """A group's lag in one partition.
+
+    Attributes:
+        topic: The topic.
+        partition: The partition number.
+        committed: The committed offset; None if the group has committed none.
+        end: The end offset of the log (the high watermark).
+        member: The name of the member that owns the partition; None if there is none.
+    """
 
     topic: str
     partition: int
@@ -35,25 +43,25 @@ class PartitionLag:
 
     @property
     def lag(self) -> int | None:
-        """Offsets between the committed one and the end of the log."""
+        """Return the number of offsets between the committed and the end offset; None without a committed offset."""
         return None if self.committed is None else max(0, self.end - self.committed)
 
 
 class Groups:
-    """Asks a cluster about its consumer groups.
+    """Describes and changes the consumer groups of a cluster. Each call opens and closes its own connections.
 
     Args:
-        settings: Of the Kafka clients.
+        settings: The Kafka client settings, with `bootstrap.servers`.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
 
     def states(self) -> dict[str, str]:
-        """All consumer groups that this user may see, and the state of each.
+        """Return the state of each consumer group that this user may describe, by group id.
 
         Raises:
-            KafkaGroupError: A broker does not answer: the groups that it coordinates would be missing.
+            KafkaGroupError: A broker does not answer. A list without the groups that it coordinates is not returned.
         """
         return self._call(list_groups)
 
@@ -61,36 +69,40 @@ class Groups:
         """Delete a group with its committed offsets; it must have no members.
 
         Raises:
-            KafkaGroupError: The group has members, there is none of this name, or the user may not.
+            KafkaGroupError: The group has members or does not exist, or the user lacks the permission.
         """
         self._call(lambda client, deadline: delete_group(client, group, deadline))
 
     def describe(self, group: str) -> Group:
-        """The group's members and their partitions.
+        """Return the group's state, members and their partitions.
 
         Raises:
-            KafkaGroupError: The brokers do not answer, or refuse.
+            KafkaGroupError: The brokers do not answer, or refuse the request.
         """
         return self._call(lambda client, deadline: describe_group(client, group, deadline))
 
     def committed(self, group: str) -> dict[TopicPartition, int]:
-        """The group's committed offsets, without those of transactions that are still open."""
+        """Return the group's committed offsets, without offsets of transactions that are still open.
+
+        Raises:
+            KafkaGroupError: The brokers do not answer, or refuse the request.
+        """
         found = self._call(lambda client, deadline: fetch_committed(client, group, None, deadline, stable=False))
         return {tp: offset for tp, offset in found.items() if offset is not None}
 
     def lag(
         self, group: str, partitions: Collection[TopicPartition] = (), *, topics: Collection[str] = ()
     ) -> list[PartitionLag]:
-        """Return the group's lag in each partition that it has committed or owns.
+        """Return the group's lag in each partition for which it has committed offsets or that a member owns.
 
         Args:
-            group: The group.
-            partitions: Further partitions to show.
-            topics: Topics to show with all their partitions, e.g. one that the group has not read yet.
+            group: The group id.
+            partitions: Further partitions to include.
+            topics: Topics of which to include all partitions, for example one that the group has not read yet.
 
         Raises:
             UnknownTopicError: One of `topics` does not exist.
-            KafkaGroupError: The brokers do not answer, or refuse.
+            KafkaGroupError: The brokers do not answer, or refuse the request.
         """
         committed = self.committed(group)
         owners = {tp: member.name for member in self.describe(group).members for tp in member.partitions}
@@ -104,14 +116,15 @@ class Groups:
         """Set a group's committed offsets; the group must have no members.
 
         Raises:
-            KafkaGroupError: The group has members, or the user may not.
+            KafkaGroupError: The group has members, or the user lacks the permission.
         """
         nobody = SlotCredentials(group, -1, "", None)
         try:
             self._call(lambda client, deadline: commit_offsets(client, nobody, offsets, deadline))
         except FencedError as error:
             raise FencedError(
-                f"Group {group} has members, which commit themselves: stop them, then rewind it.", code=error.code
+                f"Group {group} has members, which would overwrite the offsets: stop them, then rewind the group.",
+                code=error.code,
             ) from None
 
     def _call(self, work: Callable[[KafkaClient, Deadline], Coroutine[Any, Any, _T]]) -> _T:

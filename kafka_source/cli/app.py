@@ -1,4 +1,4 @@
-"""`kafkagroup options | groups | group | rewind | delete | transactions | quota`: what people ask and change."""
+"""The commands `kafkagroup options | groups | group | rewind | delete | transactions | quota`."""
 
 from __future__ import annotations
 
@@ -21,17 +21,20 @@ from kafka_source.options.reference import default_words, takes_words
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    help="Look at consumer groups, at what sinks have left open, and at the options.",
+    help="Show and change consumer groups, the transactions of exactly-once sinks, and quotas; list the options.",
 )
 app.add_typer(transactions, name="transactions")
 app.add_typer(quota, name="quota")
 
-Topics = Annotated[list[str] | None, typer.Option("--topic", "-t", help="Only these topics.")]
+Topics = Annotated[
+    list[str] | None,
+    typer.Option("--topic", "-t", help="Also show all partitions of this topic, read or not. Can be repeated."),
+]
 
 
 @app.command("options")
-def list_options(name: Annotated[str, typer.Argument(help="Only options whose name has this text.")] = "") -> None:
-    """Every option of the format: what it takes, its default, what it does."""
+def list_options(name: Annotated[str, typer.Argument(help="Only options whose name contains this.")] = "") -> None:
+    """List the options of the format, with their values and defaults."""
     table = Table("option", "takes", "default", "what it does", show_lines=True)
     for option in OPTIONS:
         if name.lower() in option.name.lower():
@@ -41,14 +44,14 @@ def list_options(name: Annotated[str, typer.Argument(help="Only options whose na
 
 @app.command("groups")
 def list_groups(servers: Servers, config: Config = None) -> None:
-    """All consumer groups and their states."""
+    """List all consumer groups and their states."""
     with exit_on_error():
         console.print(show.groups(Groups(settings_of(servers, config)).states()))
 
 
 @app.command()
 def group(name: str, servers: Servers, config: Config = None, topic: Topics = None) -> None:
-    """A group's members with their partitions, and how far it is behind."""
+    """Show a group's members with their partitions, and its lag."""
     with exit_on_error():
         groups = Groups(settings_of(servers, config))
         console.print(show.members(groups.describe(name)))
@@ -59,8 +62,8 @@ def group(name: str, servers: Servers, config: Config = None, topic: Topics = No
 def rewind(
     name: str,
     servers: Servers,
-    to: Annotated[str, typer.Option(help="earliest, latest, or a time in ms since 1970.")],
-    topic: Annotated[list[str], typer.Option("--topic", "-t", help="These topics.")],
+    to: Annotated[str, typer.Option(help="earliest, latest, or a timestamp in ms since 1970.")],
+    topic: Annotated[list[str], typer.Option("--topic", "-t", help="A topic to rewind. Can be repeated.")],
     config: Config = None,
     yes: Yes = False,
 ) -> None:
@@ -103,6 +106,6 @@ def _target(cluster: Cluster, partitions: list[TopicPartition], to: str) -> dict
     if to == "latest":
         return latest
     if not to.isdigit():
-        raise typer.BadParameter("it takes earliest, latest, or a time in ms since 1970", param_hint="--to")
+        raise typer.BadParameter("must be earliest, latest, or a timestamp in ms since 1970", param_hint="--to")
     found = cluster.at_times(dict.fromkeys(partitions, int(to)))
     return {tp: latest[tp] if offset is None else offset for tp, offset in found.items()}

@@ -1,4 +1,4 @@
-"""What every command has: brokers to begin with, their settings, and errors as one red line."""
+"""Shared by all commands: the options for brokers and client settings, and errors printed as one red line."""
 
 from __future__ import annotations
 
@@ -15,27 +15,34 @@ from kafka_source.options import KAFKA_PREFIX
 
 console = Console()
 
-Servers = Annotated[str, typer.Option("--bootstrap-servers", "-b", help="Brokers to begin with, host:port.")]
+Servers = Annotated[
+    str, typer.Option("--bootstrap-servers", "-b", help="Comma-separated host:port list of bootstrap brokers.")
+]
 Config = Annotated[
     list[str] | None,
-    typer.Option("--config", "-c", help="A setting of the Kafka clients in Java's name, name=value; again for more."),
+    typer.Option("--config", "-c", help="A Kafka client setting as name=value, with Java's name. Can be repeated."),
 ]
-Yes = Annotated[bool, typer.Option("--yes", help="Do it; without this it only shows what it would do.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Make the change. Without it, the command only shows the change.")]
 
-DRY_RUN = "Nothing was changed; add --yes to do it."
+DRY_RUN = "Nothing was changed; add --yes to make the change."
 
 
 def settings_of(servers: str, config: list[str] | None) -> Settings:
-    """The settings of the Kafka clients.
+    """Return the settings of the Kafka clients.
+
+    Args:
+        servers: The value of `--bootstrap-servers`.
+        config: The values of `--config`, each `name=value`.
 
     Raises:
-        OptionError: One is none that a Kafka client knows.
+        OptionError: No Kafka client knows a setting, or it has an invalid value.
+        typer.BadParameter: A value of `--config` is not `name=value`.
     """
     values = {"bootstrap.servers": servers}
     for setting in config or []:
         name, separator, value = setting.partition("=")
         if not separator:
-            raise typer.BadParameter("it takes name=value", param_hint="--config")
+            raise typer.BadParameter("must be name=value", param_hint="--config")
         values[name.strip().removeprefix(KAFKA_PREFIX)] = value
     settings = Settings(values)
     librdkafka_config(settings)
@@ -44,7 +51,7 @@ def settings_of(servers: str, config: list[str] | None) -> Settings:
 
 @contextmanager
 def exit_on_error() -> Iterator[None]:
-    """Errors of ours end the command with their text, and without a traceback."""
+    """Print a `KafkaGroupError` without a traceback and exit with code 1."""
     try:
         yield
     except KafkaGroupError as error:

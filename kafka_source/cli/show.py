@@ -1,4 +1,4 @@
-"""Groups and transactions as tables that a person reads."""
+"""Tables of groups and transactions for the terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafka_source.sink.two_phase.open_transactions import Described
 
 
 def members(group: Group) -> Table:
-    """A group's members with their partitions."""
+    """Return a table of a group's members and their partitions."""
     table = Table(
         "member",
         "client",
@@ -31,7 +31,7 @@ def members(group: Group) -> Table:
 
 
 def groups(states: Mapping[str, str]) -> Table:
-    """Groups and their states."""
+    """Return a table of groups and their states."""
     table = Table("group", "state")
     for name, state in states.items():
         table.add_row(name, state)
@@ -39,19 +39,19 @@ def groups(states: Mapping[str, str]) -> Table:
 
 
 def lag(rows: Iterable[PartitionLag], title: str = "lag") -> Table:
-    """How far a group is behind, partition by partition."""
+    """Return a table of a group's lag in each partition, and in total."""
     rows = list(rows)
     table = Table("topic", "partition", "committed", "end", "lag", "member", title=title)
     for row in rows:
         committed, behind = ("none", str(row.end)) if row.committed is None else (str(row.committed), str(row.lag))
-        table.add_row(row.topic, str(row.partition), committed, str(row.end), behind, row.member or "nobody")
+        table.add_row(row.topic, str(row.partition), committed, str(row.end), behind, row.member or "none")
     table.add_section()
     table.add_row("all", "", "", "", str(sum(row.end if row.lag is None else row.lag for row in rows)), "")
     return table
 
 
 def decided(decision: Decision) -> Table:
-    """Transactions that have to be committed."""
+    """Return a table of the transactions whose commit was decided and is not finished."""
     title = f"decided, to be committed: batch {decision.batch} of {decision.query}"
     table = Table("transactional id", "producer id", "epoch", title=title)
     for transaction in decision.transactions:
@@ -60,7 +60,7 @@ def decided(decision: Decision) -> Table:
 
 
 def undecided(found: Iterable[Described], now: float) -> Table:
-    """Open transactions that nobody decided on; `now` in seconds since 1970."""
+    """Return a table of the open transactions without a decision; `now` is in seconds since 1970."""
     table = Table(
         "transactional id", "producer id", "epoch", "open for", "aborted after", "partitions", title="open, undecided"
     )
@@ -78,8 +78,8 @@ def undecided(found: Iterable[Described], now: float) -> Table:
 
 
 def markers(missing: Iterable[LostMarker]) -> Table:
-    """Commit markers that are to be written."""
-    table = Table("transactional id", "producer id", "epoch", "partition", title="committed, and cannot be seen")
+    """Return a table of the committed transactions whose commit markers are missing."""
+    table = Table("transactional id", "producer id", "epoch", "partition", title="committed, commit marker missing")
     for lost in missing:
         of, tp = lost.transaction, lost.place
         table.add_row(of.transactional_id, str(of.producer_id), str(of.epoch), f"{tp.topic}-{tp.partition}")

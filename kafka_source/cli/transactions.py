@@ -1,6 +1,6 @@
-"""`kafkagroup transactions list | commit | abort | repair`: what an exactly-once sink has left open.
+"""The commands `kafkagroup transactions list | commit | abort | repair`, for the transactions of an exactly-once sink.
 
-A query does all of this itself when it runs again; the commands are for one that will not.
+A query that restarts commits or aborts its transactions itself; the commands are for a query that will not restart.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kafka_source.sink.two_phase.committer import TwoPhaseCommit
 from kafka_source.sink.two_phase.ledger import Decision
 from kafka_source.sink.two_phase.open_transactions import Described
 
-transactions = typer.Typer(no_args_is_help=True, help="What exactly-once sinks have left open.")
+transactions = typer.Typer(no_args_is_help=True, help="Show and finish the transactions of exactly-once sinks.")
 
 Prefix = Annotated[str, typer.Option("--prefix", "-p", help="The sink's transactional.id.prefix.")]
 
@@ -31,7 +31,7 @@ _SECONDS = 60.0
 
 @transactions.command("list")
 def list_them(prefix: Prefix, servers: Servers, config: Config = None) -> None:
-    """A sink's open transactions: those that are decided and not committed yet, and those that nobody decided on."""
+    """List a sink's open transactions: those whose commit is decided but not finished, and those without a decision."""
     with _sink(prefix, servers, config) as (client, phases):
         _show(prefix, *_look(client, phases))
 
@@ -42,11 +42,14 @@ def commit(
     servers: Servers,
     config: Config = None,
     accept_loss: Annotated[
-        bool, typer.Option("--accept-loss", help="Go on without the records of transactions that ran out of time.")
+        bool, typer.Option("--accept-loss", help="Continue without the records of transactions that timed out.")
     ] = False,
     yes: Yes = False,
 ) -> None:
-    """Commit what a driver had decided and could not finish; anything else would be half a batch."""
+    """Commit the transactions of a decided batch whose driver could not finish the commit.
+
+    Some of the batch's transactions may be committed already. Aborting the others would leave half a batch.
+    """
     with _sink(prefix, servers, config) as (client, phases):
         decision, _ = _look(client, phases)
         _show(prefix, decision, [])
@@ -58,15 +61,15 @@ def commit(
         turn = client.run(phases.begin(Deadline(_SECONDS), replays=accept_loss))
         client.run(phases.accept_loss(turn, Deadline(_SECONDS)))
         count = len(decision.transactions) - len(turn.lost)
-        lost = f", {len(turn.lost)} are lost" if turn.lost else ""
+        lost = f"; {len(turn.lost)} were lost" if turn.lost else ""
         console.print(f"Committed {count} transactions of batch {decision.batch}{lost}.")
 
 
 @transactions.command()
 def abort(prefix: Prefix, servers: Servers, config: Config = None, yes: Yes = False) -> None:
-    """Abort what nobody has decided on, so that readers need not wait for it.
+    """Abort the open transactions without a decision, so that read_committed readers no longer wait for them.
 
-    The query of the prefix must not run: its batch under way would fail, and be written again when it restarts.
+    Stop the query with this prefix first: its current batch would fail, and be written again after a restart.
     """
     with _sink(prefix, servers, config) as (client, phases):
         decision, undecided = _look(client, phases)
@@ -84,13 +87,13 @@ def abort(prefix: Prefix, servers: Servers, config: Config = None, yes: Yes = Fa
 def repair(
     prefix: Prefix,
     servers: Servers,
-    topic: Annotated[list[str], typer.Option("--topic", "-t", help="A topic that the sink writes to.")],
+    topic: Annotated[list[str], typer.Option("--topic", "-t", help="A topic the sink writes to. Can be repeated.")],
     config: Config = None,
     yes: Yes = False,
 ) -> None:
-    """Write commit markers that a broker has lost: transactions that are committed and cannot be seen.
+    """Write commit markers that a broker has lost, so that readers see the committed transactions.
 
-    Takes the right to alter the cluster.
+    Needs the permission ALTER on the cluster.
     """
     with _sink(prefix, servers, config) as (client, _):
         partitions = Cluster(settings_of(servers, config)).partitions(TopicSelection(topics=tuple(topic)))
@@ -114,7 +117,7 @@ def _look(client: KafkaClient, phases: TwoPhaseCommit) -> tuple[Decision | None,
 
 def _show(prefix: str, decision: Decision | None, undecided: list[Described]) -> None:
     if decision is None and not undecided:
-        console.print(f"Nothing is open of {prefix}.")
+        console.print(f"Found no such transactions of the sink {prefix}.")
         return
     if decision is not None:
         console.print(show.decided(decision))
