@@ -1,1 +1,4 @@
-"""Runnable examples: `./run python -m examples.batch`, and so on. Each starts its own Kafka, or takes --servers."""
+"""Runnable examples, for instance `./run python -m examples.batch`.
+
+Most of them start an embedded Kafka if they get no bootstrap servers as their argument.
+"""

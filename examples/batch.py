@@ -1,4 +1,4 @@
-"""A nightly batch that reads what is new since the last one: the group's committed offsets are its memory.
+"""A nightly batch that reads the records since the last run: it starts at the group's committed offsets.
 
 ./run python -m examples.batch [SERVERS]
 """
@@ -15,7 +15,7 @@ GROUP = "nightly"
 
 
 def nightly(session: SparkSession, servers: str) -> int:
-    """Count the new orders; each task commits the offsets of its slot when it has read them to the end."""
+    """Count the new orders. Each task commits the offsets of its slot after it has read all its records."""
     rows = (
         session.read.format("kafkagroup")
         .option("kafka.bootstrap.servers", servers)

@@ -1,9 +1,9 @@
-"""Join two topics without a shuffle: the group gives each slot the same partition numbers of both.
+"""Join two topics without a shuffle: the group assigns the same partition numbers of both topics to each slot.
 
 ./run python -m examples.copartitioned [SERVERS]
 
-Orders and customers are keyed by customer, so that a customer's orders are in the partition of the same number as the
-customer. A slot is one Spark input partition: whatever has to meet is in one task, and `mapInArrow` joins it there.
+Orders and customers are keyed by customer, so a customer and its orders are in partitions with the same number. Each
+slot is one Spark input partition, so one task has both, and `mapInArrow` joins them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def produce_customers(servers: str, number: int) -> None:
 
 
 def join(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Everything of one slot: the customers and the orders of the same partition numbers."""
+    """Join the rows of one slot: the customers and the orders in partitions with the same numbers."""
     table = pa.Table.from_batches(list(batches))
     if table.num_rows == 0:
         return
@@ -57,7 +57,8 @@ def joined(session: SparkSession, servers: str) -> DataFrame:
         .option("kafka.bootstrap.servers", servers)
         .option("subscribe", f"{ORDERS},{CUSTOMERS}")
         .option("kafka.group.id", "orders-by-city")
-        # It refuses topics with different numbers of partitions, where `range` would quietly no longer match them.
+        # copartition fails if the topics have different numbers of partitions; `range` would assign them to
+        # different members without an error, and the join would lose rows.
         .option("kafka.partition.assignment.strategy", "copartition")
         .option("group.members", PARTITIONS)
         .load()

@@ -1,4 +1,4 @@
-"""The main job, shown: orders are read in batch and as a stream, by members of a consumer group. `./run demo`."""
+"""A demo of the main use: read orders in a batch and as a stream, as members of a consumer group. `./run demo`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ console = Console(width=110)
 def main() -> None:
     logging.basicConfig(level=logging.ERROR)
     with ExitStack() as stack:
-        with waiting("Starting an embedded Kafka (the first time its jars are fetched, 44 MB)"):
+        with waiting("Starting an embedded Kafka (the first start downloads its jars, 45 MB)"):
             servers = stack.enter_context(kafka())
         with waiting("Starting Spark"):
             session = stack.enter_context(spark("kafkagroup demo"))
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def read_batch(session: SparkSession, servers: str) -> None:
-    """Batch: look at the topic; nothing is consumed by looking."""
+    """Read the topic as a batch without a group, which commits no offsets."""
     rows = (
         session.read.format("kafkagroup").option("kafka.bootstrap.servers", servers).option("subscribe", ORDERS).load()
     )
@@ -60,7 +60,7 @@ def read_batch(session: SparkSession, servers: str) -> None:
 
 
 def read_stream(session: SparkSession, servers: str, groups: Groups) -> None:
-    """Stream: join the group, read on while orders come in, commit with each micro-batch."""
+    """Read the topic as a stream: join the group, read new orders as they arrive, commit after each micro-batch."""
     orders = (
         session.readStream.format("kafkagroup")
         .option("kafka.bootstrap.servers", servers)
@@ -91,8 +91,8 @@ def read_stream(session: SparkSession, servers: str, groups: Groups) -> None:
         finally:
             query.stop()
     if sold(session) != FIRST + SECOND:
-        raise SystemExit(f"The stream counted {sold(session)} orders instead of {FIRST + SECOND}.")
-    console.print(f"[green]Every one of the {FIRST + SECOND} orders was read once.[/green]")
+        raise SystemExit(f"The stream counted {sold(session)} orders, expected {FIRST + SECOND}.")
+    console.print(f"[green]All {FIRST + SECOND} orders were read exactly once.[/green]")
 
 
 def by_product(rows: DataFrame) -> DataFrame:

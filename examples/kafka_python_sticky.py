@@ -1,4 +1,4 @@
-"""Two plain kafka-python consumers share a topic with our sticky strategy; one leaves, the other keeps what it had.
+"""Two kafka-python consumers use the `sticky` strategy; when one leaves, the other one keeps its partitions.
 
 ./run python -m examples.kafka_python_sticky [SERVERS]
 """
@@ -19,14 +19,14 @@ PATIENCE = 120.0
 
 
 def consumer(servers: str) -> KafkaConsumer:
-    """A member of the group; every consumer gets a strategy object of its own."""
+    """Create a member of the group; every consumer needs its own strategy object."""
     return KafkaConsumer(
         ORDERS,
         bootstrap_servers=servers,
         group_id=GROUP,
         partition_assignment_strategy=[for_kafka_python("sticky")],
         heartbeat_interval_ms=500,
-        # It shows who holds what; a commit before each rebalance would only hold this one thread up.
+        # This example commits no offsets: a commit before each rebalance would block the thread that polls all members.
         enable_auto_commit=False,
     )
 
@@ -36,17 +36,17 @@ def held(member: KafkaConsumer) -> list[int]:
 
 
 def poll_until(members: Sequence[KafkaConsumer], done: Callable[[], bool]) -> None:
-    """Poll all members in turn, as threads of their own would, until they have what they should."""
+    """Poll all members in turn until `done()` is true. (Real consumers would run in threads of their own.)"""
     deadline = time.monotonic() + PATIENCE
     while not done():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"the group did not settle in {PATIENCE:.0f} s: {[held(member) for member in members]}")
+            raise TimeoutError(f"group not stable after {PATIENCE:.0f} s: {[held(member) for member in members]}")
         for member in members:
             member.poll(timeout_ms=100)
 
 
 def main(servers: str | None = None) -> tuple[list[int], list[int], list[int]]:
-    """What the first member had alone, with a second one, and after that one left."""
+    """Return the first member's partitions: alone, with a second member, and after the second member has left."""
     with kafka(servers) as bootstrap:
         first = consumer(bootstrap)
         poll_until([first], lambda: len(held(first)) == PARTITIONS)

@@ -1,12 +1,12 @@
-"""A strategy of your own: copy this file, change `assign`, and name it in your package's metadata.
+"""A template for your own strategy: copy this file, change `assign`, and register the class in your package's metadata.
 
     [project.entry-points."kafkagroup.assignors"]
     fewest-bytes = "my_package.my_assignor:FewestBytesAssignor"
 
-Then `assignors.load("fewest-bytes")` finds it, and so does everything that takes a strategy's name.
+Then `assignors.load("fewest-bytes")` finds it, and every setting that takes a strategy's name accepts it.
 
-This one evens out expected traffic and not the number of partitions: members send what they know of each topic's rate
-as user data, and the heaviest partitions go first, each to the member with the least so far.
+This strategy balances expected traffic and not the number of partitions. Members send the rates of topics that they
+know as user data; the leader assigns the partitions with the highest rates first, each to the least loaded member.
 """
 
 from __future__ import annotations
@@ -19,7 +19,11 @@ from assignors import Assignment, AssignmentError, Assignor, ClusterMetadata, Gr
 
 
 class FewestBytesAssignor(Assignor):
-    """Args: rates: expected bytes a second of one partition, by topic; other topics count as 1."""
+    """Assigns partitions so that all members read about as many bytes.
+
+    Args:
+        rates: Expected bytes per second of one partition, by topic; other topics count as 1.
+    """
 
     name: ClassVar[str] = "fewest-bytes"
 
@@ -27,7 +31,8 @@ class FewestBytesAssignor(Assignor):
         self._rates = dict(rates or {})
 
     def subscription_user_data(self, topics: Iterable[str]) -> bytes | None:
-        # Bytes for the leader. Give them a version if they may ever change.
+        # This JSON is sent to the leader. Add a version number if the format may change: members of two releases are
+        # in one group during a rolling upgrade.
         wanted = set(topics)
         return json.dumps({topic: rate for topic, rate in self._rates.items() if topic in wanted}).encode()
 
@@ -37,11 +42,11 @@ class FewestBytesAssignor(Assignor):
             try:
                 said: dict[str, int] = json.loads(subscription.user_data or b"{}")
             except ValueError as error:
-                # The reason reaches whoever runs the group.
-                raise AssignmentError(f"member {member} sent rates that are no JSON: {error}") from error
+                # The group's operator sees this reason.
+                raise AssignmentError(f"member {member} sent rates that are not valid JSON: {error}") from error
             for topic, rate in said.items():
                 rates[topic] = max(rate, rates.get(topic, 0))
-        # The same input must give the same answer in every leader: sort whatever came in no order.
+        # Every leader must return the same assignment for the same input, so everything without an order is sorted.
         topics = sorted({topic for subscription in group.values() for topic in subscription.topics})
         load = dict.fromkeys(sorted(group), 0)
         given: dict[str, list[TopicPartition]] = {member: [] for member in load}
@@ -51,13 +56,13 @@ class FewestBytesAssignor(Assignor):
                 member = min(readers, key=load.__getitem__)
                 load[member] += rates.get(topic, 1)
                 given[member].append(TopicPartition(topic, number))
-        # Everyone gets an entry, and be it an empty one.
+        # Every member needs an entry, even if it gets no partitions.
         return {member: Assignment(partitions) for member, partitions in given.items()}
 
 
 if __name__ == "__main__":
-    # The test of a strategy: its promises, in random groups.
+    # Test the strategy with random groups.
     from assignors.testing import check_assignor
 
     check_assignor(FewestBytesAssignor, balanced=False, sticky=False)
-    print("valid and complete in 100 random groups' lives")
+    print("all assignments of 100 random group histories are valid and complete")

@@ -1,4 +1,4 @@
-"""What all examples begin with: a Kafka, a Spark, and a topic of orders."""
+"""Shared by all examples: a Kafka, a Spark session, and a topic with orders."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ORDER = "id int, customer string, product string, amount double"
 
 @contextmanager
 def kafka(servers: str | None = None) -> Iterator[str]:
-    """The bootstrap servers of a running Kafka: yours, or an embedded one for as long as the block runs."""
+    """Yield the bootstrap servers of a Kafka: `servers`, or those of an embedded Kafka that runs during the block."""
     if servers:
         make_topic(servers)
         yield servers
@@ -33,7 +33,7 @@ def kafka(servers: str | None = None) -> Iterator[str]:
 
 
 def make_topic(servers: str, topic: str = ORDERS) -> None:
-    """Make a topic on a Kafka of yours, if it is not there."""
+    """Create a topic if it does not exist."""
     admin = AdminClient({"bootstrap.servers": servers})
     made = admin.create_topics([NewTopic(topic, PARTITIONS)], operation_timeout=30)[topic]
     try:
@@ -45,7 +45,7 @@ def make_topic(servers: str, topic: str = ORDERS) -> None:
 
 @contextmanager
 def spark(name: str) -> Iterator[SparkSession]:
-    """A local Spark with two cores, whose Python workers are this Python."""
+    """Yield a local Spark session with two cores, whose Python workers run this Python."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     session = (
         SparkSession.builder.appName(name)
@@ -55,7 +55,7 @@ def spark(name: str) -> Iterator[SparkSession]:
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
-        # Saves about 40 ms a task on Spark >= 4.1; older ones ignore it.
+        # Saves about 40 ms per task with Spark 4.1 and later; older versions ignore it.
         .config("spark.python.unix.domain.socket.enabled", "true")
         .getOrCreate()
     )
@@ -67,7 +67,7 @@ def spark(name: str) -> Iterator[SparkSession]:
 
 
 def produce(servers: str, count: int, *, first: int = 0, topic: str = ORDERS) -> None:
-    """Write `count` orders as JSON, keyed by customer, the same ones every time."""
+    """Write `count` orders as JSON, keyed by customer; the same arguments give the same orders."""
     chance = random.Random(first)
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 20})
     for number in range(first, first + count):

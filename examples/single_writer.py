@@ -1,9 +1,9 @@
-"""A leader election: of all processes that run this, exactly one writes, and another follows when it ends.
+"""A leader election: of all processes that run this, exactly one writes; when it ends, another one takes over.
 
     python -m examples.single_writer broker:9092
 
-Start it several times. The generation is a fencing token: give it to whatever you write to, so that a writer that was
-away for a while (a long pause, a network cut) cannot overwrite what its successor wrote.
+Start it several times. The generation is a fencing token: send it with each write, and let the store refuse older
+tokens. Then a writer that was suspended or cut off cannot overwrite the data of its successor.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kafka_source.group import GenericMember, MemberSettings
 
 
 def elect(protocol: str, candidates: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Run by the group's leader: the candidate that was started first writes."""
+    """Choose the candidate that was started first as the writer. The group's leader calls this."""
     writer = min(candidates, key=lambda member: (candidates[member], member))
     return {member: b"write" if member == writer else b"wait" for member in candidates}
 
@@ -31,7 +31,7 @@ def main(servers: str, seconds: float) -> None:
         while time.monotonic() < until:
             state = member.state
             if state is None:
-                print(f"{os.getpid()} does not know: the group rebalances", flush=True)
+                print(f"{os.getpid()} has no role yet: the group is rebalancing", flush=True)
             elif state.state == b"write":
                 print(f"{os.getpid()} writes, with token {state.generation}", flush=True)
             else:

@@ -1,4 +1,4 @@
-"""A stream with a checkpoint into files: stop it and start it again, and every order is in the files once.
+"""A stream with a checkpoint that writes files: after a restart, every order is in the files exactly once.
 
 ./run python -m examples.streaming [SERVERS]
 """
@@ -15,13 +15,13 @@ from examples.setting import ORDER, ORDERS, kafka, produce, spark
 
 
 def run_until_done(session: SparkSession, servers: str, folder: str) -> None:
-    """Read everything there is now, in micro-batches of 200 orders, and stop."""
+    """Read all records that exist now, in micro-batches of 200 orders, and stop."""
     orders = (
         session.readStream.format("kafkagroup")
         .option("kafka.bootstrap.servers", servers)
         .option("subscribe", ORDERS)
         .option("kafka.group.id", "archive")
-        # A name of its own lets the query come back from a restart as the same members, without a rebalance.
+        # As static members (KIP-345), the query's members keep their partitions over a restart, without a rebalance.
         .option("kafka.group.instance.id", "archive-1")
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", 200)
@@ -46,7 +46,7 @@ def main(servers: str | None = None) -> None:
         produce(running, 300, first=500)
         run_until_done(session, running, folder)
         archived = session.read.parquet(f"{folder}/orders")
-        print(f"archived {archived.count()} orders, {archived.select('id').distinct().count()} different ones")
+        print(f"archived {archived.count()} orders with {archived.select('id').distinct().count()} different ids")
 
 
 if __name__ == "__main__":

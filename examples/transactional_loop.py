@@ -1,10 +1,10 @@
-"""KIP-1050's demo loop: consume, transform, produce, send offsets; with an error of every category on its way.
+"""KIP-1050's example loop: consume, transform, produce, send offsets; with one injected error of each category.
 
     ./run python -m examples.transactional_loop
 
-Words come in, counts go out, and the group's offsets move with them, in one transaction each time. The loop below is
-all that an application writes: what to do after which error is `run_transaction`'s business; the `except` clauses say
-what is left to the application.
+Each transaction contains the word counts of one line and the group's offset after it. The loop is all that an
+application has to write: `run_transaction` handles the errors that can be retried or aborted, the `except` clauses the
+others.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from kafka_source.transactions import Transaction, TransactionalProducers, run_t
 
 LINES = ["to be or not to be", "that is the question", "to die to sleep", "no more", "to sleep perchance to dream"]
 
-# One for each category, met by the first try of a batch; the fifth, invalid configuration, comes from the broker.
+# One error code per category, by the offset of the line whose first attempt fails with it. The fifth category, invalid
+# configuration, comes from the broker: see `with_too_long_a_timeout`.
 INJECTED = {0: 7, 1: 6, 2: 120, 3: 90}
 
 
 class Application:
-    """A consumer and a transactional producer; both are made anew after an application-recoverable error."""
+    """A consumer and a transactional producer, which are replaced after an application-recoverable error."""
 
     def __init__(self, servers: str) -> None:
         config = {"bootstrap.servers": servers, "group.id": "words", "auto.offset.reset": "earliest"}
@@ -35,18 +36,18 @@ class Application:
         self.producers = TransactionalProducers({"bootstrap.servers": servers}, "words-app")
 
     def next_line(self) -> Message | None:
-        """The next record, None when there is none for a while."""
+        """Return the next record, None if none arrives within 10 s."""
         message = self.consumer.poll(10)
         return message if message is not None and message.error() is None else None
 
     def close(self) -> None:
-        """Leave the group."""
+        """Leave the group and close the producer."""
         self.consumer.close()
         self.producers.close()
 
 
 def count_words(application: Application, line: Message, faults: Iterator[int]) -> None:
-    """One transaction: the counts of a line, and the offset after it."""
+    """Write the counts of a line, and commit the offset after it, in one transaction."""
 
     def work(transaction: Transaction) -> None:
         for word, count in Counter((line.value() or b"").decode().split()).items():
@@ -62,7 +63,7 @@ def count_words(application: Application, line: Message, faults: Iterator[int]) 
 
 
 def main() -> Counter[str]:
-    """Run the loop until all lines are counted; returns what a `read_committed` reader sees."""
+    """Run the loop until all lines are counted; return the counts that a `read_committed` reader sees."""
     with EmbeddedKafka() as kafka:
         kafka.create_topic("lines")
         kafka.create_topic("counts")
@@ -83,26 +84,26 @@ def main() -> Counter[str]:
                 done += 1
                 print(f"counted: {(line.value() or b'').decode()}")
             except ApplicationRecoverableError as error:
-                # The group's committed offset is the last durable position: begin again from there.
-                print(f"starting again: {error}")
+                # The last durable position is the group's committed offset: a new consumer resumes there.
+                print(f"resuming from the committed offset: {error}")
                 application.close()
                 application = Application(kafka.bootstrap_servers)
         application.close()
         try:
             with_too_long_a_timeout(kafka.bootstrap_servers)
         except InvalidConfigurationError as error:
-            print(f"a setting must change: {error}")
+            print(f"a setting must be changed: {error}")
         return committed_counts(kafka.bootstrap_servers)
 
 
 def with_too_long_a_timeout(servers: str) -> None:
-    """Invalid configuration, from the broker itself: a transaction timeout above what it allows."""
+    """Cause an invalid-configuration error: a transaction timeout above the broker's limit."""
     producers = TransactionalProducers({"bootstrap.servers": servers, "transaction.timeout.ms": 3_600_000}, "too-long")
     run_transaction(producers, lambda transaction: None, timeout=30)
 
 
 def committed_counts(servers: str) -> Counter[str]:
-    """What a `read_committed` reader sees."""
+    """Return the counts that a `read_committed` reader sees."""
     reader = Consumer(
         {"bootstrap.servers": servers, "group.id": "reader", "isolation.level": "read_committed"}
         | {"enable.partition.eof": True, "auto.offset.reset": "earliest"}

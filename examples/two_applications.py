@@ -1,4 +1,4 @@
-"""Two applications share a group: a Spark stream and a plain Python consumer divide the partitions between them.
+"""Two applications in one group: a Spark stream and a Python consumer share the partitions of a topic.
 
 ./run python -m examples.two_applications [SERVERS]
 """
@@ -22,9 +22,7 @@ GROUP = "shared"
 def tell(group: Group) -> None:
     print(f"group {group.group} is {group.state}:")
     for member in group.members:
-        print(
-            f"  {member.client_id}: {', '.join(f'{tp.topic}-{tp.partition}' for tp in member.partitions) or 'nothing'}"
-        )
+        print(f"  {member.client_id}: {', '.join(f'{tp.topic}-{tp.partition}' for tp in member.partitions) or 'none'}")
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -63,7 +61,7 @@ def main(servers: str | None = None) -> None:
         finally:
             python.close()
 
-        # Spark's slots see the change between two micro-batches and take the partitions back.
+        # Spark's slots notice the rebalance between two micro-batches, rejoin, and get the partitions back.
         until(lambda: sum(len(m.partitions) for m in groups.describe(GROUP).members) == 4)
         tell(groups.describe(GROUP))
         query.stop()

@@ -1,4 +1,4 @@
-"""A worker pool: jobs are shared out among all processes that run this, again whenever one comes or goes.
+"""A worker pool: the jobs are assigned to all processes that run this, and reassigned when a process joins or leaves.
 
     python -m examples.worker_pool broker:9092
 
@@ -20,7 +20,7 @@ JOBS = [f"job-{number}" for number in range(10)]
 
 
 def share(protocol: str, workers: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Run by the group's leader: each worker gets as many jobs as its capacity allows, in turns."""
+    """Assign the jobs in proportion to the workers' capacities. The group's leader calls this."""
     capacity = {worker: json.loads(said)["capacity"] for worker, said in workers.items()}
     jobs: dict[str, list[str]] = {worker: [] for worker in workers}
     for job in JOBS:

@@ -13,7 +13,7 @@ def test_every_category_is_met_and_every_word_counted_once(capsys: pytest.Captur
     assert main() == Counter(" ".join(LINES).split())
     out = capsys.readouterr().out
     assert out.count("counted:") == len(LINES)
-    assert out.count("starting again: Injected by the example: PRODUCER_FENCED (90)") == 1
-    assert "a setting must change" in out
+    assert out.count("resuming from the committed offset: Injected by the example: PRODUCER_FENCED (90)") == 1
+    assert "a setting must be changed" in out
     assert "INVALID_TRANSACTION_TIMEOUT" in out
     assert len(INJECTED) == 4
