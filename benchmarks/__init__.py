@@ -1,1 +1,1 @@
-"""What there is to measure; see `./run bench`."""
+"""Benchmarks; `./run bench` lists them."""

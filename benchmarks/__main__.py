@@ -1,4 +1,4 @@
-"""`./run bench` lists what there is to measure, `./run bench NAME …` runs one with the arguments that follow."""
+"""`./run bench` lists the benchmarks, `./run bench NAME …` runs one with the arguments that follow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a figure was measured on."""
+"""Describes the machine and the versions that a figure was measured with."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PACKAGES = ("pyspark", "pyarrow", "confluent-kafka", "kafka-python", "kafkagroup
 
 
 def describe_machine() -> str:
-    """Cores, processor, load and versions, in a few lines."""
+    """Return the number of cores, processor, load and versions, in two lines."""
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():

@@ -1,11 +1,12 @@
-"""A group's membership by its number of slots: joining, heartbeats, rebalances, restarts.
+"""Group membership by number of slots: joins, heartbeats, rebalances and restarts.
 
     ./run bench group [--slots 10,50,100,200] [--rounds 5] [--beats 20]
 
-One query's slots, 10 topics of 100 partitions, an embedded broker of one node, `range`. `join`: a new group, from the
-first request to the last slot's assignment. `rejoin`: all slots in a rebalance. `restart`: another process's slots come
-back within the session. `rolling`: four applications with a quarter of the slots each, restarted one after the other.
-Heartbeats: the processor time of the one thread that sends them for all slots, every 3 s.
+The slots of one query, 10 topics with 100 partitions, an embedded broker with one node, assignor `range`. `join`: a new
+group, from the first request to the last slot's assignment. `rejoin`: a rebalance with all slots. `restart`: a new
+membership of the same static members joins within the session timeout. `rolling`: four applications with a quarter of
+the slots each, restarted one after the other. Heartbeats: the CPU time of the thread that sends them every 3 s
+for all slots.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass
 class Case:
-    """What was measured with so many slots, an entry a round.
+    """The figures for one number of slots, with one entry per round.
 
     Attributes:
-        slots: How many.
-        seconds: By what was done.
-        core: The share of a core that heartbeats took.
-        rebalances: Of the group while its applications were restarted one by one; none is right.
+        slots: The number of slots.
+        seconds: The times in seconds, by operation.
+        core: The share of a core that heartbeats used.
+        rebalances: The number of rebalances during the rolling restart; the expected number is 0.
     """
 
     slots: int
@@ -62,7 +63,7 @@ class Case:
 
 
 HEAD = (
-    "| slots | join, s | rejoin, s | restart, s | rolling restart of 4, s | its rebalances | heartbeats, of a core | "
+    "| slots | join, s | rejoin, s | restart, s | rolling restart of 4, s | rebalances in it | heartbeats, of a core | "
     f"join ≤ {JOIN_BAR_SECONDS:g} s, heartbeats < {HEARTBEAT_BAR:.0%}, no rebalance |\n"
     "| --- | --- | --- | --- | --- | --- | --- | --- |"
 )
@@ -73,7 +74,7 @@ def _spread(times: list[float]) -> str:
 
 
 class Bench:
-    """Makes memberships of fresh groups on one broker."""
+    """Creates memberships of new groups on one broker, and measures them."""
 
     def __init__(self, servers: str, topics: tuple[str, ...]) -> None:
         self._servers = servers
@@ -131,7 +132,7 @@ class Bench:
 
 
 def _settle(applications: list[GroupMembership]) -> None:
-    """All join, and join again whenever the group asks for it, until they are of one generation."""
+    """Let all applications join, and rejoin when the group rebalances, until they have the same generation."""
     settled = threading.Event()
 
     def run(application: GroupMembership) -> None:
@@ -141,7 +142,7 @@ def _settle(applications: list[GroupMembership]) -> None:
                 application.rejoin(120)
 
     def whole() -> bool:
-        # Applications that have not joined have no assignment to ask for yet.
+        # `assignment` raises an ApplicationRecoverableError while an application has not joined; the caller ignores it.
         generations = {application.assignment.generation for application in applications}
         return len(generations) == 1 and not any(application.rebalance_needed() for application in applications)
 
@@ -170,7 +171,7 @@ def _check(query: GroupMembership) -> None:
 
 
 def _core_share(seconds: float) -> float:
-    """Of the one thread of the one membership that there is."""
+    """Return the share of a core that the membership's thread uses; there must be only one membership."""
     (thread,) = [t for t in threading.enumerate() if t.name.startswith("kafkagroup")]
     before = _cpu_seconds(thread)
     started = time.perf_counter()
@@ -187,7 +188,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--slots", default="10,50,100,200")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--beats", type=float, default=20.0, help="seconds for which heartbeats are watched")
+    parser.add_argument("--beats", type=float, default=20.0, help="seconds for which heartbeats are measured")
     parser.add_argument("--save", type=Path)
     given = parser.parse_args()
     machine = describe_machine()
@@ -196,7 +197,7 @@ def main() -> None:
     with EmbeddedKafka() as kafka:
         topics = tuple(kafka.create_topic(f"bench-{n}", PARTITIONS) for n in range(TOPICS))
         bench = Bench(kafka.bootstrap_servers, topics)
-        # The first group of a broker makes the offsets topic.
+        # Warm-up: the first group of a broker creates the offsets topic.
         bench.measure(2, 1, 0.1)
         for slots in map(int, given.slots.split(",")):
             cases.append(bench.measure(slots, given.rounds, given.beats))

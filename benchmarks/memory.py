@@ -1,8 +1,8 @@
-"""How much memory a Python worker takes while it reads one large partition with the native engine.
+"""Memory of a Python worker while it reads one large partition.
 
 `python -m benchmarks.memory [--gigabytes 5] [--value-bytes 1000] [--codec none] [--engine native]` fills a topic of an
-embedded Kafka, reads it in a process that does what Spark's worker does with the batches (an Arrow stream), and prints
-that process's peak resident size over the size that it had before it read.
+embedded Kafka, reads it in a process that writes the batches to an Arrow stream, as Spark's worker does, and prints the
+process's peak resident size, and how much that is above its size before the read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TOPIC = "large"
 
 
 def fill(servers: str, total_bytes: int, value_bytes: int, codec: str) -> int:
-    """Writes values that pack to about a half, and returns how many."""
+    """Write values that compress to about half their size; return their number."""
     rng = random.Random(1)
     pieces = [rng.randbytes(value_bytes // 2) + bytes(value_bytes - value_bytes // 2) for _ in range(1000)]
     producer = Producer(
@@ -52,7 +52,7 @@ def fill(servers: str, total_bytes: int, value_bytes: int, codec: str) -> int:
 
 
 def resident(field: str) -> int:
-    """A line of /proc/self/status in bytes: VmRSS, the size now, or VmHWM, the largest so far."""
+    """Return a field of /proc/self/status in bytes: VmRSS, the current size, or VmHWM, the peak."""
     status = Path("/proc/self/status").read_text()
     line = next(line for line in status.splitlines() if line.startswith(field + ":"))
     return int(line.split()[1]) * 1024
@@ -60,7 +60,7 @@ def resident(field: str) -> int:
 
 def read(servers: str, count: int, engine: str, answer: Connection) -> None:
     import pyarrow as pa
-    from pyspark.sql.worker import plan_data_source_read  # noqa: F401 - what is loaded in Spark's worker
+    from pyspark.sql.worker import plan_data_source_read  # noqa: F401 - Spark's worker loads it too
 
     from kafka_source.fetch.engine import FetchRequest
     from kafka_source.fetch.select import engine_for

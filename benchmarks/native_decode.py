@@ -1,7 +1,7 @@
-"""How fast the native decoder turns record sets into Arrow batches, on one core, without Kafka or Spark.
+"""Speed of the native decoder, from record sets to Arrow batches, on one core, without Kafka or Spark.
 
 `python -m benchmarks.native_decode [--megabytes 200] [--rounds 5]` prints the machine and, for each record size, codec
-and set of columns, the median records/s and MB/s (of records as they are unpacked) with the slowest and fastest round.
+and set of columns, the median records/s and MB/s (of decompressed records), and the slowest and fastest round.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RESPONSE_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One line of the table."""
+    """One row of the table: the size and codec of the records, and the columns that are decoded."""
 
     record_bytes: int
     codec: str
@@ -36,7 +36,7 @@ class Load:
 
 
 def pack(codec: str, data: bytes) -> bytes:
-    """Packs a batch's records with pyarrow's codecs, so that the load needs no other library."""
+    """Compress a batch's records with pyarrow's codecs, so that the benchmark needs no other library."""
     if codec == "none":
         return data
     if codec == "snappy":
@@ -48,7 +48,7 @@ def pack(codec: str, data: bytes) -> bytes:
 
 
 def record_batch(load: Load, rng: random.Random, words: list[bytes]) -> tuple[bytearray, bytes, int]:
-    """One batch's header, its packed records and the number of them."""
+    """Return a batch's header, its compressed records and their number."""
     count = max(1, load.batch_bytes // (load.record_bytes + 10))
     builder = DefaultRecordBatchBuilder(2, 0, False, -1, -1, -1, 1 << 30)
     for i in range(count):
@@ -63,7 +63,7 @@ def record_batch(load: Load, rng: random.Random, words: list[bytes]) -> tuple[by
 
 
 def record_sets(load: Load, total_bytes: int, seed: int = 7) -> tuple[list[bytearray], int]:
-    """Fetch responses of whole batches with words as values (they pack about 3:1), and the number of records."""
+    """Return fetch responses with whole batches, whose values compress about 3:1, and the number of records."""
     rng = random.Random(seed)
     words = [rng.randbytes(rng.randint(3, 9)).hex()[:-3].encode() for _ in range(200)]
     variants = [record_batch(load, rng, words) for _ in range(max(1, min(32, (4 << 20) // load.batch_bytes)))]
@@ -80,7 +80,7 @@ def record_sets(load: Load, total_bytes: int, seed: int = 7) -> tuple[list[bytea
 
 
 def decode(load: Load, parts: list[bytearray]) -> int:
-    """Decodes everything into Arrow batches and drops them; gives the rows."""
+    """Decode all responses into Arrow batches and drop those; return the number of rows."""
     rows = 0
     builder = kafkagroup_native.BatchBuilder(load.columns, batch_rows=100_000)
     for part in parts:
@@ -91,14 +91,14 @@ def decode(load: Load, parts: list[bytearray]) -> int:
 
 
 def timed(work: Callable[[], int]) -> float:
-    """Seconds of processor time, so that a neighbour's load counts little."""
+    """Return the CPU seconds of `work`, which depend less on other processes' load than elapsed time."""
     start = time.process_time()
     work()
     return time.process_time() - start
 
 
 def machine() -> str:
-    """The processor, its system and the versions that matter."""
+    """Return the processor, the operating system and the versions."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
@@ -121,7 +121,7 @@ def loads() -> Iterator[Load]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--megabytes", type=int, default=200, help="unpacked records a line, in MB")
+    parser.add_argument("--megabytes", type=int, default=200, help="size of the decompressed records per row, in MB")
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
     print(machine())

@@ -1,8 +1,7 @@
-"""How fast the native encoder turns Arrow rows into record batches, on one core, without Kafka or Spark.
+"""Speed of the native encoder, from Arrow rows to record batches, on one core, without Kafka or Spark.
 
 `python -m benchmarks.native_encode [--megabytes 200] [--rounds 5]` prints the machine and, for each record size and
-codec, the median records/s and MB/s (of values) with the slowest and fastest round. Values are words (they pack
-about 3:1).
+codec, the median records/s and MB/s (of values), and the slowest and fastest round. The values compress about 3:1.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ PARTITIONS = 6
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One line of the table."""
+    """One row of the table: the size and codec of the values, and whether records have keys."""
 
     value_bytes: int
     codec: str
@@ -38,7 +37,7 @@ def column(array: pa.Array) -> tuple[bytes | None, int, bytes, bytes]:
 
 
 def arrays(load: Load, seed: int = 7) -> tuple[pa.Array, pa.Array | None]:
-    """Values of words, and keys of 8 bytes if asked for."""
+    """Return values that consist of words and, if the load is keyed, keys of 8 bytes."""
     rng = random.Random(seed)
     words = [rng.randbytes(rng.randint(3, 9)).hex()[:-3].encode() for _ in range(200)]
     values = []
@@ -70,7 +69,7 @@ def loads() -> Iterator[Load]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--megabytes", type=int, default=200, help="values a line, in MB")
+    parser.add_argument("--megabytes", type=int, default=200, help="size of the values per row, in MB")
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
     print(machine())

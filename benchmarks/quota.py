@@ -1,9 +1,10 @@
-"""What the machinery of quotas costs: streams with a bound that is never reached, beside the same without one.
+"""Overhead of quotas: streams with a quota that is never reached, compared with streams without a quota.
 
     ./run bench quota [--engine native] [--rounds 7] [--records 4000000] [--save FILE]
 
-local[2], a noop sink, AvailableNow over a topic of 100 B records, two slots in a group; in turns. What is timed is
-Spark's `addBatch` of all micro-batches: to start a query takes as long, and differs more than what is looked for.
+local[2], a noop sink, AvailableNow over a topic of 100 B records, two slots in a group; the two alternate. The time is
+the sum of Spark's `addBatch` over all micro-batches. The start of the query is left out, because it takes as long and
+varies by more than the overhead.
 """
 
 from __future__ import annotations

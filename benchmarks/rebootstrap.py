@@ -1,9 +1,9 @@
-"""From "all brokers have moved" to the next committed micro-batch: ours and the JVM connector, in one run.
+"""Time from the move of all brokers to the next micro-batch: kafkagroup and the JVM connector, in one run.
 
     ./run bench rebootstrap [--rounds 3] [--save FILE]
 
-The bootstrap name is a proxy that is pointed at the broker's new port. The JVM connector is told to rebootstrap too,
-which its Kafka client does not by default; a source that has not come back after 120 s counts as 120 s.
+The bootstrap server is a proxy that then forwards to the broker's new port. The JVM connector's client is configured to
+rebootstrap too, which is not its default; a source that does not recover within 120 s counts as 120 s.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _wait_for_rows(query, after: int) -> None:
             return
         time.sleep(0.02)
     if not query.isActive:
-        print(f"it failed: {str(query.exception())[:300]}", flush=True)
+        print(f"the query failed: {str(query.exception())[:300]}", flush=True)
 
 
 def _produce(kafka: EmbeddedKafka) -> None:

@@ -22,7 +22,7 @@ import org.apache.kafka.common.Node;
 import org.apache.kafka.common.PartitionInfo;
 import org.apache.kafka.common.TopicPartition;
 
-/** Times the Java client's assignors: a shape as a JSON line on stdin, seconds of its three rounds on stdout. Only assign() is timed. */
+/** Measures assign() of the Java client's assignors: reads a group's shape as a JSON line, prints the seconds of its three rounds. */
 public class JavaBench {
     public static void main(String[] args) throws Exception {
         ObjectMapper json = new ObjectMapper();

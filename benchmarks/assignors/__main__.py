@@ -1,11 +1,11 @@
-"""The assignors against Java's and kafka-python's: the same groups, the same machine, in turns in one run.
+"""The assignors compared with Java's and kafka-python's: the same groups, on the same machine, in turns in one run.
 
     ./run python -m benchmarks.assignors [--repeat 5] [--only TEXT] [--kafka-python SECONDS]
 
-Three rounds of each group: fresh; all but the first member report what they got; the first member has left. Timed is
-assign() alone, which in `sticky` includes reading the members' user data, ours and Java's alike. "as objects" is ours
-plus making every partition of the answer an object, which Java's answer is already. kafka-python runs in a process of
-its own that is ended after the given seconds (0: left out).
+Each group has three rounds. "fresh": a new group. "reported": all members but the first report their assignments. "one
+left": the first member has left. Only assign() is measured; for `sticky` this includes decoding the members' user data,
+in Java too. "as objects" is our time plus the creation of one object per partition, which Java's time includes.
+kafka-python runs in its own process, which is killed after the given seconds (0: skip it).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from kafka_source.embedded.tools import class_path
 
 ROUNDS = ("fresh", "reported", "one left")
 BAR = 2.0
-"""Ours may take this many times Java's time, in the cases marked so."""
+"""The highest allowed ratio of our time to Java's, in the cases with `bar`."""
 
 SHAPES: list[dict[str, Any]] = [
     {"assignor": "sticky", "topics": 500, "partitions": 2000, "members": 2000, "bar": True},
@@ -87,7 +87,7 @@ def wanted(shape: Mapping[str, Any], names: Sequence[str], member: int) -> Seque
 
 
 def group_of(shape: Mapping[str, Any], number: int, last: Mapping[str, Assignment]) -> dict[str, Subscription]:
-    """A round's subscriptions, as the members' own assignors make them."""
+    """Return the subscriptions of a round, with the user data of the members' assignors."""
     names = tuple(f"t{place:04d}" for place in range(shape["topics"]))
     group = {}
     for place in range(1 if number == 2 else 0, shape["members"]):
@@ -107,7 +107,7 @@ def group_of(shape: Mapping[str, Any], number: int, last: Mapping[str, Assignmen
 
 
 def ours(shape: Mapping[str, Any]) -> tuple[list[float], list[float]]:
-    """Seconds of each round, without and with making objects."""
+    """Return the seconds of each round, without and with the creation of objects."""
     cluster, last = cluster_of(shape), dict[str, Assignment]()
     plain, objects = [], []
     for number in range(len(ROUNDS)):
@@ -124,7 +124,7 @@ def ours(shape: Mapping[str, Any]) -> tuple[list[float], list[float]]:
 
 
 class Java(AbstractContextManager["Java"]):
-    """One JVM for the whole run; it warms up as it goes, which is to its favour."""
+    """One JVM for the whole run. It warms up during the run, which favours Java."""
 
     def __init__(self) -> None:
         source = str(Path(__file__).with_name("JavaBench.java"))
@@ -149,7 +149,7 @@ class Java(AbstractContextManager["Java"]):
 
 
 def kafka_python(shape: Mapping[str, Any], limit: float) -> list[float]:
-    """Seconds of the rounds that were done within the limit."""
+    """Return the seconds of the rounds that were finished within the limit."""
     if limit <= 0 or shape.get("racks"):
         return []
     receiver, sender = multiprocessing.Pipe(duplex=False)
@@ -216,11 +216,11 @@ def show(seconds: Sequence[float]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.assignors", description=__doc__)
     parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--only", default="", help="only the cases whose label has this text")
+    parser.add_argument("--only", default="", help="only the cases whose label contains this text")
     parser.add_argument("--kafka-python", type=float, default=30.0, metavar="SECONDS")
     chosen = parser.parse_args()
     print(machine())
-    print(f"seconds, median of {chosen.repeat} (least-most)\n")
+    print(f"seconds, median of {chosen.repeat} (min-max)\n")
     print("| case | round | ours | as objects | Java | ours / Java | kafka-python |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
     over = []

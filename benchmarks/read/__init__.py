@@ -1,1 +1,1 @@
-"""Reading: Spark's built-in Kafka source against ours."""
+"""Benchmarks of reading with Spark, compared with the JVM connector."""

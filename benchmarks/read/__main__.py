@@ -1,8 +1,9 @@
-"""Reading with Spark: the JVM connector, ours with both engines, and the floor, in turns on one broker.
+"""Reading with Spark: the JVM connector, kafkagroup with both engines, and the floor, in turns on one broker.
 
     ./run bench read [--quick] [--rounds 5] [--only batch|stream|first-row] [--case TEXT] [--save FILE]
 
-local[2], a noop sink or an aggregation, an embedded broker of one node; medians with the least and the most.
+local[2], a noop sink or an aggregation, an embedded broker with one node; medians with minimum and maximum. The floor
+is the time that Spark takes for a Python source without I/O (see `benchmarks.read.floor`).
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a twentieth of the records, two rounds")
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--only", choices=["batch", "stream", "first-row"])
-    parser.add_argument("--case", default="", help="only cases whose names have this text in them")
+    parser.add_argument("--case", default="", help="only cases whose names contain this text")
     parser.add_argument("--sources", default="jvm,native,librdkafka,floor")
-    parser.add_argument("--data", help="a folder to keep the broker's data in, for another run")
+    parser.add_argument("--data", help="a folder that keeps the broker's data for the next run")
     parser.add_argument("--save", type=Path)
     given = parser.parse_args()
     rounds = given.rounds or (2 if given.quick else 5)

@@ -1,4 +1,4 @@
-"""Whole topics, in batch."""
+"""Batch reads of whole topics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.read.topics import Load
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One line: what is read, and the bar for the native engine (the JVM's time over ours)."""
+    """One workload, and the bar for the native engine: the JVM connector's time divided by its time."""
 
     name: str
     load: Load

@@ -1,4 +1,4 @@
-"""Rounds of several contestants, and what is said of them."""
+"""Runs contestants in turns, and prints and saves their times."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from statistics import median
 
 @dataclass
 class Figures:
-    """Seconds by contestant, a list with one entry a round.
+    """The times of several contestants in one case.
 
     Attributes:
-        case: What was done.
-        bar: The contestant that must reach it, and the ratio of the first contestant's time to its own.
-        seconds: By contestant; the first is the one that the others are compared with.
+        case: The name of the case.
+        bar: The required ratio of the first contestant's time to a contestant's time, by contestant.
+        seconds: The times in seconds, one per round, by contestant; the others are compared with the first one.
     """
 
     case: str
@@ -40,7 +40,7 @@ class Figures:
 
 
 HEAD = (
-    "| case | source | seconds, median (least to most) | JVM's time / its time (of single rounds) | bar |\n"
+    "| case | source | seconds, median (min to max) | JVM's time / its time (min to max of rounds) | bar |\n"
     "| --- | --- | --- | --- | --- |"
 )
 
@@ -48,7 +48,7 @@ HEAD = (
 def in_turns(
     figures: Figures, contestants: Mapping[str, Callable[[], float]], rounds: int, warm_up: int = 1
 ) -> Figures:
-    """Lets each contestant run once a round; each gives its own seconds."""
+    """Run every contestant once per round and print the figures; a contestant returns its time in seconds."""
     for number in range(-warm_up, rounds):
         for name, run in contestants.items():
             seconds = run()
@@ -60,6 +60,6 @@ def in_turns(
 
 
 def save(path: Path, machine: str, all_figures: list[Figures]) -> None:
-    """The seconds of every round as JSON."""
+    """Write the times of every round as JSON."""
     data = {"machine": machine, "cases": [{"case": f.case, "seconds": f.seconds} for f in all_figures]}
     path.write_text(json.dumps(data, indent=1))

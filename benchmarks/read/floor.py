@@ -1,7 +1,7 @@
-"""The floor: what Spark itself takes for Arrow batches that a Python source has in memory already.
+"""The floor: the time that Spark takes for Arrow batches that a Python source already has in memory.
 
-Each task reads the first batch of its partition with the native engine, once a worker, and gives it again and again
-until it has given as many rows as the partition has.
+Each task reads the first batch of its partition with the native engine, once per worker, and returns it repeatedly
+until it has returned as many rows as the partition has.
 """
 
 from __future__ import annotations

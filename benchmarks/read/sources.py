@@ -1,4 +1,4 @@
-"""The sources that are compared, as readers of a Spark session that has the peer's jars."""
+"""The compared sources, and a Spark session that has the JVM connector's jars."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ JVM, NATIVE, LIBRDKAFKA, FLOOR = "jvm", "native", "librdkafka", "floor"
 
 
 def session(cores: int = 2) -> SparkSession:
-    """A local Spark that knows all of the sources."""
+    """Return a local Spark session in which all sources can be used."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     root = str(Path(__file__).parents[2])
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
@@ -50,7 +50,7 @@ def frame(
     spark: SparkSession, source: str, servers: str, topic: str, *, value_only: bool = False, stream: bool = False,
     **options: object,
 ) -> DataFrame:  # fmt: skip
-    """A topic as one of the sources reads it; options with _ for . in their names."""
+    """Return a DataFrame that reads a topic with one of the sources; `_` in an option's name stands for a dot."""
     reader = spark.readStream if stream else spark.read
     given = {name.replace("_", "."): str(value) for name, value in options.items()}
     reader = reader.option("kafka.bootstrap.servers", servers).option("subscribe", topic).options(**given)
@@ -60,7 +60,7 @@ def frame(
         whole = reader.format("kafka").load()
         return whole.select("value") if value_only else whole
     if value_only:
-        # What a user of a Python source writes to have less decoded and sent.
+        # A Python source gets no column pruning from Spark; its users select columns with a schema.
         reader = reader.schema("value binary")
     if source == FLOOR:
         return reader.format("floor").load()

@@ -1,4 +1,4 @@
-"""Micro-batches of a topic that is full already: how long a trigger takes."""
+"""Time of a trigger: micro-batches of a topic that already contains all records."""
 
 from __future__ import annotations
 
@@ -21,7 +21,16 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Records a trigger, how many triggers are looked at, and the bars of ours with four and with two slots."""
+    """One workload.
+
+    Attributes:
+        name: The name of the case.
+        per_trigger: Records per trigger.
+        triggers: The number of triggers that are measured.
+        skipped: The number of triggers before them that are not.
+        four: The bar with four slots: the JVM connector's time divided by kafkagroup's.
+        two: The bar with two slots.
+    """
 
     name: str
     per_trigger: int
@@ -67,7 +76,7 @@ def measure(spark: SparkSession, servers: str, topic: str, case: Case, rounds: i
 def _durations(
     spark: SparkSession, servers: str, topic: str, case: Case, source: str, options: dict[str, Any]
 ) -> list[dict[str, int]]:
-    """Spark's own account of the time of each trigger, in ms."""
+    """Return Spark's `durationMs` of each trigger, in ms."""
     frame = sources.frame(spark, source, servers, topic, stream=True, maxOffsetsPerTrigger=case.per_trigger, **options)
     folder = tempfile.mkdtemp(prefix="kafkagroup-checkpoint-")
     query = frame.writeStream.format("noop").option("checkpointLocation", folder).start()

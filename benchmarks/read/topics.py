@@ -1,4 +1,4 @@
-"""The topics that are read: four partitions each, written with a fixed seed."""
+"""The topics that the benchmarks read: four partitions each, with values from a fixed seed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PARTITIONS = 4
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a topic holds: values of one size, no keys, in batches of at most 16 KiB as Java's producer makes them."""
+    """The contents of a topic: values of one size, no keys, in batches of at most 16 KiB (Java's default)."""
 
     value_bytes: int
     records: int
@@ -29,7 +29,7 @@ class Load:
 
 
 def fill(kafka: EmbeddedKafka, load: Load) -> None:
-    """Makes the topic and writes its values: words, which pack to about a third."""
+    """Create the topic and write its values, which compress to about a third."""
     kafka.create_topic(load.topic, PARTITIONS, config={"retention.ms": -1, "max.message.bytes": 2_000_000})
     rng = random.Random(load.topic)
     words = [rng.randbytes(rng.randrange(2, 6)).hex().encode() for _ in range(2000)]
@@ -51,7 +51,7 @@ def fill(kafka: EmbeddedKafka, load: Load) -> None:
         value = values[number % len(values)]
         while True:
             try:
-                # Runs of a hundred, so that batches become full at whatever speed this loop has.
+                # A hundred records in a row go to one partition, so that batches become full however fast this loop is.
                 producer.produce(load.topic, value, partition=number // 100 % PARTITIONS)
                 break
             except BufferError:

@@ -1,1 +1,1 @@
-"""Writing with Spark, beside the JVM connector."""
+"""Benchmarks of writing with Spark, compared with the JVM connector."""

@@ -1,8 +1,8 @@
-"""Writing with Spark: the JVM connector, ours at least once and exactly once, in turns on one broker.
+"""Writing with Spark: the JVM connector and kafkagroup, at least once and exactly once, in turns on one broker.
 
     ./run bench sink [--quick] [--rounds 5] [--only throughput|stream|commit] [--save FILE]
 
-local[2], rows from memory, an embedded broker of one node; medians with the least and the most.
+local[2], rows from memory, an embedded broker with one node; medians with minimum and maximum.
 """
 
 from __future__ import annotations

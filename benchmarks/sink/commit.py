@@ -1,4 +1,4 @@
-"""Offsets committed in a transaction by the driver, one commit for all partitions of a micro-batch."""
+"""The driver's transactional commit of offsets: one commit for all partitions of a micro-batch."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def measure(kafka: EmbeddedKafka) -> None:
     membership.close()
     took = sorted(took[1:])
     print(
-        f"a transactional commit of {PARTITIONS} partitions by the driver, {TIMES} times, every {BETWEEN_SECONDS} s: "
-        f"{median(took):.1f} ms in the median, {took[int(0.9 * TIMES)]:.1f} for nine of ten, {took[-1]:.1f} at most; "
+        f"transactional commit of {PARTITIONS} partitions by the driver, {TIMES} times, every {BETWEEN_SECONDS} s: "
+        f"median {median(took):.1f} ms, 90th percentile {took[int(0.9 * TIMES)]:.1f} ms, maximum {took[-1]:.1f} ms; "
         f"bar {BAR_MS} ms, {'met' if median(took) <= BAR_MS else 'MISSED'}",
         flush=True,
     )

@@ -1,4 +1,4 @@
-"""Micro-batches of 8 tasks with few rows: what exactly once adds to each, and how long readers wait."""
+"""Micro-batches of 8 tasks with few rows: the time that exactly once adds, and how long readers wait."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def measure(spark: SparkSession, kafka: EmbeddedKafka, rounds: int) -> Figures:
 
 
 def _trigger(spark: SparkSession, kafka: EmbeddedKafka, topic: str, contestant: str) -> float:
-    """Seconds of a trigger by Spark's own account, median."""
+    """Return the median of Spark's `triggerExecution`, in seconds."""
     folder = tempfile.mkdtemp(prefix="kafkagroup-checkpoint-")
     rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS).option("numPartitions", TASKS)
     writer = rows.load().selectExpr("cast(value as string) as value").writeStream.format("kafkagroup")
@@ -71,7 +71,7 @@ def _trigger(spark: SparkSession, kafka: EmbeddedKafka, topic: str, contestant: 
 
 
 class Watch:
-    """Looks at the sink's open transactions and at its topic while `with` lasts."""
+    """Samples the sink's open transactions and its topic's offsets during a `with` block."""
 
     def __init__(self, kafka: EmbeddedKafka, topic: str) -> None:
         settings = Settings({"bootstrap.servers": kafka.bootstrap_servers})
@@ -100,12 +100,12 @@ class Watch:
             self._lags.append(sum(max(0, ends[tp] - stable[tp]) for tp in self._partitions))
 
     def words(self) -> str:
-        """What was seen: each transaction's age when it was last seen open, and records that readers wait for."""
+        """Return the result as text: how long transactions were open, and how many records readers waited for."""
         ages, lags = sorted(self._open_ms.values()) or [0.0], sorted(self._lags) or [0]
         return (
-            f"  transactions were open for {median(ages):.0f} ms in the median, {ages[-1]:.0f} at most (looked at "
-            f"every 0.1 s, {len(ages)} seen); the last stable offset was {median(lags):.0f} records behind in the "
-            f"median, {lags[-1]} at most"
+            f"  transactions were open for {median(ages):.0f} ms (median), at most {ages[-1]:.0f} (sampled every "
+            f"0.1 s, {len(ages)} transactions); the last stable offset was {median(lags):.0f} records behind (median), "
+            f"at most {lags[-1]}"
         )
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Batches of rows from memory, each into a topic of its own."""
+"""Throughput of batch writes: rows from memory, each batch into a new topic."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is written; the first contestant is what the other one is compared with."""
+    """One workload; the second contestant is compared with the first."""
 
     name: str
     value_bytes: int
@@ -71,7 +71,7 @@ def _write(kafka: EmbeddedKafka, frame: DataFrame, contestant: str, rows: int) -
 
 
 def _count(kafka: EmbeddedKafka, topic: str) -> int:
-    """Offsets of a topic, with those of commit markers."""
+    """Return the number of offsets in a topic, including those of commit markers."""
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "count"})
     ends = [consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=30)[1] for p in range(PARTITIONS)]
     consumer.close()
