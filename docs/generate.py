@@ -1,4 +1,4 @@
-"""Writes the docs that come from the code: the tables of options and of error codes. `./run docs`."""
+"""Writes docs/options.md from the catalog of options: `./run docs`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ option with the prefix `kafka.` goes to the Kafka clients unchanged: see [securi
 
 
 def main() -> None:
-    """Write the generated pages."""
+    """Write docs/options.md."""
     docs = Path(__file__).parent
     (docs / "options.md").write_text(OPTIONS_PAGE + as_markdown())
 
