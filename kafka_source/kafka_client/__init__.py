@@ -1,6 +1,7 @@
-"""The one door to kafka-python: its message schemas and SASL mechanisms, and our connections on top of them.
+"""Our client of a Kafka cluster, built on the message schemas and SASL mechanisms of kafka-python.
 
-Nothing else in this project imports `kafka.*`. Nothing here writes requests, responses or settings to a log.
+It is the only package of the connector that imports `kafka.*`. It never logs requests, responses or settings, because
+they may contain secrets.
 """
 
 from kafka_source.kafka_client.blocking_connection import BlockingConnection

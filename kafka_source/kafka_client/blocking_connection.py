@@ -1,4 +1,4 @@
-"""An authenticated connection as a blocking socket, for fetchers that read into their own buffers."""
+"""An authenticated connection on a blocking socket, for engines that read responses into their own buffers."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from kafka_source.kafka_client.settings import ConnectionSettings, Endpoint
 
 
 class BlockingConnection:
-    """A blocking socket on which TLS and SASL are done; use it from one thread at a time.
+    """A blocking socket after the TLS and SASL handshakes; use it from one thread at a time.
 
     Attributes:
         socket: Ready for requests; `recv_into` works with and without TLS.
-        versions: What the broker speaks.
-        expires_at: When the broker ends the session (KIP-368), in `time.monotonic()` seconds; None: never.
-            Open a new connection before.
-        client_id: Goes into each request's header.
+        versions: The API versions and features that the broker supports.
+        expires_at: The time at which the broker ends the session (KIP-368), in `time.monotonic()` seconds; None: never.
+            Open a new connection before then.
+        client_id: The client id in the header of each request.
     """
 
     def __init__(self, sock: socket.socket, session: Session, client_id: str, endpoint: Endpoint) -> None:
@@ -36,10 +36,10 @@ class BlockingConnection:
 
     @classmethod
     def open(cls, endpoint: Endpoint, settings: ConnectionSettings) -> BlockingConnection:
-        """Connects and authenticates within `settings.connect_timeout`; after that the socket has no timeout.
+        """Connect and authenticate within `settings.connect_timeout`; afterwards the socket has no timeout.
 
         Raises:
-            ConnectionLost: Nobody answers there.
+            ConnectionLost: No broker answers at the endpoint.
             AuthenticationError: TLS or SASL fails.
         """
         sock: socket.socket | None = None
@@ -60,18 +60,18 @@ class BlockingConnection:
             raise
 
     def encode(self, request: Any, correlation_id: int, max_version: int | None = None) -> bytes:
-        """A request in the newest version both sides know, its length in front."""
+        """Return a request as bytes with its length prefix, in the newest version that both sides support."""
         return encode_request(request, correlation_id, self.client_id, self.versions.version_for(request, max_version))
 
     def decode(self, request: Any, payload: bytes | memoryview) -> Any:
-        """The response to a request that `encode` encoded; `payload` is without its length."""
+        """Return the response to a request that `encode` encoded; `payload` has no length prefix."""
         return decode_response(request, payload)
 
     def exchange(self, request: Any, timeout: float, max_version: int | None = None) -> Any:
-        """Sends one request and reads its response.
+        """Send one request and return its response.
 
         Raises:
-            ConnectionLost: The connection ended, or no answer came in time; it is closed.
+            ConnectionLost: The connection was lost, or no response arrived within `timeout` seconds. It is closed.
         """
         try:
             self.socket.settimeout(timeout)
@@ -84,7 +84,7 @@ class BlockingConnection:
             raise ConnectionLost(f"{request.name} to {self.endpoint} failed: {problem}.") from None
 
     def close(self) -> None:
-        """Ends the connection."""
+        """Close the connection."""
         self.socket.close()
 
     def __enter__(self) -> BlockingConnection:

@@ -1,4 +1,4 @@
-"""A client of one cluster: bootstrap, metadata, coordinators, shared connections, and starting over."""
+"""The client of one cluster: bootstrap, metadata, coordinators, shared connections, and rebootstrap."""
 
 from __future__ import annotations
 
@@ -29,20 +29,22 @@ log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 GROUP, TRANSACTION = 0, 1
-"""Kinds of coordinators, FindCoordinator's key types."""
+"""The kinds of coordinators, as key types of FindCoordinator."""
 
+# Seconds after which the next endpoint is tried too, while an earlier one has not answered.
 _STAGGER = 0.5
 _BOOTSTRAP_SECONDS = 10.0
+# Which failures in a row are logged as a warning; all others are logged at DEBUG.
 _WORTH_A_WARNING = (6, 20, 60, 180)
 
 
 class KafkaClient:
-    """Coroutines run on its event loop; `run` calls them from ordinary code.
+    """Client of one cluster. Its coroutines run on its event loop; synchronous code calls them with `run`.
 
     Args:
-        settings: Of the Kafka clients, under their Java names.
-        loop: To share one; else the client has its own, which `close` ends.
-        client_id: In place of `client.id`.
+        settings: Kafka client settings under their Java names.
+        loop: An event loop to share. By default the client has its own, which `close` stops.
+        client_id: A client id that replaces the setting `client.id`.
     """
 
     def __init__(self, settings: Settings, loop: EventLoop | None = None, client_id: str | None = None) -> None:
@@ -60,18 +62,18 @@ class KafkaClient:
     def __repr__(self) -> str:
         return f"KafkaClient({self.settings.bootstrap_names!r})"
 
-    # ---- from ordinary code
+    # ---- for synchronous code
 
     def run(self, work: Coroutine[Any, Any, _T], timeout: float | None = None) -> _T:
-        """Runs one of the coroutines below and waits for its result."""
+        """Run one of the coroutines below and return its result."""
         return self.loop.run(work, timeout)
 
     def open_socket(self, endpoint: Endpoint, client_id: str | None = None) -> BlockingConnection:
-        """A blocking, authenticated socket to a broker (`Broker.endpoint` of the metadata), maybe under another id."""
+        """Open a blocking, authenticated connection to a broker (`Broker.endpoint`), with this client id if given."""
         return BlockingConnection.open(endpoint, replace(self.settings, client_id=client_id or self.settings.client_id))
 
     def close(self) -> None:
-        """Closes all shared connections, and the loop if it is the client's own."""
+        """Close all shared connections, and stop the loop if it is the client's own."""
         if self.loop.alive:
             self.loop.run(self._close_all())
             if self._own_loop:
@@ -82,16 +84,16 @@ class KafkaClient:
     async def metadata(
         self, topics: Iterable[str] | None = (), deadline: Deadline | None = None, *, create: bool = False
     ) -> Snapshot:
-        """The cluster now; with `topics` None all topics that this user may see.
+        """Return the cluster's current metadata.
 
         Args:
-            topics: By name.
-            deadline: For an answer.
-            create: Whether the brokers may make topics that are not there (`auto.create.topics.enable`).
+            topics: Names of topics; None: all topics that this user may describe.
+            deadline: The time limit for all attempts; by default `request.timeout.ms`.
+            create: Whether the brokers may create missing topics (`auto.create.topics.enable`).
 
         Raises:
-            BootstrapError: No broker answers until the deadline.
-            AuthenticationError: The brokers refuse us.
+            BootstrapError: No broker answers before the deadline.
+            AuthenticationError: The brokers refuse the connection or its credentials.
         """
         deadline = deadline or Deadline(self.settings.request_timeout)
         names = None if topics is None else sorted(set(topics))
@@ -99,12 +101,12 @@ class KafkaClient:
 
     async def _ask_metadata(self, names: Sequence[str] | None, deadline: Deadline, *, create: bool) -> Snapshot:
         self._recovery = self._recovery.asked(time.monotonic())
-        told_to = False
+        demanded = False
         try:
             connection = await self.any_connection(deadline)
             response = await connection.send(_metadata_request(names, create=create), self._patience(deadline))
             code = getattr(response, "error_code", 0) or 0
-            told_to = code == REBOOTSTRAP_REQUIRED
+            demanded = code == REBOOTSTRAP_REQUIRED
             if code:
                 raise error_for_code(code, "Asking for metadata failed")
             snapshot = read_snapshot(response)
@@ -112,9 +114,9 @@ class KafkaClient:
                 connection.close()
                 raise ConnectionLost(f"{connection.endpoint} knows no brokers.")
         except RetriableError:
-            reason = self._recovery.reason(time.monotonic(), told_to=told_to)
+            reason = self._recovery.reason(time.monotonic(), told_to=demanded)
             if reason is not None:
-                await self._start_over(reason)
+                await self._rebootstrap(reason)
             raise
         self._learn(snapshot)
         return snapshot
@@ -134,7 +136,7 @@ class KafkaClient:
                 self._connections.pop(node_id).close()
         self._brokers = dict(snapshot.brokers)
 
-    async def _start_over(self, reason: str) -> None:
+    async def _rebootstrap(self, reason: str) -> None:
         log.warning("rebootstrap servers=%s reason=%r", self.settings.bootstrap_names, reason)
         await self._close_all()
         self._brokers.clear()
@@ -144,15 +146,15 @@ class KafkaClient:
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection to a broker of the cluster that was asked last."""
+        """Whether a shared connection to a broker is open."""
         return any(connection.usable for connection in self._shared())
 
     async def any_connection(self, deadline: Deadline) -> Connection:
-        """A shared connection to some broker.
+        """Return a shared connection to any broker.
 
         Raises:
-            BootstrapError: None can be reached until the deadline.
-            AuthenticationError: A broker refuses us.
+            BootstrapError: No broker can be reached before the deadline.
+            AuthenticationError: A broker refuses the connection or its credentials.
         """
         for connection in self._shared():
             if connection.usable:
@@ -167,15 +169,15 @@ class KafkaClient:
                 reason = self._recovery.reason(time.monotonic(), nobody_left=True)
                 if reason is None:
                     raise
-                await self._start_over(reason)
+                await self._rebootstrap(reason)
         self._any = await self._bootstrap(deadline)
         return self._any
 
     async def connection(self, broker: Broker, deadline: Deadline) -> Connection:
-        """The shared connection to a broker.
+        """Return the shared connection to a broker; open it if necessary.
 
         Raises:
-            ConnectionLost: It cannot be reached.
+            ConnectionLost: The broker cannot be reached.
         """
         node_id = broker.node_id
         connection = self._connections.get(node_id)
@@ -186,19 +188,20 @@ class KafkaClient:
             task = asyncio.ensure_future(self.dedicated(broker, deadline))
             self._opening[node_id] = task
             task.add_done_callback(lambda _: self._opening.pop(node_id, None))
-        # Several may wait for the same connection: one that gives up must not take it from the others.
+        # Several callers may wait for the same connection. If one of them is cancelled, the shield keeps the connection
+        # attempt running for the others.
         self._connections[node_id] = await asyncio.shield(task)
         return self._connections[node_id]
 
     async def dedicated(self, broker: Broker, deadline: Deadline) -> Connection:
-        """A new connection to a broker that nobody shares; the caller closes it."""
+        """Open a connection to a broker that is not shared; the caller closes it."""
         return await self._open(broker.endpoint, deadline)
 
     async def broker(self, node_id: int, deadline: Deadline) -> Broker:
-        """A broker by its id, after a metadata request if need be.
+        """Return a broker by its id; request metadata if the id is unknown.
 
         Raises:
-            ConnectionLost: The metadata do not name it: it is down.
+            ConnectionLost: The metadata does not contain the broker: it is down.
         """
         if node_id not in self._brokers:
             await self.metadata((), deadline)
@@ -208,7 +211,7 @@ class KafkaClient:
             raise ConnectionLost(f"Broker {node_id} is not in the cluster's metadata: it is down.") from None
 
     async def send(self, node_id: int, request: Any, deadline: Deadline, max_version: int | None = None) -> Any:
-        """Sends a request to a broker over the shared connection; no retries."""
+        """Send a request to a broker over the shared connection and return the response; no retries."""
         connection = await self.connection(await self.broker(node_id, deadline), deadline)
         return await connection.send(request, self._patience(deadline), max_version)
 
@@ -216,7 +219,7 @@ class KafkaClient:
         within = Deadline(min(deadline.left, _BOOTSTRAP_SECONDS))
         try:
             return await retry_async(
-                lambda: self._first_of(self.settings.bootstrap, within, greet=True),
+                lambda: self._first_of(self.settings.bootstrap, within, verify=True),
                 self.settings.retry,
                 on=ConnectionLost,
                 deadline=within,
@@ -230,8 +233,11 @@ class KafkaClient:
     async def _open(self, endpoint: Endpoint, deadline: Deadline) -> Connection:
         return await Connection.open(endpoint, self.settings, max(0.001, deadline.left))
 
-    async def _greeted(self, endpoint: Endpoint, deadline: Deadline) -> Connection:
-        """A connection on which one request was answered: a listener that wants a login ends it only there."""
+    async def _open_and_verify(self, endpoint: Endpoint, deadline: Deadline) -> Connection:
+        """Open a connection and send one request on it.
+
+        A listener that requires SASL accepts a connection without it, and closes it at the first request only.
+        """
         connection = await self._open(endpoint, deadline)
         try:
             answer = await connection.send(_metadata_request([]), self._patience(deadline))
@@ -245,8 +251,8 @@ class KafkaClient:
             raise ConnectionLost(f"The broker {endpoint} knows no brokers.")
         return connection
 
-    async def _first_of(self, endpoints: Sequence[Endpoint], deadline: Deadline, *, greet: bool = False) -> Connection:
-        """The connection that is made first; the next one is tried when one fails or is slow."""
+    async def _first_of(self, endpoints: Sequence[Endpoint], deadline: Deadline, *, verify: bool = False) -> Connection:
+        """Return the connection that opens first; try the next endpoint when one fails or is slow."""
         waiting = list(endpoints)
         running: set[asyncio.Task[Connection]] = set()
         problem: Exception = ConnectionLost("no time is left")
@@ -254,7 +260,7 @@ class KafkaClient:
             while (waiting or running) and not deadline.over:
                 if waiting:
                     endpoint = waiting.pop(0)
-                    opening = self._greeted if greet else self._open
+                    opening = self._open_and_verify if verify else self._open
                     running.add(asyncio.ensure_future(opening(endpoint, deadline)))
                 done, running = await asyncio.wait(
                     running,
@@ -287,11 +293,11 @@ class KafkaClient:
     # ---- coordinators
 
     async def coordinator(self, key: str, deadline: Deadline, kind: int = GROUP) -> Broker:
-        """The broker that coordinates a group or a transactional id; remembered until `forget_coordinator`.
+        """Return the coordinator of a group or a transactional id; cache it until `forget_coordinator`.
 
         Raises:
-            AuthenticationError: This user has no right to the group or transactional id.
-            KafkaGroupError: None is found until the deadline.
+            AuthenticationError: This user is not authorized for the group or transactional id.
+            KafkaGroupError: No coordinator is found before the deadline.
         """
         found = self._coordinators.get((kind, key))
         if found is not None:
@@ -300,7 +306,7 @@ class KafkaClient:
 
         async def ask() -> Broker:
             connection = await self.any_connection(deadline)
-            # Version 4 asks for many keys at once in another layout; 3 has all that one key needs.
+            # Version 4 looks up many keys at once and has another layout; version 3 is enough for one key.
             request = FindCoordinatorRequest(key=key, key_type=kind)
             answer = await connection.send(request, self._patience(deadline), max_version=3)
             if answer.error_code:
@@ -312,20 +318,25 @@ class KafkaClient:
         return broker
 
     def forget_coordinator(self, key: str, kind: int = GROUP) -> None:
-        """The coordinator has moved: ask again next time."""
+        """Drop the cached coordinator, so that the next request looks it up; call it when the coordinator has moved."""
         self._coordinators.pop((kind, key), None)
 
-    # ---- trying again
+    # ---- retries
 
     async def retrying(self, work: Callable[[], Awaitable[_T]], deadline: Deadline) -> _T:
-        """Do `work`, again with a back-off after each retriable error until the deadline; then raise the last error."""
+        """Return the result of `work`; retry it with a back-off after retriable errors.
+
+        Raises:
+            RetriableError: The deadline has expired; this is the error of the last attempt.
+        """
         return await retry_async(work, self.settings.retry, on=RetriableError, deadline=deadline, again=self._may_pass)
 
     def _may_pass(self, error: Exception, failures: int, pause: float) -> bool:
         if isinstance(error, BootstrapError) and self.cluster_id is None:
-            return False  # The cluster was never there, and has been tried for long enough.
+            # This client has never reached the cluster, and `_bootstrap` has retried for its whole time limit.
+            return False
         level = logging.WARNING if failures in _WORTH_A_WARNING else logging.DEBUG
-        log.log(level, "retrying in %.2f s: %s", pause, error)
+        log.log(level, "retry pause_s=%.2f: %s", pause, error)
         return True
 
     def _patience(self, deadline: Deadline) -> float:

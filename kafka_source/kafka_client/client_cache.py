@@ -1,4 +1,7 @@
-"""One client for each cluster and purpose in this process, kept for the next task or batch: a new one connects anew."""
+"""Process-wide cache of clients, one for each cluster and purpose.
+
+The next task or batch uses the client again, so it does not have to open connections.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,12 @@ from kafka_source.runtime.process_cache import ProcessCache
 
 
 def cached_client(settings: Settings, purpose: str = "control") -> KafkaClient:
-    """Return the process's client for these settings; do not close it.
+    """Return the client of this process for these settings; do not close it.
 
     Args:
-        settings: Of the Kafka clients.
-        purpose: Stands in its client id, so that no quota of `client.id` throttles it.
+        settings: Kafka client settings.
+        purpose: Part of the client id. It keeps the client apart from the fetchers, so that a broker quota on their
+            `client.id` does not throttle it.
     """
     return _clients.of((settings, purpose))
 
@@ -23,5 +27,5 @@ def _client(key: tuple[Settings, str]) -> KafkaClient:
     return KafkaClient(settings, EventLoop.shared(), settings.client_id(purpose))
 
 
-# Whoever still has a client that was closed connects again.
+# A client that the cache has closed can still be used: it connects again when it needs a connection.
 _clients = ProcessCache(_client, close=KafkaClient.close, usable=lambda client: client.loop.alive)

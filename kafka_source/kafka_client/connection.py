@@ -1,4 +1,4 @@
-"""A connection to one broker on the event loop: TCP, TLS, SASL, then requests and their responses in order."""
+"""A connection to one broker on the event loop: TCP, TLS and SASL, then requests and responses in order."""
 
 from __future__ import annotations
 
@@ -18,22 +18,23 @@ from kafka_source.kafka_client.messages import ApiVersions, decode_response, enc
 from kafka_source.kafka_client.settings import ConnectionSettings, Endpoint
 from kafka_source.runtime.await_future import answer_within
 
+# The part of a session's lifetime after which the connection is replaced; Java's client uses 0.85 to 0.95.
 _REAUTHENTICATE_AT = 0.85
 
-# What Python says where Java has an EOFException: a lost connection, not a refusal.
+# The errors that Python raises where Java raises EOFException: the peer closed the connection, it refused nothing.
 _TLS_ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
 
 class ConnectionLost(RefreshRetriableError):  # noqa: N818 - what happened, not a kind of error
-    """A connection could not be made, was lost, or did not answer in time."""
+    """A connection could not be opened, was lost, or gave no response in time."""
 
 
 class UnexpectedAnswer(ConnectionLost):
-    """What answers is no Kafka broker, or its answer is damaged; the message says which."""
+    """The peer is not a Kafka broker, or its response is damaged; the message says which."""
 
 
 class Connection:
-    """Made by `open`; belongs to the event loop it was opened on."""
+    """A connection that belongs to the event loop on which `open` was called."""
 
     def __init__(self, endpoint: Endpoint, client_id: str, wire: _Wire) -> None:
         self.endpoint = endpoint
@@ -45,10 +46,10 @@ class Connection:
 
     @classmethod
     async def open(cls, endpoint: Endpoint, settings: ConnectionSettings, timeout: float | None = None) -> Connection:
-        """Connects to the first address of the host that answers, and authenticates.
+        """Connect to the first address of the host that answers, and authenticate.
 
         Raises:
-            ConnectionLost: Nobody answers there, with the reason.
+            ConnectionLost: No broker answers at the endpoint; the message gives the reason.
             AuthenticationError: TLS or SASL fails.
         """
         seconds = settings.connect_timeout if timeout is None else min(timeout, settings.connect_timeout)
@@ -72,12 +73,12 @@ class Connection:
 
     @property
     def versions(self) -> ApiVersions:
-        """What the broker speaks."""
+        """The API versions and features that the broker supports."""
         return self._session.versions
 
     @property
     def usable(self) -> bool:
-        """Whether requests can be sent: it is open, and its authenticated session is not near its end (KIP-368)."""
+        """Whether requests can be sent: the connection is open and its session does not expire soon (KIP-368)."""
         expires = self._session.expires_at
         if expires is not None:
             soon = self._opened_at + _REAUTHENTICATE_AT * (expires - self._opened_at)
@@ -87,20 +88,20 @@ class Connection:
 
     @property
     def idle_seconds(self) -> float:
-        """Seconds since the last request was sent or answered; 0 while one is under way."""
+        """Seconds since the last request was sent or answered; 0 while a request is in flight."""
         return 0.0 if self._wire.waiting else time.monotonic() - self._used_at
 
     async def send(self, request: Any, timeout: float, max_version: int | None = None) -> Any:
-        """Sends a request and waits for its response; error codes in it are the caller's.
+        """Send a request and return its response; the caller checks the error codes in it.
 
         Raises:
-            ConnectionLost: The connection ended, or no answer came within `timeout` seconds, after which the
-                connection is closed, because a broker answers in order.
+            ConnectionLost: The connection was lost, or no response arrived within `timeout` seconds. Then the
+                connection is closed: a broker responds in order, so later responses would wait behind the missing one.
         """
         return await self._send(request, self.versions.version_for(request, max_version), timeout)
 
     def close(self) -> None:
-        """Ends the connection; requests under way fail."""
+        """Close the connection; requests in flight fail."""
         self._wire.close("it was closed here")
 
     async def _send(self, request: Any, version: int, timeout: float) -> Any:
@@ -128,15 +129,16 @@ class Connection:
         talk = handshake(self.endpoint, settings.sasl)
         step: Call | Session = next(talk)
         while isinstance(step, Call):
-            # The whole handshake has a deadline of its own, in `open`.
+            # `open` limits the time of the whole handshake; this timeout never expires before that limit.
             response = await self._send(step.request, step.version, settings.connect_timeout)
-            # Not on this thread, which carries the heartbeats.
+            # In another thread: the step may compute password hashes or fetch a token, and the event loop's thread has
+            # to send heartbeats meanwhile.
             step = await asyncio.get_running_loop().run_in_executor(None, advance, talk, response)
         return step
 
 
 def explain_failure(endpoint: Endpoint, problem: Exception, *, tls: bool) -> KafkaGroupError:
-    """The error to raise when connecting to `endpoint` failed with `problem`."""
+    """Return the error to raise when connecting to `endpoint` failed with `problem`."""
     if isinstance(problem, ssl.SSLCertVerificationError):
         return AuthenticationError(
             f"The TLS certificate of {endpoint} is not trusted: {problem.verify_message}. "
@@ -144,8 +146,8 @@ def explain_failure(endpoint: Endpoint, problem: Exception, *, tls: bool) -> Kaf
         )
     if isinstance(problem, _TLS_ENDED):
         return ConnectionLost(
-            f"The broker {endpoint} ended the connection during the TLS handshake: it is going down, or its listener "
-            "has no TLS: check kafka.security.protocol."
+            f"The broker {endpoint} ended the connection during the TLS handshake: it is shutting down, or its "
+            "listener has no TLS. Check kafka.security.protocol."
         )
     if isinstance(problem, ssl.SSLError):
         return AuthenticationError(
@@ -159,7 +161,7 @@ def explain_failure(endpoint: Endpoint, problem: Exception, *, tls: bool) -> Kaf
     if isinstance(problem, FrameError):
         return UnexpectedAnswer(f"The connection to {endpoint} was closed: {problem}.")
     if isinstance(problem, ConnectionLost | StreamEnded):
-        hint = "" if tls else " A listener that wants TLS or SASL ends connections so: check kafka.security.protocol."
+        hint = "" if tls else " A listener that requires TLS or SASL does that: check kafka.security.protocol."
         return ConnectionLost(f"The broker {endpoint} ended the connection during the handshake.{hint}")
     if isinstance(problem, RetriableError):
         return ConnectionLost(f"Logging in to the broker {endpoint} failed: {problem}")
@@ -172,7 +174,7 @@ class _WireError(Exception):
 
 
 class _Wire(asyncio.Protocol):
-    """Frames in and out; responses come in the order of the requests."""
+    """Writes requests and matches responses to them; a broker sends responses in the order of the requests."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -186,7 +188,7 @@ class _Wire(asyncio.Protocol):
         return bool(self._answers)
 
     def accept(self, most_bytes: int) -> None:
-        """Take responses of so many bytes from now on."""
+        """Set the maximum size of a response."""
         self._frames.most_bytes = most_bytes
 
     def exchange(self, data: bytes) -> asyncio.Future[bytes]:
@@ -203,7 +205,7 @@ class _Wire(asyncio.Protocol):
             return
         self.closed, self._reason = True, reason
         if self._transport is not None:
-            # Not close(): that would wait for a frozen peer to take what is still buffered.
+            # Not close(): it waits until the peer has read the buffered data, which a frozen peer never does.
             self._transport.abort()
         while self._answers:
             answer = self._answers.popleft()
@@ -214,7 +216,7 @@ class _Wire(asyncio.Protocol):
         return self._reason if isinstance(self._reason, FrameError) else _WireError(self._reason)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # What `create_connection` makes, with and without TLS.
+        # `create_connection` passes an asyncio.Transport, with and without TLS; the protocol's signature is wider.
         self._transport, self.closed = cast(asyncio.Transport, transport), False
         raw = transport.get_extra_info("socket")
         if raw is not None:

@@ -1,4 +1,4 @@
-"""Requests to the broker that coordinates a group or a transactional id, wherever that is by now."""
+"""Requests to the coordinator of a group or a transactional id, which may move between brokers."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ from kafka_source.runtime.deadline import Deadline
 async def to_coordinator(
     client: KafkaClient, kind: int, key: str, request: Any, deadline: Deadline, max_version: int | None = None
 ) -> Any:
-    """Send a request to the coordinator; the next try looks for it anew if it could not be reached.
+    """Send a request to the coordinator and return its response.
+
+    If the coordinator cannot be reached, the client forgets it, so that the next attempt looks it up again.
 
     Args:
-        client: Of the cluster.
+        client: The cluster's client.
         kind: GROUP or TRANSACTION.
-        key: The group or the transactional id.
-        request: For it.
-        deadline: Until when an answer is waited for.
-        max_version: Of the request.
+        key: The group id or the transactional id.
+        request: The request; it is sent once.
+        deadline: The time limit, besides `request.timeout.ms`.
+        max_version: The highest version of the request to use.
 
     Raises:
-        ConnectionLost: It did not answer.
+        ConnectionLost: The coordinator gave no response.
     """
     coordinator = await client.coordinator(key, deadline, kind)
     try:
@@ -38,7 +40,10 @@ async def to_coordinator(
 
 
 def check_coordinator(client: KafkaClient, kind: int, key: str, code: int, what: str) -> None:
-    """Raise the error of a coordinator's answer, 0 being none; the next try looks for it anew if it has moved."""
+    """Raise the error for the code in a coordinator's response; 0 is no error.
+
+    If the coordinator has moved, the client forgets it, so that the next attempt looks it up again.
+    """
     if code in (COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR):
         client.forget_coordinator(key, kind)
     if code:

@@ -1,7 +1,7 @@
 """Frames of the Kafka protocol: a length of four bytes, then a message of that length.
 
-The length is checked before memory is allocated for it. Four bytes of a peer that does not speak the Kafka protocol
-may announce anything: the first bytes of a TLS alert are a length of 352 MB, those of "HTTP" one of 1.2 GB
+The length is checked before memory is allocated for it. If the peer does not speak the Kafka protocol, the four bytes
+can be any number: the first bytes of a TLS alert are a length of 352 MB, those of "HTTP" a length of 1.2 GB
 (KAFKA-4090).
 """
 
@@ -12,35 +12,35 @@ import struct
 from collections.abc import Iterator
 
 HANDSHAKE_BYTES = 1024 * 1024
-"""The longest response that is accepted before authentication is done; a broker's have a few kB there."""
+"""The maximum size of a response before authentication is complete; brokers send a few kB there."""
 
 RESPONSE_BYTES = 256 * 1024 * 1024
-"""The longest response that is accepted afterwards, unless a connection says otherwise."""
+"""The maximum size of a response after authentication, unless a connection sets another one."""
 
 _LENGTH = struct.Struct(">i")
 # A response begins with its correlation id.
 _SHORTEST = 4
-# The first two bytes of a TLS record: its type, alert or handshake, and the major version, which is always 3.
+# The first two bytes of a TLS record: the type (alert or handshake) and the major version, which is always 3.
 _TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
 
 
 class FrameError(ValueError):
-    """The peer's bytes are no frame of the Kafka protocol, or the frame is longer than is accepted."""
+    """The peer sent bytes that are not a frame of the Kafka protocol, or a frame that is too long."""
 
 
 class StreamEnded(ConnectionError):  # noqa: N818 - what happened, not a kind of error
-    """The peer closed the connection where more bytes were expected."""
+    """The peer closed the connection before it had sent all expected bytes."""
 
 
 def frame_size(head: bytes, most_bytes: int) -> int:
-    """Return the size of the response that its first four bytes announce.
+    """Return the size of a response from its first four bytes.
 
     Args:
         head: The four bytes.
-        most_bytes: The longest response that is accepted.
+        most_bytes: The maximum size of a response.
 
     Raises:
-        FrameError: No response has this size; says who seems to answer instead of a broker.
+        FrameError: A response cannot have this size. The message says what kind of server seems to answer.
     """
     size: int = _LENGTH.unpack(head)[0]
     if _SHORTEST <= size <= most_bytes:
@@ -59,8 +59,8 @@ def read_frame_size(sock: socket.socket, most_bytes: int) -> int:
     """Read the length of the next response from a blocking socket.
 
     Raises:
-        FrameError: See `frame_size`.
-        OSError: The connection has ended, or the socket's timeout is over.
+        FrameError: The size is not valid, see `frame_size`.
+        OSError: The connection was closed, or the socket's timeout expired.
     """
     head = bytearray(_LENGTH.size)
     read_into(sock, memoryview(head))
@@ -68,7 +68,7 @@ def read_frame_size(sock: socket.socket, most_bytes: int) -> int:
 
 
 def read_frame(sock: socket.socket, most_bytes: int) -> bytes:
-    """Read the next response from a blocking socket, without its length; errors as of `read_frame_size`."""
+    """Read the next response from a blocking socket, without its length prefix; raises as `read_frame_size`."""
     frame = bytearray(read_frame_size(sock, most_bytes))
     read_into(sock, memoryview(frame))
     return bytes(frame)
@@ -78,7 +78,7 @@ def read_into(sock: socket.socket, view: memoryview) -> None:
     """Fill `view` from a blocking socket.
 
     Raises:
-        OSError: The connection has ended, or the socket's timeout is over.
+        OSError: The connection was closed, or the socket's timeout expired.
     """
     while view:
         count = sock.recv_into(view)
@@ -88,10 +88,10 @@ def read_into(sock: socket.socket, view: memoryview) -> None:
 
 
 class FrameBuffer:
-    """Cuts a stream of bytes into responses.
+    """Splits a stream of bytes into responses.
 
     Args:
-        most_bytes: The longest response that is accepted; may be changed as long as the connection lasts.
+        most_bytes: The maximum size of a response; it may be changed later.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -99,10 +99,10 @@ class FrameBuffer:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Add bytes; yield each response that is complete now, without its length.
+        """Add bytes and yield each response that is now complete, without its length prefix.
 
         Raises:
-            FrameError: See `frame_size`.
+            FrameError: A size is not valid, see `frame_size`.
         """
         self._buffer += data
         start = 0

@@ -1,7 +1,7 @@
-"""What is said on a new connection before the first request: ApiVersions, then SASL (KIP-511, KIP-152, KIP-368).
+"""The handshake of a new connection before its first request: ApiVersions, then SASL (KIP-511, KIP-152, KIP-368).
 
-Written as a generator that yields requests and takes their responses, so that the event loop's connections and the
-fetchers' blocking sockets share it.
+It is a generator that yields requests and receives their responses, so that the event loop's connections and the
+blocking sockets of the engines share it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SOFTWARE_NAME = "kafkagroup"
 
 
 class Call(NamedTuple):
-    """A request and the version to send it in."""
+    """A request and the version in which to send it."""
 
     request: Any
     version: int
@@ -36,11 +36,12 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A connection's rights.
+    """The result of a handshake.
 
     Attributes:
-        versions: What the broker speaks.
-        expires_at: When the broker ends the authenticated session, in `time.monotonic()` seconds; None: never.
+        versions: The API versions and features that the broker supports.
+        expires_at: The time at which the broker ends the authenticated session, in `time.monotonic()` seconds; None:
+            never.
     """
 
     versions: ApiVersions
@@ -48,11 +49,11 @@ class Session:
 
 
 def handshake(endpoint: Endpoint, sasl: Mapping[str, object] | None) -> Generator[Call, Any, Session]:
-    """Yields the calls to make, in order; returns the session.
+    """Yield the calls to make, in order; return the session.
 
     Raises:
         AuthenticationError: The broker refuses the credentials or the mechanism.
-        RetriableError: There is no token for OAUTHBEARER now.
+        RetriableError: No OAUTHBEARER token is available at the moment.
     """
     versions = yield from _api_versions(endpoint)
     if sasl is None:
@@ -62,9 +63,9 @@ def handshake(endpoint: Endpoint, sasl: Mapping[str, object] | None) -> Generato
 
 
 def advance(talk: Generator[Call, Any, Session], response: Any) -> Call | Session:
-    """The handshake's next call after a response, or at its end the session.
+    """Pass a response to the handshake; return its next call, or the session when it is complete.
 
-    It may take long: a token may have to come first, or a password be hashed many times.
+    This can take seconds: OAUTHBEARER may have to fetch a token, and SCRAM hashes the password thousands of times.
     """
     try:
         return talk.send(response)
@@ -80,11 +81,11 @@ def _api_versions(endpoint: Endpoint) -> Generator[Call, Any, ApiVersions]:
         response = yield Call(request, version)
         ranges = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
         if response.error_code == UNSUPPORTED_VERSION and version > 0:
-            # The broker answers in version 0 and says what it knows (KIP-511).
+            # The broker does not know this version. It responds in version 0, with the versions it supports (KIP-511).
             version = min(version - 1, ranges.get(request.API_KEY, (0, 0))[1])
             continue
         if response.error_code:
-            raise error_for_code(response.error_code, f"Greeting the broker {endpoint} failed")
+            raise error_for_code(response.error_code, f"Asking the broker {endpoint} for its API versions failed")
         features = {f.name: f.max_version_level for f in getattr(response, "finalized_features", None) or ()}
         return ApiVersions(ranges, features)
 
@@ -94,7 +95,7 @@ def _authenticate(endpoint: Endpoint, versions: ApiVersions, sasl: Mapping[str, 
     response = yield Call(SaslHandshakeRequest(mechanism=name), 1)
     if response.error_code == UNSUPPORTED_SASL_MECHANISM:
         raise AuthenticationError(
-            f"The broker {endpoint} does not take kafka.sasl.mechanism={name}; it takes "
+            f"The broker {endpoint} does not support kafka.sasl.mechanism={name}; it supports "
             f"{', '.join(response.mechanisms) or 'none'}.",
             code=response.error_code,
         )
@@ -114,7 +115,7 @@ def _authenticate(endpoint: Endpoint, versions: ApiVersions, sasl: Mapping[str, 
                 "(kafka.sasl.jaas.config).",
                 code=answer.error_code,
             )
-        _hear(mechanism, answer.auth_bytes, endpoint)
+        _receive(mechanism, answer.auth_bytes, endpoint)
         if mechanism.is_done():
             return int(getattr(answer, "session_lifetime_ms", 0) or 0)
 
@@ -123,7 +124,7 @@ def _mechanism(name: str, endpoint: Endpoint, sasl: Mapping[str, object]) -> Any
     try:
         return get_sasl_mechanism(name)(host=endpoint.host, **sasl)
     except Exception as error:
-        # Its words may hold settings, which may be secret: the kind of error has to do.
+        # The message of the error may contain settings, and these may be secret: report the type of the error only.
         raise AuthenticationError(
             f"kafka.sasl.mechanism={name} cannot be used: {type(error).__name__}. Check kafka.sasl.jaas.config."
         ) from None
@@ -133,13 +134,13 @@ def _token(mechanism: Any, endpoint: Endpoint) -> bytes:
     try:
         token: bytes = mechanism.auth_bytes()
     except KafkaGroupError:
-        raise  # Of our own token provider.
+        raise  # From our own token provider, whose messages contain no secrets.
     except Exception as error:
         raise _failed(endpoint, error) from None
     return token
 
 
-def _hear(mechanism: Any, answer: bytes, endpoint: Endpoint) -> None:
+def _receive(mechanism: Any, answer: bytes, endpoint: Endpoint) -> None:
     try:
         mechanism.receive(answer)
         if mechanism.is_done() and not mechanism.is_authenticated():

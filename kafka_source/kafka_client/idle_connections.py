@@ -1,4 +1,4 @@
-"""Connections that wait for a worker's next task, and whose answer has come."""
+"""Connections that a worker process keeps for its next task, and the wait for responses on several connections."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ _Connection = TypeVar("_Connection", bound=RequestConnection)
 
 
 class IdleConnections(Generic[_Key, _Connection]):
-    """At most one for each key; whoever takes one has it alone."""
+    """A pool of at most one idle connection for each key; a caller that takes one has exclusive use of it."""
 
     def __init__(self) -> None:
         self._idle: dict[_Key, _Connection] = {}
         self._closed = False
 
     def take(self, key: _Key) -> _Connection | None:
-        """The one that waits, unless its session ends soon; then it is closed. A pause that it keeps goes on."""
+        """Return the idle connection, or None.
+
+        A connection whose session expires soon is closed instead, unless the broker currently wants a pause (KIP-219):
+        the pause applies to the client, so a new connection would have to keep it too.
+        """
         kept = self._idle.pop(key, None)
         if kept is not None and kept.spent and not kept.busy:
             kept.close()
@@ -29,29 +33,29 @@ class IdleConnections(Generic[_Key, _Connection]):
         return kept
 
     def keep(self, key: _Key, connection: _Connection) -> None:
-        """Take one back; one with an answer under way is closed, and any one after `close`."""
+        """Put a connection back; close it if a response is still outstanding, or after `close`."""
         if self._closed or connection.waiting or key in self._idle:
             connection.close()
         else:
             self._idle[key] = connection
 
     def close(self) -> None:
-        """Close those that wait, and from now on each one that comes back."""
+        """Close all idle connections, and from now on each connection that is put back."""
         self._closed = True
         while self._idle:
             self._idle.popitem()[1].close()
 
 
 def answering(connections: Iterable[RequestConnection], until: float) -> set[int]:
-    """Wait for an answer's first byte.
+    """Wait until a response starts to arrive.
 
     Args:
-        connections: Those that wait for one are listened to; at the end of a pause that another one keeps nobody waits
-            any longer, nor when an answer is overdue.
-        until: At the latest (`time.monotonic()`); what is over means not to wait at all.
+        connections: The connections to watch. The wait also ends when the pause of one of them ends (KIP-219), or when
+            the response of one of them is overdue.
+        until: The latest time (`time.monotonic()`) at which the wait ends; a time in the past means no wait.
 
     Returns:
-        The descriptors of those whose answer has begun.
+        The file descriptors of the connections on which a response has started to arrive.
     """
     now = time.monotonic()
     poll = select.poll()

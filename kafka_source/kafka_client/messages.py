@@ -1,4 +1,4 @@
-"""Requests and responses of the Kafka protocol by name, and their bytes (kafka-python's schemas)."""
+"""Requests and responses of the Kafka protocol, with their encoding and decoding (kafka-python's schemas)."""
 
 from __future__ import annotations
 
@@ -86,45 +86,45 @@ _SCHEMAS = "kafka_source.kafka_client.schemas"
 
 
 class ConsumerGroupDescribeRequest(ApiMessage, load_json=_SCHEMAS):  # type: ignore[call-arg, misc]
-    """Asks a coordinator for groups of the consumer protocol (KIP-848)."""
+    """The request that describes groups of the consumer protocol (KIP-848)."""
 
 
 class ConsumerGroupDescribeResponse(ApiMessage, load_json=_SCHEMAS):  # type: ignore[call-arg, misc]
-    """The answer; kafka-python finds it by its name."""
+    """The response to `ConsumerGroupDescribeRequest`; kafka-python finds it by its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApiVersions:
-    """What a broker speaks.
+    """The API versions and features that a broker supports.
 
     Attributes:
-        ranges: By API key, the lowest and highest version.
-        features: Finalized cluster features, e.g. {"transaction.version": 2} (KIP-584).
+        ranges: The lowest and highest version of each API, by API key.
+        features: The finalized features of the cluster, for example {"transaction.version": 2} (KIP-584).
     """
 
     ranges: Mapping[int, tuple[int, int]]
     features: Mapping[str, int] = field(default_factory=dict)
 
     def version_for(self, request: Any, max_version: int | None = None) -> int:
-        """The newest version of a request (or its class) that both sides know, `max_version` at most.
+        """Return the newest version of a request (or its class) that both sides support, at most `max_version`.
 
         Raises:
-            InvalidConfigurationError: There is none: the broker is too old, or too new.
+            InvalidConfigurationError: There is no such version: the broker is too old or too new.
         """
         newest = request.max_version if max_version is None else min(max_version, request.max_version)
         lowest, highest = self.ranges.get(request.API_KEY, (0, -1))
         version: int = min(newest, highest)
         if version < lowest:
-            there = f"versions {lowest} to {highest}" if highest >= 0 else "none"
+            offered = f"versions {lowest} to {highest}" if highest >= 0 else "no version"
             raise InvalidConfigurationError(
-                f"The broker does not speak the {request.name} that is needed: it offers {there}, "
-                f"{newest} and older are known here. Brokers from 2.5 to 4.x are supported."
+                f"The broker supports {offered} of {request.name}, and this client versions up to {newest}. "
+                "Brokers from 2.5 to 4.x are supported."
             )
         return version
 
 
 def encode_request(request: Any, correlation_id: int, client_id: str, version: int) -> bytes:
-    """A request as bytes for the wire, its length in front."""
+    """Return a request as bytes, with its length prefix."""
     request.API_VERSION = version
     request.with_header(correlation_id=correlation_id, client_id=client_id)
     encoded: bytes = request.encode(framed=True, header=True)
@@ -132,19 +132,21 @@ def encode_request(request: Any, correlation_id: int, client_id: str, version: i
 
 
 def decode_response(request: Any, payload: bytes | memoryview) -> Any:
-    """The response to a request that `encode_request` encoded.
+    """Return the response to a request that `encode_request` encoded.
 
     Args:
-        request: The request; it knows version and correlation id.
-        payload: The response without its length.
+        request: The request; it contains the version and the correlation id.
+        payload: The response without its length prefix.
 
     Raises:
-        ValueError: It answers another request, or is not what the schema says.
+        ValueError: It is the response to another request, or it does not match the schema.
     """
     cls = request.header.get_response_class()
-    # Real headers have a few bytes; 256 leave room for tagged fields of brokers to come.
+    # A response header has a few bytes today; 256 bytes leave room for tagged fields that later brokers may add.
     head = io.BytesIO(bytes(payload[:256]))
     header = cls.parse_header(head)
     if header.correlation_id != request.header.correlation_id:
-        raise ValueError(f"response {header.correlation_id} came in place of {request.header.correlation_id}")
+        raise ValueError(
+            f"the response has correlation id {header.correlation_id}, the request {request.header.correlation_id}"
+        )
     return cls.decode(memoryview(payload)[head.tell() :])

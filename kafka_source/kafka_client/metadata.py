@@ -1,4 +1,4 @@
-"""What a metadata response says, as plain data."""
+"""The cluster's metadata as plain values, read from a MetadataResponse."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadata:
-    """Who leads a partition (-1: nobody), since which epoch (-1: not said), and which brokers hold it."""
+    """The leader of a partition (-1: none), its leader epoch (-1: unknown), and the replicas' broker ids."""
 
     leader: int
     leader_epoch: int
@@ -34,7 +34,7 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True)
 class TopicMetadata:
-    """One topic; `topic_id` is None where the brokers do not tell it (before 2.8)."""
+    """One topic; `topic_id` is None if the brokers do not send it (before 2.8)."""
 
     name: str
     topic_id: uuid.UUID | None
@@ -42,19 +42,19 @@ class TopicMetadata:
 
     @property
     def id_text(self) -> str | None:
-        """The id as offsets of streams have it, and Kafka's tools: base64, without padding."""
+        """The topic id in the form of Kafka's tools, which a stream's offsets use too: base64 without padding."""
         return None if self.topic_id is None else base64.b64encode(self.topic_id.bytes).decode().rstrip("=")
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The cluster as one broker saw it.
+    """The cluster as one broker described it.
 
     Attributes:
-        cluster_id: The cluster's id, which tells one cluster from another behind the same name.
-        brokers: By node id.
-        topics: By name: those of the asked-for that exist.
-        refused: Asked-for topics that this user may not describe, or that no topic can be called; with Kafka's code.
+        cluster_id: The cluster's id; it shows when another cluster answers under the same host names.
+        brokers: The live brokers by node id.
+        topics: The requested topics that exist, by name.
+        refused: The error code of each requested topic that this user may not describe or whose name is invalid.
     """
 
     cluster_id: str | None
@@ -63,10 +63,10 @@ class Snapshot:
     refused: Mapping[str, int] = field(default_factory=dict)
 
     def broker(self, node_id: int) -> Broker:
-        """A broker by its id.
+        """Return a broker by its id.
 
         Raises:
-            ConnectionLost: It is not named: it is down.
+            ConnectionLost: The metadata does not contain the broker: it is down.
         """
         try:
             return self.brokers[node_id]
@@ -74,15 +74,15 @@ class Snapshot:
             raise ConnectionLost(f"Broker {node_id} is not in the cluster's metadata: it is down.") from None
 
     def renewed(self, seen: Snapshot, topics: Collection[str]) -> Snapshot:
-        """What was seen now, when only `topics` were asked for; the other topics are as before."""
+        """Return the newer snapshot `seen`, which has only `topics`, with all other topics of this snapshot."""
         others = {name: topic for name, topic in self.topics.items() if name not in topics}
         return replace(seen, topics={**others, **seen.topics})
 
     def for_assignor(self, topics: Iterable[str]) -> ClusterMetadata:
-        """What an assignor sees of these topics."""
+        """Return the metadata of these topics in the form that assignors take."""
         known = [self.topics[name] for name in sorted(set(topics)) if name in self.topics]
         return ClusterMetadata(
-            # Partitions are numbered without gaps; one whose metadata is missing for a moment still exists.
+            # Partition numbers have no gaps: if metadata lacks a partition for a moment, the partition still exists.
             partitions={t.name: max(t.partitions, default=-1) + 1 for t in known},
             racks={t.name: [self._racks(t, p) for p in range(max(t.partitions, default=-1) + 1)] for t in known},
         )
@@ -95,10 +95,10 @@ class Snapshot:
 
 
 def read_snapshot(response: Any) -> Snapshot:
-    """A MetadataResponse as plain data; topics with an error are left out."""
+    """Return a MetadataResponse as a snapshot; it leaves out topics with an error."""
     topics = {}
     for topic in response.topics:
-        # LEADER_NOT_AVAILABLE and the like are of partitions: the topic is there.
+        # Errors such as LEADER_NOT_AVAILABLE belong to a partition, not to the topic, which exists.
         if topic.error_code == 0 and topic.name:
             topics[topic.name] = TopicMetadata(
                 topic.name,

@@ -1,4 +1,4 @@
-"""OAuth tokens for kafka-python, which has no client of its own; librdkafka fetches its own."""
+"""OAuth tokens for kafka-python's OAUTHBEARER mechanism, which cannot fetch any; librdkafka fetches its own."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from kafka_source.errors import AuthenticationError, KafkaGroupError, RetriableE
 log = logging.getLogger(__name__)
 
 _TIMEOUT_SECONDS = 10.0
-# A token is replaced when this part of its life is over, as in the Java client.
+# The part of a token's lifetime after which it is refreshed, as in the Java client.
 _REFRESH_AFTER = 0.8
-# If there is none, again after so long, as there.
+# Seconds between attempts to refresh a token, as in the Java client.
 _RETRY_SECONDS = 10.0
 _TOO_BUSY = (408, 429)
 
 
 def token_provider(oauth: OAuth, refresh_after: float = _REFRESH_AFTER) -> AbstractTokenProvider:
-    """What gives kafka-python its tokens.
+    """Return the object from which kafka-python gets its tokens.
 
     Args:
-        oauth: Where they come from.
-        refresh_after: The part of its life after which a token is replaced.
+        oauth: The token endpoint and the client's credentials.
+        refresh_after: The part of a token's lifetime after which it is refreshed.
     """
     return _TokenProvider(oauth, refresh_after)
 
@@ -49,11 +49,11 @@ class _TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
         self._refresh_at = self._expires_at = float("-inf")
 
     def token(self) -> str:
-        """A token that is good for a while; connections share it.
+        """Return a valid token; all connections share it.
 
         Raises:
-            RetriableError: There is none, but may soon be.
-            AuthenticationError: The client is refused.
+            RetriableError: No token is available now; a later attempt may succeed.
+            AuthenticationError: The token endpoint refuses the client.
         """
         with self._lock:
             if time.monotonic() >= self._refresh_at:
@@ -67,7 +67,11 @@ class _TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
             now = time.monotonic()
             if now >= self._expires_at:
                 raise
-            log.warning("the token of before serves for %.0f s more: %s", self._expires_at - now, problem)
+            log.warning(
+                "token refresh failed; reusing the current token for another %.0f s: %s",
+                self._expires_at - now,
+                problem,
+            )
             self._refresh_at = min(now + _RETRY_SECONDS, self._expires_at)
         else:
             now = time.monotonic()
@@ -75,12 +79,12 @@ class _TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
             self._refresh_at = now + seconds * self._refresh_after
 
     def extensions(self) -> Mapping[str, str]:
-        """The SASL extensions of the login module."""
+        """Return the SASL extensions of the login module."""
         return dict(self._oauth.extensions)
 
 
 def _fetch(oauth: OAuth) -> tuple[str, float]:
-    """A token by the client-credentials grant (RFC 6749, 4.4) and the seconds that it is good for."""
+    """Return a token of the client-credentials grant (RFC 6749, section 4.4) and its lifetime in seconds."""
     form = {"grant_type": "client_credentials"} | ({"scope": oauth.scope} if oauth.scope else {})
     client = f"{urllib.parse.quote(oauth.client_id, '')}:{urllib.parse.quote(oauth.client_secret, '')}"
     request = urllib.request.Request(
@@ -94,21 +98,21 @@ def _fetch(oauth: OAuth) -> tuple[str, float]:
         return str(answer["access_token"]), float(answer.get("expires_in", 300))
     except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
         if isinstance(error, urllib.error.HTTPError):
-            # It is the response, with its connection.
+            # An HTTPError is also the response and keeps its connection open.
             error.close()
-        # The answer may hold a token: only the kind of the problem is told.
+        # The response may contain a token: report the type of the error only.
         reason = getattr(error, "reason", error)
         problem = f"HTTP {error.code}" if isinstance(error, urllib.error.HTTPError) else type(reason).__name__
         kind = RetriableError if _passes(error) else AuthenticationError
         raise kind(
-            # A password may stand in front of the @.
+            # Without the part of the URL before the @, which may be a password.
             f"No token came from {oauth.url.rpartition('@')[2]} for client {oauth.client_id}: {problem}. Check "
             "kafka.sasl.oauthbearer.token.endpoint.url, clientId and clientSecret."
         ) from None
 
 
 def _passes(error: Exception) -> bool:
-    """Whether the same request may succeed a little later."""
+    """Return whether the same request may succeed later."""
     if isinstance(error, urllib.error.HTTPError):
         return error.code >= 500 or error.code in _TOO_BUSY
     if isinstance(error, urllib.error.URLError):
@@ -117,7 +121,7 @@ def _passes(error: Exception) -> bool:
 
 
 def _unsecured(principal: str, seconds: float = 3600.0) -> tuple[str, float]:
-    """An unsigned token (RFC 7515, appendix A.5), which only a broker set up for tests takes."""
+    """Return an unsigned token (RFC 7515, appendix A.5) and its lifetime; only brokers set up for tests accept it."""
     now = time.time()
 
     def part(claims: Mapping[str, object]) -> str:

@@ -1,4 +1,7 @@
-"""When a client starts over from `bootstrap.servers` (KIP-899, KIP-1102). Pure: it is told the time."""
+"""The decision to rebootstrap, that is to connect to `bootstrap.servers` again (KIP-899, KIP-1102).
+
+Pure: the caller passes the time.
+"""
 
 from __future__ import annotations
 
@@ -7,32 +10,32 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """How long metadata has been wanted in vain.
+    """The time since which metadata requests have had no response.
 
     Attributes:
-        trigger: Seconds after which the client starts over (`metadata.recovery.rebootstrap.trigger.ms`); None: it
-            never does (`metadata.recovery.strategy=none`).
-        since: When metadata was first asked for without an answer that names a broker; None: it is not wanted now.
+        trigger: Seconds without metadata after which the client rebootstraps
+            (`metadata.recovery.rebootstrap.trigger.ms`); None: never (`metadata.recovery.strategy=none`).
+        since: The time of the first metadata request after the last usable response; None: the last request succeeded.
     """
 
     trigger: float | None
     since: float | None = None
 
     def asked(self, now: float) -> Recovery:
-        """Metadata is asked for; the time of the first try counts."""
+        """Return the state after a metadata request; the time of the first unanswered request counts."""
         return self if self.since is not None else replace(self, since=now)
 
     def answered(self) -> Recovery:
-        """A response that names one broker or more has come."""
+        """Return the state after a response that contains at least one broker."""
         return replace(self, since=None)
 
     def reason(self, now: float, *, nobody_left: bool = False, told_to: bool = False) -> str | None:
-        """Why to start over now, or None.
+        """Return the reason to rebootstrap now, or None.
 
         Args:
-            now: The time.
-            nobody_left: No broker of the last metadata can be reached (KIP-899).
-            told_to: A broker or proxy answered REBOOTSTRAP_REQUIRED (129).
+            now: The time in the unit and clock of `asked`.
+            nobody_left: Whether no broker of the last metadata can be reached (KIP-899).
+            told_to: Whether a broker or proxy responded with REBOOTSTRAP_REQUIRED (129).
         """
         if self.trigger is None:
             return None

@@ -1,4 +1,4 @@
-"""A connection that carries one request at a time, whose answer is read when its owner is ready for it."""
+"""A connection with one request in flight at a time, whose response is read when the owner is ready for it."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _RENEW_SECONDS, _RENEW_SHARE = 10.0, 0.15
 
 
 class RequestConnection:
-    """Sends requests, one at a time, and reads each response into a buffer of the caller's.
+    """Sends requests, one at a time, and reads each response into a buffer of the caller.
 
     Args:
-        raw: Authenticated; this object's alone from here on.
-        what: What it is for, as the beginning of a sentence: "Fetching from".
-        timeout: Seconds without a byte of an answer after which the connection counts as lost.
-        most_bytes: The longest response that is accepted.
+        raw: An authenticated connection; this object takes ownership of it.
+        what: The purpose of the connection as the beginning of a sentence in errors: "Fetching from".
+        timeout: Seconds without a byte of an outstanding response after which the connection counts as lost.
+        most_bytes: The maximum size of a response.
 
     Attributes:
-        waiting: Whether an answer is under way; such a connection is of no use to anybody else.
-        ready_at: Before this time (`time.monotonic()`) the broker wants no request (KIP-219).
+        waiting: Whether a response is outstanding; another owner cannot use the connection then.
+        ready_at: The earliest time at which the next request may be sent (KIP-219 throttling), `time.monotonic()`.
     """
 
     def __init__(self, raw: BlockingConnection, *, what: str, timeout: float, most_bytes: int = RESPONSE_BYTES) -> None:
@@ -43,35 +43,35 @@ class RequestConnection:
 
     @property
     def spent(self) -> bool:
-        """Whether the broker ends the session soon (KIP-368): open a new one."""
+        """Whether the session expires soon (KIP-368), so that the owner should open a new connection."""
         return self._renew_at is not None and time.monotonic() > self._renew_at
 
     @property
     def busy(self) -> bool:
-        """Whether an answer is under way, or the broker wants no request now, not on another connection either."""
+        """Whether a response is outstanding, or the broker throttles this client, on every connection."""
         return self.waiting or time.monotonic() < self.ready_at
 
     @property
     def overdue_at(self) -> float:
-        """When (`time.monotonic()`) the answer that is under way counts as lost."""
+        """The time (`time.monotonic()`) from which the outstanding response counts as lost."""
         return self._sent_at + self._timeout
 
     def fileno(self) -> int:
-        """The socket's, to wait for the answer's first byte."""
+        """Return the socket's file descriptor, to wait for the first byte of a response."""
         return self._raw.socket.fileno()
 
     def post(self, encode: Callable[[str, int], bytes]) -> None:
-        """Send a request; the response comes by `take`.
+        """Send a request; read its response with `take`.
 
         Args:
-            encode: Makes the request, its length in front, from the client's and a correlation id.
+            encode: Returns the request with its length prefix, given the client id and a correlation id.
 
         Raises:
-            ConnectionLost: The connection has ended.
+            ConnectionLost: The connection was lost.
         """
         self._correlation = (self._correlation + 1) & 0x7FFFFFFF
         request = encode(self._raw.client_id, self._correlation)
-        # Before it is sent: a connection with a part of a request on it is of no use to anybody else either.
+        # Set before the request is sent: if sending fails halfway, the connection must not be used again.
         self.waiting = True
         try:
             self._raw.socket.sendall(request)
@@ -80,10 +80,10 @@ class RequestConnection:
         self._sent_at = time.monotonic()
 
     def take(self, buffer: bytearray) -> tuple[bytearray, int]:
-        """The response to the last `post`: the buffer that holds it, `buffer` or a larger one, and its size.
+        """Return the response to the last `post`: the buffer that contains it, `buffer` or a larger one, and its size.
 
         Raises:
-            ConnectionLost: The connection has ended, or nothing came for too long.
+            ConnectionLost: The connection was lost, or no byte arrived within the timeout.
         """
         try:
             size = read_frame_size(self._raw.socket, self._most_bytes)
@@ -98,13 +98,13 @@ class RequestConnection:
         return buffer, size
 
     def hold(self, throttle_ms: int) -> None:
-        """The broker wants no request for so long (KIP-219)."""
+        """Send no request for `throttle_ms`, as the broker demands (KIP-219)."""
         self.ready_at = time.monotonic() + throttle_ms / 1000
 
     def lost(self, problem: str) -> ConnectionLost:
-        """The error of a connection that is of no more use."""
+        """Return the error to raise when the connection can no longer be used."""
         return ConnectionLost(f"{self._what} {self._raw.endpoint} failed: {problem}.")
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         self._raw.close()

@@ -1,4 +1,4 @@
-"""A request's frame as bytes, for those that are encoded by hand: header version 1, before the flexible versions."""
+"""The frame of requests that are encoded by hand. Header version 1, for requests before their flexible versions."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _SHORT = struct.Struct(">h")
 
 
 def frame(api_key: int, version: int, client_id: str, correlation_id: int, parts: Sequence[bytes]) -> bytes:
-    """A request from the parts of its body, its length in front."""
+    """Return a request with its length prefix and header, from the parts of its body."""
     client = client_id.encode()
     size = _FRAME.size - 4 + len(client) + sum(map(len, parts))
     return b"".join((_FRAME.pack(size, api_key, version, correlation_id, len(client)), client, *parts))
 
 
 def string(text: str | None) -> bytes:
-    """A (nullable) string."""
+    """Return a string in the protocol's encoding; None is the null string."""
     if text is None:
         return _SHORT.pack(-1)
     encoded = text.encode()

@@ -1,4 +1,4 @@
-"""The SASL settings of a client as the arguments of kafka-python's mechanisms."""
+"""The SASL settings of a client, as arguments for kafka-python's mechanisms."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from kafka_source.kafka_client.oauth import token_provider
 
 
 def sasl_arguments(settings: Settings) -> dict[str, object] | None:
-    """Return the keyword arguments of a `kafka.net.sasl` mechanism; None where the protocol has no SASL.
+    """Return the keyword arguments of a `kafka.net.sasl` mechanism; None if the security protocol has no SASL.
 
-    They hold secrets in the clear, and may hold a token provider with a lock: do not show or pickle them.
+    They contain secrets in clear text, and perhaps a token provider with a lock: never log or pickle them.
 
     Raises:
-        OptionError: The mechanism is not known, or a setting that it needs is missing.
+        OptionError: The mechanism is unknown, or one of its settings is missing.
     """
     sasl = sasl_of(settings)
     if sasl is None:
         return None
     arguments: dict[str, object] = {
         "sasl_mechanism": sasl.mechanism,
-        # Whatever the protocol is: with SASL_PLAINTEXT the mechanisms log a warning for each connection.
+        # This value is independent of the actual protocol: with SASL_PLAINTEXT the mechanisms of kafka-python would
+        # log a warning for each connection.
         "security_protocol": "SASL_SSL",
     }
     if sasl.username:

@@ -1,4 +1,4 @@
-"""What a connection needs to know, from the client's settings."""
+"""The settings of a connection, read from the Kafka client settings."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionSettings:
-    """How to connect.
+    """The settings of a client's connections.
 
     Attributes:
-        bootstrap: The servers of `bootstrap.servers`.
-        client_id: The name under which the brokers know us.
-        tls: The context for TLS, or None.
-        sasl: kafka-python's arguments for its SASL mechanism, or None. Holds secrets, so it is in no repr.
+        bootstrap: The endpoints of `bootstrap.servers`.
+        client_id: The client id in every request's header.
+        tls: The TLS context, or None without TLS.
+        sasl: kafka-python's arguments for its SASL mechanism, or None. It contains secrets, so the repr leaves it out.
         connect_timeout: Seconds for TCP, TLS and SASL together.
-        request_timeout: Seconds for a request's answer.
+        request_timeout: Seconds to wait for a response.
         retry: The pauses between attempts.
-        rebootstrap_after: Seconds without metadata until the client starts over (KIP-1102); None: never.
-        moved_from: The id of a cluster that was left for another on purpose.
+        rebootstrap_after: Seconds without metadata until the client rebootstraps (KIP-1102); None: never.
+        moved_from: The id of the cluster from which the topics were migrated (`cluster.moved.from`), or None.
     """
 
     bootstrap: tuple[Endpoint, ...]
@@ -56,15 +56,15 @@ class ConnectionSettings:
 
     @property
     def bootstrap_names(self) -> str:
-        """`bootstrap.servers` as the user wrote them."""
+        """The endpoints of `bootstrap.servers`, separated by commas."""
         return ",".join(map(str, self.bootstrap))
 
     @classmethod
     def of(cls, settings: Settings, client_id: str | None = None) -> ConnectionSettings:
-        """From the Kafka clients' settings under their Java names.
+        """Return the connection settings for Kafka client settings under their Java names.
 
         Raises:
-            OptionError: A value is not taken, or a file of TLS cannot be read.
+            OptionError: A value is invalid, or a TLS file cannot be read.
         """
         return cls(
             bootstrap=parse_servers(settings.get("bootstrap.servers", "")),
@@ -80,22 +80,22 @@ class ConnectionSettings:
 
 
 def retry_policy(settings: Settings) -> RetryPolicy:
-    """Return the pauses that `retry.backoff.ms` and `retry.backoff.max.ms` ask for; the defaults are Java's."""
+    """Return the policy that `retry.backoff.ms` and `retry.backoff.max.ms` define; the defaults are Java's."""
     return RetryPolicy(settings.seconds("retry.backoff.ms", 100), settings.seconds("retry.backoff.max.ms", 1_000))
 
 
 def rebootstrap_after(settings: Settings) -> float | None:
-    """Seconds without metadata until a client starts over (KIP-1102); None: it never does."""
+    """Return the seconds without metadata until a client rebootstraps (KIP-1102); None: never."""
     if settings.get("metadata.recovery.strategy", "rebootstrap").lower() == "none":
         return None
     return settings.seconds("metadata.recovery.rebootstrap.trigger.ms", 300_000)
 
 
 def parse_servers(servers: str) -> tuple[Endpoint, ...]:
-    """`host:port,[v6::address]:port` as endpoints.
+    """Return the endpoints in a list such as `host:port,[v6::address]:port`.
 
     Raises:
-        OptionError: There is none, or one is malformed.
+        OptionError: The list is empty, or an endpoint is malformed.
     """
     found = []
     for server in filter(None, (part.strip() for part in servers.split(","))):

@@ -1,1 +1,1 @@
-"""Schemas of messages that kafka-python does not have, in the form in which Kafka and it describe theirs."""
+"""Schemas of messages that kafka-python lacks, in the JSON format of Kafka's own message definitions."""
