@@ -1,1 +1,1 @@
-"""Questions to the cluster: which partitions exist, and which offsets they have."""
+"""Lookups of topics, partitions and offsets in the cluster that a query reads."""

@@ -1,4 +1,4 @@
-"""Where a partition begins and ends, and where a time is in it: one leader's answer (ListOffsets)."""
+"""ListOffsets: the earliest and latest offset of a partition, and the offset of a timestamp, from one leader."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.kafka_client.messages import ListOffsetsRequest
 
 EARLIEST, LATEST = -2, -1
-"""In place of a time: the first offset, and the one after the last."""
+"""Special timestamps: the first offset, and the offset after the last record."""
 
-# Later versions know more special times; this one has all that is needed.
+# Later versions add special timestamps that this project does not use.
 _VERSION = 6
 
 
@@ -24,21 +24,21 @@ async def list_offsets(
     *,
     read_committed: bool = False,
 ) -> dict[TopicPartition, int]:
-    """The offsets of times in partitions that a broker leads; no retries.
+    """Return the offsets of timestamps in partitions that a broker leads; no retries.
 
     Args:
-        client: Of the cluster.
-        leader: The broker's node id.
-        times: EARLIEST, LATEST, or ms since 1970, for the first record of then or later.
-        deadline: For the answer.
-        read_committed: Whether LATEST is the last stable offset.
+        client: The cluster's client.
+        leader: The node id of the partitions' leader.
+        times: EARLIEST, LATEST, or a timestamp in ms since 1970, which means the first record at or after it.
+        deadline: The time limit for the response.
+        read_committed: Whether LATEST means the last stable offset instead of the high watermark.
 
     Returns:
-        An offset for each partition, -1 where it has no record of that time or later.
+        An offset for each partition; -1 if the partition has no record at or after the timestamp.
 
     Raises:
         ConnectionLost: The broker does not answer.
-        KafkaGroupError: It does not say, for instance because another broker leads by now.
+        KafkaGroupError: The broker responds with an error, for example because it is no longer the leader.
     """
     topic_type = ListOffsetsRequest.ListOffsetsTopic
     by_topic: dict[str, list[TopicPartition]] = {}

@@ -1,4 +1,4 @@
-"""What the driver asks of the cluster: topics, and the offsets that its partitions have."""
+"""The driver's lookups in the cluster: its topics, partitions and offsets."""
 
 from __future__ import annotations
 
@@ -23,21 +23,22 @@ _T = TypeVar("_T")
 _LONGEST_PAUSE = 1.0
 _LOST = (BootstrapError, ConnectionLost)
 
-# How long a cluster that was there is asked again: Java's default.api.timeout.ms, beyond the time until starting over.
+# How long to retry a cluster that has answered before: Java's default.api.timeout.ms. The time until the client
+# rebootstraps is added to it.
 _PATIENCE_MS = 60_000
 
 
 class Cluster:
-    """Topics and offsets of a cluster, asked for with a deadline and tried again as the options say.
+    """Looks up topics and offsets, with deadlines and retries.
 
-    A cluster that has answered once may lose all of its brokers and come back elsewhere: it is asked for longer than
-    one that never was there.
+    A cluster that has answered once may lose all of its brokers and come back under new addresses. Lookups in such a
+    cluster are retried for longer than lookups in a cluster that has never answered.
 
     Args:
-        settings: Of the Kafka clients.
-        timeout_ms: For each question.
-        retries: How often at least a question is put again that failed for a passing reason; it is until the timeout.
-        retry_ms: The first pause between these tries; each further one is twice as long.
+        settings: Kafka client settings.
+        timeout_ms: The time limit of each attempt. A lookup is retried for at least this long.
+        retries: The minimum number of retries after retriable errors (Spark's `fetchOffset.numRetries`).
+        retry_ms: The first pause between attempts (`fetchOffset.retryIntervalMs`); it doubles with each retry.
     """
 
     def __init__(self, settings: Settings, *, timeout_ms: int = 10_000, retries: int = 3, retry_ms: int = 10) -> None:
@@ -57,26 +58,26 @@ class Cluster:
         )
 
     def close(self) -> None:
-        """Close the connections; another question opens them again."""
+        """Close the connections; the next lookup opens new ones."""
         self._client.close()
 
     def cluster_id(self) -> str | None:
-        """The cluster's id, which tells one cluster from another behind the same name; None: it does not tell.
+        """Return the cluster's id, which shows whether another cluster answers under the same name; None: unknown.
 
         Raises:
-            InvalidConfigurationError: It is another than before.
+            InvalidConfigurationError: A different cluster answers than before.
         """
-        # Every question's answer is compared; one is put only where nobody is known to be there.
+        # Every metadata response is compared with the known id, so this asks only while no broker is connected.
         if self._client.cluster_id is None or not self._client.connected:
             self._ask("Asking for the cluster's id", lambda deadline: self._client.metadata((), deadline))
         return self._client.cluster_id
 
     def partitions(self, subscription: TopicSelection) -> list[TopicPartition]:
-        """The partitions of a subscription that exist now, sorted.
+        """Return the existing partitions of a subscription, sorted.
 
         Raises:
-            UnknownTopicError: A topic or partition that is named does not exist.
-            AuthenticationError: This user may not see a topic that is named.
+            UnknownTopicError: A topic or partition that the subscription names does not exist.
+            AuthenticationError: This user may not describe a topic that the subscription names.
             BootstrapError: No broker answers.
         """
         if subscription.pattern is not None:
@@ -102,7 +103,7 @@ class Cluster:
         return sorted(subscription.partitions or existing)
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic | None]:
-        """These topics as they are now; None for one that does not exist."""
+        """Return the current id and partition count of these topics; None for a topic that does not exist."""
         wanted = sorted(set(names))
         if not wanted:
             return {}
@@ -112,26 +113,26 @@ class Cluster:
         }
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset of each partition."""
+        """Return the first offset of each partition."""
         return self._offsets(dict.fromkeys(partitions, EARLIEST))
 
     def latest(self, partitions: Iterable[TopicPartition], *, read_committed: bool) -> dict[TopicPartition, int]:
-        """The offset after the last record of each partition; with `read_committed` the last stable offset."""
+        """Return the high watermark of each partition; with `read_committed` the last stable offset."""
         return self._offsets(dict.fromkeys(partitions, LATEST), read_committed=read_committed)
 
     def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """The offset of the first record at or after a time (ms since 1970); None where there is none."""
+        """Return the offset of the first record at or after a timestamp (ms since 1970); None if there is none."""
         return {tp: offset if offset >= 0 else None for tp, offset in self._offsets(times).items()}
 
     def _see(self, names: Iterable[str]) -> Snapshot:
-        """Topics by name, those that exist.
+        """Return the metadata of these topics; topics that do not exist are left out.
 
         Raises:
-            KafkaGroupError: The brokers refuse to tell of one.
+            KafkaGroupError: The brokers refuse to describe a topic.
         """
         wanted = sorted(set(names))
         what = f"Asking for topic {wanted[0]}" if len(wanted) == 1 else f"Asking for {len(wanted)} topics"
-        # Metadata are asked for in such a way that no topic is made by it.
+        # The request does not allow brokers to create missing topics.
         seen = self._ask(what, lambda deadline: self._client.metadata(wanted, deadline))
         for name, code in seen.refused.items():
             raise error_for_code(code, f"Asking for topic {name} failed")
@@ -146,7 +147,8 @@ class Cluster:
 
         async def ask(deadline: Deadline) -> dict[TopicPartition, int]:
             by_leader: dict[int, dict[TopicPartition, int]] = {}
-            # Leaders are asked for each time: so it is known, too, which cluster it is that answers.
+            # Fetch the metadata for each lookup: the leaders may have changed, and the response contains the cluster
+            # id, which shows whether the same cluster still answers.
             leaders = _leaders(await client.metadata(topics, deadline), times)
             for tp, leader in leaders.items():
                 by_leader.setdefault(leader, {})[tp] = times[tp]
@@ -161,11 +163,15 @@ class Cluster:
         return self._ask("Asking for offsets", ask)
 
     def _ask(self, what: str, question: Callable[[Deadline], Coroutine[Any, Any, _T]]) -> _T:
-        """What the question returns, put again while that may help.
+        """Return the result of a lookup; retry it after retriable errors.
+
+        Args:
+            what: The lookup as the beginning of a sentence in errors.
+            question: One attempt.
 
         Raises:
             KafkaGroupError: The brokers refuse, or have not answered in time.
-            InvalidConfigurationError: Another cluster answers than before.
+            InvalidConfigurationError: A different cluster answers than before.
         """
         begun, was_lost = time.monotonic(), False
 
@@ -189,11 +195,11 @@ class Cluster:
 
     @property
     def _was_there(self) -> bool:
-        """Whether the cluster has answered before."""
+        """Whether this cluster has answered before."""
         return self._client.cluster_id is not None
 
     def _seconds_for(self, *, was_lost: bool) -> float:
-        """How long a question is put again: after the loss of brokers as long as these take to come back."""
+        """Return how many seconds to retry a lookup; after the loss of all brokers, long enough to rebootstrap."""
         if not was_lost:
             return self._timeout
         if self._client.connected:
@@ -203,11 +209,11 @@ class Cluster:
     def _advice(self) -> str:
         if not self._was_there or self._client.settings.rebootstrap_after is not None:
             return ""
-        return " Brokers were lost; metadata.recovery.strategy is none, so the servers were not looked up again."
+        return " All known brokers were lost; metadata.recovery.strategy is none, so the client did not rebootstrap."
 
 
 def _leaders(seen: Snapshot, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """The node that leads each partition.
+    """Return the node id of each partition's leader.
 
     Raises:
         UnknownTopicError: A partition does not exist.
@@ -221,9 +227,9 @@ def _leaders(seen: Snapshot, partitions: Iterable[TopicPartition]) -> dict[Topic
         topic = seen.topics.get(tp.topic)
         partition = None if topic is None else topic.partitions.get(tp.partition)
         if partition is None:
-            what = f"Asking for the offsets of {name} failed: it does not exist."
+            what = f"Asking for the offsets of {name} failed: the partition does not exist."
             raise UnknownTopicError(what, code=UNKNOWN_TOPIC_OR_PARTITION)
         if partition.leader < 0:
-            raise RefreshRetriableError(f"Asking for the offsets of {name} failed: it has no leader.")
+            raise RefreshRetriableError(f"Asking for the offsets of {name} failed: the partition has no leader.")
         leaders[tp] = partition.leader
     return leaders

@@ -11,14 +11,14 @@ from kafka_source.model.topic_selection import Topic
 
 
 class TopicIds:
-    """Cache what the cluster says of topics, until the answer is invalid or old.
+    """Cache of topic descriptions.
 
-    Only `invalidate_if_old` makes an old answer invalid, and a micro-batch calls it once: a batch that starts where a
-    deleted topic ended must not get the id of the topic that was created after it.
+    An old entry stays valid until `invalidate_if_old` is called, which a micro-batch does once: a batch that starts
+    where a deleted topic ended must not get the id of the topic that was created after it.
 
     Args:
-        lookup: Asks the cluster for topics by name, see `Cluster.topics`.
-        max_age_ms: The age from which an answer is old, in ms.
+        lookup: Returns the description of topics by name, see `Cluster.topics`.
+        max_age_ms: The age in ms after which `invalidate_if_old` drops the entries.
     """
 
     def __init__(self, lookup: Callable[[Iterable[str]], Mapping[str, Topic | None]], max_age_ms: int) -> None:
@@ -28,11 +28,11 @@ class TopicIds:
         self._invalidated_at = float("-inf")
 
     def invalidate(self) -> None:
-        """Forget all answers, so that the next question asks the cluster."""
+        """Drop all entries, so that the next call asks the cluster."""
         self._known = {}
 
     def invalidate_if_old(self) -> None:
-        """Forget all answers if the last call that did so is longer ago than the maximum age."""
+        """Drop all entries if this method last did so longer ago than the maximum age."""
         if time.monotonic() - self._invalidated_at > self._max_age:
             self.invalidate()
             self._invalidated_at = time.monotonic()
@@ -45,7 +45,7 @@ class TopicIds:
         return {name: self._known[name] for name in wanted}
 
     def existing(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Return those of the partitions that exist, sorted; ask again for topics that seem to lack some of them."""
+        """Return the partitions that exist, sorted; ask the cluster again for topics that seem to lack partitions."""
         partitions = sorted(partitions)
         self.describe(tp.topic for tp in partitions)
         if incomplete := {tp.topic for tp in partitions if not self._exists(tp)}:
@@ -54,7 +54,7 @@ class TopicIds:
         return [tp for tp in partitions if self._exists(tp)]
 
     def ids(self, names: Iterable[str]) -> dict[str, str]:
-        """Return the ids of the topics that have one."""
+        """Return the ids of the topics that have an id."""
         topics = self.describe(names)
         return {name: topic.id for name, topic in topics.items() if topic is not None and topic.id is not None}
 
@@ -63,6 +63,6 @@ class TopicIds:
         return topic is not None and tp.partition < topic.partitions
 
     def _is_update(self, name: str, current: Topic | None) -> bool:
-        """Return whether `current` may be the known topic with more partitions, or one where none was known."""
+        """Return whether `current` may replace the cached entry: a topic that had none, or the same topic, grown."""
         known = self._known[name]
         return known is None or (current is not None and not differ(known.id, current.id))

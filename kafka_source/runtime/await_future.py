@@ -1,4 +1,4 @@
-"""Waiting for an answer, in such a way that who waits can be stopped at any moment."""
+"""A wait for a future that can be cancelled at any moment."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ _T = TypeVar("_T")
 
 
 async def answer_within(answer: asyncio.Future[_T], seconds: float) -> _T:
-    """Like `asyncio.wait_for`, which before Python 3.12 loses a cancellation that comes with the answer (gh-86296).
+    """Return the result of `answer`, as `asyncio.wait_for` does.
+
+    Before Python 3.12, `asyncio.wait_for` loses a cancellation that arrives together with the result (gh-86296).
 
     Raises:
-        asyncio.TimeoutError: No answer came in time; `answer` is cancelled.
+        asyncio.TimeoutError: No result arrived within `seconds`; `answer` is cancelled.
     """
     try:
         done, _ = await asyncio.wait((answer,), timeout=seconds)

@@ -1,4 +1,4 @@
-"""Our own deadlines around calls that may not keep theirs."""
+"""Deadlines on the monotonic clock, and a call that is abandoned when its deadline expires."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ T = TypeVar("T")
 
 
 class Deadline:
-    """A moment, some seconds from now, by the monotonic clock.
+    """A point in time on the monotonic clock.
 
     Args:
-        seconds: From now.
+        seconds: The time until the deadline expires, counted from now.
     """
 
     __slots__ = ("_end", "seconds")
@@ -25,24 +25,24 @@ class Deadline:
 
     @property
     def left(self) -> float:
-        """Seconds that are left, never below 0."""
+        """Seconds until the deadline expires; 0 once it has expired."""
         return max(0.0, self._end - time.monotonic())
 
     @property
     def over(self) -> bool:
-        """Whether nothing is left."""
+        """Whether the deadline has expired."""
         return self.left == 0.0
 
 
 def call_within(deadline: Deadline, call: Callable[[], T]) -> T:
-    """The result of a call that may block for longer than it was told to.
+    """Return the result of a call that may block for longer than its own timeout.
 
-    The call runs in a daemon thread. If it is not back in time it is left to itself: what it works on must not be used
-    again. librdkafka needs this: `send_offsets_to_transaction` waits for a coordinator that is down whatever its
-    timeout says (librdkafka issue 5456).
+    The call runs in a daemon thread. If it does not return in time it is abandoned but keeps running, so the objects
+    that it uses must not be used again. librdkafka needs this: `send_offsets_to_transaction` ignores its timeout while
+    the coordinator is down (librdkafka issue 5456).
 
     Raises:
-        TimeoutError: The call did not return in time.
+        TimeoutError: The call did not return before the deadline.
     """
     outcome: _Outcome[T] = _Outcome(call)
     thread = threading.Thread(target=outcome.run, name="kafkagroup-call", daemon=True)

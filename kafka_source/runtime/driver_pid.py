@@ -1,4 +1,4 @@
-"""The process of the Spark driver, as seen from the Python processes that it starts."""
+"""The process id of the Spark driver, as its Python processes see it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from pathlib import Path
 
 
 def driver_pid() -> int:
-    """The process that all planners of a Spark driver descend from: two generations up where that can be seen."""
+    """Return the id of the process from which all planner processes of a Spark driver descend.
+
+    That is the parent of the parent where `/proc` shows it, else the parent.
+    """
     parent = os.getppid()
     try:
-        # The second field may hold spaces but ends with the last parenthesis; the parent comes two after it.
+        # The second field, the command, may contain spaces and ends with the last parenthesis. The parent's process id
+        # is the second field after it.
         return int(Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()[1])
     except (OSError, ValueError, IndexError):
         return parent

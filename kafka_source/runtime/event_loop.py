@@ -1,4 +1,4 @@
-"""One event loop on one daemon thread, for callers that are not asynchronous."""
+"""An event loop on a daemon thread, for synchronous callers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _T = TypeVar("_T")
 
 
 class EventLoop:
-    """An asyncio loop on a daemon thread of its own. The thread does not survive a fork: see `shared`."""
+    """An asyncio loop on its own daemon thread. A forked child lacks the thread and needs a new loop: see `shared`."""
 
     def __init__(self, name: str = "kafkagroup") -> None:
         self._pid = os.getpid()
@@ -25,23 +25,24 @@ class EventLoop:
 
     @staticmethod
     def shared() -> EventLoop:
-        """Return the process's own loop, made when it is first asked for; a forked child gets a new one."""
+        """Return the loop that this process shares, and create it at the first call; a forked child gets a new one."""
         return _shared.of("kafkagroup-shared")
 
     @property
     def alive(self) -> bool:
-        """Whether its thread runs in this process."""
+        """Whether the loop's thread runs in this process."""
         return self._pid == os.getpid() and self._thread.is_alive()
 
     def run(self, work: Coroutine[Any, Any, _T], timeout: float | None = None) -> _T:
-        """Runs a coroutine on the loop and waits for its result.
+        """Run a coroutine on the loop and return its result.
 
         Raises:
-            TimeoutError: It took longer than `timeout` seconds; it is cancelled.
+            TimeoutError: It took longer than `timeout` seconds. The coroutine is cancelled.
+            RuntimeError: It was called on the loop's own thread, which would block forever.
         """
         if threading.current_thread() is self._thread:
             work.close()
-            raise RuntimeError("EventLoop.run was called from its own thread, where it would wait for ever")
+            raise RuntimeError("EventLoop.run was called on the loop's own thread, where it would block forever")
         future = self.spawn(work)
         try:
             return future.result(timeout)
@@ -50,19 +51,19 @@ class EventLoop:
                 raise
             raise TimeoutError(f"not done within {timeout:g} s") from None
         finally:
-            # Also after Ctrl-C: what nobody waits for must not go on.
+            # After a timeout or Ctrl-C nobody waits for the coroutine any more, so it must not continue.
             future.cancel()
 
     def spawn(self, work: Coroutine[Any, Any, _T]) -> concurrent.futures.Future[_T]:
-        """Starts a coroutine on the loop."""
+        """Start a coroutine on the loop; return its future."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def call_soon(self, callback: Callable[..., object], *args: object) -> None:
-        """Runs a function on the loop as soon as it can."""
+        """Call a function on the loop's thread as soon as possible."""
         self._loop.call_soon_threadsafe(callback, *args)
 
     def close(self) -> None:
-        """Cancels everything, stops the thread and waits for it."""
+        """Cancel all tasks, stop the thread and wait for its end."""
         if not self.alive:
             return
         self.call_soon(self._loop.stop)
@@ -81,5 +82,6 @@ class EventLoop:
             self._loop.close()
 
 
-# A forked child does not close its parent's loop: the selector is the parent's, whose polling would end.
+# A forked child must not close its parent's loop: both share the selector, and closing it would stop the parent's
+# polling.
 _shared = ProcessCache(EventLoop, usable=lambda loop: loop.alive, most=1)

@@ -1,6 +1,6 @@
-"""Named moments at which a test may interrupt this process; without a test nothing happens there.
+"""Named points in the code at which a test can interrupt the process. Without a test they do nothing.
 
-Nothing outside the process can switch them on: a test installs a function in the process that it interrupts.
+No setting outside the process enables them: a test has to install a function inside the process that it interrupts.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ _hook: Callable[[str], object] | None = None
 
 
 def failpoint(name: str) -> None:
-    """Call the function that a test has installed, with the name of this moment."""
+    """Call the function that a test has installed, with the name of this failpoint."""
     if _hook is not None:
         _hook(name)
 
 
 def install(hook: Callable[[str], object] | None) -> None:
-    """Have `hook` called at each failpoint of this process; None: nothing more. For tests only."""
+    """Set the function that each failpoint of this process calls; None removes it. For tests only."""
     global _hook
     _hook = hook

@@ -1,4 +1,4 @@
-"""Log lines of Spark's Python processes, whose logging nobody else sets up: `KAFKAGROUP_LOG_LEVEL`."""
+"""Logging of Spark's Python processes, which Spark does not configure: `KAFKAGROUP_LOG_LEVEL`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _PACKAGE = "kafka_source"
 
 
 def set_up() -> None:
-    """Show this package's log lines on standard error at the level of the environment, if it names one."""
+    """Log this package to standard error at the level in `KAFKAGROUP_LOG_LEVEL`, if the variable is set."""
     level = logging.getLevelName(os.environ.get(LEVEL, "").upper())
     package = logging.getLogger(_PACKAGE)
     if not isinstance(level, int) or package.handlers:

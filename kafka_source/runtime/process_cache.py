@@ -1,7 +1,7 @@
-"""Cache of objects that a process uses again, such as clients and engines: bounded, locked, and safe to fork.
+"""Process-wide cache of objects such as clients and engines: bounded, thread-safe, and safe to fork.
 
-A forked child starts with an empty cache. It has neither the threads of its parent nor a right to the parent's sockets,
-so the parent's objects are neither used nor closed there; they are only kept from being garbage-collected, since their
+A forked child starts with an empty cache. It has no threads of its parent and must not use the parent's sockets, so it
+neither uses nor closes the parent's objects. It only keeps references to them: if they were garbage-collected, their
 finalisers would close the parent's sockets.
 """
 
@@ -27,14 +27,16 @@ def _leave_open(_: object) -> None:
 
 
 class ProcessCache(Generic[_Key, _Value]):
-    """Makes the object of a key when it is first asked for, and keeps it; one cache for each module, never dropped.
+    """Creates the object of a key at the first request and returns it to later ones.
+
+    Create caches at module level only: each registers a fork hook that is never removed.
 
     Args:
-        make: Makes the object of a key. It is called with the cache locked, so it must not wait for the network.
-        close: Called for an object that the cache gives up, unlocked. Whoever still uses the object must be able to
-            go on, or to see that it is closed.
-        usable: Whether an object that was kept can still be used; if not, it is replaced and not closed.
-        most: How many objects are kept; above it, the one that was asked for longest ago is given up.
+        make: Creates the object of a key. It is called while the cache is locked, so it must not wait for the network.
+        close: Called with an object that the cache drops, after the lock is released. A caller that still uses the
+            object must be able to continue, or to notice that it is closed.
+        usable: Whether a cached object can still be used. If not, it is replaced and not closed.
+        most: The maximum number of objects; above it, the least recently used one is dropped.
     """
 
     def __init__(
@@ -47,7 +49,7 @@ class ProcessCache(Generic[_Key, _Value]):
     ) -> None:
         self._make, self._close, self._usable, self._most = make, close, usable, most
         self._lock = threading.Lock()
-        # In the order in which they were last asked for.
+        # Ordered by last use, the least recently used first.
         self._kept: dict[_Key, _Value] = {}
         self._of_parent: list[_Value] = []
         if hasattr(os, "register_at_fork"):
@@ -65,7 +67,8 @@ class ProcessCache(Generic[_Key, _Value]):
         return found
 
     def _forget(self) -> None:
-        # Another thread of the parent may have held the lock; here nobody would release it.
+        # A thread of the parent may have held the lock during the fork. That thread does not exist in the child, so the
+        # old lock would never be released.
         self._lock = threading.Lock()
         self._of_parent.extend(self._kept.values())
         self._kept = {}

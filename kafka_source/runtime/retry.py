@@ -1,4 +1,4 @@
-"""Retries: exponential back-off with jitter (KIP-580), and the loop that makes another attempt after an error."""
+"""Retries: exponential back-off with jitter (KIP-580), and the loop that makes the attempts."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from kafka_source.runtime.deadline import Deadline
 _T = TypeVar("_T")
 
 _JITTER = 0.2
-# Doubled as often, the shortest pause is longer than any that is configured; a float ends at 2**1023.
+# After so many doublings even the shortest pause exceeds any configured maximum. Without a limit, the power would
+# overflow a float at 2**1024.
 _MOST_DOUBLINGS = 30
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """The pauses between attempts: each about twice as long as the one before, ± 20 %.
+    """The pauses between attempts: each is twice as long as the previous one, with a jitter of ±20 %.
 
     Attributes:
-        first: Seconds of the first pause (`retry.backoff.ms`).
+        first: The first pause in seconds (`retry.backoff.ms`).
         longest: The longest pause in seconds (`retry.backoff.max.ms`).
     """
 
@@ -40,7 +41,7 @@ class RetryPolicy:
         return min(self.longest, doubled * random.uniform(1 - _JITTER, 1 + _JITTER))
 
     def pauses(self) -> Iterator[float]:
-        """Yield the pauses of a series of attempts, without end."""
+        """Yield the pauses of a series of attempts; the iterator is infinite."""
         failures = 0
         while True:
             yield self.pause(failures)
@@ -48,8 +49,8 @@ class RetryPolicy:
 
 
 Again = Callable[[Exception, int, float], bool]
-"""Decide after a failed attempt whether to make another one; gets the error, the number of attempts that failed before
-this one, and the pause in seconds. It may log."""
+"""Decides after a failed attempt whether to make another one. Arguments: the error, the number of attempts that failed
+before this one, and the pause in seconds. It may log."""
 
 
 def _always(_: Exception, __: int, ___: float) -> bool:
@@ -64,13 +65,13 @@ def retry(
     deadline: Deadline | None = None,
     again: Again = _always,
 ) -> _T:
-    """Return the result of `work`, after as many attempts as are allowed.
+    """Return the result of `work`; make more attempts after errors.
 
     Args:
         work: One attempt.
         policy: The pauses between attempts.
         on: The errors after which another attempt is made; any other error is raised at once.
-        deadline: When it would be over after the next pause, the last error is raised; None: `again` alone decides.
+        deadline: If it would expire during the next pause, the last error is raised; None: no time limit.
         again: See `Again`.
     """
     for failures, pause in enumerate(policy.pauses()):

@@ -1,4 +1,4 @@
-"""The end of a stream's driver process: the group is left first. Spark ends it with SIGTERM (seen in 4.2 and 4.3)."""
+"""Shutdown of a stream's driver process: it leaves its group first. Spark sends SIGTERM (seen in 4.2 and 4.3)."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ _LONGEST_SECONDS = 30.0
 
 
 def leave_on_exit(stop: Callable[[], None]) -> Callable[[], None]:
-    """Call `stop` before this process ends, by itself or by a signal; returns `stop` for those that end it sooner.
+    """Call `stop` once before this process exits, normally or after SIGTERM.
 
-    It is called once. Who comes second waits until it is done: Spark's signal comes while its runner stops the reader,
-    and the process must not end in the middle of that.
+    Spark's signal arrives while its runner stops the reader, so `stop` may be requested twice at the same time. The
+    second request waits until `stop` has returned: the process must not exit in the middle of it.
 
-    Not in the signal's handler: it would interrupt the main thread anywhere, and wait for ever for a lock that this
-    thread holds. The handler only wakes a thread.
+    The signal handler does not call `stop` itself. It interrupts the main thread anywhere, and `stop` would then wait
+    forever for a lock that the main thread holds. Therefore the handler only wakes up another thread.
 
     Args:
-        stop: What is to be done.
+        stop: Leaves the group and closes connections.
+
+    Returns:
+        A function that calls `stop` now, unless it was called before.
     """
     leaving, left = threading.Lock(), threading.Event()
 
@@ -36,19 +39,19 @@ def leave_on_exit(stop: Callable[[], None]) -> Callable[[], None]:
     if in_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         woken, wake = os.pipe()
         threading.Thread(target=_leave_on, args=(woken, leave), name="kafkagroup-end", daemon=True).start()
-        # Spark sends the signal twice; the second one finds nobody to wake.
+        # Spark sends the signal twice. The thread reads once, so the second signal has no effect.
         signal.signal(signal.SIGTERM, lambda *_: os.write(wake, b"."))
     return leave
 
 
 def _leave_on(woken: int, leave: Callable[[], None]) -> None:
     os.read(woken, 1)
-    # Whatever hangs: a member that does not end would keep its partitions by its heartbeats.
+    # A limit in case `leave` hangs: a process that does not exit would keep its partitions by its heartbeats.
     latest = threading.Timer(_LONGEST_SECONDS, os._exit, (1,))
     latest.daemon = True
     latest.start()
     try:
         leave()
     finally:
-        # An exit in the usual way would tell Spark of an error, and it does not want to hear of it any more.
+        # Not sys.exit: the normal exit would report an error to Spark, which has ended the query already.
         os._exit(0)

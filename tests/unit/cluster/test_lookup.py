@@ -77,7 +77,7 @@ def test_a_leader_that_is_on_its_way_is_waited_for(broker: FakeBroker, cluster: 
 
 def test_a_leader_that_does_not_come_is_named(broker: FakeBroker, cluster: Cluster) -> None:
     broker.partitions[1].leader = -1
-    with pytest.raises(RefreshRetriableError, match=r"orders-1 failed: it has no leader"):
+    with pytest.raises(RefreshRetriableError, match=r"orders-1 failed: the partition has no leader"):
         cluster.latest([FIRST, SECOND], read_committed=False)
 
 
