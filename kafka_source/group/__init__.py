@@ -1,6 +1,6 @@
-"""Membership in a consumer group: slots that join together, sessions that act as a slot elsewhere.
+"""Group membership: the members (slots) of a query, tasks that act as a slot, and members of groups of any kind.
 
-Public are the names of `__all__`, for groups of any kind. What a query's members need is imported from its module.
+Only the names in `__all__` are public; they are for groups of any kind.
 """
 
 from kafka_source.group.generic_member import GenericMember, MemberState

@@ -1,4 +1,4 @@
-"""Committed offsets: fetched for a group, committed as a member with its credentials (no transaction)."""
+"""Committed offsets of a group: fetch them, and commit them as a member without a transaction."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafka_source.kafka_client.messages import OffsetCommitRequest, OffsetFetchR
 from kafka_source.model.commit_offset import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 
-# Later versions ask for many groups, or name topics by id, in other layouts; these have all that is needed.
+# Later versions have other layouts: OffsetFetch 8 takes many groups, and version 10 of both identifies topics by id.
 _FETCH_VERSION = 7
 _COMMIT_VERSION = 9
 
@@ -26,19 +26,19 @@ async def fetch_committed(
     *,
     stable: bool = True,
 ) -> dict[TopicPartition, int | None]:
-    """The group's committed offsets, None where there is none.
+    """Return the group's committed offsets; None for a partition without one.
 
     Args:
-        client: Of the cluster.
-        group: Whose.
-        partitions: Which; None for all that the group has committed.
-        deadline: For all of it.
-        stable: Whether an offset in a transaction that is still open is waited for: another member may be about to
-            commit it (KIP-447). Else it is as it was before that transaction.
+        client: The cluster's client.
+        group: The group id.
+        partitions: The partitions to fetch; None: all partitions for which the group has committed an offset.
+        deadline: The time limit for all attempts.
+        stable: Whether to wait for open transactions that will commit an offset of these partitions (KIP-447).
+            If false, the result contains the offsets as they were before those transactions.
 
     Raises:
-        AuthenticationError: This user may not read the group.
-        KafkaGroupError: The deadline is over.
+        AuthenticationError: This user is not authorized to read the group.
+        KafkaGroupError: The deadline has expired.
     """
     wanted = None if partitions is None else sorted(set(partitions))
     found = {} if wanted == [] else await _fetch(client, group, wanted, deadline, stable=stable)
@@ -49,7 +49,7 @@ async def fetch_committed(
 async def fetch_all_committed(
     client: KafkaClient, group: str, deadline: Deadline
 ) -> dict[TopicPartition, CommitOffset]:
-    """All that the group has committed, with its metadata; waits and raises as `fetch_committed`."""
+    """Return all offsets that the group has committed, with their metadata; waits and raises as `fetch_committed`."""
     return await _fetch(client, group, None, deadline, stable=True)
 
 

@@ -1,4 +1,4 @@
-"""A group as its coordinator describes it (DescribeGroups)."""
+"""DescribeGroups: the state and the members of a group, as its coordinator describes them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _VERSION = 5
 
 @dataclass(frozen=True, slots=True)
 class DescribedMember:
-    """A member and the state that the leader gave it; both metadata and state are empty while it rebalances."""
+    """A member and the assignment that the leader gave it (`state`).
+
+    While the group rebalances, both the member's metadata and its state are empty.
+    """
 
     member: GroupMember
     state: bytes
@@ -26,7 +29,7 @@ class DescribedMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """The coordinator's view; `state` is Kafka's word, e.g. "Stable", `protocol` the assignor of a consumer group."""
+    """A group: `state` is Kafka's name of its state, for example "Stable"; `protocol` is the assignor that it uses."""
 
     state: str
     protocol_type: str
@@ -34,16 +37,16 @@ class GroupDescription:
     members: tuple[DescribedMember, ...]
 
     def member_id_of(self, instance_id: str | None) -> str | None:
-        """The present member id of a static member."""
+        """Return the current member id of a static member; None if the group has no such member."""
         return next((d.member.member_id for d in self.members if d.member.instance_id == instance_id), None)
 
 
 async def describe(client: KafkaClient, group: str, deadline: Deadline) -> GroupDescription:
-    """Asks the coordinator.
+    """Return the coordinator's description of a group.
 
     Raises:
-        AuthenticationError: This user may not describe the group.
-        RetriableError: The coordinator cannot be reached until the deadline.
+        AuthenticationError: This user is not authorized to describe the group.
+        RetriableError: The coordinator cannot be reached before the deadline.
     """
     what = f"Describing group {group} failed"
 

@@ -1,7 +1,7 @@
-"""A member of a group of any kind: leader election, worker pools, whatever shares work out among processes.
+"""A member of a group of any kind: for leader election, worker pools, and other ways to distribute work.
 
-The group protocol is not about topics: each member says something (metadata), one is elected to lead and answers to
-each (state). Here both are bytes of the application's own, under a protocol type of its own.
+Kafka's group protocol does not depend on topics: each member sends metadata, and one member is elected as the leader
+and returns a state for each member. Here both are bytes that the application defines, under its own protocol type.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _LEAVE_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class MemberState:
-    """What a member has to go by in one generation.
+    """The state of a member in one generation of its group.
 
     Attributes:
-        generation: The group's; it only grows, so it can fence what an earlier holder still does.
-        member_id: This member's.
-        leading: Whether this member leads.
-        state: What the leader said to this member.
+        generation: The group's generation. It only increases, so it can serve as a fencing token.
+        member_id: The id of this member.
+        leading: Whether this member is the group's leader.
+        state: The bytes that the leader returned for this member.
     """
 
     generation: int
@@ -45,18 +45,20 @@ class MemberState:
 
 
 Lead = Callable[[str, Mapping[str, bytes]], Mapping[str, bytes]]
-"""The leader's work: the protocol's name and every member's metadata in, every member's state out, by member id."""
+"""The leader's function. It gets the protocol's name and the members' metadata by member id, and returns the members'
+states by member id."""
 
 
 class GenericMember:
-    """Joins when the block is entered, keeps the membership alive, rejoins by itself, and leaves at the block's end.
+    """A context manager that joins a group, sends heartbeats, rejoins when the group rebalances, and leaves at the end.
 
     Args:
-        config: Settings of the Kafka clients.
-        settings: Group, protocol type, instance id and times.
-        protocols: The protocols it knows, best first, and what it says about itself in each.
-        lead: Called in a thread if this member leads. What it raises is logged, and every member gets no state.
-        heartbeat_interval_ms: Time between heartbeats.
+        config: Kafka client settings.
+        settings: Group id, protocol type, instance id and timeouts.
+        protocols: The supported protocols in order of preference, each with this member's metadata for it.
+        lead: Called in a thread if this member is the leader. If it raises, the error is logged and every member gets
+            an empty state.
+        heartbeat_interval_ms: The time between heartbeats.
     """
 
     def __init__(
@@ -90,19 +92,21 @@ class GenericMember:
 
     @property
     def state(self) -> MemberState | None:
-        """What holds now; None while the group rebalances, and when its coordinator has been silent for so long that
-        others may have been given our part.
+        """The state in the current generation; None while the group rebalances.
+
+        Also None when the coordinator has not answered for the session timeout: other members may then have been given
+        this member's part.
         """
         with self._changed:
             silent = time.monotonic() - self._heard_at
             return self._state if silent * 1000 < self._settings.session_timeout_ms else None
 
     def wait(self, timeout_s: float, after: int = -1) -> MemberState | None:
-        """The state of a generation later than `after`, once it is there; None if it does not come in time.
+        """Wait for a generation later than `after` and return its state; None if it does not start in time.
 
         Raises:
-            FencedError: Another process has the instance id.
-            InvalidConfigurationError: The group refuses us.
+            FencedError: Another process has joined with the same instance id.
+            InvalidConfigurationError: The group refuses this member.
         """
         with self._changed:
             self._changed.wait_for(
@@ -113,7 +117,7 @@ class GenericMember:
             return self._state if self._state is not None and self._state.generation > after else None
 
     def close(self) -> None:
-        """Leaves the group; may be called twice."""
+        """Leave the group; it may be called twice."""
         self._set(None)
         if self._life is not None:
             self._life.cancel()
@@ -136,7 +140,7 @@ class GenericMember:
                 return
 
     async def _take_part(self, reason: str) -> None:
-        """One generation, from the join until the group rebalances."""
+        """Take part in one generation, from the join until the group rebalances."""
         patience = Deadline(self._settings.rebalance_timeout_ms / 1000 + _MARGIN)
         state = await self._member.join(self._protocols, self._lead, patience, reason)
         joined = self._member.last_join

@@ -1,4 +1,4 @@
-"""The error of a group that refuses a member, with the settings that the group refused."""
+"""Errors for a member that its group refuses; they name the setting to change."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from kafka_source.errors import KafkaGroupError, error_for_code
 def refusal(
     code: int, what: str, *, group: str, instance_id: str | None, protocols: tuple[str, ...], session_timeout_ms: int
 ) -> KafkaGroupError:
-    """Return the error for a code after which a member stops.
+    """Return the error to raise for an error code after which a member stops.
 
     Args:
-        code: Kafka's.
-        what: The request, as the beginning of a sentence: "Joining".
-        group: The group's id.
-        instance_id: The member's, or None.
-        protocols: The strategies it offered.
-        session_timeout_ms: The session timeout it asked for.
+        code: Kafka's error code.
+        what: The request as the beginning of a sentence: "Joining".
+        group: The group id.
+        instance_id: The member's `group.instance.id`, or None.
+        protocols: The assignors that the member offered.
+        session_timeout_ms: The session timeout that the member requested.
     """
     who = f"{what} group {group}" + (f" as {instance_id}" if instance_id else "") + " failed"
     reasons = {
-        INCONSISTENT_GROUP_PROTOCOL: f"its members share no strategy with {', '.join(protocols)}",
+        INCONSISTENT_GROUP_PROTOCOL: f"its members do not all support one of {', '.join(protocols)}",
         INVALID_SESSION_TIMEOUT: f"kafka.session.timeout.ms={session_timeout_ms} is not allowed by the brokers",
         GROUP_MAX_SIZE_REACHED: "the group has as many members as the brokers allow",
         INVALID_GROUP_ID: "the brokers do not accept this kafka.group.id",

@@ -1,6 +1,6 @@
-"""The leader's work: every member's subscription and the cluster's metadata in, every member's assignment out.
+"""The leader's work: compute every member's assignment from the subscriptions and the cluster's metadata.
 
-All but `lead` is pure.
+All functions except `lead` are pure.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _FAILED = b"kafkagroup:assignment-failed:"
 
 
 def subscriptions(members: Iterable[GroupMember]) -> dict[str, Subscription]:
-    """What each member wants, by member id.
+    """Return each member's subscription, by member id.
 
     Raises:
-        AssignmentError: A member's subscription cannot be read.
+        AssignmentError: The subscription of a member is malformed.
     """
     found = {}
     for member in members:
@@ -49,15 +49,15 @@ def subscriptions(members: Iterable[GroupMember]) -> dict[str, Subscription]:
 
 
 def topics_of(group: Mapping[str, Subscription]) -> set[str]:
-    """All topics that any member wants."""
+    """Return all topics to which any member subscribes."""
     return {topic for subscription in group.values() for topic in subscription.topics}
 
 
 def assign(assignor: Assignor, cluster: ClusterMetadata, group: Mapping[str, Subscription]) -> dict[str, Assignment]:
-    """What the assignor says, once it is checked.
+    """Return the assignor's assignment after validation.
 
     Raises:
-        AssignmentError: It refuses, fails, or says what cannot be.
+        AssignmentError: The assignor refuses, fails, or returns an invalid assignment.
     """
     try:
         plan = assignor.assign(cluster, group)
@@ -72,17 +72,17 @@ def assign(assignor: Assignor, cluster: ClusterMetadata, group: Mapping[str, Sub
 def check(
     assignor: Assignor, cluster: ClusterMetadata, group: Mapping[str, Subscription], plan: Mapping[str, Assignment]
 ) -> None:
-    """Refuses what no assignor may say.
+    """Validate an assignment.
 
     Raises:
-        AssignmentError: A member is missing or unknown; a partition does not exist, is not subscribed to, or is given
-            twice by an assignor that makes no copies.
+        AssignmentError: A member is missing or unknown. A partition does not exist, its topic is not subscribed to by
+            the member, or it is assigned twice although the assignor is not `redundant`.
     """
     said = f"the assignor {assignor.name}"
     if unknown := sorted(set(plan) - set(group)):
-        raise AssignmentError(f"{said} assigned to {unknown[0]}, which is no member of the group")
+        raise AssignmentError(f"{said} assigned to {unknown[0]}, which is not a member of the group")
     if missing := sorted(set(group) - set(plan)):
-        raise AssignmentError(f"{said} said nothing about member {missing[0]}")
+        raise AssignmentError(f"{said} returned no assignment for member {missing[0]}")
     owners: dict[TopicPartition, str] = {}
     for member_id, assignment in plan.items():
         topics = frozenset(group[member_id].topics)
@@ -90,7 +90,9 @@ def check(
             if not 0 <= tp.partition < cluster.partitions.get(tp.topic, 0):
                 raise AssignmentError(f"{said} assigned {tp.topic}-{tp.partition}, which does not exist")
             if tp.topic not in topics:
-                raise AssignmentError(f"{said} assigned {tp.topic}-{tp.partition} to {member_id}, which did not ask")
+                raise AssignmentError(
+                    f"{said} assigned {tp.topic}-{tp.partition} to {member_id}, which does not subscribe to the topic"
+                )
             owner = owners.setdefault(tp, member_id)
             if owner is not member_id and not assignor.redundant:
                 raise AssignmentError(f"{said} assigned {tp.topic}-{tp.partition} to {owner} and to {member_id}")
@@ -99,10 +101,10 @@ def check(
 
 
 def stale(cluster: ClusterMetadata, group: Mapping[str, Subscription], held: Mapping[str, Assignment]) -> str | None:
-    """Why an assignment that a group holds no longer fits, or None.
+    """Return why the group's current assignment no longer matches subscriptions and topics, or None if it matches.
 
-    Static members that come back keep it without a rebalance, also if they have come back with another subscription,
-    or if topics have changed while they were away: then nobody else would notice.
+    Static members that return within their session keep the assignment without a rebalance, even if their subscription
+    or the topics have changed in the meantime. Brokers do not notice that, so the members have to check it.
     """
     for member_id, assignment in held.items():
         topics = frozenset(group[member_id].topics) if member_id in group else frozenset()
@@ -120,35 +122,35 @@ def stale(cluster: ClusterMetadata, group: Mapping[str, Subscription], held: Map
 
 
 def encode(plan: Mapping[str, Assignment]) -> dict[str, bytes]:
-    """Each member's state for SyncGroup."""
+    """Return each member's assignment as bytes for SyncGroup, by member id."""
     return {member_id: encode_assignment(assignment) for member_id, assignment in plan.items()}
 
 
 def failure(reason: str, members: Iterable[GroupMember]) -> dict[str, bytes]:
-    """States that tell every member why nothing is assigned.
+    """Return an empty assignment for every member, with the reason why the assignment failed.
 
-    SyncGroup carries no error of the leader's, so the reason travels as the user data of an empty assignment: members
-    of other clients read nothing, and stay valid; ours stop with the reason.
+    SyncGroup has no field for an error of the leader, so the reason is the user data of an empty assignment. Members of
+    other clients ignore it, read nothing and stay in the group; our members stop with the reason.
     """
     state = encode_assignment(Assignment((), _FAILED + reason.encode()))
     return {member.member_id: state for member in members}
 
 
 def failure_reason(assignment: Assignment) -> str | None:
-    """The leader's reason if the assignment is a failed one."""
+    """Return the leader's reason if the assignment has failed, else None."""
     data = assignment.user_data
     return data[len(_FAILED) :].decode(errors="replace") if data is not None and data.startswith(_FAILED) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Led:
-    """What the leader has to send, and what it was made from.
+    """The result of leading one generation.
 
     Attributes:
-        states: Each member's, by member id.
-        topics: All that any member subscribes to.
-        snapshot: Those topics, as they were.
-        failed: Why there is no assignment, or None.
+        states: Each member's assignment as bytes, by member id.
+        topics: All topics to which any member subscribes.
+        snapshot: The metadata of these topics from which the assignment was computed.
+        failed: The reason why the assignment failed, or None.
     """
 
     states: Mapping[str, bytes]
@@ -158,7 +160,7 @@ class Led:
 
 
 async def lead(client: KafkaClient, group_id: str, assignor: Assignor, joined: Joined, deadline: Deadline) -> Led:
-    """Leads one generation: a failure of the assignor becomes a state that tells every member."""
+    """Compute the assignments of one generation; if that fails, the assignments contain the reason."""
     started = time.monotonic()
     topics: frozenset[str] = frozenset()
     snapshot = Snapshot(None, {})
@@ -167,7 +169,7 @@ async def lead(client: KafkaClient, group_id: str, assignor: Assignor, joined: J
         topics = frozenset(topics_of(group))
         snapshot = await client.metadata(topics, deadline)
         cluster = snapshot.for_assignor(topics)
-        # In a thread: a large group takes a while, and heartbeats must go on.
+        # In a thread: the assignor may take long for a large group, and the event loop has to send heartbeats.
         plan = await asyncio.get_running_loop().run_in_executor(None, assign, assignor, cluster, group)
     except AssignmentError as error:
         log.error("lead group=%s generation=%d failed: %s", group_id, joined.generation, error.reason)

@@ -1,4 +1,4 @@
-"""One member of a group on one connection: join, sync, heartbeat, leave. Any protocol type; metadata are bytes."""
+"""One member of a group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup, for any protocol type."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ from kafka_source.kafka_client.messages import HeartbeatRequest, JoinGroupReques
 
 log = logging.getLogger(__name__)
 
+# Seconds that a JoinGroup request may take beyond the rebalance timeout, during which the coordinator holds it.
 _PARKED_MARGIN = 5.0
 
 
 class RebalanceTimeout(RetriableError):  # noqa: N818 - what happened, not a kind of error
-    """The group's other members have not joined again in time."""
+    """Other members of the group have not rejoined in time."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberSettings:
-    """How one member joins; times in milliseconds."""
+    """The settings with which a member joins; times in milliseconds."""
 
     group: str
     instance_id: str | None = None
@@ -38,7 +39,7 @@ class MemberSettings:
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """A member as the leader sees it; `metadata` is what it said for the chosen protocol."""
+    """A member as the leader sees it; `metadata` is its metadata for the protocol that the group uses."""
 
     member_id: str
     instance_id: str | None
@@ -47,15 +48,16 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The answer to JoinGroup.
+    """A successful response to JoinGroup.
 
     Attributes:
-        member_id: Ours.
-        generation: The group's.
-        protocol: The one that the group chose.
+        member_id: This member's id.
+        generation: The group's new generation.
+        protocol: The protocol that the group chose; for consumers the assignor.
         leader: The leader's member id.
-        members: All members, for the leader; else empty.
-        skip_assignment: The leader came back and the assignment holds: none is to be made (KIP-814).
+        members: All members if this member is the leader, else empty.
+        skip_assignment: Whether a static leader has returned and the assignment stays as it is, so that the leader
+            must not compute a new one (KIP-814).
     """
 
     member_id: str
@@ -67,21 +69,21 @@ class Joined:
 
     @property
     def leading(self) -> bool:
-        """Whether we lead."""
+        """Whether this member is the leader."""
         return self.leader == self.member_id
 
 
 Lead = Callable[[Joined], Awaitable[Mapping[str, bytes]]]
-"""The leader's work: each member's state, by member id."""
+"""The leader's function: returns each member's state (for consumers its assignment), by member id."""
 
 
 class Member:
-    """Not thread-safe: all of it runs on the client's event loop.
+    """A group member. It is not thread-safe: all methods run on the client's event loop.
 
     Args:
-        client: Of the cluster.
-        settings: How it joins.
-        membership: To go on as a member that exists; else it is to be joined.
+        client: The cluster's client.
+        settings: The group id and the settings of the member.
+        membership: The membership of an existing member, to continue as this member; None: a new member.
     """
 
     def __init__(self, client: KafkaClient, settings: MemberSettings, membership: Membership | None = None) -> None:
@@ -102,10 +104,10 @@ class Member:
 
     @property
     def last_join(self) -> Joined:
-        """What the group said when this member joined last.
+        """The response to this member's last JoinGroup.
 
         Raises:
-            RuntimeError: It has not joined yet; `join` comes first.
+            RuntimeError: The member has not joined yet.
         """
         if self.joined is None:
             raise RuntimeError(f"{self!r} has not joined its group yet")
@@ -114,18 +116,18 @@ class Member:
     async def join(
         self, protocols: Sequence[tuple[str, bytes]], lead: Lead, deadline: Deadline, reason: str = ""
     ) -> bytes:
-        """Joins, or joins again, and syncs; returns the state that the leader gave this member.
+        """Join or rejoin the group (JoinGroup and SyncGroup); return the state that the leader gave this member.
 
         Args:
-            protocols: Names and metadata, best first.
-            lead: Called if this member leads and an assignment is to be made.
-            deadline: For all of it.
-            reason: Why, for the brokers' log (KIP-800).
+            protocols: The supported protocols in order of preference, as name and metadata.
+            lead: Called if this member is the leader and has to compute an assignment.
+            deadline: The time limit for joining, with all retries.
+            reason: The reason for the brokers' log (KIP-800).
 
         Raises:
-            FencedError: Another process took the instance id.
-            InvalidConfigurationError: The group refuses us; the error names the setting.
-            RetriableError: The deadline is over; the last problem.
+            FencedError: Another process has joined with the same instance id.
+            InvalidConfigurationError: The group refuses this member; the error names the setting.
+            RetriableError: The deadline has expired; this is the error of the last attempt.
         """
         self._offered = tuple(name for name, _ in protocols)
         next_step = step(self.membership, member_state.Rejoin())
@@ -159,10 +161,10 @@ class Member:
                 next_step = step(self.membership, member_state.Disconnected())
 
     async def heartbeat(self, deadline: Deadline) -> Step:
-        """One heartbeat over the coordinator's shared connection.
+        """Send one heartbeat over the shared connection to the coordinator.
 
         Returns:
-            What it said; `membership` has changed accordingly.
+            The step that the response leads to; `membership` is updated accordingly.
 
         Raises:
             ConnectionLost: The coordinator cannot be reached.
@@ -181,13 +183,14 @@ class Member:
         except ConnectionLost:
             self._client.forget_coordinator(self.settings.group)
             raise
-        # The member may have joined again while the answer was under way: then it speaks of the past.
+        # The member may have rejoined while the heartbeat was in flight. The response then belongs to the previous
+        # generation and is ignored.
         if (asked.member_id, asked.generation) == (self.membership.member_id, self.membership.generation):
             return self.hear(answer.error_code)
         return Step(self.membership, Action.WORK)
 
     def hear(self, code: int) -> Step:
-        """Takes in what a heartbeat, or a commit, was answered."""
+        """Update the membership with the error code of a heartbeat or a commit."""
         result = step(self.membership, member_state.HeartbeatAnswered(code))
         self._note(result)
         if result.find_coordinator:
@@ -195,7 +198,7 @@ class Member:
         return result
 
     def check(self) -> None:
-        """Raises why the group refuses this member, if it does: as `join`."""
+        """Raise the error, as `join` does, if the group has refused this member or fenced it."""
         if self._ended is not None:
             raise self._stopped(self._ended, "Staying in")
 
@@ -207,7 +210,7 @@ class Member:
             self._ended = result
 
     async def leave(self, deadline: Deadline, reason: str = "") -> None:
-        """Leaves the group, as far as it can be told; no error if it was put out before."""
+        """Leave the group, if the coordinator may know this member; log a warning if it cannot be reached."""
         if self.may_be_known:
             identity = LeaveGroupRequest.MemberIdentity(
                 member_id=self.membership.member_id, group_instance_id=self.settings.instance_id, reason=reason or None
@@ -223,23 +226,24 @@ class Member:
         self.left()
 
     def left(self) -> None:
-        """Notes that the group was left, by whatever request."""
+        """Record that the member has left the group, for example by a request that lists several members."""
         self._note(step(self.membership, member_state.Left()))
         self.asked = False
         self.close()
 
     def close(self) -> None:
-        """Closes the member's own connection; the membership goes on until its session ends."""
+        """Close the member's own connection; the coordinator keeps the member until its session ends."""
         if self._own is not None:
             self._own.close()
             self._own = None
 
     @property
     def may_be_known(self) -> bool:
-        """Whether the group may hold a place for this member, so that leaving makes sense."""
+        """Whether the coordinator may know this member, so that it has to leave the group."""
         if self.membership.state in (State.UNJOINED, State.LOST, State.FENCED, State.FAILED, State.LEFT):
             return False
-        # A parked join of a static member is in the group under an id that we have not been told.
+        # While the coordinator holds the JoinGroup of a static member, the member is in the group already, although its
+        # member id comes only with the response. It can leave by its instance id.
         return bool(self.membership.member_id or (self.asked and self.settings.instance_id))
 
     @property
@@ -261,7 +265,7 @@ class Member:
         self._parked = False
         connection = await self._connection(deadline)
         self.asked = self._parked = True
-        # The coordinator parks the request until all members have joined, or the rebalance timeout is over.
+        # The coordinator holds the request until all members have joined or the rebalance timeout has expired.
         parked = settings.rebalance_timeout_ms / 1000 + _PARKED_MARGIN
         answer = await connection.send(request, max(0.001, min(parked, deadline.left)))
         if answer.error_code == NONE:
@@ -293,7 +297,8 @@ class Member:
             ],
         )
         connection = await self._connection(deadline)
-        # Parked only until the leader has assigned; whoever waits for longer asks again, as after a lost connection.
+        # The coordinator holds the request only until the leader has sent the assignment. If that takes longer than the
+        # request timeout, the request is repeated, as after a lost connection.
         seconds = min(self._client.settings.request_timeout, deadline.left)
         answer = await connection.send(request, max(0.001, seconds))
         if answer.error_code == NONE:
@@ -301,7 +306,11 @@ class Member:
         return step(self.membership, member_state.SyncAnswered(answer.error_code))
 
     async def _connection(self, deadline: Deadline) -> Connection:
-        """The member's own connection to the coordinator: what is behind a parked request waits with it."""
+        """Return the member's own connection to the coordinator.
+
+        It is not shared, because the coordinator answers the requests of a connection in order: requests behind a
+        JoinGroup that it holds would wait too.
+        """
         coordinator = await self._client.coordinator(self.settings.group, deadline)
         if self._own is None or not self._own.usable or self._own.endpoint != coordinator.endpoint:
             self.close()
@@ -312,8 +321,8 @@ class Member:
         pause = self._client.settings.retry.pause(failed.membership.failures - 1)
         if deadline.left <= pause:
             raise ConnectionLost(
-                f"Joining group {self.settings.group} did not succeed within {deadline.seconds:.0f} s; its coordinator "
-                "is not available."
+                f"Joining group {self.settings.group} failed within {deadline.seconds:.0f} s: its coordinator is not "
+                "available."
             )
         await asyncio.sleep(pause)
 
@@ -321,7 +330,7 @@ class Member:
         if self.membership.state is State.JOINING and self._parked:
             return RebalanceTimeout(
                 f"Group {self.settings.group} has been rebalancing for {deadline.seconds:.0f} s: other members have "
-                "not joined again yet. They have until their rebalance timeout (max.poll.interval.ms) is over."
+                "not rejoined yet. They have time until their rebalance timeout (max.poll.interval.ms) expires."
             )
         return problem
 

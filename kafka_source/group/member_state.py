@@ -1,14 +1,14 @@
-"""The life of one member of a group: states, what can happen, and what to do next. Pure; `member` does the talking.
+"""The state machine of one group member: states, events and actions. Pure; `member` sends the requests.
 
-    UNJOINED --join--> JOINING --sync--> AWAITING_SYNC --> STABLE --heartbeat says so--> REBALANCING
-        ^                 ^                   |              |                                |
-        +--- id unknown --+---- rebalance ----+              +--- session or generation gone -> LOST
-                          +<---------------------------------------- rejoin -------------------+
-    From anywhere: FENCED (another process has the instance id), FAILED (the group refuses us), LEFT.
+    UNJOINED --join--> JOINING --sync--> AWAITING_SYNC --> STABLE --heartbeat: rebalance--> REBALANCING
+        ^                 ^                   |              |                                  |
+        +-- unknown id ---+---- rebalance ----+              +-- session or generation lost --> LOST
+                          +<---------------------------------------- rejoin --------------------+
+    From any state: FENCED (another process has the instance id), FAILED (the group refuses the member), LEFT.
 
-A member in REBALANCING is still one: its credentials serve for commits until the group's new generation begins.
-Errors are Kafka's codes; the rules are those of AbstractCoordinator in the Java client, but for one: where the
-coordinator is lost before SyncGroup is answered, SyncGroup is sent again ("Handling Coordinator Failures", 4).
+A member in REBALANCING is still a member: the coordinator accepts its commits until the new generation starts. The
+transitions are those of AbstractCoordinator in the Java client, with one exception: if the coordinator is lost before
+it has answered SyncGroup, SyncGroup is sent again ("Handling Coordinator Failures", 4).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NO_MEMBER_ID = ""
 
 
 class State(Enum):
-    """Where a member stands."""
+    """The state of a member."""
 
     UNJOINED = "unjoined"
     JOINING = "joining"
@@ -47,7 +47,7 @@ class State(Enum):
 
 
 class Action(Enum):
-    """What to do next."""
+    """The action that follows an event."""
 
     JOIN = "send JoinGroup"
     SYNC = "send SyncGroup"
@@ -57,13 +57,13 @@ class Action(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """One member.
+    """The membership of one member.
 
     Attributes:
-        state: Where it stands.
-        member_id: Given by the coordinator; "" before.
-        generation: The group's, when this member last got one; -1 before.
-        failures: Tries that failed in a row for reasons that pass; the back-off grows with them.
+        state: The member's state.
+        member_id: The id that the coordinator gave the member; "" before the first join.
+        generation: The generation in which the member last joined; -1 before the first join.
+        failures: The number of retriable failures in a row; the back-off grows with it.
     """
 
     state: State = State.UNJOINED
@@ -73,20 +73,20 @@ class Membership:
 
     @property
     def is_member(self) -> bool:
-        """Whether its credentials serve: heartbeats and commits are taken."""
+        """Whether the coordinator accepts heartbeats and commits of this member, as far as is known."""
         return self.state in (State.STABLE, State.REBALANCING)
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What an event leads to.
+    """The result of an event.
 
     Attributes:
-        membership: The member after it.
-        action: What to do next.
-        find_coordinator: Forget the coordinator first.
-        back_off: Wait first, longer with `membership.failures`.
-        code: The error that ended it, with `Action.STOP`.
+        membership: The membership after the event.
+        action: The next action.
+        find_coordinator: Whether to look up the coordinator again before the action.
+        back_off: Whether to wait before the action; the pause grows with `membership.failures`.
+        code: The error code that ended the membership, else 0.
     """
 
     membership: Membership
@@ -101,12 +101,15 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Rejoin:
-    """The owner wants in, or in again."""
+    """The owner of the member wants to join or rejoin."""
 
 
 @dataclass(frozen=True, slots=True)
 class JoinAnswered:
-    """JoinGroup's answer: an error code (0: none), and with none or MEMBER_ID_REQUIRED our id, with none the rest."""
+    """The response to JoinGroup.
+
+    The member id is set without an error and with MEMBER_ID_REQUIRED, the generation without an error only.
+    """
 
     code: int
     member_id: str = NO_MEMBER_ID
@@ -115,21 +118,21 @@ class JoinAnswered:
 
 @dataclass(frozen=True, slots=True)
 class SyncAnswered:
-    """SyncGroup's answer."""
+    """The response to SyncGroup."""
 
     code: int
 
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatAnswered:
-    """The answer to a heartbeat, or to a commit, which tells the same."""
+    """The response to a heartbeat, or to a commit, which has the same error codes."""
 
     code: int
 
 
 @dataclass(frozen=True, slots=True)
 class Disconnected:
-    """The coordinator was lost, or did not answer in time."""
+    """The connection to the coordinator was lost, or it did not answer in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +144,10 @@ Event = Rejoin | JoinAnswered | SyncAnswered | HeartbeatAnswered | Disconnected 
 
 
 def step(member: Membership, event: Event) -> Step:
-    """What `event` makes of `member`, and what to do next.
+    """Return the membership after an event, and the next action.
 
     Raises:
-        ValueError: The event cannot happen in this state.
+        ValueError: The event is not possible in this state.
     """
     if isinstance(event, Left):
         return Step(Membership(State.LEFT), Action.STOP)
@@ -199,7 +202,7 @@ def _sync_answered(member: Membership, code: int) -> Step:
 
 def _heartbeat_answered(member: Membership, code: int) -> Step:
     if not member.is_member:
-        # An answer that was under way when the member rejoined, left or was fenced says nothing new.
+        # The heartbeat was sent before the member rejoined, left or was fenced; its response changes nothing.
         return Step(member, _action_of(member.state))
     if code == NONE:
         return Step(replace(member, failures=0), Action.WORK)
@@ -217,7 +220,8 @@ def _heartbeat_answered(member: Membership, code: int) -> Step:
 
 
 def _disconnected(member: Membership) -> Step:
-    # A parked JoinGroup is lost with its connection; with the same member or instance id it takes its own place.
+    # A JoinGroup that the coordinator held is lost with its connection. It is sent again with the same member id or
+    # instance id, so it replaces the lost request and does not add a member.
     return _again(member, _action_of(member.state), find=True)
 
 
@@ -240,4 +244,4 @@ def _stop(member: Membership, code: int) -> Step:
 
 def _expect(member: Membership, event: Event, state: State) -> None:
     if member.state is not state:
-        raise ValueError(f"{type(event).__name__} came to a member that is {member.state.value}")
+        raise ValueError(f"the event {type(event).__name__} is not possible in the state {member.state.value}")

@@ -1,4 +1,4 @@
-"""All slots of one query together: the driver joins, leads, keeps and leaves the group here."""
+"""The driver's side of group membership: all slots of one query join, lead, send heartbeats and leave here."""
 
 from __future__ import annotations
 
@@ -33,27 +33,32 @@ log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
-_MOST_FOLLOW_UPS = 10
+# The maximum number of rounds of JoinGroup and SyncGroup in one rebalance.
+_MOST_ROUNDS = 10
 _REQUEST_SECONDS = 30.0
 _CLOSE_SECONDS = 5.0
 _COORDINATOR_SECONDS = 60.0
+# Seconds between the JoinGroup of a slot that leads and those of the other slots.
 _LEADERS_HEAD_START = 0.02
-_FIRST_LOOK = 0.05
-_LONGEST_LOOK = 0.25
-_LOOK_PER_SLOT = 0.004
+# Seconds between the heartbeats of a slot that waits for the query's other slots in `_bring_in`. The maximum grows with
+# the number of slots, because all heartbeats share one connection.
+_FIRST_POLL = 0.05
+_LONGEST_POLL = 0.25
+_POLL_PER_SLOT = 0.004
 
 
 class GroupMembership:
-    """A query's slots as members of a group. For ordinary code: an event loop on its own thread does the work.
+    """The membership of all slots of a query. Its methods are synchronous; an event loop on a thread does the work.
 
-    Heartbeats for all slots go over one connection; each slot has its own for joining, where requests are parked.
-    Members rejoin only when `rejoin` is called, so that a rebalance never happens in the middle of a micro-batch.
+    All slots share one connection for heartbeats. Each slot has its own connection for JoinGroup and SyncGroup, because
+    the coordinator holds these requests, and every request behind them on the same connection, until the rebalance
+    completes. Slots rejoin only when `rejoin` is called, so a micro-batch is never interrupted by a rebalance.
 
     Args:
-        config: Settings of the Kafka clients.
-        settings: Of the group.
-        subscription: What all slots want.
-        assignors: The strategies to offer, best first.
+        config: Kafka client settings.
+        settings: The group id, the slots and the timeouts.
+        subscription: The topics to which all slots subscribe.
+        assignors: The supported assignors in order of preference.
     """
 
     def __init__(
@@ -85,14 +90,14 @@ class GroupMembership:
     # ---- joining
 
     def join(self, timeout_s: float) -> GroupAssignment:
-        """Joins with all slots, leads if one is elected, and starts the heartbeats.
+        """Join with all slots, lead the group if one of them is elected, and start the heartbeats.
 
         Raises:
-            FencedError: Another process has a slot's instance id.
-            InvalidConfigurationError: The group refuses us; the error names the setting.
-            AssignmentFailed: The group's leader could not assign, with its reason.
+            FencedError: Another process has joined with a slot's instance id.
+            InvalidConfigurationError: The group refuses a slot; the error names the setting.
+            AssignmentFailed: The group's leader could not assign partitions; the error gives its reason.
             BootstrapError: No broker answers.
-            RetriableError: It did not succeed in time.
+            RetriableError: The slots could not join within `timeout_s`.
         """
         try:
             return self._run(self._enter("the query starts", Deadline(timeout_s)), timeout_s)
@@ -103,26 +108,27 @@ class GroupMembership:
             raise
 
     def rejoin(self, timeout_s: float) -> GroupAssignment:
-        """Takes part in a rebalance; errors as in `join`."""
+        """Rejoin with all slots; raises as `join`."""
         reason = self.rebalance_needed() or "the query asks for it"
         return self._run(self._enter(reason, Deadline(timeout_s)), timeout_s)
 
     @property
     def assignment(self) -> GroupAssignment:
-        """What the slots got last.
+        """The last assignment of the slots.
 
         Raises:
-            ApplicationRecoverableError: They have not joined.
+            ApplicationRecoverableError: The slots have not joined yet.
         """
         if self._assignment is None:
             raise ApplicationRecoverableError(f"The slots have not joined group {self._settings.group}.")
         return self._assignment
 
     def rebalance_needed(self) -> str | None:
-        """Why to rejoin before the next micro-batch, or None.
+        """Return the reason to rejoin before the next micro-batch, or None.
 
         Raises:
-            FencedError: Another process has taken a slot's place: rejoining would be a fight.
+            FencedError: Another process has joined with a slot's instance id. If this query rejoined, the two would
+                fence each other in turn.
         """
         lost = self.lost()
         if lost is not None:
@@ -132,26 +138,27 @@ class GroupMembership:
         return self._topics_changed
 
     def lost(self) -> str | None:
-        """Why the slots are no longer the group's, or None.
+        """Return the reason why the group has removed slots, or None.
 
-        Asks the group if it has not answered for as long as a session: a process that was suspended does not know yet.
+        It sends heartbeats first if the coordinator has not answered for longer than the session timeout: a process
+        that was suspended has not noticed yet that its session has ended.
 
         Raises:
-            FencedError: Another process has taken a slot's place.
+            FencedError: Another process has joined with a slot's instance id.
         """
         if (time.monotonic() - self._heard_at) * 1000 > self._settings.session_timeout_ms:
             with contextlib.suppress(RetriableError, TimeoutError):
                 self._run(self._ask(Deadline(_REQUEST_SECONDS)), _REQUEST_SECONDS)
         self.check()
         lost = [slot.number for slot in self._slots if slot.member.membership.state is State.LOST]
-        return f"the group has given up {_slots(lost)}: no heartbeat came within the session timeout" if lost else None
+        return f"the group has removed {_slots(lost)}: no heartbeat came within the session timeout" if lost else None
 
     def check(self) -> None:
-        """Raises why the group refuses one of the slots, if it does.
+        """Raise the error if the group has refused or fenced one of the slots.
 
         Raises:
-            FencedError: Another process has taken its place.
-            KafkaGroupError: By the code of the refusal; AuthenticationError if a right was taken away.
+            FencedError: Another process has joined with the slot's instance id.
+            KafkaGroupError: The error of the coordinator's error code; AuthenticationError if a right was revoked.
         """
         for slot in self._slots:
             slot.member.check()
@@ -161,7 +168,7 @@ class GroupMembership:
     def committed(
         self, partitions: Iterable[TopicPartition], timeout_s: float = _REQUEST_SECONDS
     ) -> dict[TopicPartition, int | None]:
-        """The group's committed offsets, None where there is none; open transactions are waited for."""
+        """Return the group's committed offsets, None for a partition without one; wait for open transactions."""
         work = fetch_committed(self._client, self._settings.group, partitions, Deadline(timeout_s))
         return self._run(work, timeout_s)
 
@@ -170,32 +177,35 @@ class GroupMembership:
         offsets: Mapping[int, Mapping[TopicPartition, int | CommitOffset]],
         timeout_s: float = _REQUEST_SECONDS,
     ) -> None:
-        """Commits without a transaction, each slot its own partitions.
+        """Commit without a transaction; each slot commits its own partitions.
 
         Args:
-            offsets: By slot number, the offsets to read next.
-            timeout_s: For all of it.
+            offsets: The next offset to read for each partition, by slot number.
+            timeout_s: The time limit for all commits.
 
         Raises:
-            FencedError: A slot is no longer a member of this generation; what is its was not committed.
+            FencedError: A slot is no longer a member of this generation; its offsets were not committed.
             UnknownTopicError: A topic does not exist; the offsets of the other topics are committed.
-            UnknownOutcomeError: No answer in time.
+            UnknownOutcomeError: The coordinator has not answered in time.
         """
         self._run(self._commit(offsets, Deadline(timeout_s)), timeout_s)
 
-    # ---- the end
+    # ---- leaving and closing
 
     def detach(self) -> None:
-        """Stops the heartbeats without leaving: other processes go on as the slots before their sessions end."""
+        """Stop the heartbeats without leaving; other processes take the slots over before their sessions end."""
         self._run(self._stop_tasks(), _CLOSE_SECONDS)
         self._closed = True
 
     def leave(self) -> None:
-        """Leaves with all slots in one request, so that the group rebalances once."""
+        """Leave with all slots in one request, so that the group rebalances only once."""
         self._run(self._leave("the query ends", Deadline(_CLOSE_SECONDS)), _CLOSE_SECONDS)
 
     def close(self) -> None:
-        """Ends everything; leaves first if the settings say so. May be called twice, and after `detach`."""
+        """Leave the group if `leave_on_close` is set, and close all connections.
+
+        It may be called twice, and after `detach`.
+        """
         if not self._closed:
             self._closed = True
             if self._settings.leave_on_close:
@@ -205,21 +215,23 @@ class GroupMembership:
                 self._run(self._stop_tasks(), _CLOSE_SECONDS)
         self._client.close()
 
-    # ---- on the loop
+    # ---- on the event loop
 
     def _run(self, work: Coroutine[Any, Any, _T], timeout_s: float) -> _T:
-        # The work keeps its own deadline and knows why it is late; this is for what has none.
+        # The coroutines have their own deadlines, and their errors say what they waited for. The longer timeout here is
+        # only for code without a deadline.
         return self._client.run(work, timeout_s + _CLOSE_SECONDS)
 
     async def _enter(self, reason: str, deadline: Deadline) -> GroupAssignment:
         started = time.monotonic()
         cause, fresh = reason, self._assignment is None
-        for _ in range(_MOST_FOLLOW_UPS):
+        for _ in range(_MOST_ROUNDS):
             topics = await self._subscribed_topics(deadline)
             moved = await self._round(topics, reason, deadline)
             self._raise_failed_assignment()
             if moved:
-                # Cooperative: what was taken from us can be given to others only now (KIP-429).
+                # Cooperative rebalancing (KIP-429): the leader assigns revoked partitions to their new owners only
+                # after the previous owners have rejoined without them.
                 reason = "partitions were revoked"
                 continue
             stale = await self._stale(topics, deadline) if fresh else None
@@ -228,8 +240,9 @@ class GroupMembership:
             fresh = False
             reason = cause = stale
             if not any(slot.leading or slot.hands_over for slot in self._slots):
-                # A follower that joins again with what the coordinator knows already changes nothing. Where partitions
-                # are handed over it says its generation, so it does; and what nobody has may be on its way to us.
+                # If a follower rejoins with unchanged metadata, the coordinator does not start a rebalance. So leave
+                # first, which does. With cooperative assignors the metadata contains the generation, so it has changed,
+                # and a partition without an owner may just be moving to this query.
                 await self._leave(stale, deadline)
         self._start_tasks()
         self._assignment = self._collect()
@@ -257,8 +270,9 @@ class GroupMembership:
         return self._assignment
 
     async def _round(self, topics: Sequence[str], reason: str, deadline: Deadline) -> bool:
-        """Brings all slots into one generation; returns whether another round must follow."""
-        # Once for all: slots that look for it one by one would drop in one by one, a rebalance each.
+        """Bring all slots into one generation; return whether another round must follow."""
+        # Find the coordinator once before the slots join. If each slot looked for it, they would join at different
+        # times and each would cause a rebalance.
         await self._client.coordinator(self._settings.group, Deadline(min(deadline.left, _COORDINATOR_SECONDS)))
         self._topics_changed = self._rebalancing_since = None
         settled = asyncio.Event()
@@ -268,7 +282,8 @@ class GroupMembership:
             for index, slot in enumerate(lead_first):
                 tasks.append(asyncio.ensure_future(self._bring_in(slot, topics, settled, reason, deadline)))
                 if index == 0 and slot.leading:
-                    # A leader that rejoins starts a rebalance; followers before it would be answered from the old one.
+                    # A leader that rejoins starts a rebalance. Followers that rejoin before it would get the response
+                    # of the old generation.
                     await asyncio.sleep(_LEADERS_HEAD_START)
             return any(await asyncio.gather(*tasks))
         finally:
@@ -287,9 +302,10 @@ class GroupMembership:
             moved |= slot.take(state)
             if all(s.member.membership.state is State.STABLE for s in self._slots) and self._one_generation():
                 settled.set()
-            pause = _FIRST_LOOK
+            pause = _FIRST_POLL
             while not settled.is_set():
-                # Others of our slots may wait for this one to join again: look, and look less often with time.
+                # Other slots of this query may have started another rebalance, which waits for this slot to rejoin: its
+                # heartbeat shows that. Send heartbeats less often with time.
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(settled.wait(), pause)
                     break
@@ -297,7 +313,7 @@ class GroupMembership:
                     await slot.member.heartbeat(deadline)
                 if slot.member.membership.state is not State.STABLE:
                     break
-                pause = min(pause * 2, _LONGEST_LOOK + _LOOK_PER_SLOT * len(self._slots))
+                pause = min(pause * 2, _LONGEST_POLL + _POLL_PER_SLOT * len(self._slots))
             if settled.is_set():
                 return moved
 
@@ -312,7 +328,7 @@ class GroupMembership:
         return led.states
 
     async def _stale(self, topics: Sequence[str], deadline: Deadline) -> str | None:
-        """Why the assignment that the slots came back to does not fit them, or None."""
+        """Return why the assignment that the slots got back after a restart does not match, or None if it matches."""
         described = await describe(self._client, self._settings.group, deadline)
         if described.state != STABLE or self._led_generation == self._slots[0].generation:
             return None
@@ -320,7 +336,8 @@ class GroupMembership:
             group = leader.subscriptions(d.member for d in described.members)
             held = {d.member.member_id: decode_assignment(d.state) for d in described.members}
         except (AssignmentError, WireFormatError):
-            return None  # Not ours to judge: the leader made it.
+            # Another client's leader has made an assignment in a format of its own: it cannot be checked here.
+            return None
         leading = any(slot.leading for slot in self._slots)
         wanted = frozenset(leader.topics_of(group))
         snapshot = await self._client.metadata(wanted, deadline)
@@ -328,7 +345,8 @@ class GroupMembership:
             self._led_topics = wanted
             self._watched = topic_watch.states_of(snapshot, wanted)
             return leader.stale(snapshot.for_assignor(wanted), group, held)
-        # Another application leads, and watches what it leads; but only we know what we want now.
+        # Another application leads the group. It watches the topics of the members' subscriptions, but does not know
+        # that our subscription has changed, because we came back without a rebalance.
         ours = frozenset(topics)
         given = {tp.topic for slot in self._slots for tp in slot.assignment.partitions}
         anybody = {tp.topic for assignment in held.values() for tp in assignment.partitions}
@@ -376,7 +394,7 @@ class GroupMembership:
         try:
             await commit_offsets(self._client, used, offsets, deadline, fail_on_unknown_topic=True)
         except FencedError as error:
-            # A commit tells what a heartbeat would, only sooner.
+            # The error code of a commit means the same as that of a heartbeat, and arrives earlier.
             if error.code is not None and used == slot.credentials():
                 slot.member.hear(error.code)
             raise
@@ -388,7 +406,7 @@ class GroupMembership:
             self._heard_at = time.monotonic()
             self._tasks = [
                 asyncio.ensure_future(self._forever(self._beat)),
-                asyncio.ensure_future(self._forever(self._look)),
+                asyncio.ensure_future(self._forever(self._watch_topics)),
             ]
 
     async def _stop_tasks(self) -> None:
@@ -404,11 +422,11 @@ class GroupMembership:
             try:
                 await work()
             except Exception:
-                log.exception("group=%s: background work failed; it goes on", self._settings.group)
+                log.exception("group=%s: a background task failed; retrying in 1 s", self._settings.group)
                 await asyncio.sleep(1.0)
 
     async def _ask(self, deadline: Deadline) -> bool:
-        """A heartbeat of every slot; returns whether all were answered."""
+        """Send a heartbeat for every slot; return whether all were answered."""
         members = [slot.member for slot in self._slots if slot.member.membership.is_member]
         answered = all(await asyncio.gather(*(self._beat_one(member, deadline) for member in members)))
         if answered:
@@ -451,7 +469,7 @@ class GroupMembership:
             self._rebalancing_since = now
         elif before is not None and before > limit / 2:
             log.warning(
-                "rebalance group=%s has waited %.0f s for this query's micro-batch; after %.0f s the group goes on "
+                "rebalance group=%s has waited %.0f s for this query's micro-batch; after %.0f s the group continues "
                 "without its slots. Make micro-batches shorter, or raise kafka.max.poll.interval.ms.",
                 self._settings.group,
                 before,
@@ -460,11 +478,11 @@ class GroupMembership:
 
     # ---- topics
 
-    async def _look(self) -> None:
+    async def _watch_topics(self) -> None:
         await asyncio.sleep(self._settings.metadata_max_age_ms / 1000)
         if self._topics_changed is not None or not await self._changed_topics():
             return
-        # Changes come in bursts: collect what comes within the batch time, then ask for one rebalance.
+        # Topics are often changed in groups: collect the changes of `rebalance_batch_ms`, then trigger one rebalance.
         await asyncio.sleep(self._settings.rebalance_batch_ms / 1000)
         found = await self._changed_topics()
         if found and self._topics_changed is None:
@@ -474,7 +492,7 @@ class GroupMembership:
     async def _changed_topics(self) -> list[str]:
         leading = any(slot.leading for slot in self._slots)
         if not leading and self._subscription.pattern is None:
-            return []  # The leader, another application, watches.
+            return []  # Another application leads the group and watches the topics.
         before = self._watched
         try:
             snapshot = await self._client.metadata(
@@ -485,7 +503,7 @@ class GroupMembership:
             return []
         names = set(topic_watch.topics_of(self._subscription, snapshot))
         if not leading:
-            # Only which topics match is a follower's business.
+            # A follower compares only the names that match its pattern; the leader watches partitions and topic ids.
             return topic_watch.changes(
                 {name: topic_watch.TopicState(0, None) for name in before},
                 {name: topic_watch.TopicState(0, None) for name in names},
@@ -521,7 +539,7 @@ def _slots(numbers: Sequence[int]) -> str:
 
 
 def _brief(partitions: Sequence[TopicPartition]) -> str:
-    """`orders:0-3,7 payments:0`."""
+    """Return partitions in a short form, for example `orders:0-3,7 payments:0`."""
     by_topic: dict[str, list[int]] = {}
     for tp in partitions:
         by_topic.setdefault(tp.topic, []).append(tp.partition)

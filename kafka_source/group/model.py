@@ -14,22 +14,22 @@ CONSUMER = "consumer"
 
 
 class TopicFilter(Protocol):
-    """What all slots of a query want: topics by name, or all that a pattern means."""
+    """The subscription of all slots of a query: topics by name, or a pattern."""
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """Names; empty with a pattern."""
+        """The names of the topics; empty with a pattern."""
         ...
 
     @property
     def pattern(self) -> str | None:
-        """A regular expression, or None."""
+        """The regular expression of `subscribePattern`, or None."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """A `TopicFilter`; exactly one of the two is set."""
+    """A `TopicFilter` of plain values; set exactly one of the two."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
@@ -37,20 +37,22 @@ class Topics:
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """How a query's slots are members.
+    """The settings with which the slots of a query join their group.
 
     Attributes:
         group: `group.id`.
         instance_id_prefix: Slot k is the static member `{prefix}-{k}`; None: dynamic members.
-        slots: How many members.
-        session_timeout_ms: The group gives a member up that is silent for so long.
-        rebalance_timeout_ms: A rebalance waits for a member for so long.
-        heartbeat_interval_ms: Time between heartbeats.
-        rebalance_batch_ms: The leader collects changes of topics for so long before it asks for one rebalance.
-        metadata_max_age_ms: How often topics are looked at for changes.
-        client_id: The members' `client.id`, apart from the fetchers' so that quotas of these do not slow heartbeats.
+        slots: The number of members.
+        session_timeout_ms: The time without a heartbeat after which the coordinator removes a member.
+        rebalance_timeout_ms: The time for which a rebalance waits for a member to rejoin.
+        heartbeat_interval_ms: The time between heartbeats.
+        rebalance_batch_ms: How long the leader collects topic changes before it triggers a single rebalance.
+        metadata_max_age_ms: The interval at which topics are checked for changes.
+        client_id: The members' `client.id`. It differs from the fetchers', so that a broker quota on theirs does not
+            delay heartbeats.
         rack: `client.rack` of all slots.
-        leave_on_close: Leave the group at the end; else static members wait for a restart until their session ends.
+        leave_on_close: Whether to leave the group on close. If false, static members stay until their session ends and
+            continue after a restart before that.
     """
 
     group: str
@@ -66,19 +68,19 @@ class GroupSettings:
     leave_on_close: bool = True
 
     def instance_id(self, slot: int) -> str | None:
-        """`group.instance.id` of a slot."""
+        """Return the `group.instance.id` of a slot; None for dynamic members."""
         return None if self.instance_id_prefix is None else f"{self.instance_id_prefix}-{slot}"
 
 
 @dataclass(frozen=True, slots=True)
 class SlotAssignment:
-    """What one slot got.
+    """The assignment of one slot.
 
     Attributes:
-        credentials: The slot's.
-        partitions: All of them, copies too.
-        user_data: For the slot's assignor.
-        replicas: The numbers, from 1, of copies that are not the first one of their partition.
+        credentials: The credentials with which a task acts as the slot.
+        partitions: All assigned partitions, including redundant copies.
+        user_data: The assignor's user data for the slot.
+        replicas: The replica number (1 or higher) of each partition that is not the primary copy.
     """
 
     credentials: SlotCredentials
@@ -89,13 +91,13 @@ class SlotAssignment:
 
 @dataclass(frozen=True, slots=True)
 class GroupAssignment:
-    """What all slots of a query got in one generation.
+    """The assignments of all slots of a query in one generation.
 
     Attributes:
-        generation: The group's.
-        assignor: The strategy that the group uses.
-        leading: Whether one of our slots leads the group.
-        slots: In the order of their numbers.
+        generation: The group's generation.
+        assignor: The name of the assignor that the group uses.
+        leading: Whether one of the slots is the group's leader.
+        slots: The slots' assignments, ordered by slot number.
     """
 
     generation: int

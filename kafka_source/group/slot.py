@@ -1,4 +1,4 @@
-"""One slot of a query: a member, and what it says to and hears from the group's assignor."""
+"""One slot of a query: a group member with its subscription metadata, its assignors and its assignment."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ from kafka_source.model.credentials import SlotCredentials
 
 
 class Slot:
-    """Its assignors are copies: an assignor object serves one member.
+    """A slot of a query.
 
     Args:
-        number: Of the slot, from 0.
-        client: Of the cluster.
-        settings: Of the group.
-        assignors: The strategies it offers, best first.
+        number: The slot's number, from 0.
+        client: The cluster's client.
+        settings: The settings of all slots.
+        assignors: The supported assignors in order of preference. The slot copies them, because an assignor object may
+            keep state of one member.
     """
 
     def __init__(
@@ -53,27 +54,27 @@ class Slot:
 
     @property
     def leading(self) -> bool:
-        """Whether it led the group when it last joined."""
+        """Whether this slot was the leader when it last joined."""
         return self.member.joined is not None and self.member.joined.leading
 
     @property
     def generation(self) -> int:
-        """The generation it is in."""
+        """The generation in which this slot last joined."""
         return self.member.membership.generation
 
     @property
     def hands_over(self) -> bool:
-        """Whether the group's strategy is one that leaves partitions to nobody until their owner lets go (KIP-429)."""
+        """Whether the group uses a cooperative assignor, which moves a partition in two rebalances (KIP-429)."""
         joined = self.member.joined
         return joined is not None and RebalanceProtocol.COOPERATIVE in self._assignors[joined.protocol].protocols
 
     def assignor(self, name: str) -> Assignor:
-        """The strategy that the group chose."""
+        """Return this slot's assignor of the name that the group chose."""
         return self._assignors[name]
 
     def subscribe(self, topics: Sequence[str]) -> Sequence[tuple[str, bytes]]:
-        """Names and metadata for JoinGroup."""
-        # Only a member that still is one keeps what it has; others may have it by now.
+        """Return the assignors' names and this slot's metadata for them, for JoinGroup."""
+        # Claim the owned partitions only while this slot is a member: after it was removed, others may own them.
         known = self.member.membership.is_member
         wanted = frozenset(topics)
         owned = tuple(tp for tp in self.assignment.partitions if known and self._cooperative and tp.topic in wanted)
@@ -98,10 +99,10 @@ class Slot:
         return self.protocols
 
     def take(self, state: bytes) -> bool:
-        """Takes in the member's new state; returns whether partitions were taken away that another can get only now.
+        """Store the new assignment; return whether partitions were revoked, so that another rebalance must follow.
 
         Raises:
-            WireFormatError: The leader sent what is no assignment.
+            WireFormatError: The leader sent a malformed assignment.
         """
         self.assignment = decode_assignment(state)
         joined = self.member.joined
@@ -110,7 +111,7 @@ class Slot:
         return bool(self._claimed - frozenset(self.assignment.partitions))
 
     def credentials(self) -> SlotCredentials:
-        """With what others act as this slot."""
+        """Return the credentials with which a task acts as this slot."""
         membership, settings = self.member.membership, self.member.settings
         return SlotCredentials(
             settings.group,
@@ -123,7 +124,7 @@ class Slot:
         )
 
     def assigned(self) -> SlotAssignment:
-        """Its part of the group's assignment."""
+        """Return this slot's part of the group's assignment."""
         credentials, joined = self.credentials(), self.member.joined
         assignor = None if joined is None else self._assignors.get(joined.protocol)
         replicas = {} if assignor is None else dict(assignor.replicas(self.assignment))
@@ -131,7 +132,7 @@ class Slot:
 
 
 def is_cooperative(assignors: Sequence[Assignor]) -> bool:
-    """Whether members keep what they have over a rebalance: if all strategies can (KIP-429)."""
+    """Return whether members keep their partitions during a rebalance, which needs all assignors to be cooperative."""
     return all(RebalanceProtocol.COOPERATIVE in assignor.protocols for assignor in assignors)
 
 

@@ -1,4 +1,4 @@
-"""An executor acting as its slot: attach (streaming) or take over (batch), check, commit, leave."""
+"""A task in an executor that acts as its slot: attach (stream) or take over (batch), check, commit, leave."""
 
 from __future__ import annotations
 
@@ -37,11 +37,15 @@ log = logging.getLogger(__name__)
 
 _SECONDS = 30.0
 _LEAVE_SECONDS = 5.0
+# Seconds after which a JoinGroup without a response is assumed to be held until the other members rejoin.
 _PARKED_AFTER = 2.0
 
 
 class SlotSession:
-    """A context manager; made by `attach` or `take_over`. On leaving the block heartbeats stop; it does not leave."""
+    """The session of a task as its slot, created by `attach` or `take_over`.
+
+    As a context manager it stops its heartbeats at the end of the block, and does not leave the group.
+    """
 
     def __init__(self, client: KafkaClient, credentials: SlotCredentials, member: Member, *, taken_over: bool) -> None:
         self.taken_over = taken_over
@@ -49,15 +53,17 @@ class SlotSession:
         self._credentials = credentials
         self._member = member
         self._tasks: list[asyncio.Task[None]] = []
-        # A take-over that is parked; its answer, with the group's next generation, brings other credentials.
+        # The JoinGroup of a take-over that the coordinator holds until the next generation starts. Its response brings
+        # new credentials.
         self._parked: asyncio.Task[None] | None = None
 
     @classmethod
     def attach(cls, config: Settings, credentials: SlotCredentials, timeout_s: float = _SECONDS) -> SlotSession:
-        """Act as a slot that the driver keeps alive: one heartbeat shows that the credentials are the group's.
+        """Act as a slot for which the driver sends heartbeats; send one heartbeat to verify the credentials.
 
         Raises:
-            FencedError: They are not: the group has moved on.
+            FencedError: The coordinator rejects the credentials: the group has a new generation, or the slot another
+                owner.
             RetriableError: The coordinator cannot be reached.
         """
         client = cached_client(config, "task")
@@ -70,14 +76,15 @@ class SlotSession:
     def take_over(
         cls, config: Settings, settings: GroupSettings, credentials: SlotCredentials, timeout_s: float = _SECONDS
     ) -> SlotSession:
-        """Become a slot that nobody keeps alive any more, and keep it alive.
+        """Join as a slot for which no process sends heartbeats any more, and send its heartbeats from now on.
 
-        The static take-over gives the slot a new member id in the same generation and fences every earlier holder.
-        Where the group is rebalancing already (another slot has left) a join would be parked until all have joined:
-        there the credentials are kept as they are, for they serve until the new generation begins.
+        The task joins with the slot's instance id: the coordinator assigns a new member id in the same generation and
+        fences every earlier holder. If the group is already preparing a rebalance, because another slot has left, the
+        coordinator would hold JoinGroup until all members have joined. Then the task keeps the slot's credentials: the
+        coordinator accepts them until the new generation starts.
 
         Raises:
-            FencedError: The group has moved on since the plan was made.
+            FencedError: The group has a new generation since the batch was planned, or the slot another owner.
             RetriableError: The coordinator cannot be reached.
         """
         client = cached_client(config, "task")
@@ -88,32 +95,32 @@ class SlotSession:
 
     @property
     def credentials(self) -> SlotCredentials:
-        """The slot's, as they are now."""
+        """The current credentials of the slot."""
         membership = self._member.membership
         return replace(self._credentials, generation=membership.generation, member_id=membership.member_id)
 
     def check(self) -> None:
-        """Raises FencedError if the slot is known to be no longer ours; asks nobody."""
+        """Raise FencedError if this task is known to have lost the slot; sends no request."""
         self._raise_if_gone()
 
     def commit(self, offsets: Mapping[TopicPartition, int | CommitOffset], timeout_s: float = _SECONDS) -> None:
-        """Commits the offsets to read next, without a transaction.
+        """Commit the next offsets to read, without a transaction.
 
         Raises:
-            FencedError: The slot is no longer ours; nothing is committed.
-            UnknownOutcomeError: No answer in time.
+            FencedError: This task has lost the slot; nothing is committed.
+            UnknownOutcomeError: The coordinator has not answered in time.
         """
         deadline = Deadline(timeout_s)
         self.acting(lambda used: self._client.run(commit_offsets(self._client, used, offsets, deadline), timeout_s + 1))
 
     def acting(self, work: Callable[[SlotCredentials], object]) -> None:
-        """Does work that needs the slot's credentials, and if they are new ones by then, once more.
+        """Call `work` with the slot's credentials; if they are rejected and have changed meanwhile, call it once more.
 
         Args:
-            work: Raises FencedError if the group does not take them.
+            work: Raises FencedError if the coordinator rejects the credentials.
 
         Raises:
-            FencedError: The slot is no longer ours.
+            FencedError: This task has lost the slot.
         """
         self._raise_if_gone()
         used = self.credentials
@@ -124,15 +131,15 @@ class SlotSession:
             self._raise_if_gone()
             if self.credentials == used:
                 raise
-            # The parked take-over was answered meanwhile: the slot is in the new generation.
+            # The held JoinGroup of the take-over was answered meanwhile: the slot is in the new generation.
             work(self.credentials)
 
     def leave(self) -> None:
-        """Leaves the group with this slot."""
+        """Leave the group with this slot."""
         self._client.run(self._leave(), _LEAVE_SECONDS + 1)
 
     def close(self) -> None:
-        """Stops the heartbeats; the slot stays a member until its session ends."""
+        """Stop the heartbeats; the slot stays a member until its session ends."""
         self._client.loop.call_soon(self._stop)
 
     def __enter__(self) -> SlotSession:
@@ -143,7 +150,7 @@ class SlotSession:
     ) -> None:
         self.close()
 
-    # ---- on the loop
+    # ---- on the event loop
 
     def _stop(self) -> None:
         while self._tasks:
@@ -166,7 +173,7 @@ class SlotSession:
         await self._heartbeat(deadline)
         state = self._member.membership.state
         if state is State.FENCED:
-            # By an earlier attempt of this task, as a rule: go on from where that stands.
+            # Usually an earlier attempt of this task has taken the slot over: continue with its member id.
             await self._adopt(deadline)
             state = self._member.membership.state
         if state is State.STABLE:
@@ -175,7 +182,7 @@ class SlotSession:
         self._tasks.append(asyncio.ensure_future(self._beat(settings.heartbeat_interval_ms / 1000)))
 
     async def _adopt(self, deadline: Deadline) -> None:
-        """Takes the member id that the group knows for this slot, if it still is of the planned generation."""
+        """Use the member id that the coordinator has for this slot; fails if the planned generation has ended."""
         described = await describe(self._client, self._credentials.group, deadline)
         member_id = described.member_id_of(self._credentials.instance_id)
         if member_id is None:
@@ -184,18 +191,22 @@ class SlotSession:
         await self._heartbeat(deadline)
 
     async def _join(self, deadline: Deadline) -> None:
-        # As a stranger with the instance id: that is what makes the coordinator give the slot a new member id.
+        # Join with the instance id and without a member id: the coordinator then gives the slot a new member id.
         joining = Member(self._client, self._member.settings)
-        # A parked join is answered at the latest when the rebalance timeout is over.
+        # The coordinator answers a JoinGroup that it holds when the rebalance timeout expires, at the latest.
         answered = Deadline(self._member.settings.rebalance_timeout_ms / 1000 + _SECONDS)
         task = asyncio.ensure_future(self._join_as(joining, answered))
         done, _ = await asyncio.wait([task], timeout=_PARKED_AFTER)
         if done:
             task.result()
             return
-        # Another slot left between our heartbeat and our join, which is parked now. The group has noted our new member
-        # id; it serves until the next generation begins, and then the join is answered.
-        log.info("take over group=%s slot=%d: the join is parked", self._credentials.group, self._credentials.slot)
+        # Another slot has left between our heartbeat and our JoinGroup, so the coordinator holds the request. It has
+        # already given the slot a new member id, and accepts that id until the next generation starts. Then it answers.
+        log.info(
+            "take over group=%s slot=%d: JoinGroup waits for the next generation",
+            self._credentials.group,
+            self._credentials.slot,
+        )
         await self._adopt(deadline)
         self._parked = task
         self._tasks.append(task)
@@ -206,7 +217,8 @@ class SlotSession:
 
     async def _join_as(self, joining: Member, deadline: Deadline) -> None:
         async def lead(joined: Joined) -> Mapping[str, bytes]:
-            # What is taken over holds (KIP-814); this is for a new generation, once all others have left or joined.
+            # A take-over keeps the assignment (KIP-814), so this is called only for a new generation, which starts when
+            # all other slots have left or joined.
             assignor = KeepsOwned(load(joined.protocol))
             return (await leader.lead(self._client, self._credentials.group, assignor, joined, deadline)).states
 
@@ -220,7 +232,7 @@ class SlotSession:
             self._check_still_ours(state)
 
     def _check_still_ours(self, state: bytes) -> None:
-        """A generation later than the plan's will do if what was planned is still this slot's."""
+        """Accept a later generation than the planned one only if this slot still owns the planned partitions."""
         if not set(self._credentials.partitions) <= set(decode_assignment(state).partitions):
             self._member.membership = replace(self._member.membership, state=State.LOST)
             raise self._moved_on()
@@ -231,7 +243,8 @@ class SlotSession:
             try:
                 result = await self._member.heartbeat(Deadline(interval))
             except KafkaGroupError as error:
-                # A login that fails may succeed again; if it does not, the session ends and the commit is refused.
+                # Authentication that fails now may succeed later. If it does not, the session ends and the coordinator
+                # rejects the commit.
                 log.info(
                     "heartbeat group=%s slot=%d failed: %s", self._credentials.group, self._credentials.slot, error
                 )
@@ -247,7 +260,7 @@ class SlotSession:
 
     @property
     def _between_generations(self) -> bool:
-        """Whether the generation of the take-over has ended, and the answer for the next one is on its way."""
+        """Whether the generation of the take-over has ended and the response to the held JoinGroup is outstanding."""
         lost = self._member.membership.state is State.LOST
         return lost and self._parked is not None and not self._parked.done()
 
@@ -265,19 +278,19 @@ class SlotSession:
         who = f"Slot {c.slot} of group {c.group} ({c.instance_id or c.member_id})"
         if state is State.FENCED:
             return FencedError(
-                f"{who} is held by another process now: a newer attempt of this task, a restarted query, or another "
+                f"{who} is now held by another process: a newer attempt of this task, a restarted query, or another "
                 "query with the same kafka.group.instance.id.",
                 code=FENCED_INSTANCE_ID,
             )
         return FencedError(
-            f"{who} is no longer a member of generation {c.generation}: the group has rebalanced, or the slot was "
-            "silent for longer than kafka.session.timeout.ms. Its partitions may be another member's by now.",
+            f"{who} is no longer a member of generation {c.generation}: the group has rebalanced, or the slot sent no "
+            "heartbeat for longer than kafka.session.timeout.ms. Its partitions may be assigned to another member.",
             code=ILLEGAL_GENERATION,
         )
 
 
 def claiming(credentials: SlotCredentials) -> tuple[tuple[str, bytes], ...]:
-    """What a take-over says: the slot's own words, and which partitions it holds."""
+    """Return the metadata for a take-over: the slot's own metadata, with the partitions that it owns."""
     return tuple(
         (
             name,
@@ -290,12 +303,12 @@ def claiming(credentials: SlotCredentials) -> tuple[tuple[str, bytes], ...]:
 
 
 class KeepsOwned(Assignor):
-    """Leaves to each member what it holds, and gives only the rest to those who hold nothing.
+    """Keeps each member's partitions, and assigns only the other partitions, to members that own none.
 
-    For the rare generation that begins while tasks read what they were planned to read.
+    It is for the rare generation that starts while tasks read their planned partitions.
 
     Args:
-        other: Shares out the rest, and gives it its name.
+        other: The assignor for the other partitions; this assignor has its name.
     """
 
     def __init__(self, other: Assignor) -> None:

@@ -1,4 +1,7 @@
-"""What the leader watches: topics that come, go, grow or are created anew. Pure; `coordinator` asks for metadata."""
+"""Changes of topics that need a rebalance: new, deleted and recreated topics, and new partitions.
+
+Pure; `membership` fetches the metadata.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +18,18 @@ _MOST_NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """What an assignment depends on in a topic."""
+    """The properties of a topic on which an assignment depends."""
 
     partitions: int
     topic_id: uuid.UUID | None
 
 
 def topics_of(subscription: TopicFilter, snapshot: Snapshot) -> tuple[str, ...]:
-    """The topics that a subscription means now, sorted.
+    """Return the topics of a subscription, sorted.
 
     Args:
-        subscription: Names are taken as they are; a pattern means what `matching` finds.
-        snapshot: Of all topics if there is a pattern.
+        subscription: Names, which are returned as they are, or a pattern, see `matching`.
+        snapshot: The metadata of all topics if the subscription is a pattern; else it is not used.
     """
     if subscription.pattern is None:
         return tuple(sorted(set(subscription.topics)))
@@ -34,7 +37,7 @@ def topics_of(subscription: TopicFilter, snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def states_of(snapshot: Snapshot, topics: Collection[str]) -> dict[str, TopicState]:
-    """The state of those topics that exist."""
+    """Return the state of the topics that exist."""
     return {
         name: TopicState(max(topic.partitions, default=-1) + 1, topic.topic_id)
         for name in topics
@@ -43,7 +46,7 @@ def states_of(snapshot: Snapshot, topics: Collection[str]) -> dict[str, TopicSta
 
 
 def changes(before: Mapping[str, TopicState], now: Mapping[str, TopicState]) -> list[str]:
-    """What has changed, in words, sorted by topic; empty: nothing that matters."""
+    """Return a description of each change that needs a rebalance, sorted by topic."""
     found = []
     for name in sorted(before.keys() | now.keys()):
         old, new = before.get(name), now.get(name)
@@ -53,13 +56,13 @@ def changes(before: Mapping[str, TopicState], now: Mapping[str, TopicState]) -> 
             found.append(f"topic {name} is gone")
         elif old is not None and new is not None:
             if None not in (old.topic_id, new.topic_id) and old.topic_id != new.topic_id:
-                found.append(f"topic {name} was created anew")
+                found.append(f"topic {name} was deleted and recreated")
             elif old.partitions != new.partitions:
                 found.append(f"topic {name} has {new.partitions} partitions, {old.partitions} before")
     return found
 
 
 def reason_of(found: list[str]) -> str:
-    """Changes as one reason for a rebalance."""
+    """Return the changes as one reason for a rebalance."""
     more = len(found) - _MOST_NAMED
     return "; ".join(found[:_MOST_NAMED]) + (f"; and {more} more changes" if more > 0 else "")

@@ -78,7 +78,7 @@ def test_a_follower_hears_why_the_leader_could_not_assign(kafka, members, topic,
 
 
 def test_a_bad_plan_is_never_sent(members, topic):
-    with pytest.raises(AssignmentFailed, match="the assignor ghosts assigned to ghost, which is no member"):
+    with pytest.raises(AssignmentFailed, match="the assignor ghosts assigned to ghost, which is not a member"):
         members.make(topic("orders"), strategies=[Ghosts()]).join(30)
 
 

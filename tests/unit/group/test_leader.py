@@ -70,12 +70,12 @@ def test_a_good_plan_passes_and_is_encoded_for_everyone() -> None:
 @pytest.mark.parametrize(
     ("plan", "problem"),
     [
-        ({"m-a": [], "m-b": [], "m-c": []}, "m-c, which is no member"),
-        ({"m-a": []}, "nothing about member m-b"),
+        ({"m-a": [], "m-b": [], "m-c": []}, "m-c, which is not a member"),
+        ({"m-a": []}, "returned no assignment for member m-b"),
         ({"m-a": [("orders", 4)], "m-b": []}, "orders-4, which does not exist"),
         ({"m-a": [("orders", -1)], "m-b": []}, "orders--1, which does not exist"),
         ({"m-a": [("ghosts", 0)], "m-b": []}, "ghosts-0, which does not exist"),
-        ({"m-a": [("clicks", 0)], "m-b": []}, "clicks-0 to m-a, which did not ask"),
+        ({"m-a": [("clicks", 0)], "m-b": []}, "clicks-0 to m-a, which does not subscribe to the topic"),
         ({"m-a": [("orders", 1)], "m-b": [("orders", 1)]}, "orders-1 to m-a and to m-b"),
         ({"m-a": [("orders", 1), ("orders", 1)], "m-b": []}, "a partition twice to m-a"),
     ],

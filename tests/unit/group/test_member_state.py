@@ -105,7 +105,7 @@ def test_one_that_left_comes_back_as_a_stranger() -> None:
 
 
 def test_an_answer_that_nobody_waits_for_is_refused() -> None:
-    with pytest.raises(ValueError, match="JoinAnswered came to a member that is stable"):
+    with pytest.raises(ValueError, match="the event JoinAnswered is not possible in the state stable"):
         step(STABLE, JoinAnswered(0, "m-1", 5))
 
 

@@ -43,7 +43,7 @@ def test_what_changes_an_assignment_is_found_and_nothing_else() -> None:
     assert changes(before, before) == []
     assert changes(before, now) == [
         "topic b has 5 partitions, 2 before",
-        "topic c was created anew",
+        "topic c was deleted and recreated",
         "topic d is gone",
         "topic e appeared with 1 partitions",
     ]
