@@ -1,1 +1,1 @@
-"""Engines: what fetches ranges of offsets into Arrow record batches."""
+"""Fetch engines, which read ranges of offsets into Arrow record batches."""

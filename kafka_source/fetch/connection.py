@@ -1,4 +1,4 @@
-"""One broker's connection for fetching: a request is on its way while the response before it is decoded."""
+"""A connection for fetching from one broker: the next request is in flight while the last response is decoded."""
 
 from __future__ import annotations
 
@@ -11,27 +11,30 @@ from kafka_source.kafka_client import BlockingConnection, RequestConnection
 from kafka_source.kafka_client.messages import FetchRequest
 
 PATIENCE_MS = 5_000
-"""After so long in vain pauses grow. In a shorter time other slots may have had the luck, with a quota of bytes."""
+"""The total time of throttled responses without records after which the pauses grow.
+
+With a byte-rate quota, a shorter period without records is normal: other slots may have used the quota meanwhile.
+"""
 
 MOST_BATCH_BYTES = 1 << 30
-"""The largest record batch that is read."""
+"""The maximum size of a record batch."""
 
 _LONGEST_PAUSE_MS = 30_000
-# What a response has around its record batches.
+# Room for the parts of a response besides its record batches.
 _MOST_ENVELOPE_BYTES = 1 << 20
 
 
 class FetchConnection(RequestConnection):
-    """Sends fetch requests, one at a time, and reads each response into a buffer of the caller's.
+    """Sends fetch requests, one at a time, and reads each response into a buffer of the caller.
 
     Args:
-        raw: Authenticated; this object's alone from here on.
-        rack: `client.rack`, for KIP-392; "": none.
+        raw: An authenticated connection; this object takes ownership of it.
+        rack: `client.rack`, to fetch from the closest replica (KIP-392); "": none.
         read_committed: The isolation level of all requests.
-        timeout: Seconds without a byte of an answer after which the connection counts as lost.
+        timeout: Seconds without a byte of an outstanding response after which the connection counts as lost.
 
     Raises:
-        InvalidConfigurationError: The broker does not speak this version of Fetch.
+        InvalidConfigurationError: The broker does not support the version of Fetch that is used here.
     """
 
     def __init__(self, raw: BlockingConnection, rack: str, *, read_committed: bool, timeout: float) -> None:
@@ -39,18 +42,19 @@ class FetchConnection(RequestConnection):
         super().__init__(raw, what="Fetching from", timeout=timeout, most_bytes=MOST_BATCH_BYTES + _MOST_ENVELOPE_BYTES)
         self._rack = rack
         self._read_committed = read_committed
-        self._in_vain_ms = 0
+        # The total pause of throttled responses since the last one with records.
+        self._throttled_ms = 0
 
     def send(self, wanted: Iterable[fetch_protocol.Wanted], max_bytes: int, *, any_replica: bool) -> None:
-        """Ask for records; the response comes by `receive`.
+        """Send a Fetch request; read its response with `receive`.
 
         Args:
-            wanted: Partitions, the first of which get their bytes first.
-            max_bytes: Of the whole response, unless the first batch is larger.
-            any_replica: Whether the leader may name another replica (KIP-392).
+            wanted: The partitions. The broker fills the response in this order.
+            max_bytes: The maximum size of the response; the first record batch may exceed it.
+            any_replica: Whether the leader may refer to another replica (KIP-392).
 
         Raises:
-            ConnectionLost: The connection has ended.
+            ConnectionLost: The connection was lost.
         """
         self.post(
             partial(
@@ -63,12 +67,12 @@ class FetchConnection(RequestConnection):
         )
 
     def receive(self, buffer: bytearray) -> tuple[bytearray, fetch_protocol.Response]:
-        """The response to the last `send`, and the buffer that holds its records: `buffer`, or a larger one.
+        """Return the buffer that contains the response to the last `send`, `buffer` or a larger one, and the response.
 
-        Its `throttle_ms` is how long the broker is left alone, at least what it says.
+        The response's `throttle_ms` is the time without requests to this broker: the broker's value or longer.
 
         Raises:
-            ConnectionLost: The connection has ended, or nothing came for too long.
+            ConnectionLost: The connection was lost, or no byte arrived within the timeout.
         """
         buffer, size = self.take(buffer)
         try:
@@ -80,15 +84,16 @@ class FetchConnection(RequestConnection):
         return buffer, replace(response, throttle_ms=pause)
 
     def _pause(self, response: fetch_protocol.Response) -> int:
-        """How long to leave the broker alone, in ms.
+        """Return the time in ms for which to send no request to the broker.
 
-        An answer that is throttled brings no records, and a quota of request time (KIP-124) counts it all the same: a
-        small one is used up by nothing but such answers if one asks again as soon as the broker allows it.
+        A throttled response contains no records, but counts towards a quota of request time (KIP-124). With a small
+        quota, a client that sends its next request as soon as the broker allows it would get throttled responses only.
+        Therefore the pauses grow while no records arrive.
         """
-        told = response.throttle_ms
-        if not told or response.partitions:
-            self._in_vain_ms = 0
-            return told
-        pause = max(told, min(self._in_vain_ms - PATIENCE_MS, _LONGEST_PAUSE_MS))
-        self._in_vain_ms += pause
+        throttle_ms = response.throttle_ms
+        if not throttle_ms or response.partitions:
+            self._throttled_ms = 0
+            return throttle_ms
+        pause = max(throttle_ms, min(self._throttled_ms - PATIENCE_MS, _LONGEST_PAUSE_MS))
+        self._throttled_ms += pause
         return pause

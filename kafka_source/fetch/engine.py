@@ -1,4 +1,4 @@
-"""The interface of the fetch engines: what a task asks for, and what an engine gives."""
+"""The interface of the fetch engines: the request of a task, and the engine that reads it."""
 
 from __future__ import annotations
 
@@ -14,26 +14,29 @@ from kafka_source.quota.task_pacer import Pacer
 from kafka_source.schema import Column
 
 PACED_BATCH_SECONDS = 0.5
-"""Under a quota rows are given on so often, so that Spark is not left with all of them when the last fetch has come."""
+"""With a quota, the maximum time between record batches.
+
+A throttled task fills a batch slowly. Without this limit most rows would reach Spark only after the last fetch.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchRequest:
-    """What a task is to read, and in what form.
+    """The ranges that a task reads, and the form of its rows.
 
     Attributes:
-        ranges: One for each partition at most.
-        columns: In the order of the rows.
-        batch_rows: Rows of a record batch, at most.
-        batch_bytes: Bytes of keys and values of a record batch, about.
-        timeout_ms: How long to wait for records that should be there.
-        read_committed: Leave out records of aborted transactions.
-        fail_on_data_loss: Whether records that are gone are an error or a warning.
-        cluster: The id of the cluster that the offsets are of; None: not known.
-        topics: The ids of the topics that the offsets are of, as far as they are known.
-        pacer: Holds fetches back where there is a quota, and counts what brokers throttle.
-        label: The `group.id` of consumers that are in no group (librdkafka).
-        max_unpacked_bytes: The most that a compressed batch of a topic may unpack to (native).
+        ranges: The ranges to read, at most one for each partition.
+        columns: The columns of the rows, in this order.
+        batch_rows: The maximum number of rows in a record batch.
+        batch_bytes: The approximate maximum size of the keys and values in a record batch.
+        timeout_ms: How long to wait for planned records (`kafkaConsumer.pollTimeoutMs`).
+        read_committed: Whether to leave out records of aborted transactions.
+        fail_on_data_loss: Whether planned records that no longer exist are an error; if false, log a warning.
+        cluster: The id of the cluster in which the offsets are valid; None: unknown.
+        topics: The topic ids for which the offsets are valid, as far as they are known.
+        pacer: Delays fetches to keep the query's quota, and counts the brokers' throttling.
+        label: The `group.id` in librdkafka's configuration of consumers that are in no group.
+        max_unpacked_bytes: The maximum decompressed size of one record batch (native engine).
     """
 
     ranges: tuple[Range, ...]
@@ -51,33 +54,33 @@ class FetchRequest:
 
 
 class FetchEngine(Protocol):
-    """Fetches ranges from the brokers; one object may read many requests, one at a time."""
+    """An engine that fetches ranges from the brokers; one object reads many requests, one after another."""
 
     def read(self, request: FetchRequest) -> Iterator[pa.RecordBatch]:
-        """The records of all ranges, each once, every range to its end, in offset order within a partition.
+        """Yield every record of all ranges once, in offset order within a partition.
 
         Raises:
-            DataLossError: Records of a range are gone and `fail_on_data_loss` is set.
-            CorruptRecordsError: Bytes cannot be read.
-            UnreadableRecordError: A record does not fit the columns or bounds that are asked for.
-            InvalidConfigurationError: Another cluster answers.
+            DataLossError: Planned records no longer exist and `fail_on_data_loss` is set.
+            CorruptRecordsError: A record batch is damaged.
+            UnreadableRecordError: A record does not fit the requested columns, or exceeds `max_unpacked_bytes`.
+            InvalidConfigurationError: A different cluster answers, or a NOT NULL column has nulls.
             KafkaGroupError: The brokers refuse, or do not answer in time.
         """
         ...
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch with exactly the schema asked for, whose columns may be NOT NULL.
+    """Return the batch with exactly the requested schema, whose columns may be NOT NULL.
 
     Raises:
-        InvalidConfigurationError: A column that is asked for as NOT NULL has nulls.
+        InvalidConfigurationError: A NOT NULL column has nulls.
     """
     if batch.schema.equals(schema):
         return batch
     for column, wanted in zip(batch.columns, schema, strict=True):
         if column.null_count and not wanted.nullable:
             raise InvalidConfigurationError(
-                f"the schema asks for {wanted.name} as NOT NULL, but a record that was read has none; "
-                f"leave out NOT NULL for {wanted.name}"
+                f"The schema declares {wanted.name} NOT NULL, but a record has no {wanted.name}. Remove NOT NULL from "
+                f"{wanted.name}."
             )
     return batch.cast(schema)

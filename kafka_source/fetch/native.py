@@ -1,4 +1,4 @@
-"""The native engine: raw Fetch responses, decoded into Arrow by the Rust kernel while the next one is on its way."""
+"""The native engine: the Rust kernel decodes Fetch responses into Arrow while the next request is in flight."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ _CONTROL_SECONDS = 30.0
 
 
 def engine(settings: Settings) -> NativeEngine:
-    """The engine of this process for these settings."""
+    """Return the engine of this process for these settings."""
     return _engines.of(settings)
 
 
 class NativeEngine:
-    """Keeps connections, metadata, record sizes and a buffer for the worker's next task.
+    """An engine that keeps connections, metadata, record sizes and a buffer for the next task of its worker process.
 
     Args:
-        settings: Of the Kafka clients.
+        settings: Kafka client settings.
 
     Attributes:
-        cluster: Leaders and brokers as last seen.
-        most_bytes: Of a response, and of a partition in it; `fetch.max.bytes` and `max.partition.fetch.bytes` lower it.
-        record_bytes: Bytes of an offset on the wire, by topic, as last seen.
-        batch_bytes: Bytes of a record batch, by topic, as last seen.
+        cluster: The last metadata: brokers and partition leaders.
+        most_bytes: The maximum size of a response; `fetch.max.bytes` and `max.partition.fetch.bytes` can lower it.
+        record_bytes: The last known average size of a record in responses, in bytes by topic.
+        batch_bytes: The last known average size of a record batch, in bytes by topic.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -54,7 +54,7 @@ class NativeEngine:
         self.batch_bytes: dict[str, float] = {}
 
     def check_cluster(self, expected: str | None) -> None:
-        """Raises InvalidConfigurationError if what was asked last is another cluster."""
+        """Raise InvalidConfigurationError if the last metadata came from a different cluster."""
         check_same_cluster(
             expected,
             self.cluster.cluster_id,
@@ -71,20 +71,20 @@ class NativeEngine:
             reading.give_back()
 
     def read_old_format(self, rest: Range, request: FetchRequest) -> Iterator[pa.RecordBatch]:
-        """What is left of a range from where messages of before Kafka 0.11 begin: librdkafka reads them."""
+        """Yield the rest of a range from the first message in a format before Kafka 0.11, which librdkafka reads."""
         return librdkafka.engine(self._settings).read(replace(request, ranges=(rest,)))
 
     def refresh(self, topics: set[str]) -> None:
-        """Ask for the leaders of these topics anew."""
+        """Fetch the metadata of these topics again."""
         client = self._client
         seen = client.run(client.metadata(topics, Deadline(_CONTROL_SECONDS)))
         self.cluster = self.cluster.renewed(seen, topics)
 
     def connection(self, node: int, *, read_committed: bool) -> FetchConnection:
-        """A connection to a broker that is nobody else's until `keep`.
+        """Return a connection to a broker for exclusive use until `keep`.
 
         Raises:
-            ConnectionLost: It cannot be reached, or is not known.
+            ConnectionLost: The broker cannot be reached, or is not in the metadata.
         """
         kept = self._idle.take((node, read_committed))
         if kept is not None:
@@ -99,36 +99,42 @@ class NativeEngine:
         )
 
     def keep(self, node: int, connection: FetchConnection, *, read_committed: bool) -> None:
-        """Take a connection back for the next task; one with an answer under way is closed."""
+        """Keep a connection for the next task; close it if a response is outstanding."""
         self._idle.keep((node, read_committed), connection)
 
     def close(self) -> None:
-        """Close the idle connections; a task that still reads closes its own at its end."""
+        """Close the idle connections; a task that is still reading closes its own connections at its end."""
         self._idle.close()
 
     def take_buffer(self) -> bytearray:
-        """A buffer for responses that is nobody else's until `keep_buffer`."""
+        """Return a buffer for responses, for exclusive use until `keep_buffer`."""
         buffer, self._buffer = self._buffer, None
         return bytearray() if buffer is None else buffer
 
     def keep_buffer(self, buffer: bytearray) -> None:
-        """Take a buffer back for the next task, unless a response of rare size made it large."""
+        """Keep a buffer for the next task, unless an exceptionally large response has enlarged it."""
         if len(buffer) <= MOST_KEPT_BYTES:
             self._buffer = buffer
 
     def bounds(self, tp: TopicPartition, node: int) -> tuple[int, int]:
-        """The first offset of a partition, and the one after its last, as the broker `node` knows them.
+        """Return the earliest and the latest offset of a partition, from its leader `node`.
 
         Raises:
-            KafkaGroupError: It does not say.
+            KafkaGroupError: The broker cannot be reached, or responds with an error.
         """
         return self._offset(tp, node, EARLIEST), self._offset(tp, node, LATEST)
 
     def end_of_epoch(self, tp: TopicPartition, node: int, epoch: int, *, leader_epoch: int) -> int:
-        """Where the records of a leader's epoch end in the log of `node`, which leads in `leader_epoch`; -1: not known.
+        """Return the end offset of a leader epoch in the log of the current leader (KIP-320); -1: unknown.
+
+        Args:
+            tp: The partition.
+            node: Its current leader.
+            epoch: The leader epoch whose end offset is requested.
+            leader_epoch: The current leader epoch.
 
         Raises:
-            KafkaGroupError: It does not say.
+            KafkaGroupError: The broker cannot be reached, or responds with an error.
         """
         topic_type = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
         asked = topic_type.OffsetForLeaderPartition(
@@ -139,7 +145,7 @@ class NativeEngine:
         answer = client.run(client.send(node, request, Deadline(_CONTROL_SECONDS)))
         found = answer.topics[0].partitions[0]
         if found.error_code:
-            raise error_for_code(found.error_code, f"Asking for the epochs of {tp.topic}-{tp.partition} failed")
+            raise error_for_code(found.error_code, f"Asking for the leader epochs of {tp.topic}-{tp.partition} failed")
         end: int = found.end_offset
         return end
 
@@ -149,7 +155,7 @@ class NativeEngine:
 
     @property
     def _client(self) -> KafkaClient:
-        """For questions."""
+        """The client for metadata and offset requests."""
         return cached_client(self._settings)
 
 

@@ -1,4 +1,4 @@
-"""The choice of the engine that reads in this worker process: `native`, or `librdkafka`."""
+"""Selection of the engine that reads in this worker process: `native` or `librdkafka`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ def engine_for(name: str, settings: Settings) -> FetchEngine:
 
     Args:
         name: The `engine` option: native, librdkafka or auto.
-        settings: Of the Kafka clients.
+        settings: Kafka client settings.
 
     Raises:
-        InvalidConfigurationError: `native` is asked for and not installed.
+        InvalidConfigurationError: The option is `native`, and the native engine is not installed.
     """
     if is_native(name):
-        # Lazy: without the kernel, which is an extra of its own, the module cannot be imported.
+        # A lazy import: the module cannot be imported without the Rust kernel, which is an optional extra.
         from kafka_source.fetch import native
 
         return native.engine(settings)

@@ -35,21 +35,21 @@ from kafka_source.source.start_and_end import resolve_batch
 
 
 class BatchReader(DataSourceReader):
-    """Read the records that exist now, once. Spark calls `partitions` in a short-lived process of the driver.
+    """The reader of a batch. Spark calls `partitions` in a short-lived process of the driver, and `read` in executors.
 
     Args:
         given: The options as the user wrote them.
         schema: The columns to read.
 
     Raises:
-        OptionError: An option is wrong.
+        OptionError: An option is invalid.
     """
 
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
         self._query = Query.of(given, schema, Where.BATCH)
 
     def partitions(self) -> list[InputPartition]:
-        """Return an input partition for each slot with records to read, or without a group for each range."""
+        """Return an input partition for each slot that has records to read; without a group, one for each range."""
         options = self._query.options
         check_engine(options.engine, options.settings)
         cluster = Cluster.of(options)
@@ -64,17 +64,17 @@ class BatchReader(DataSourceReader):
         return [replace(task, takes_over=group) for task in planned]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the records of one input partition, in an executor."""
+        """Yield the records of one input partition, in an executor."""
         if not isinstance(partition, ReadTask):
-            # Spark adds an input partition of its own where the plan has none.
+            # If the plan has no input partitions, Spark adds an empty one of its own class.
             return iter(())
         return read_task.read(partition, self._query)
 
     def _plan(self, cluster: Cluster, owner: PartitionOwner, subscribed: list[TopicPartition]) -> list[ReadTask]:
         options = self._query.options
         owned = owner.commit_and_rejoin({})
-        # The ids before the offsets: Spark plans a DataFrame once, and a topic may be created again before an action
-        # reads it. Then the task finds another id.
+        # Look up the topic ids before the offsets. Spark plans a DataFrame once, and a topic may be deleted and created
+        # again before an action reads it: then the task finds a different id and fails.
         topics = TopicIds(cluster.topics, 0).ids({tp.topic for tp in owned.slots})
         bounds = resolve_batch(cluster, options, owner, sorted(owned.slots), subscribed=subscribed, check_all=False)
         end = StreamOffset(

@@ -1,4 +1,4 @@
-"""What a task does in an executor: act as its slot, read its ranges to their end, and commit them where it is to."""
+"""A read task in an executor: act as a slot, read its ranges to their end, and commit them with `commit=task`."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ _HANDOFF_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class ReadTask(InputPartition):
-    """One Spark input partition: ranges, and the slot as which they are read.
+    """The ranges that one task reads, and the credentials of its slot. In a batch it is a Spark input partition.
 
     Attributes:
-        ranges: One for each partition and replica at most.
-        credentials: The slot's, as the driver or planner holds it; None without a group.
-        takes_over: Set in a batch, where the task joins as the slot itself.
-        cluster: The id of the cluster that the offsets are of; None: not known.
+        ranges: The ranges to read, at most one for each partition and replica.
+        credentials: The slot's credentials from the driver or planner; None without a group.
+        takes_over: The settings with which the task takes its slot over, in a batch; else None.
+        cluster: The id of the cluster in which the offsets are valid; None: unknown.
         topics: The ids of the ranges' topics, as far as they are known.
-        ticket: Its part of the query's quota; None: nothing is held back.
+        ticket: The task's share of the query's quota; None: no quota.
     """
 
     ranges: tuple[Range, ...]
@@ -61,18 +61,18 @@ class ReadTask(InputPartition):
 
 
 def shares_of(planned: Sequence[ReadTask]) -> list[float]:
-    """For each task how much it reads of what all read, in offsets."""
+    """Return each task's share of the planned offsets, between 0 and 1."""
     sizes = [sum(r.size for r in task.ranges) for task in planned]
     return [size / max(1, sum(sizes)) for size in sizes]
 
 
 @dataclass(frozen=True)
 class TaskBundle(InputPartition):
-    """One Spark input partition of a stream: what one slot reads, or several that have little to read.
+    """One Spark input partition of a stream: the read task of one slot, or of several slots with few records.
 
     Attributes:
-        tasks: One for each slot.
-        handoff: Set in one of a batch whose sink commits: what the whole batch reads.
+        tasks: The read tasks, one for each slot.
+        handoff: The ranges of the whole micro-batch, for the sink; set in one bundle of it with `commit=sink`.
     """
 
     tasks: tuple[ReadTask, ...]
@@ -81,10 +81,10 @@ class TaskBundle(InputPartition):
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What a user asked to read; travels to every task.
+    """The query's options and columns, which are sent to every task.
 
     Attributes:
-        options: The options, which hold the settings of the Kafka clients too.
+        options: The options, which include the Kafka client settings.
         columns: The columns of the rows.
     """
 
@@ -96,18 +96,18 @@ class Query:
         """Return the query of these options and columns.
 
         Raises:
-            OptionError: An option is wrong, or a record has no such column.
+            OptionError: An option is invalid, or records have no such column.
         """
         return cls(read_options(given, where), columns_of(schema))
 
     @property
     def settings(self) -> Settings:
-        """The settings of the Kafka clients."""
+        """The Kafka client settings."""
         return self.options.settings
 
 
 def read_bundle(bundle: TaskBundle, query: Query) -> Iterator[pa.RecordBatch]:
-    """The records of a stream's tasks; raises as `read`."""
+    """Yield the records of a stream's read tasks; raises as `read`."""
     if bundle.handoff is not None:
         client = cached_client(query.settings)
         client.run(leave(client, BatchOfRun.of_task(), bundle.handoff, Deadline(_HANDOFF_SECONDS)))
@@ -119,9 +119,10 @@ def read_bundle(bundle: TaskBundle, query: Query) -> Iterator[pa.RecordBatch]:
 
 
 def _read_together(group: Sequence[ReadTask], query: Query) -> Iterator[pa.RecordBatch]:
-    """The records of tasks that end together: all slots ask at once, so that a bundle takes no longer than one.
+    """Yield the records of tasks that commit nothing themselves.
 
-    Under a quota they read one after another, each by its own pace, without the time that a session takes between two.
+    All slots attach at the same time and their ranges are read together, so a bundle takes about as long as one task.
+    With a quota the tasks read one after another, each with its own share, but attach at the same time too.
     """
     log_setup.set_up()
     with ThreadPoolExecutor(len(group)) as pool:
@@ -139,11 +140,11 @@ def _merged(group: Sequence[ReadTask]) -> ReadTask:
 
 
 def read(task: ReadTask, query: Query) -> Iterator[pa.RecordBatch]:
-    """The records of a task, as record batches.
+    """Yield the records of a task, as record batches.
 
     Raises:
-        FencedError: Another member has taken the slot's place; the task reads nothing more and commits nothing.
-        KafkaGroupError: See `Engine.read`.
+        FencedError: Another member holds the slot; the task stops reading and commits nothing.
+        KafkaGroupError: See `FetchEngine.read`.
     """
     log_setup.set_up()
     commits = query.options.commit == "task"
@@ -157,7 +158,7 @@ def read(task: ReadTask, query: Query) -> Iterator[pa.RecordBatch]:
         held = [] if session is None else [session]
         yield from _while_held(held, _batches(task, query, pacer), commits)
         if session is not None:
-            # Of several copies the first one counts.
+            # Only the primary copy of a partition (replica 0) counts for the group's committed offset.
             ends = {r.topic_partition: r.end for r in task.ranges if r.replica == 0}
             if commit is not None and ends:
                 commit(ends)
@@ -166,7 +167,7 @@ def read(task: ReadTask, query: Query) -> Iterator[pa.RecordBatch]:
 
 
 def _batches(task: ReadTask, query: Query, pacer: Pacer) -> Iterator[pa.RecordBatch]:
-    """What an engine reads of the task's ranges, with exactly the columns asked for."""
+    """Yield the records of the task's ranges from the engine, with exactly the requested columns."""
     options = query.options
     for replica, ranges in replica_column.by_replica(task.ranges):
         request = FetchRequest(
@@ -197,9 +198,9 @@ def _session(task: ReadTask, query: Query, commits: bool) -> SlotSession | None:
     except FencedError as error:
         if commits:
             raise
-        # Spark plans a DataFrame once, so its second action comes after the slots have left. Where nothing is
-        # committed nothing is at stake: the plan's rows are the same.
-        log.debug("reading without the slot: %s", error)
+        # Spark plans a DataFrame once, so a second action runs after the slots have left the group. Without a commit
+        # that is safe: the action reads the same planned rows.
+        log.debug("reading without acting as the slot: %s", error)
         return None
 
 
@@ -209,8 +210,9 @@ def _attach(credentials: SlotCredentials, query: Query, commits: bool) -> SlotSe
     except FencedError as error:
         if commits or error.code == FENCED_INSTANCE_ID or query.options.group_on_lost == "stop":
             raise
-        # Spark has the batch in its log and would run just this after a restart; the driver commits nothing of it.
-        log.warning("%s The batch was planned before that: it is read to its end, and not committed.", error)
+        # The micro-batch is in Spark's offset log, so Spark would run it again after a restart. The task reads it to
+        # its end, and the driver does not commit it.
+        log.warning("%s The micro-batch was planned before that: it is read to its end and not committed.", error)
         return None
 
 
@@ -229,7 +231,7 @@ def _check(session: SlotSession, commits: bool) -> None:
     except FencedError:
         if commits or not session.taken_over:
             raise
-        log.debug("slot taken over by another reader; nothing is to be committed, so reading goes on")
+        log.debug("slot taken over by another task; this task commits nothing, so it continues to read")
 
 
 def _committer(session: SlotSession, query: Query) -> _Commit:

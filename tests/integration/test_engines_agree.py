@@ -330,7 +330,7 @@ def test_nulls_in_a_column_that_must_have_none(broker, reads, engine):
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     producer.produce(topic, None, "key")
     assert producer.flush(30) == 0
-    with pytest.raises(InvalidConfigurationError, match="value as NOT NULL"):
+    with pytest.raises(InvalidConfigurationError, match="declares value NOT NULL"):
         reads.table(engine, reads.ranges(topic), [Column("value", nullable=False)])
 
 
