@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pyarrow as pa
 
-from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
-from kafka_source.cluster.list_offsets import EARLIEST, LATEST, list_offsets
-from kafka_source.errors import error_for_code
-from kafka_source.fetch import librdkafka
-from kafka_source.fetch.connection import FetchConnection
 from kafka_source.fetch.engine import FetchRequest
-from kafka_source.fetch.native_reader import MOST_FETCH_BYTES, NativeReader
-from kafka_source.kafka_client import Deadline, IdleConnections, KafkaClient, Snapshot, cached_client
-from kafka_source.kafka_client.messages import OffsetForLeaderEpochRequest
-from kafka_source.model.cluster_identity import MOVED_FROM, check_same_cluster
-from kafka_source.model.stream_offset import Range
+from kafka_source.fetch.native_connections import NativeConnections
+from kafka_source.fetch.native_reader import NativeReader
 from kafka_source.runtime.process_cache import ProcessCache
-
-MOST_KEPT_BYTES = 16 * 1024 * 1024
-_CONTROL_SECONDS = 30.0
 
 
 def engine(settings: Settings) -> NativeEngine:
@@ -30,133 +18,16 @@ def engine(settings: Settings) -> NativeEngine:
     return _engines.of(settings)
 
 
-class NativeEngine:
-    """An engine that keeps connections, metadata, record sizes and a buffer for the next task of its worker process.
-
-    Args:
-        settings: Kafka client settings.
-
-    Attributes:
-        cluster: The last metadata: brokers and partition leaders.
-        most_bytes: The maximum size of a response; `fetch.max.bytes` and `max.partition.fetch.bytes` can lower it.
-        record_bytes: The last known average size of a record in responses, in bytes by topic.
-        batch_bytes: The last known average size of a record batch, in bytes by topic.
-    """
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._idle: IdleConnections[tuple[int, bool], FetchConnection] = IdleConnections()
-        self._buffer: bytearray | None = None
-        given = (settings.integer(name) for name in ("fetch.max.bytes", "max.partition.fetch.bytes"))
-        self.most_bytes = min([MOST_FETCH_BYTES, *(size for size in given if size)])
-        self.cluster = Snapshot(None, {})
-        self.record_bytes: dict[str, float] = {}
-        self.batch_bytes: dict[str, float] = {}
-
-    def check_cluster(self, expected: str | None) -> None:
-        """Raise InvalidConfigurationError if the last metadata came from a different cluster."""
-        check_same_cluster(
-            expected,
-            self.cluster.cluster_id,
-            servers=self._settings.get("bootstrap.servers", ""),
-            moved_from=self._settings.get(MOVED_FROM),
-        )
+class NativeEngine(NativeConnections):
+    """A `FetchEngine` whose tasks use the same connections one after another."""
 
     def read(self, request: FetchRequest) -> Iterator[pa.RecordBatch]:
-        """See `FetchEngine.read`."""
+        """Yield the records of a request, see `FetchEngine.read`."""
         reading = NativeReader(self, request)
         try:
             yield from reading.batches()
         finally:
             reading.give_back()
-
-    def read_old_format(self, rest: Range, request: FetchRequest) -> Iterator[pa.RecordBatch]:
-        """Yield the rest of a range from the first message in a format before Kafka 0.11, which librdkafka reads."""
-        return librdkafka.engine(self._settings).read(replace(request, ranges=(rest,)))
-
-    def refresh(self, topics: set[str]) -> None:
-        """Fetch the metadata of these topics again."""
-        client = self._client
-        seen = client.run(client.metadata(topics, Deadline(_CONTROL_SECONDS)))
-        self.cluster = self.cluster.renewed(seen, topics)
-
-    def connection(self, node: int, *, read_committed: bool) -> FetchConnection:
-        """Return a connection to a broker for exclusive use until `keep`.
-
-        Raises:
-            ConnectionLost: The broker cannot be reached, or is not in the metadata.
-        """
-        kept = self._idle.take((node, read_committed))
-        if kept is not None:
-            return kept
-        broker = self.cluster.broker(node)
-        client = self._client
-        return FetchConnection(
-            client.open_socket(broker.endpoint, self._settings.client_id()),
-            self._settings.get("client.rack") or "",
-            read_committed=read_committed,
-            timeout=client.settings.request_timeout,
-        )
-
-    def keep(self, node: int, connection: FetchConnection, *, read_committed: bool) -> None:
-        """Keep a connection for the next task; close it if a response is outstanding."""
-        self._idle.keep((node, read_committed), connection)
-
-    def close(self) -> None:
-        """Close the idle connections; a task that is still reading closes its own connections at its end."""
-        self._idle.close()
-
-    def take_buffer(self) -> bytearray:
-        """Return a buffer for responses, for exclusive use until `keep_buffer`."""
-        buffer, self._buffer = self._buffer, None
-        return bytearray() if buffer is None else buffer
-
-    def keep_buffer(self, buffer: bytearray) -> None:
-        """Keep a buffer for the next task, unless an exceptionally large response has enlarged it."""
-        if len(buffer) <= MOST_KEPT_BYTES:
-            self._buffer = buffer
-
-    def bounds(self, tp: TopicPartition, node: int) -> tuple[int, int]:
-        """Return the earliest and the latest offset of a partition, from its leader `node`.
-
-        Raises:
-            KafkaGroupError: The broker cannot be reached, or responds with an error.
-        """
-        return self._offset(tp, node, EARLIEST), self._offset(tp, node, LATEST)
-
-    def end_of_epoch(self, tp: TopicPartition, node: int, epoch: int, *, leader_epoch: int) -> int:
-        """Return the end offset of a leader epoch in the log of the current leader (KIP-320); -1: unknown.
-
-        Args:
-            tp: The partition.
-            node: Its current leader.
-            epoch: The leader epoch whose end offset is requested.
-            leader_epoch: The current leader epoch.
-
-        Raises:
-            KafkaGroupError: The broker cannot be reached, or responds with an error.
-        """
-        topic_type = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
-        asked = topic_type.OffsetForLeaderPartition(
-            partition=tp.partition, current_leader_epoch=leader_epoch, leader_epoch=epoch
-        )
-        request = OffsetForLeaderEpochRequest(replica_id=-1, topics=[topic_type(topic=tp.topic, partitions=[asked])])
-        client = self._client
-        answer = client.run(client.send(node, request, Deadline(_CONTROL_SECONDS)))
-        found = answer.topics[0].partitions[0]
-        if found.error_code:
-            raise error_for_code(found.error_code, f"Asking for the leader epochs of {tp.topic}-{tp.partition} failed")
-        end: int = found.end_offset
-        return end
-
-    def _offset(self, tp: TopicPartition, node: int, when: int) -> int:
-        client = self._client
-        return client.run(list_offsets(client, node, {tp: when}, Deadline(_CONTROL_SECONDS)))[tp]
-
-    @property
-    def _client(self) -> KafkaClient:
-        """The client for metadata and offset requests."""
-        return cached_client(self._settings)
 
 
 _engines = ProcessCache(NativeEngine, close=NativeEngine.close)

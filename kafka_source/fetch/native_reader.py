@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import kafkagroup_native as kernel
 import pyarrow as pa
@@ -30,7 +30,8 @@ from kafka_source.errors import (
 from kafka_source.fetch import fetch_protocol
 from kafka_source.fetch.connection import MOST_BATCH_BYTES, FetchConnection
 from kafka_source.fetch.engine import PACED_BATCH_SECONDS, FetchRequest, conform
-from kafka_source.kafka_client import ConnectionLost, PartitionMetadata, Snapshot, TopicMetadata, answering
+from kafka_source.fetch.native_connections import NativeConnections
+from kafka_source.kafka_client import ConnectionLost, PartitionMetadata, TopicMetadata, answering
 from kafka_source.model.stream_offset import Range
 from kafka_source.model.topic_identity import differ, recreated
 from kafka_source.runtime.retry import RetryPolicy
@@ -38,31 +39,11 @@ from kafka_source.schema import arrow_schema
 
 log = logging.getLogger(__name__)
 
-MOST_FETCH_BYTES = 8 * 1024 * 1024
 SETTLE_SECONDS = 10.0
 _LEAST_FETCH_BYTES = 64 * 1024
 _UNKNOWN_RECORD_BYTES = 1024
 _BACK_OFF = RetryPolicy(0.05, 1.0)
 _LONGEST_WAIT = 1.0
-
-
-class FetchConnections(Protocol):
-    """What a reading needs of its engine; see `NativeEngine`."""
-
-    cluster: Snapshot
-    most_bytes: int
-    record_bytes: dict[str, float]
-    batch_bytes: dict[str, float]
-
-    def read_old_format(self, rest: Range, request: FetchRequest) -> Iterator[pa.RecordBatch]: ...  # noqa: D102
-    def refresh(self, topics: set[str]) -> None: ...  # noqa: D102
-    def check_cluster(self, expected: str | None) -> None: ...  # noqa: D102
-    def connection(self, node: int, *, read_committed: bool) -> FetchConnection: ...  # noqa: D102
-    def keep(self, node: int, connection: FetchConnection, *, read_committed: bool) -> None: ...  # noqa: D102
-    def take_buffer(self) -> bytearray: ...  # noqa: D102
-    def keep_buffer(self, buffer: bytearray) -> None: ...  # noqa: D102
-    def end_of_epoch(self, tp: TopicPartition, node: int, epoch: int, *, leader_epoch: int) -> int: ...  # noqa: D102
-    def bounds(self, tp: TopicPartition, node: int) -> tuple[int, int]: ...  # noqa: D102
 
 
 @dataclass(slots=True)
@@ -129,14 +110,14 @@ class _Part:
 
 
 class NativeReader:
-    """Made by `NativeEngine.read` for each request.
+    """Reads one request; `NativeEngine.read` creates it.
 
     Args:
         engine: Lends connections and a buffer.
         request: What to read.
     """
 
-    def __init__(self, engine: FetchConnections, request: FetchRequest) -> None:
+    def __init__(self, engine: NativeConnections, request: FetchRequest) -> None:
         self._engine = engine
         self._request = request
         self._pacer = request.pacer
