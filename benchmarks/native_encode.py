@@ -30,12 +30,6 @@ class Load:
     keyed: bool = False
 
 
-def column(array: pa.Array) -> tuple[bytes | None, int, bytes, bytes]:
-    """An array's buffers as the encoder takes them."""
-    validity, offsets, data = array.buffers()
-    return validity and validity.to_pybytes(), array.offset, offsets.to_pybytes(), data.to_pybytes()
-
-
 def arrays(load: Load, seed: int = 7) -> tuple[pa.Array, pa.Array | None]:
     """Return values that consist of words and, if the load is keyed, keys of 8 bytes."""
     rng = random.Random(seed)
@@ -49,13 +43,13 @@ def arrays(load: Load, seed: int = 7) -> tuple[pa.Array, pa.Array | None]:
 
 
 def encode(load: Load, values: pa.Array, keys: pa.Array | None, repeats: int) -> int:
-    """Encodes the rows again and again, the buffers' copy into bytes and the batches' out of the encoder included."""
+    """Encodes the rows again and again, their way into the encoder and the batches' copy out of it included."""
     encoder = kafkagroup_native.BatchEncoder(compression=load.codec)
     encoder.identify(1, 0)
     rows = 0
     for _ in range(repeats):
-        key_column = None if keys is None else column(keys)
-        encoder.append(0, PARTITIONS, len(values), column(values), key_column, None, None, 1_700_000_000_000)
+        columns = {"value": values} if keys is None else {"value": values, "key": keys}
+        encoder.append(0, PARTITIONS, pa.record_batch(columns), 1_700_000_000_000)
         rows += sum(count for _, _, count, _ in encoder.take(all=False))
     return rows + sum(count for _, _, count, _ in encoder.take(all=True))
 

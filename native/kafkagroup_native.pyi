@@ -11,7 +11,7 @@
 
     encoder = BatchEncoder(compression="lz4")
     encoder.identify(producer_id, epoch)           # left out: not idempotent
-    encoder.append(0, 12, len(values), column_of(values), column_of(keys), None, None, now_ms)
+    encoder.append(0, 12, pyarrow.record_batch({"value": values, "key": keys}), now_ms)
     for topic, partition, records, batch in encoder.take(all=True):
         produce(topics[topic], partition, batch)
 
@@ -28,27 +28,17 @@ The tree of errors; those of `RecordsError` have the attributes `topic`, `partit
 """
 
 from collections.abc import Sequence
-from typing import TypeAlias, final
+from typing import Protocol, final
 
 from typing_extensions import Buffer, CapsuleType
 
 __all__: list[str]
 __version__: str
 
-Column: TypeAlias = tuple[bytes | None, int, bytes, bytes]
-"""An Arrow `binary` or `utf8` array: validity bitmap (None: no nulls), offset in rows, int32 offsets, data.
+class _ArrowArray(Protocol):
+    """What exports one Arrow array, as `pyarrow.RecordBatch` and `pyarrow.StructArray` do (Arrow PyCapsule interface)."""
 
-These are `array.buffers()` as bytes and `array.offset` of pyarrow; buffers may be longer than the array needs. A slice has the
-buffers of the whole array, so what is made bytes once serves all slices, each with its own offset.
-"""
-Chosen: TypeAlias = tuple[bytes | None, int, bytes]
-"""An Arrow `int32` array: validity bitmap, offset in rows, data."""
-Headers: TypeAlias = tuple[bytes | None, int, bytes, Column, Column]
-"""An Arrow `list<struct<key: utf8, value: binary>>` array: validity bitmap, offset in rows, int32 list offsets, keys, values.
-
-The list offsets count rows of the struct's children: where the struct array has an offset of its own, add it to theirs.
-Validity of the struct itself is not looked at: Kafka has no null headers.
-"""
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
 
 @final
 class RecordSet:
@@ -243,17 +233,7 @@ class BatchEncoder:
             transactional: the batches belong to a transaction: without the flag a broker appends them as plain ones.
         """
 
-    def append(
-        self,
-        topic: int,
-        partitions: int,
-        rows: int,
-        values: Column,
-        keys: Column | None,
-        chosen: Chosen | None,
-        headers: Headers | None,
-        timestamp_ms: int,
-    ) -> None:
+    def append(self, topic: int, partitions: int, rows: _ArrowArray, timestamp_ms: int) -> None:
         """Adds rows of one topic to the batches of its partitions; the GIL is released meanwhile.
 
         A row's partition is the chosen one; where there is none, that of its key (murmur2, as Java's producer; an empty key is
@@ -263,17 +243,25 @@ class BatchEncoder:
         Args:
             topic: the caller's number for the topic.
             partitions: how many partitions it has, up to 2**20.
-            rows: rows to add, from each column's own offset on.
-            values: the values; null is a record without value (a tombstone).
-            keys: the keys, if there are any.
-            chosen: explicit partitions, null where the partitioner decides.
-            headers: the headers; null and empty lists are none, a header's value may be null.
+            rows: a record batch, or struct array without nulls, whose buffers are read where they are. Columns, of which all
+                but `value` may be left out:
+
+                - `value`: binary or string; null is a record without value (a tombstone).
+                - `key`: binary or string.
+                - `partition`: int32; null where the partitioner decides.
+                - `headers`: list<struct<key, value>>, both binary or string; null and empty lists are none, a header's value
+                  may be null.
+
+                Strings are taken as their bytes. Values, offsets and nulls are checked row by row; that the buffers are as long
+                as these say cannot be, and is up to whoever made them: `validate()` of pyarrow checks it.
             timestamp_ms: the create time of all rows, in ms since 1970, not negative.
 
         Raises:
             UnknownPartition: a chosen partition is negative or too large.
             RecordTooLarge: a record is over `record_bytes`.
-            ValueError: the buffers do not hold the rows, a header has no key, or a number is out of its range.
+            TypeError: `rows` exports no Arrow array.
+            ValueError: a column of another name or type, a column whose offsets do not ascend within its buffers, a header
+                without a key, or a number out of its range.
         """
 
     def take(self, *, all: bool) -> list[tuple[int, int, int, bytes]]:

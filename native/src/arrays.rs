@@ -9,8 +9,9 @@ pub struct Outside;
 pub struct Validity<'a>(pub Option<&'a [u8]>);
 
 impl Validity<'_> {
+    /// Whether the row number `at` of the buffers is not null.
     #[inline(always)]
-    fn is_set(self, at: usize) -> Result<bool, Outside> {
+    pub fn is_set(self, at: usize) -> Result<bool, Outside> {
         match self.0 {
             None => Ok(true),
             Some(bits) => bits.get(at / 8).map(|byte| byte >> (at % 8) & 1 == 1).ok_or(Outside),

@@ -1,22 +1,16 @@
-//! The encoder's boundary: Arrow buffers in, record batches out.
+//! The encoder's boundary: Arrow columns in, record batches out.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
-use super::errors;
-use crate::arrays::{self, Binary, Int32, Validity};
+use super::arrow_import::Imported;
+use super::{errors, rows};
 use crate::compress::Codec;
-use crate::encoder::{Encoder, Rows, Settings};
+use crate::encoder::{Encoder, Settings};
 use crate::filling::Producer;
 
-/// Validity, offset in rows, 32-bit offsets, data.
-type Column = (Option<PyBackedBytes>, i64, PyBackedBytes, PyBackedBytes);
-/// Validity, offset in rows, values.
-type Chosen = (Option<PyBackedBytes>, i64, PyBackedBytes);
-/// Validity, offset in rows, the lists' offsets, keys, values.
-type Headers = (Option<PyBackedBytes>, i64, PyBackedBytes, Column, Column);
 /// Topic, partition, records, the batch.
 type Taken<'py> = (i64, usize, i32, Bound<'py, PyBytes>);
 
@@ -52,30 +46,19 @@ impl BatchEncoder {
         self.inner.identify(Producer { id: producer_id, epoch, transactional });
     }
 
-    #[allow(clippy::too_many_arguments)]
     fn append(
         &mut self,
         py: Python<'_>,
         topic: i64,
         partitions: i64,
-        rows: i64,
-        values: Column,
-        keys: Option<Column>,
-        chosen: Option<Chosen>,
-        headers: Option<Headers>,
+        rows: &Bound<'_, PyAny>,
         timestamp_ms: i64,
     ) -> PyResult<()> {
         let partitions = size("partitions", partitions)?;
-        let rows = Rows {
-            rows: size("rows", rows)?,
-            values: binary(&values)?,
-            keys: keys.as_ref().map(binary).transpose()?,
-            chosen: chosen.as_ref().map(int32).transpose()?,
-            headers: headers.as_ref().map(lists).transpose()?,
-            timestamp: timestamp_ms,
-        };
+        let batch = Imported::new(rows)?;
         let encoder = &mut self.inner;
-        py.detach(|| encoder.append(topic, partitions, &rows)).map_err(|refusal| errors::refuse(py, refusal))
+        py.detach(|| encoder.append(topic, partitions, &rows::rows(batch.column()?, timestamp_ms)?))
+            .map_err(|refusal| errors::refuse(py, refusal))
     }
 
     #[pyo3(signature = (*, all))]
@@ -104,23 +87,6 @@ impl BatchEncoder {
     fn pending_bytes(&self) -> usize {
         self.inner.pending()
     }
-}
-
-fn binary((validity, first, offsets, data): &Column) -> PyResult<Binary<'_>> {
-    Ok(Binary::new(bits(validity), size("a column's offset", *first)?, offsets, data))
-}
-
-fn int32((validity, first, values): &Chosen) -> PyResult<Int32<'_>> {
-    Ok(Int32::new(bits(validity), size("a column's offset", *first)?, values))
-}
-
-fn lists((validity, first, offsets, keys, values): &Headers) -> PyResult<arrays::Headers<'_>> {
-    let first = size("a column's offset", *first)?;
-    Ok(arrays::Headers::new(bits(validity), first, offsets, binary(keys)?, binary(values)?))
-}
-
-fn bits(validity: &Option<PyBackedBytes>) -> Validity<'_> {
-    Validity(validity.as_deref())
 }
 
 fn size(name: &str, value: i64) -> PyResult<usize> {

@@ -1,8 +1,10 @@
 //! The boundary: bytes in, Arrow out, or Arrow in, bytes out; errors as Python exceptions. Documented for users in `kafkagroup_native.pyi`.
 
+mod arrow_import;
 mod buffer;
 mod encoder;
 mod errors;
+mod rows;
 
 use std::sync::Arc;
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+import sys
 import threading
 import zlib
 from collections.abc import Sequence
@@ -36,28 +37,8 @@ class Record:
     headers: tuple[tuple[str, bytes | None], ...] | None = None
 
 
-def buffer(of: pa.Buffer | None) -> bytes | None:
-    return None if of is None else of.to_pybytes()
-
-
-def column(array: pa.Array) -> tuple[bytes | None, int, bytes, bytes]:
-    validity, offsets, data = map(buffer, array.buffers())
-    return validity, array.offset, offsets or b"", data or b""
-
-
-def chosen(array: pa.Array) -> tuple[bytes | None, int, bytes]:
-    validity, data = map(buffer, array.buffers())
-    return validity, array.offset, data or b""
-
-
-def lists(array: pa.Array) -> tuple[Any, ...]:
-    children = array.values
-    validity, offsets = map(buffer, array.buffers()[:2])
-    return validity, array.offset, offsets or b"", column(children.field(0)), column(children.field(1))
-
-
-def arguments(rows: Sequence[Record], before: int = 0, after: int = 0) -> list[Any]:
-    """What `append` takes of the rows, as slices of longer arrays."""
+def columns(rows: Sequence[Record], before: int = 0, after: int = 0) -> pa.RecordBatch:
+    """The rows as `append` takes them, as slices of longer arrays."""
     padding = Record(b"none of the rows", b"k", 0, (("not", b"mine"),))
     longer = [*[padding] * before, *rows, *[padding] * after]
 
@@ -65,13 +46,19 @@ def arguments(rows: Sequence[Record], before: int = 0, after: int = 0) -> list[A
         return pa.array(values, kind).slice(before, len(rows))
 
     headers = [row.headers and [{"key": key, "value": value} for key, value in row.headers] for row in longer]
-    return [
-        len(rows),
-        column(sliced([row.value for row in longer], pa.binary())),
-        column(sliced([row.key for row in longer], pa.binary())),
-        chosen(sliced([row.partition for row in longer], pa.int32())),
-        lists(sliced(headers, HEADERS)),
-    ]
+    return pa.record_batch(
+        {
+            "value": sliced([row.value for row in longer], pa.binary()),
+            "key": sliced([row.key for row in longer], pa.binary()),
+            "partition": sliced([row.partition for row in longer], pa.int32()),
+            "headers": sliced(headers, HEADERS),
+        }
+    )
+
+
+def values_of(*values: bytes | None) -> pa.RecordBatch:
+    """Rows of a value only."""
+    return pa.record_batch({"value": pa.array(values, pa.binary())})
 
 
 def size_of(row: Record, number: int, delay: int) -> int:
@@ -196,7 +183,7 @@ def test_batches_are_those_of_the_model_and_kafka_pythons_bytes(calls, codec, ba
     encoder.identify(identity, epoch, transactional=transactional)
     expected, given_out = [], []
     for i, (topic, rows, before, after, delay) in enumerate(calls):
-        encoder.append(topic, PARTITIONS, *arguments(rows, before, after), NOW + delay)
+        encoder.append(topic, PARTITIONS, columns(rows, before, after), NOW + delay)
         model.append(topic, PARTITIONS, rows, NOW + delay)
         if i in takes:
             expected += model.take()
@@ -214,7 +201,7 @@ def test_batches_are_those_of_the_model_and_kafka_pythons_bytes(calls, codec, ba
 def test_the_decoder_gives_the_rows_back_in_order(rows, codec, batch_bytes, before):
     rows = [Record(row.value, row.key, 0, row.headers) for row in rows]
     encoder = kafkagroup_native.BatchEncoder(compression=codec, batch_bytes=batch_bytes)
-    encoder.append(7, 1, *arguments(rows, before), NOW)
+    encoder.append(7, 1, columns(rows, before), NOW)
     expected = iter(rows)
     for topic, partition, count, encoded in encoder.take(all=True):
         assert (topic, partition) == (7, 0)
@@ -232,7 +219,7 @@ def test_the_decoder_gives_the_rows_back_in_order(rows, codec, batch_bytes, befo
 def test_large_batches_of_every_codec_unpack_elsewhere(codec, level):
     rows = [Record(b"%d " % i * (i % 300), b"key") for i in range(3000)]
     encoder = kafkagroup_native.BatchEncoder(compression=codec, level=level)
-    encoder.append(0, 1, *arguments(rows), NOW)
+    encoder.append(0, 1, columns(rows), NOW)
     batches = encoder.take(all=True)
     assert len(batches) > 1 and sum(count for _, _, count, _ in batches) == len(rows)
     start = 0
@@ -248,20 +235,131 @@ def with_identity(encoded: bytes, epoch: int = -1, sequence: int = -1) -> bytes:
     return with_crc(encoded[:51] + struct.pack(">hi", epoch, sequence) + encoded[57:])
 
 
+def no_rows(kind: pa.DataType) -> pa.Array:
+    """An array without rows and, as Arrow allows there, without offsets."""
+    return pa.Array.from_buffers(kind, 0, [None, None, pa.py_buffer(b"")])
+
+
 def test_columns_may_be_left_out_and_empty():
     encoder = kafkagroup_native.BatchEncoder(sticky=2)
-    encoder.append(0, 3, 0, (None, 0, b"", b""), None, None, None, NOW)
+    encoder.append(0, 3, values_of(), NOW)
+    encoder.append(0, 3, pa.record_batch({"value": no_rows(pa.binary()), "key": no_rows(pa.string())}), NOW)
     assert encoder.take(all=True) == [] and encoder.pending_bytes == 0
-    encoder.append(0, 3, 2, column(pa.array(["a", "b"])), None, None, None, NOW)
+    encoder.append(0, 3, values_of(b"a", b"b"), NOW)
     assert encoder.pending_bytes > 61
+    entries = pa.StructArray.from_arrays([no_rows(pa.string()), no_rows(pa.binary())], fields=list(HEADERS.value_type))
+    headers = pa.Array.from_buffers(HEADERS, 1, [None, pa.py_buffer(bytes(8))], children=[entries])
+    encoder.append(0, 3, pa.record_batch({"value": pa.array([b"c"]), "headers": headers}), NOW)
     [(topic, partition, count, encoded)] = encoder.take(all=True)
-    assert (topic, partition, count) == (0, 2, 2)
-    assert [row.value for row in decode(encoded).rows] == [b"a", b"b"]
+    assert (topic, partition, count) == (0, 2, 3)
+    assert [(row.value, row.headers) for row in decode(encoded).rows] == [(b"a", ()), (b"b", ()), (b"c", ())]
+
+
+def one_batch(rows: Any) -> list[Row]:
+    """The records that `rows` become, in the one partition that there is."""
+    encoder = kafkagroup_native.BatchEncoder()
+    encoder.append(0, 1, rows, NOW)
+    [(_, _, _, encoded)] = encoder.take(all=True)
+    return decode(encoded).rows
+
+
+def test_strings_are_taken_as_their_bytes():
+    headers = pa.array([[("h", b"x")]], pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())])))
+    rows = pa.record_batch({"value": pa.array(["grün"]), "key": pa.array(["k"]), "headers": headers})
+    assert one_batch(rows) == [Row(0, "grün".encode(), b"k", NOW, (("h", b"x"),))]
+    # Spark's strings hold what was cast to them.
+    no_text = pa.Array.from_buffers(
+        pa.string(), 1, [None, pa.py_buffer(struct.pack("<ii", 0, 2)), pa.py_buffer(b"\xff\xfe")]
+    )
+    assert one_batch(pa.record_batch({"value": no_text})) == [Row(0, b"\xff\xfe", None, NOW)]
+
+
+def test_headers_may_have_keys_in_any_order_and_of_binary():
+    kind = pa.list_(pa.struct([("value", pa.binary()), ("key", pa.binary())]))
+    headers = pa.array([[{"key": b"a", "value": b"1"}, {"key": b"b", "value": None}]], kind)
+    rows = one_batch(pa.record_batch({"headers": headers, "value": pa.array([b"v"])}))
+    assert rows == [Row(0, b"v", None, NOW, (("a", b"1"), ("b", None)))]
+
+
+def test_a_struct_array_serves_and_so_does_a_part_of_it():
+    rows = columns([Record(b"%d" % i, b"k") for i in range(20)], 3)
+    assert one_batch(rows.to_struct_array().slice(5, 7)) == [Row(i, b"%d" % (5 + i), b"k", NOW) for i in range(7)]
+    with_null = pa.StructArray.from_arrays([pa.array([b"a", b"b"])], ["value"], mask=pa.array([False, True]))
+    with pytest.raises(ValueError, match="null as a whole"):
+        one_batch(with_null)
+    assert one_batch(with_null.slice(0, 1)) == [Row(0, b"a", None, NOW)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        (pa.record_batch({"key": pa.array([b"k"])}), "no column value"),
+        (pa.record_batch({"value": pa.array([b"v"]), "topic": pa.array(["t"])}), "unknown column topic"),
+        (pa.RecordBatch.from_arrays([pa.array([b"v"])] * 2, names=["value", "value"]), "value is there twice"),
+        (pa.record_batch({"value": pa.array([1])}), "column value is binary, not Int64"),
+        (pa.record_batch({"value": pa.array([b"v"], pa.large_binary())}), "column value is binary, not LargeBinary"),
+        (pa.record_batch({"value": pa.array([b"v"]), "partition": pa.array([1])}), "column partition is int32"),
+        (pa.record_batch({"value": pa.array([b"v"]), "headers": pa.array([["h"]])}), "column headers is list<struct"),
+        (pa.record_batch({"value": pa.array([b"v"]), "headers": pa.array([[{"key": "h"}]])}), "column headers is list"),
+        (pa.array([b"v"]), "not an array of Binary"),
+    ],
+)
+def test_columns_of_another_kind_are_refused(rows, reason):
+    with pytest.raises(ValueError, match=reason):
+        kafkagroup_native.BatchEncoder().append(0, 1, rows, NOW)
+
+
+@pytest.mark.parametrize("rows", [None, b"v", [b"v"], pa.table({"value": pa.array([b"v"])})])
+def test_what_is_no_arrow_array_is_a_type_error(rows):
+    with pytest.raises(TypeError, match="an Arrow record batch is wanted"):
+        kafkagroup_native.BatchEncoder().append(0, 1, rows, NOW)
+
+
+class Exported:
+    """Gives these capsules to whoever asks."""
+
+    def __init__(self, capsules: Any) -> None:
+        self.capsules = capsules
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> Any:
+        return self.capsules
+
+
+def test_capsules_serve_once_and_under_their_names():
+    schema, array = values_of(b"v").__arrow_c_array__()
+    assert one_batch(Exported((schema, array))) == [Row(0, b"v", None, NOW)]
+    with pytest.raises(ValueError, match="taken by another consumer"):
+        one_batch(Exported((schema, array)))
+    schema, array = values_of(b"v").__arrow_c_array__()
+    for wrong in [(array, schema), (schema, schema), (array, array)]:
+        with pytest.raises(ValueError, match="incorrect name"):
+            one_batch(Exported(wrong))
+    for wrong in [None, (), (schema,), (schema, b"array"), (schema, array, array)]:
+        with pytest.raises((TypeError, ValueError)):
+            one_batch(Exported(wrong))
+    # None of these has taken the array.
+    assert one_batch(Exported((schema, array))) == [Row(0, b"v", None, NOW)]
+
+
+def test_buffers_are_let_go_of_with_the_call():
+    data = bytes(range(256))
+    ends = struct.pack("<iii", 0, 100, 256)
+    counts = sys.getrefcount(data), sys.getrefcount(ends)
+
+    def rows(name: str) -> pa.RecordBatch:
+        column = pa.Array.from_buffers(pa.binary(), 2, [None, pa.py_buffer(ends), pa.py_buffer(data)])
+        return pa.RecordBatch.from_arrays([column], names=[name])
+
+    for name, record_bytes, reason in [("value", 200, "over the limit"), ("text", 1000, "unknown column")]:
+        with pytest.raises(ValueError, match=reason):
+            kafkagroup_native.BatchEncoder(record_bytes=record_bytes).append(0, 1, rows(name), NOW)
+    kafkagroup_native.BatchEncoder().append(0, 1, rows("value"), NOW)
+    assert (sys.getrefcount(data), sys.getrefcount(ends)) == counts
 
 
 def test_a_null_value_is_a_tombstone_and_an_empty_key_is_a_key():
     encoder = kafkagroup_native.BatchEncoder(sticky=1)
-    encoder.append(0, 1000, *arguments([Record(None, b""), Record(b"", None)]), NOW)
+    encoder.append(0, 1000, columns([Record(None, b""), Record(b"", None)]), NOW)
     places = {partition: decode(encoded).rows for _, partition, _, encoded in encoder.take(all=True)}
     assert places == {partition_of(b"", 1000): [Row(0, None, b"", NOW)], 1: [Row(0, b"", None, NOW)]}
 
@@ -270,7 +368,7 @@ def test_a_partition_that_is_not_there_names_its_row():
     for wrong in (-1, 3, 2**31 - 1):
         encoder = kafkagroup_native.BatchEncoder()
         with pytest.raises(kafkagroup_native.UnknownPartition, match=str(wrong)) as caught:
-            encoder.append(9, 3, *arguments([Record(partition=2), Record(partition=wrong)], 5), NOW)
+            encoder.append(9, 3, columns([Record(partition=2), Record(partition=wrong)], 5), NOW)
         unknown = caught.value
         assert issubclass(kafkagroup_native.UnknownPartition, ValueError)
         assert (unknown.topic, unknown.partition, unknown.partitions, unknown.row) == (9, wrong, 3, 1)
@@ -280,19 +378,19 @@ def test_a_record_over_the_limit_names_its_row_and_size():
     rows = [Record(b"x" * 930), Record(b"x" * 931)]  # 61 bytes of header and 9 of lengths and deltas.
     encoder = kafkagroup_native.BatchEncoder(record_bytes=1000)
     with pytest.raises(kafkagroup_native.RecordTooLarge, match="1001 bytes") as caught:
-        encoder.append(9, 1, *arguments(rows), NOW)
+        encoder.append(9, 1, columns(rows), NOW)
     error = caught.value
     assert (error.topic, error.partition, error.row, error.size, error.limit) == (9, 0, 1, 1001, 1000)
     heavy = Record(headers=tuple((f"h{i}", b"x" * 100) for i in range(50)))
     with pytest.raises(kafkagroup_native.RecordTooLarge):
-        kafkagroup_native.BatchEncoder(record_bytes=1000).append(9, 1, *arguments([heavy]), NOW)
+        kafkagroup_native.BatchEncoder(record_bytes=1000).append(9, 1, columns([heavy]), NOW)
 
 
 def test_a_producer_takes_over_with_sequences_from_0():
     encoder = kafkagroup_native.BatchEncoder()
 
     def identity() -> tuple[int, ...]:
-        encoder.append(0, 1, *arguments([Record(), Record()]), NOW)
+        encoder.append(0, 1, columns([Record(), Record()]), NOW)
         [(_, _, _, encoded)] = encoder.take(all=True)
         fields = HEADER.unpack_from(encoded)
         return fields[5], *fields[9:12]
@@ -308,10 +406,10 @@ def test_a_producer_takes_over_with_sequences_from_0():
 
 def test_a_topic_may_grow():
     encoder = kafkagroup_native.BatchEncoder(sticky=0)
-    encoder.append(0, 1, *arguments([Record()]), NOW)
-    encoder.append(0, 5, *arguments([Record(key=b"k"), Record(partition=4)]), NOW)
+    encoder.append(0, 1, columns([Record()]), NOW)
+    encoder.append(0, 5, columns([Record(key=b"k"), Record(partition=4)]), NOW)
     assert sorted({partition for _, partition, _, _ in encoder.take(all=True)}) == sorted({0, 4, partition_of(b"k", 5)})
-    encoder.append(0, 5, *arguments([Record()]), NOW)
+    encoder.append(0, 5, columns([Record()]), NOW)
     assert encoder.take(all=True)[0][1] == 1
 
 
@@ -333,71 +431,69 @@ def test_wrong_settings_are_refused(wrong):
         kafkagroup_native.BatchEncoder(**wrong)
 
 
-@pytest.mark.parametrize(
-    ("partitions", "rows", "offset", "now"),
-    [(0, 1, 0, NOW), (2**20 + 1, 1, 0, NOW), (-1, 1, 0, NOW), (1, -1, 0, NOW), (1, 1, -1, NOW), (1, 1, 0, -1)],
-)
-def test_numbers_out_of_range_are_refused(partitions, rows, offset, now):
-    _, _, offsets, data = column(pa.array([b"v"]))
+@pytest.mark.parametrize(("partitions", "now"), [(0, NOW), (2**20 + 1, NOW), (-1, NOW), (1, -1)])
+def test_numbers_out_of_range_are_refused(partitions, now):
     with pytest.raises(ValueError, match="not"):
-        kafkagroup_native.BatchEncoder().append(
-            0, partitions, rows, (None, offset, offsets, data), None, None, None, now
-        )
+        kafkagroup_native.BatchEncoder().append(0, partitions, values_of(b"v"), now)
 
 
 def test_a_header_without_a_key_is_refused():
     headers = pa.array([[{"key": None, "value": b"v"}]], HEADERS)
     with pytest.raises(ValueError, match="header has no key"):
-        kafkagroup_native.BatchEncoder().append(0, 1, 1, column(pa.array([b"v"])), None, None, lists(headers), NOW)
+        one_batch(pa.record_batch({"value": pa.array([b"v"]), "headers": headers}))
 
 
-ROWS = [
-    Record(b"first value", b"key", None, (("h", b"x"), ("n", None))),
-    Record(None, None, 1, None),
-    Record(b"third " * 20, b"", None, ()),
-    Record(b"fourth", None, None, (("last", b""),)),
-]
+@st.composite
+def mangled(draw: st.DrawFn, kind: pa.DataType, rows: int) -> pa.Array:
+    """An array whose validity and offsets are any, but for the first and the last offset, which pyarrow checks."""
+    first = draw(st.integers(0, 9))
+    if pa.types.is_list(kind):
+        entries = draw(st.integers(0, 12))
+        children = [draw(mangled(field.type, entries)) for field in kind.value_type]
+        inner = [pa.StructArray.from_arrays(children, fields=list(kind.value_type))]
+        most, data = entries, []
+    else:
+        content = draw(st.binary(max_size=40))
+        most, data, inner = len(content), [pa.py_buffer(content)], []
+    inside = st.integers(0, most)
+    offsets = sorted(draw(st.lists(inside, min_size=first + rows + 1, max_size=first + rows + 1)))
+    if rows > 1 and draw(st.booleans()):
+        offsets[first + draw(st.integers(1, rows - 1))] = draw(st.integers(-(2**31), 2**31 - 1) | inside)
+    bits = draw(st.none() | st.binary(min_size=4, max_size=4))
+    buffers = [bits and pa.py_buffer(bits), pa.py_buffer(struct.pack(f"<{len(offsets)}i", *offsets)), *data]
+    return pa.Array.from_buffers(kind, rows, buffers, offset=first, children=inner)
 
 
 @settings(deadline=None, max_examples=200)
-@given(st.data())
-def test_mangled_buffers_are_a_value_error_or_records(data):
-    def mangled(part: Any) -> Any:
-        if isinstance(part, tuple):
-            return tuple(map(mangled, part))
-        what = data.draw(st.sampled_from(["keep"] * 6 + ["cut", "flip", "number", "none"]))
-        if isinstance(part, int):
-            return data.draw(st.integers(-2, 70) | st.integers(-(2**63), 2**63 - 1)) if what == "number" else part
-        if not part or what == "keep":
-            return part
-        if what == "cut":
-            return part[: data.draw(st.integers(0, len(part)))]
-        if what == "flip":
-            at = data.draw(st.integers(0, min(len(part), 40) - 1))
-            return part[:at] + bytes([data.draw(st.integers(0, 255))]) + part[at + 1 :]
-        return part
-
-    rows, *columns = arguments(ROWS, data.draw(st.integers(0, 9)))
-    if data.draw(st.booleans()):
-        rows = data.draw(st.integers(0, 100) | st.integers(0, 2**63 - 1))
+@given(st.data(), st.integers(0, 8), st.booleans(), st.booleans())
+def test_offsets_that_go_anywhere_are_a_value_error_or_records(data, rows, keyed, headed):
+    kinds = {
+        "value": pa.binary(),
+        **({"key": pa.binary()} if keyed else {}),
+        **({"headers": HEADERS} if headed else {}),
+    }
+    batch = pa.record_batch({name: data.draw(mangled(kind, rows)) for name, kind in kinds.items()})
     encoder = kafkagroup_native.BatchEncoder(batch_bytes=200, record_bytes=100_000)
     try:
-        encoder.append(0, 3, rows, *map(mangled, columns), NOW)
+        encoder.append(0, 3, batch, NOW)
     except ValueError as error:
-        assert str(error)
+        if "header has no key" not in str(error):
+            assert "are not in their buffers" in str(error)
+            with pytest.raises(pa.ArrowInvalid):
+                batch.validate(full=True)
     for _, _, count, encoded in encoder.take(all=True):
         assert int.from_bytes(encoded[57:61], "big") == count
         assert with_crc(encoded) == encoded
 
 
 def test_other_threads_run_while_rows_are_encoded():
-    values = column(pa.array([b"x" * 100] * 500_000))
+    values = values_of(*[b"x" * 100] * 500_000)
     running, stop, ran = threading.Event(), threading.Event(), 0
 
     def encode_all() -> None:
         running.set()
         for _ in range(4):
-            kafkagroup_native.BatchEncoder().append(0, 1, 500_000, values, None, None, None, NOW)
+            kafkagroup_native.BatchEncoder().append(0, 1, values, NOW)
         stop.set()
 
     thread = threading.Thread(target=encode_all)
