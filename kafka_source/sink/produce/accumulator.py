@@ -6,7 +6,6 @@ import random
 import struct
 import time
 from dataclasses import dataclass
-from typing import Any
 
 import kafkagroup_native as kernel
 import pyarrow as pa
@@ -93,16 +92,7 @@ class Accumulator:
         if number == len(self._names):
             self._names.append(topic)
         try:
-            self._encoder.append(
-                number,
-                partitions,
-                len(records),
-                _binary(_compact(records.values)),
-                None if records.keys is None else _binary(_compact(records.keys)),
-                None if records.partitions is None else _int32(records.partitions),
-                None if records.headers is None else _headers(_compact(records.headers)),
-                time.time_ns() // 1_000_000,
-            )
+            self._encoder.append(number, partitions, _columns(records), time.time_ns() // 1_000_000)
         except kernel.RecordTooLarge as problem:
             reason = f"it takes {problem.size} bytes, and kafka.max.request.size is {problem.limit}"
             raise delivery_error(MESSAGE_TOO_LARGE, topic, problem.partition, reason) from None
@@ -120,32 +110,20 @@ class Accumulator:
         return [RecordBatch(batch.tp, data) for data in self._encoder.split(batch.data)]
 
 
-def _bytes(buffer: pa.Buffer | None) -> bytes:
-    return b"" if buffer is None else buffer.to_pybytes()
+def _columns(records: Records) -> pa.RecordBatch:
+    """The columns that the kernel takes, by their names there.
 
-
-def _validity(array: pa.Array) -> bytes | None:
-    buffer = array.buffers()[0]
-    return None if buffer is None or not array.null_count else _bytes(buffer)
-
-
-def _compact(array: pa.Array) -> pa.Array:
-    """The array in buffers of its own if it is a small part of others'; buffers are copied whole."""
-    if array.get_total_buffer_size() <= 2 * array.nbytes:
-        return array
-    return pa.concat_arrays([array, array.slice(0, 0)])
-
-
-def _binary(array: pa.Array) -> tuple[bytes | None, int, bytes, bytes]:
-    _, offsets, data = array.buffers()
-    return _validity(array), array.offset, _bytes(offsets), _bytes(data)
-
-
-def _int32(array: pa.Array) -> tuple[bytes | None, int, bytes]:
-    return _validity(array), array.offset, _bytes(array.buffers()[1])
-
-
-def _headers(array: pa.Array) -> tuple[Any, ...]:
-    entries = array.values
-    key, value = entries.field(0), entries.field(1)
-    return _validity(array), array.offset, _bytes(array.buffers()[1]), _binary(key.cast(pa.binary())), _binary(value)
+    Raises:
+        pa.ArrowInvalid: A buffer is shorter than its column claims.
+    """
+    columns = {
+        "value": records.values,
+        "key": records.keys,
+        "partition": records.partitions,
+        "headers": records.headers,
+    }
+    given = {name: column for name, column in columns.items() if column is not None}
+    batch = pa.RecordBatch.from_arrays(list(given.values()), names=list(given))
+    # The kernel reads the buffers where they are, and is not told how long they are.
+    batch.validate()
+    return batch
