@@ -32,7 +32,21 @@ from typing import Protocol, final
 
 from typing_extensions import Buffer, CapsuleType
 
-__all__: list[str]
+__all__ = [
+    "Batch",
+    "BatchBuilder",
+    "BatchEncoder",
+    "BatchTooLarge",
+    "CorruptRecords",
+    "OldMessageFormat",
+    "RecordSet",
+    "RecordTooLarge",
+    "RecordsError",
+    "UnknownPartition",
+    "UnreadableRecord",
+    "__version__",
+]
+
 __version__: str
 
 class _ArrowArray(Protocol):
