@@ -334,9 +334,9 @@ def test_capsules_serve_once_and_under_their_names():
     for wrong in [(array, schema), (schema, schema), (array, array)]:
         with pytest.raises(ValueError, match="incorrect name"):
             one_batch(Exported(wrong))
-    for wrong in [None, (), (schema,), (schema, b"array"), (schema, array, array)]:
+    for no_pair in [None, (), (schema,), (schema, b"array"), (schema, array, array)]:
         with pytest.raises((TypeError, ValueError)):
-            one_batch(Exported(wrong))
+            one_batch(Exported(no_pair))
     # None of these has taken the array.
     assert one_batch(Exported((schema, array))) == [Row(0, b"v", None, NOW)]
 
