@@ -111,10 +111,10 @@ class Accumulator:
 
 
 def _columns(records: Records) -> pa.RecordBatch:
-    """The columns that the kernel takes, by their names there.
+    """Return the records as the record batch that `BatchEncoder.append` takes.
 
     Raises:
-        pa.ArrowInvalid: A buffer is shorter than its column claims.
+        pa.ArrowInvalid: A buffer is shorter than its column needs.
     """
     columns = {
         "value": records.values,
@@ -124,6 +124,6 @@ def _columns(records: Records) -> pa.RecordBatch:
     }
     given = {name: column for name, column in columns.items() if column is not None}
     batch = pa.RecordBatch.from_arrays(list(given.values()), names=list(given))
-    # The kernel reads the buffers where they are, and is not told how long they are.
+    # The kernel reads the buffers in place. It gets their addresses without their lengths, so the lengths are checked here.
     batch.validate()
     return batch
