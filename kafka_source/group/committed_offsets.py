@@ -88,20 +88,20 @@ async def commit_offsets(
     *,
     fail_on_unknown_topic: bool = False,
 ) -> None:
-    """Commit the offsets to read next, as the member with these credentials.
+    """Commit the next offsets to read, as the member with these credentials.
 
     Args:
-        client: Of the cluster.
-        credentials: Of the member that commits.
+        client: The cluster's client.
+        credentials: The credentials of the member that commits.
         offsets: The next offset to read, by partition.
-        deadline: For all tries.
-        fail_on_unknown_topic: Give up at once if the coordinator does not know a topic. Else it is asked until the
-            deadline, for it may not have heard yet of a topic that was created a moment ago.
+        deadline: The time limit for all attempts.
+        fail_on_unknown_topic: Whether to fail at once if the coordinator does not know a topic. If false, the commit is
+            retried until the deadline: the coordinator may not know yet of a topic that was just created.
 
     Raises:
-        FencedError: The credentials are no longer the group's: nothing is committed.
+        FencedError: The coordinator rejects the credentials; nothing is committed.
         UnknownTopicError: A topic does not exist; the offsets of the other topics are committed.
-        UnknownOutcomeError: No answer until the deadline.
+        UnknownOutcomeError: The coordinator has not answered before the deadline.
     """
     if not offsets:
         return

@@ -1,4 +1,4 @@
-"""What the group layer takes and gives: settings and assignments. Plain, frozen, picklable data."""
+"""The settings and assignments of a query's slots, as frozen, picklable values."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def group_settings(options: ReadOptions, *, partitions: int, stream: bool) -> Gr
     """Return the settings with which the query's slots join the group.
 
     Args:
-        options: Of a query with `kafka.group.id`.
+        options: The options of a query with `kafka.group.id`.
         partitions: The number of partitions that the query selects; it bounds the default number of slots.
         stream: Whether the driver keeps the slots alive. In a batch each slot waits for its task, so the defaults of
             the session and rebalance timeouts are longer.

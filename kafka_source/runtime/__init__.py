@@ -1,1 +1,1 @@
-"""Process-level helpers that know neither Kafka nor Spark: deadlines, the event loop thread, back-off, shutdown."""
+"""Helpers of a process that know neither Kafka nor Spark: deadlines, event loop, retries, caches, ports, shutdown."""

@@ -1,7 +1,7 @@
-"""A TCP port at which a driver answers its tasks, one line of JSON each way.
+"""A TCP port at which a driver answers requests of its tasks; request and response are one line of JSON each.
 
-A task first proves that it knows the port's secret: it answers a random challenge with an HMAC of it. Before that the
-server reads nothing else, and it does not wait for long; the secret itself is never sent.
+A task first proves that it knows the port's secret: it answers a random challenge with the challenge's HMAC. Until then
+the server reads nothing but this answer, and closes the connection after a few seconds. The secret is never sent.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from kafka_source.runtime.event_loop import EventLoop
 
 _SECONDS = 5.0
 _LONGEST_LINE = 1 << 20
-# Connections that have not yet proved who they are.
+# The maximum number of connections that have not proved yet that they know the secret.
 _MOST_STRANGERS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a control port is, and its secret."""
+    """The host and port of a control port, and its secret."""
 
     host: str
     port: int
@@ -36,18 +36,18 @@ class Address:
 
     @staticmethod
     def of(listener: socket.socket) -> Address:
-        """Return the address of a socket that listens, with a new secret."""
+        """Return the address of a listening socket, with a new secret."""
         host, port, *_ = listener.getsockname()
         return Address(str(host), int(port), secrets.token_hex())
 
 
 class ControlPort:
-    """Answers on a thread of its own.
+    """The server at a control port; it runs on its own thread.
 
     Args:
-        listener: A socket that listens.
+        listener: A listening socket.
         secret: The secret of its `Address`.
-        answer: Returns the JSON of the answer to a task's JSON; called by that thread.
+        answer: Returns the response to a task's request, both as JSON values; it is called on the server's thread.
         patience: Seconds within which a connection has to prove that it knows the secret.
     """
 
@@ -62,20 +62,20 @@ class ControlPort:
         self._server = self._loop.run(asyncio.start_server(self._serve, sock=listener, limit=_LONGEST_LINE))
 
     def close(self) -> None:
-        """End all connections and stop listening."""
+        """Close all connections and stop listening."""
         if self._loop.alive:
             self._loop.run(self._end())
             self._loop.close()
 
     async def _end(self) -> None:
         self._server.close()
-        # Who serves a connection sees its end, and returns.
+        # Closing the writers ends the tasks that serve these connections.
         for writer in self._connections.values():
             writer.close()
         await asyncio.gather(*(task for task in self._connections if task is not None))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # Finds out that a machine has gone.
+        # Keep-alive detects a machine that has disappeared.
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._connections[asyncio.current_task()] = writer
         try:
@@ -103,10 +103,10 @@ class ControlPort:
 
 
 class ControlClient:
-    """A task's connection to a control port, made when it is needed.
+    """A task's connection to a control port, which is opened at the first request.
 
     Args:
-        address: The port's.
+        address: The address of the port.
     """
 
     def __init__(self, address: Address) -> None:
@@ -115,7 +115,7 @@ class ControlClient:
         self._stream: tuple[socket.socket, BufferedReader] | None = None
 
     def connect(self) -> tuple[socket.socket, BufferedReader]:
-        """Connect, unless that is done, and prove to know the secret.
+        """Return the connection; open it first if necessary, and prove that this task knows the secret.
 
         Raises:
             OSError: The port cannot be reached.
@@ -130,11 +130,11 @@ class ControlClient:
         return self._stream
 
     def ask(self, question: Any) -> Any:
-        """Return the JSON of the answer to a JSON.
+        """Send a request and return the response, both as JSON values.
 
         Raises:
-            OSError: The port cannot be reached, or the connection has ended.
-            ValueError: The connection ended with the question.
+            OSError: The port cannot be reached, or the connection was lost.
+            ValueError: The server closed the connection before it sent a response.
         """
         peer, lines = self.connect()
         peer.sendall(json.dumps(question).encode() + b"\n")
@@ -146,16 +146,18 @@ class ControlClient:
 
 
 def listen_towards(servers: Iterable[tuple[str, int]]) -> socket.socket:
-    """Listen at the address from which this machine reaches a server: executors that reach the server reach it too.
+    """Return a socket that listens at the address from which this machine reaches one of the servers.
+
+    Executors that can reach the servers can usually reach this address too.
 
     Args:
-        servers: Hosts and ports; those without an address or a route are skipped.
+        servers: Hosts and ports; those that cannot be resolved or have no route are skipped.
     """
     for host, port in servers:
         with contextlib.suppress(OSError):
             for family, kind, number, _, where in socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM):
                 with contextlib.suppress(OSError), socket.socket(family, kind, number) as probe:
-                    # Nothing is sent: connecting a datagram socket only chooses the route.
+                    # Connecting a datagram socket sends nothing: it only selects the route, and so the local address.
                     probe.connect(where)
                     return socket.create_server((probe.getsockname()[0], 0), family=family)
     return socket.create_server((socket.gethostname(), 0))

@@ -1,4 +1,4 @@
-"""A directory for the files by which a user's processes find each other on one machine."""
+"""A directory for files with which the processes of one user find each other on a machine."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pathlib import Path
 
 @contextmanager
 def private_directory() -> Iterator[Path]:
-    """Lock the directory, which only this user can read; one process at a time is in it.
+    """Lock the user's directory and yield its path; only one process at a time holds the lock.
 
     Raises:
         PermissionError: Other users can read or change it.
-        OSError: It cannot be used.
+        OSError: The directory cannot be created or locked.
     """
     directory = Path(tempfile.gettempdir()) / f"kafkagroup-{os.getuid()}"
     directory.mkdir(mode=0o700, exist_ok=True)

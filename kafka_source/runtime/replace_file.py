@@ -1,4 +1,4 @@
-"""Write a file that others read at any time."""
+"""Atomic replacement of a file that other processes read at any time."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Write the whole file in one step, so that a reader never sees half of it.
+    """Replace the file atomically, so that a reader never sees a part of it.
 
     Raises:
-        OSError: It cannot be written.
+        OSError: The file cannot be written.
     """
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     beside.write_text(text, encoding="utf-8")
