@@ -1,9 +1,10 @@
-"""How a query's source tells its sink what a batch has read, so that the sink commits it (`commit=sink`).
+"""Passes a micro-batch's offset ranges from the source to the exactly-once sink, which commits them (`commit=sink`).
 
-Spark gives a source and a sink nothing in common: their drivers are different processes, and rows carry no offsets of
-the source by the time they are written. What they share is that tasks of both know the query, its run and the batch. So
-the first task of the source writes down what the whole batch reads, and for which member, as committed offsets of a
-group of their own, `{group}-read-by-{query}`; the sink's driver takes what has the mark of exactly its run and batch.
+Spark connects a source and a sink of a query by rows alone: their drivers are different processes, and a row no longer
+has the source's offset when the sink writes it. But the tasks of both know the query, its run and the batch. So the
+first task of the source publishes the ranges of the whole batch, and the member that reads them, as committed offsets
+of a separate group, `{group}-read-by-{query}`. The metadata of each offset holds the run and the batch. The sink's
+driver collects the offsets of exactly its run and batch.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from kafka_source.model.credentials import SlotCredentials
 
 @dataclass(frozen=True, slots=True)
 class BatchOfRun:
-    """A micro-batch as tasks know it.
+    """A micro-batch in one run of a query, as Spark identifies it to tasks.
 
     Attributes:
         query: The query's id, the same after every restart.
-        run: The id of this start of the query.
-        number: Of the batch.
+        run: The id of this run; every start of the query is a new run.
+        number: The batch's number.
     """
 
     query: str
@@ -38,28 +39,27 @@ class BatchOfRun:
 
     @staticmethod
     def of_task() -> BatchOfRun:
-        """Of the task that runs here.
+        """Return the batch of the task that runs in this process.
 
         Raises:
             KafkaGroupError: This is no task of a streaming query.
         """
         task = TaskContext.get()
-        told: Callable[[str], str | None] = task.getLocalProperty if task is not None else lambda _: None
-        query, number = told("sql.streaming.queryId"), told("streaming.sql.batchId")
+        local: Callable[[str], str | None] = task.getLocalProperty if task is not None else lambda _: None
+        query, number = local("sql.streaming.queryId"), local("streaming.sql.batchId")
         if query is None or number is None:
-            raise KafkaGroupError("This is no task of a streaming query, so Spark does not tell its query and batch.")
-        return BatchOfRun(query, told("spark.jobGroup.id") or "", int(number))
+            raise KafkaGroupError("This is no task of a streaming query, so it has no query id and no batch id.")
+        return BatchOfRun(query, local("spark.jobGroup.id") or "", int(number))
 
 
 @dataclass(frozen=True, slots=True)
 class Handoff:
-    """What the source reads in one batch.
+    """The offset ranges that a member reads in one batch.
 
     Attributes:
-        member: As whom: the sink commits with these credentials, and a broker refuses them once the group has replaced
-            the member.
-        ranges: From and to, for each partition.
-        stream: The stream's own id, which its checkpoint keeps.
+        member: The credentials for the commit. A broker refuses them when the group has replaced the member.
+        ranges: Start (included) and end (excluded) offset of each partition.
+        stream: The stream's id, from its checkpoint.
     """
 
     member: SlotCredentials
@@ -71,10 +71,10 @@ def _group(group: str, query: str) -> str:
     return f"{group}-read-by-{query}"
 
 
-async def leave(client: KafkaClient, batch: BatchOfRun, handoff: Handoff, deadline: Deadline) -> None:
-    """Write down what the batch reads; the same again changes nothing."""
+async def publish(client: KafkaClient, batch: BatchOfRun, handoff: Handoff, deadline: Deadline) -> None:
+    """Publish the ranges that a batch reads. To publish them again changes nothing."""
     member = handoff.member
-    mark = (
+    identity = (
         batch.run,
         batch.number,
         len(handoff.ranges),
@@ -84,17 +84,20 @@ async def leave(client: KafkaClient, batch: BatchOfRun, handoff: Handoff, deadli
         handoff.stream,
     )
     entries = {
-        tp: CommitOffset(end, metadata=json.dumps([start, *mark])) for tp, (start, end) in handoff.ranges.items()
+        tp: CommitOffset(end, metadata=json.dumps([start, *identity])) for tp, (start, end) in handoff.ranges.items()
     }
-    nobody = SlotCredentials(_group(member.group, batch.query), -1, "", None)
-    await commit_offsets(client, nobody, entries, deadline)
+    no_member = SlotCredentials(_group(member.group, batch.query), -1, "", None)
+    await commit_offsets(client, no_member, entries, deadline)
 
 
-async def take(client: KafkaClient, group: str, batch: BatchOfRun, deadline: Deadline) -> list[Handoff] | None:
-    """What the sources of a batch in this group read; none if it had no new data, None if no source ever told any.
+async def collect(client: KafkaClient, group: str, batch: BatchOfRun, deadline: Deadline) -> list[Handoff] | None:
+    """Return the ranges that the sources of a batch have published, one hand-off for each member.
+
+    The list is empty if the batch has no new data. The result is None if no source has ever published anything for this
+    group and query.
 
     Raises:
-        FencedError: A part of it is no longer there.
+        FencedError: A part of a hand-off is missing.
     """
     entries = await fetch_all_committed(client, _group(group, batch.query), deadline)
     if not entries:
@@ -108,8 +111,8 @@ async def take(client: KafkaClient, group: str, batch: BatchOfRun, deadline: Dea
         if len(ranges) < count:
             raise FencedError(
                 f"The source of batch {batch.number} reads {count} partitions, but group {_group(group, batch.query)} "
-                f"names {len(ranges)} of them: another start of this query has written there too, or a topic was "
-                "deleted. Nothing of the batch is visible. See that the query runs only once, and start it again."
+                f"names {len(ranges)} of them: another run of this query has published there too, or a topic was "
+                "deleted. No record of the batch is visible. Make sure that the query runs only once, and restart it."
             )
     return [
         Handoff(SlotCredentials(group, generation, member_id, instance_id), ranges, stream)

@@ -19,7 +19,7 @@ from kafka_source.sink.two_phase.source_offsets import offsets_of_sources
 from kafka_source.source import read_task
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query
-from kafka_source.source_sink_handoff import BatchOfRun, leave
+from kafka_source.source_sink_handoff import BatchOfRun, publish
 from kafka_source.transactions.offset_transaction import GroupOffsets
 from tests.two_phase import as_records
 
@@ -85,7 +85,7 @@ class Pipe:
         for partition, bundle in enumerate(self.stream.tasks(start, end)):
             if bundle.handoff is not None:
                 batch = BatchOfRun(self.name, self.run, number)
-                self._run(leave(cached_client(self.settings), batch, bundle.handoff, Deadline(60)))
+                self._run(publish(cached_client(self.settings), batch, bundle.handoff, Deadline(60)))
             read = read_task.read_bundle(replace(bundle, handoff=None), self.reading)
             values = [value.as_py() for records in read for value in records["value"]]
             self.read += map(int, values)

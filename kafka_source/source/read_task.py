@@ -30,7 +30,7 @@ from kafka_source.quota.task_pacer import Pacer, pacer_of
 from kafka_source.runtime import log_setup
 from kafka_source.schema import Column, columns_of
 from kafka_source.source import replica_column
-from kafka_source.source_sink_handoff import BatchOfRun, Handoff, leave
+from kafka_source.source_sink_handoff import BatchOfRun, Handoff, publish
 from kafka_source.transactions.offset_committer import TransactionalCommitter
 
 log = logging.getLogger(__name__)
@@ -110,7 +110,7 @@ def read_bundle(bundle: TaskBundle, query: Query) -> Iterator[pa.RecordBatch]:
     """Yield the records of a stream's read tasks; raises as `read`."""
     if bundle.handoff is not None:
         client = cached_client(query.settings)
-        client.run(leave(client, BatchOfRun.of_task(), bundle.handoff, Deadline(_HANDOFF_SECONDS)))
+        client.run(publish(client, BatchOfRun.of_task(), bundle.handoff, Deadline(_HANDOFF_SECONDS)))
     if len(bundle.tasks) > 1 and query.options.commit != "task":
         yield from _read_together(bundle.tasks, query)
         return

@@ -15,7 +15,7 @@ from kafka_source.errors import FencedError, InvalidConfigurationError
 from kafka_source.group.committed_offsets import fetch_committed
 from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.model.credentials import SlotCredentials
-from kafka_source.source_sink_handoff import BatchOfRun, Handoff, leave
+from kafka_source.source_sink_handoff import BatchOfRun, Handoff, publish
 from kafka_source.transactions.offset_transaction import add_offsets
 from kafka_source.transactions.open_transaction import end, initialise
 from tests.committed_reader import CommittedReader
@@ -232,7 +232,7 @@ def test_a_batch_of_whose_source_a_part_was_overwritten_is_not_decided(kafka, to
     member = SlotCredentials(group, 1, "another", None)
     part = Handoff(member, {TopicPartition(topics[0], 0): (0, 1)}, "another")
     client = cached_client(query.settings)
-    client.run(leave(client, BatchOfRun(query.name, "another-run", 0), part, Deadline(30)))
+    client.run(publish(client, BatchOfRun(query.name, "another-run", 0), part, Deadline(30)))
     with pytest.raises(FencedError, match=f"reads {PARTITIONS} partitions, .* names {PARTITIONS - 1} of them"):
         query.decide()
     query.abort()
