@@ -1,4 +1,4 @@
-"""Records to brokers: what an engine's producer does for a task, and which engine's it is."""
+"""Deliver the records of one task to the brokers: the interface of both engines, and the choice between them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kafka_source.client_config import Settings
 from kafka_source.engine_selection import is_native
 from kafka_source.errors import OptionError
 from kafka_source.sink.produce import librdkafka
-from kafka_source.sink.produce.producer_settings import foreign
+from kafka_source.sink.produce.producer_settings import librdkafka_only
 from kafka_source.sink.records import Records
 
 
@@ -17,52 +17,52 @@ class RecordWriter(Protocol):
     """Sends a task's records."""
 
     def send(self, records: Records) -> None:
-        """Take records on; waits while too many are on their way.
+        """Send records; block while too many are unacknowledged.
 
         Raises:
-            DeliveryError: These or earlier ones were not delivered.
+            DeliveryError: One of these records, or an earlier one, was not delivered.
             AuthenticationError: The brokers refuse the credentials.
         """
         ...
 
     def flush(self) -> None:
-        """Wait until every record is acknowledged; errors as of `send`."""
+        """Wait until all records are acknowledged; errors as in `send`."""
         ...
 
 
 class Delivery(RecordWriter, Protocol):
-    """At least once."""
+    """Delivers records at least once."""
 
     def keep(self) -> None:
-        """All is acknowledged: what is open is for the worker's next task."""
+        """Keep producer and connections for the worker's next task, after `flush`."""
         ...
 
     def drop(self) -> None:
-        """Give up what is not sent yet: the task fails, and its next try writes all of it again."""
+        """Give up the records that are not sent yet: the task fails, and its next attempt writes all records again."""
         ...
 
 
 class TransactionalDelivery(RecordWriter, Protocol):
-    """In a transaction that somebody else ends."""
+    """Delivers records in a transaction that the driver ends."""
 
     def abort(self) -> None:
-        """Give up, and the transaction with it; what cannot be aborted now the id's next initialisation aborts."""
+        """Abort the transaction. If that fails now, the next initialisation of the transactional id aborts it."""
         ...
 
     def release(self) -> None:
-        """Leave the transaction open."""
+        """Leave the transaction open, after `flush`, and let go of the producer."""
         ...
 
 
 class ProduceEngine(Protocol):
-    """What the modules of both engines have."""
+    """The interface of an engine, which is a module: `produce.native` or `produce.librdkafka`."""
 
     def at_least_once(self, settings: Settings) -> Delivery:
-        """A delivery that is nobody else's until it is kept or dropped."""
+        """Return a delivery for one task, until it is kept or dropped."""
         ...
 
     def in_transaction(self, settings: Settings, transactional_id: str) -> TransactionalDelivery:
-        """See the function of this name."""
+        """Return a delivery in a new transaction; see the function `in_transaction`."""
         ...
 
 
@@ -70,15 +70,15 @@ def deliver(settings: Settings, batches: Iterable[Records], engine: str = "auto"
     """Write records and wait until all of them are acknowledged.
 
     Args:
-        settings: Of the Kafka clients.
+        settings: Settings of the Kafka clients.
         batches: The records.
-        engine: The option.
+        engine: The option `engine`.
 
     Returns:
-        How many.
+        The number of records.
 
     Raises:
-        DeliveryError: One was not delivered; nothing is known of those after it.
+        DeliveryError: A record was not delivered. Records after it may have been delivered or not.
         AuthenticationError: The brokers refuse the credentials.
     """
     delivery = _engine(settings, engine).at_least_once(settings)
@@ -89,7 +89,7 @@ def deliver(settings: Settings, batches: Iterable[Records], engine: str = "auto"
             count += len(records)
         delivery.flush()
     except BaseException:
-        # What it holds of this task must not go out with the next one's.
+        # The rest of this task's records must not be sent with those of the next task.
         delivery.drop()
         raise
     delivery.keep()
@@ -97,12 +97,13 @@ def deliver(settings: Settings, batches: Iterable[Records], engine: str = "auto"
 
 
 def in_transaction(settings: Settings, transactional_id: str, engine: str = "auto") -> TransactionalDelivery:
-    """A delivery in a transaction of its own.
+    """Return a delivery in a new transaction.
 
     Args:
-        settings: Of the Kafka clients.
-        transactional_id: Whoever used it before is fenced, and what that left open is aborted.
-        engine: The option.
+        settings: Settings of the Kafka clients.
+        transactional_id: The transactional id. Every other process that uses it is fenced, and its open transaction is
+            aborted.
+        engine: The option `engine`.
 
     Raises:
         KafkaGroupError: The transactional id could not be initialised.
@@ -111,26 +112,27 @@ def in_transaction(settings: Settings, transactional_id: str, engine: str = "aut
 
 
 def writes_native(settings: Settings, engine: str) -> bool:
-    """Whether the native engine writes; librdkafka does where a setting asks for that.
+    """Return whether the native engine writes: not if a setting needs librdkafka.
 
     Raises:
-        InvalidConfigurationError: `native` is asked for and not installed.
+        InvalidConfigurationError: The option is `native`, and the native engine is not installed.
     """
-    return is_native(engine) and not foreign(settings)
+    return is_native(engine) and not librdkafka_only(settings)
 
 
 def check_settings(settings: Settings, engine: str) -> None:
-    """Where the query is planned, see that its engine follows all settings.
+    """Check in the driver that the engine supports all settings.
 
     Raises:
-        OptionError: `native` is asked for, and a setting that only librdkafka follows.
+        OptionError: The option is `native`, and only librdkafka supports one of the settings.
     """
-    if engine == "native" and (others := foreign(settings)):
+    if engine == "native" and (others := librdkafka_only(settings)):
         raise OptionError("engine", engine, f"auto or librdkafka with kafka.{others[0]}")
 
 
 def _engine(settings: Settings, engine: str) -> ProduceEngine:
     if writes_native(settings, engine):
+        # Import it late: the native engine is optional.
         from kafka_source.sink.produce import native
 
         return native

@@ -1,4 +1,4 @@
-"""Rows, by Arrow batches or one by one, as the columns of Kafka records."""
+"""Convert Spark's Arrow batches and rows to the columns of Kafka records."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from kafka_source.sink.schema import SinkColumns
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 _ROWS = 1000
-# What stands around a record's key and value in a batch, about.
+# Bytes of a record in a record batch besides key and value, about.
 _OVERHEAD = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Some records, as Arrow columns of the same length; None: no record has this part.
+    """Records as Arrow columns of the same length; None where no record has this part.
 
     Attributes:
-        values: Binary, null is a tombstone.
-        keys: Binary.
-        topics: A string for each record, or one for all.
-        partitions: int32; null: the partitioner decides.
-        headers: list<struct<key: string, value: binary>>; null where a record has none.
+        values: binary; a null is a tombstone.
+        keys: binary.
+        topics: string for each record, or one topic for all records.
+        partitions: int32; for a null the partitioner chooses.
+        headers: list<struct<key: string, value: binary>>; null for a record without headers.
     """
 
     values: pa.Array
@@ -38,15 +38,15 @@ class Records:
     headers: pa.Array | None = None
 
     def __len__(self) -> int:
-        """How many."""
+        """Return the number of records."""
         return len(self.values)
 
     def slice(self, begin: int, count: int) -> Records:
-        """`count` of them from the number `begin` on, without a copy."""
+        """Return `count` records from index `begin` on, without a copy."""
         return self._each(lambda column: column.slice(begin, count))
 
     def sizes(self) -> list[int]:
-        """Bytes of each in a batch, about."""
+        """Return the bytes that each record takes in a record batch, about."""
         pc = _compute()
         sizes = pc.fill_null(pc.binary_length(self.values), 0)
         if self.keys is not None:
@@ -55,14 +55,14 @@ class Records:
         return found
 
     def by_topic(self) -> Iterator[tuple[str, Records]]:
-        """The records of each topic, in their order."""
+        """Yield each topic with its records, in their order."""
         if isinstance(self.topics, str):
             yield self.topics, self
             return
         topics = self.topics.unique().to_pylist()
         for topic in topics:
-            mine = self if len(topics) == 1 else self._where(_compute().equal(self.topics, topic))
-            yield topic, mine
+            of_topic = self if len(topics) == 1 else self._where(_compute().equal(self.topics, topic))
+            yield topic, of_topic
 
     def _where(self, mask: pa.Array) -> Records:
         return self._each(lambda column: column.filter(mask))
@@ -76,7 +76,7 @@ class Records:
 
 
 def from_arrow(batch: pa.RecordBatch, columns: SinkColumns, topic: str | None) -> Records:
-    """The records of an Arrow batch.
+    """Return the records of an Arrow batch.
 
     Raises:
         InvalidConfigurationError: A row has no topic, a negative partition or a header without a key.
@@ -89,7 +89,7 @@ def from_arrow(batch: pa.RecordBatch, columns: SinkColumns, topic: str | None) -
 
 
 def from_rows(rows: Iterator[Sequence[Any]], columns: SinkColumns, topic: str | None) -> Iterator[Records]:
-    """The records of rows, some at a time; for Spark versions that write streams row by row.
+    """Yield the records of rows, 1,000 rows at a time, for Spark versions that write streams row by row.
 
     Raises:
         InvalidConfigurationError: As `from_arrow`.
@@ -106,7 +106,7 @@ def from_rows(rows: Iterator[Sequence[Any]], columns: SinkColumns, topic: str | 
 
 
 def _headers(headers: Sequence[Any] | None) -> list[dict[str, Any]] | None:
-    # Each is a Row or a tuple.
+    # Each header is a Row or a tuple.
     return None if headers is None else [{"key": key, "value": value} for key, value in headers]
 
 
@@ -137,7 +137,7 @@ def _partitions(partitions: pa.Array | None) -> pa.Array | None:
     least = _compute().min(partitions).as_py()
     if least < 0:
         raise InvalidConfigurationError(
-            f"Column partition holds {least}; a partition is a number from 0 up, or null for the partitioner's choice."
+            f"Column partition holds {least}; it takes a number from 0 up, or null to let the partitioner choose."
         )
     return partitions
 
@@ -146,12 +146,12 @@ def _checked_headers(headers: pa.Array | None) -> pa.Array | None:
     if headers is None or headers.null_count == len(headers):
         return None
     if _compute().struct_field(headers.flatten(), "key").null_count:
-        raise InvalidConfigurationError("Column headers holds a header without a key; Kafka's headers all have one.")
+        raise InvalidConfigurationError("Column headers holds a header without a key; Kafka requires one.")
     return headers
 
 
 def _compute() -> Any:
-    # Most sinks need none of it, and each process of Spark's would take 50 ms longer to start.
+    # Import it late: it adds 50 ms to the start of each of Spark's Python workers, and most sinks do not need it.
     import pyarrow.compute
 
     return pyarrow.compute

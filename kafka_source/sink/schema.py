@@ -1,4 +1,7 @@
-"""The columns of a DataFrame that make a Kafka record: Spark's rules and, where users may look for them, its words."""
+"""Find the columns of a DataFrame that make a Kafka record, by the rules of Spark's own Kafka sink.
+
+Error texts are Spark's where users may search for them.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +32,14 @@ _ALLOWED: dict[str, tuple[DataType, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class SinkColumns:
-    """Where the parts of a record stand in a row; None: there is no such column.
+    """The position of each part of a record in a row; None if there is no such column.
 
     Attributes:
-        value: Of every row, may be null (a tombstone).
-        key: Null without one.
-        topic: Only if the option `topic` is not set, which goes before it.
-        partition: Where it is null the partitioner decides.
-        headers: Of the record.
+        value: The column `value`; a null is a tombstone.
+        key: The column `key`.
+        topic: The column `topic`; None if the option `topic` is set, which takes precedence.
+        partition: The column `partition`; for a null the partitioner chooses.
+        headers: The column `headers`.
     """
 
     value: int
@@ -47,14 +50,14 @@ class SinkColumns:
 
 
 def sink_columns(schema: StructType, topic: str | None) -> SinkColumns:
-    """Check a DataFrame's columns; those that are none of a record's are left out of it, as in Spark's own sink.
+    """Find and check a DataFrame's columns. Other columns are ignored, as in Spark's own sink.
 
     Args:
-        schema: Of the DataFrame.
+        schema: The DataFrame's schema.
         topic: The option `topic`.
 
     Raises:
-        InvalidConfigurationError: A column is missing or has another type; names it and the types it may have.
+        InvalidConfigurationError: A column is missing or has a wrong type; names it and its allowed types.
     """
     found = {name: _position(schema, name) for name in _ALLOWED if name != "topic" or topic is None}
     if topic is None and found["topic"] is None:
@@ -75,7 +78,7 @@ def _position(schema: StructType, name: str) -> int | None:
         return None
     actual = schema.fields[position].dataType.simpleString()
     allowed = [kind.simpleString() for kind in _ALLOWED[name]]
-    # Nullability is not part of the comparison, nor is the collation of a string.
+    # Compare neither nullability nor the collation of a string.
     if actual.split(" collate ")[0] not in allowed:
         raise InvalidConfigurationError(
             f"{name} attribute unsupported type {actual}. {name} must be a(n) {' or '.join(allowed)}."

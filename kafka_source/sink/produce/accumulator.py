@@ -1,4 +1,4 @@
-"""Records on their way into record batches, by topic and partition, under one producer's identity."""
+"""Encodes records into record batches, by topic and partition (Kafka: `RecordAccumulator`)."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _COUNT, _COUNT_AT = struct.Struct(">i"), 57
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdentity:
-    """What brokers know a producer by (KIP-98); -1 and -1: one that is not idempotent.
+    """The identity of an idempotent or transactional producer (KIP-98); -1 and -1 for a producer without one.
 
     Attributes:
-        producer_id: Given by the brokers.
-        epoch: The same.
-        transactional: Whether its records are in a transaction.
+        producer_id: The producer id, from InitProducerId.
+        epoch: The producer epoch, from InitProducerId.
+        transactional: Whether the records are in a transaction.
     """
 
     producer_id: int
@@ -35,34 +35,34 @@ class ProducerIdentity:
     transactional: bool = False
 
 
-NOBODY = ProducerIdentity(-1, -1)
+NO_IDENTITY = ProducerIdentity(-1, -1)
 
 
 @dataclass(frozen=True, slots=True)
 class RecordBatch:
-    """A record batch that is ready for its partition."""
+    """An encoded record batch (magic 2) of one partition."""
 
     tp: TopicPartition
     data: bytes
 
     @property
     def records(self) -> int:
-        """How many it holds, as its header says."""
+        """The number of records, from the header."""
         (count,) = _COUNT.unpack_from(self.data, _COUNT_AT)
         return int(count)
 
 
 class Accumulator:
-    """Encodes records; numbers each partition's batches in the order in which they have to be sent.
+    """Encodes records, and gives each partition's batches their sequence numbers, in the order of sending.
 
     Args:
-        settings: Of the producer.
-        identity: Of the producer.
+        settings: Settings of the producer.
+        identity: Identity of the producer.
     """
 
     def __init__(self, settings: ProducerSettings, identity: ProducerIdentity) -> None:
-        self._names: list[str] = []
-        self._numbers: dict[str, int] = {}
+        self._topics: list[str] = []
+        self._topic_numbers: dict[str, int] = {}
         self._encoder = kernel.BatchEncoder(
             compression=settings.compression,
             level=settings.level,
@@ -74,23 +74,23 @@ class Accumulator:
 
     @property
     def pending_bytes(self) -> int:
-        """Of the records that are not taken yet."""
+        """Bytes of the records that `take` has not returned yet."""
         return self._encoder.pending_bytes
 
     def add(self, topic: str, partitions: int, records: Records) -> None:
         """Encode the records of one topic.
 
         Args:
-            topic: Theirs, whatever their own column says.
-            partitions: How many the topic has.
-            records: With their partitions, where they have any.
+            topic: The topic; the records' own `topics` are ignored.
+            partitions: The topic's number of partitions.
+            records: The records. Where `partitions` is null, the partitioner chooses (murmur2 of the key, as in Java).
 
         Raises:
-            DeliveryError: One is too large, or its partition does not exist.
+            DeliveryError: A record is too large, or its partition does not exist.
         """
-        number = self._numbers.setdefault(topic, len(self._names))
-        if number == len(self._names):
-            self._names.append(topic)
+        number = self._topic_numbers.setdefault(topic, len(self._topics))
+        if number == len(self._topics):
+            self._topics.append(topic)
         try:
             self._encoder.append(number, partitions, _columns(records), time.time_ns() // 1_000_000)
         except kernel.RecordTooLarge as problem:
@@ -101,12 +101,12 @@ class Accumulator:
             raise delivery_error(LOCAL_UNKNOWN_PARTITION, topic, problem.partition, reason) from None
 
     def take(self, *, everything: bool) -> list[RecordBatch]:
-        """The batches that are full, or all, in the order in which they were ended."""
+        """Remove and return the batches that are full, or all batches, in the order of sending."""
         taken = self._encoder.take(all=everything)
-        return [RecordBatch(TopicPartition(self._names[t], p), data) for t, p, _, data in taken]
+        return [RecordBatch(TopicPartition(self._topics[t], p), data) for t, p, _, data in taken]
 
     def split(self, batch: RecordBatch) -> list[RecordBatch]:
-        """Two in the place of one that is too large for its topic; what is encoded from here on is no larger."""
+        """Split a batch that is too large for its topic in two. Batches encoded from here on are not larger either."""
         return [RecordBatch(batch.tp, data) for data in self._encoder.split(batch.data)]
 
 

@@ -1,4 +1,4 @@
-"""One broker's connection for producing."""
+"""A connection to one broker for Produce requests."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from kafka_source.sink.produce.accumulator import RecordBatch
 
 
 class ProduceConnection(RequestConnection):
-    """Sends produce requests, one at a time.
+    """Sends Produce requests, one at a time.
 
     Args:
-        raw: Authenticated; this object's alone from here on.
+        raw: An authenticated connection, which this object owns from here on.
         acks: 1 or -1 (all).
-        timeout: Seconds without a byte of an answer after which the connection counts as lost.
+        timeout: Seconds without a byte of a response after which the connection counts as lost.
 
     Attributes:
-        batches: Those of the last request.
+        batches: The record batches of the last request.
 
     Raises:
         InvalidConfigurationError: The broker does not speak this version of Produce.
@@ -34,7 +34,7 @@ class ProduceConnection(RequestConnection):
         self.batches: Sequence[RecordBatch] = ()
 
     def send(self, batches: Sequence[RecordBatch], transactional_id: str | None) -> None:
-        """Send record batches, one for each partition; the response comes by `receive`.
+        """Send record batches, one for each partition; `receive` returns the response.
 
         Raises:
             ConnectionLost: The connection has ended.
@@ -51,11 +51,11 @@ class ProduceConnection(RequestConnection):
             )
         )
 
-    def receive(self) -> produce_protocol.Response:
-        """The response to the last `send`.
+    def receive(self) -> produce_protocol.ProduceResponse:
+        """Return the response to the last `send`.
 
         Raises:
-            ConnectionLost: The connection has ended, or nothing came for too long.
+            ConnectionLost: The connection has ended, or no byte came within the timeout.
         """
         self._buffer, size = self.take(self._buffer)
         try:

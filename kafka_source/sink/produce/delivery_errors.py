@@ -1,4 +1,4 @@
-"""The error for a record that was not delivered, with what the user can do about it."""
+"""The error for a record that was not delivered, with advice for the user."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from kafka_source.errors import DeliveryError
 
 
 def delivery_error(code: int, topic: str, partition: int | None, detail: str = "") -> DeliveryError:
-    """The error for a code of Kafka's or librdkafka's.
+    """Return the error for an error code of Kafka or librdkafka.
 
     Args:
-        code: Of the record's delivery.
-        topic: The record's.
-        partition: Its partition; None or below 0: none was chosen yet.
-        detail: What is known besides the code's own words.
+        code: The error code.
+        topic: The record's topic.
+        partition: The record's partition; None or negative if none was chosen.
+        detail: What is known besides the text of the code.
     """
-    words = str(KafkaError(code).str())
+    text = str(KafkaError(code).str())
     return DeliveryError(
         topic=topic,
         partition=partition,
-        reason=f"{words}: {detail}" if detail else words,
+        reason=f"{text}: {detail}" if detail else text,
         advice=ADVICE.get(code, ""),
         code=code,
     )

@@ -1,4 +1,4 @@
-"""The librdkafka engine's producers: a Python call for each record."""
+"""The librdkafka engine: deliveries over librdkafka's producer, with one Python call for each record."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from kafka_source.transactions.producer_pool import TransactionalProducers, caus
 log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.1
-_KEPT = 4
+_MAX_IDLE = 4
 _ABORT_SECONDS = 5.0
 _INIT_SECONDS = 60.0
 
 
 class LibrdkafkaDelivery:
-    """A producer for one writer at a time.
+    """Delivers the records of one task; implements `Delivery` and `TransactionalDelivery`.
 
     Args:
-        config: librdkafka's.
-        make: Makes the producer from its configuration.
-        keep: Takes the delivery back for the worker's next task.
+        config: librdkafka's configuration.
+        make: Creates the producer from its configuration; None for a producer without transactions.
+        keep: Keeps the delivery for the worker's next task; None to keep none.
     """
 
     def __init__(
@@ -50,18 +50,18 @@ class LibrdkafkaDelivery:
         self._problem: KafkaError | None = None
         config = {
             **config,
-            # Reports of success would cost more than the records themselves.
+            # Reports of success would cost more than sending the records.
             "delivery.report.only.error": True,
-            "on_delivery": self._reported,
-            "error_cb": self._on_problem,
+            "on_delivery": self._on_failure,
+            "error_cb": self._on_client_error,
         }
         try:
             self._producer = Producer(config, logger=log) if make is None else make(config)
         except KafkaException as error:
-            raise from_confluent(error, "Making a producer failed") from error
+            raise from_confluent(error, "Creating a producer failed") from error
 
     def send(self, records: Records) -> None:
-        """See `Delivery`; waits while the producer's queue is full."""
+        """Send records; see `RecordWriter`. Block while the producer's queue is full."""
         produce, count = self._producer.produce, len(records)
         topics: Iterable[str] = (
             repeat(records.topics, count) if isinstance(records.topics, str) else records.topics.to_pylist()
@@ -73,50 +73,54 @@ class LibrdkafkaDelivery:
                 try:
                     produce(topic, value, key)
                 except (BufferError, KafkaException) as error:
-                    self._again(error, topic, value, key, -1)
+                    self._produce_when_possible(error, topic, value, key, -1)
         else:
             partitions: Iterable[int] = (
                 repeat(-1, count) if records.partitions is None else records.partitions.fill_null(-1).to_pylist()
             )
             headers: Iterable[Any] = repeat(None, count) if records.headers is None else map(_headers, records.headers)
-            for topic, value, key, partition, of_one in zip(topics, values, keys, partitions, headers, strict=True):
-                arguments = {} if of_one is None else {"headers": of_one}
+            for topic, value, key, partition, record_headers in zip(
+                topics, values, keys, partitions, headers, strict=True
+            ):
+                arguments = {} if record_headers is None else {"headers": record_headers}
                 try:
                     produce(topic, value, key, partition, **arguments)
                 except (BufferError, KafkaException) as error:
-                    self._again(error, topic, value, key, partition, **arguments)
+                    self._produce_when_possible(error, topic, value, key, partition, **arguments)
         self._serve(0)
 
     def flush(self) -> None:
-        """See `Delivery`."""
-        while self._ask(lambda: self._producer.flush(_POLL_SECONDS)) > 0:
+        """Wait until all records are acknowledged; see `RecordWriter`."""
+        while self._call(lambda: self._producer.flush(_POLL_SECONDS)) > 0:
             self._raise_failure()
         self._raise_failure()
 
     def keep(self) -> None:
-        """See `Delivery`."""
+        """Keep the producer for the next task; see `Delivery`."""
         if self._keep is not None:
             self._keep(self)
 
     def drop(self) -> None:
-        """See `Delivery`."""
+        """Give up the records that are not sent yet; see `Delivery`."""
         with contextlib.suppress(KafkaException):
             self._producer.purge()
             self._producer.flush(_POLL_SECONDS)
 
     def abort(self) -> None:
-        """See `TransactionalDelivery`."""
+        """Abort the transaction; see `TransactionalDelivery`."""
         self.drop()
         with contextlib.suppress(KafkaException, TimeoutError):
             deadline = Deadline(_ABORT_SECONDS)
             call_within(deadline, lambda: self._producer.abort_transaction(deadline.left))
 
     def release(self) -> None:
-        """See `TransactionalDelivery`."""
-        # Not closed: confluent-kafka aborts the open transaction of a producer that is closed.
+        """Leave the transaction open; see `TransactionalDelivery`."""
+        # Do not close the producer: confluent-kafka aborts the open transaction when a producer is closed.
         del self._producer
 
-    def _again(self, error: Exception, topic: str, value: Any, key: Any, partition: int, **headers: Any) -> None:
+    def _produce_when_possible(
+        self, error: Exception, topic: str, value: Any, key: Any, partition: int, **headers: Any
+    ) -> None:
         while isinstance(error, BufferError):
             self._serve(_POLL_SECONDS)
             try:
@@ -129,14 +133,14 @@ class LibrdkafkaDelivery:
         raise error
 
     def _serve(self, seconds: float) -> None:
-        self._ask(lambda: self._producer.poll(seconds))
+        self._call(lambda: self._producer.poll(seconds))
         self._raise_failure()
 
-    def _ask(self, call: Callable[[], int]) -> int:
+    def _call(self, call: Callable[[], int]) -> int:
         try:
             return call()
         except KafkaException as error:
-            # So a fatal error is told; a record's own failure says more, if there is one.
+            # A fatal error arrives here. If a record has failed, its own error says more.
             failure = from_confluent(error, "Writing failed") if self._failed is None else self._error(*self._failed)
             raise failure from error
 
@@ -148,7 +152,7 @@ class LibrdkafkaDelivery:
             if isinstance(problem, AuthenticationError):
                 raise problem
 
-    def _reported(self, error: KafkaError | None, message: Message) -> None:
+    def _on_failure(self, error: KafkaError | None, message: Message) -> None:
         if error is not None and self._failed is None:
             self._failed = error, message.topic() or "", message.partition()
 
@@ -158,13 +162,13 @@ class LibrdkafkaDelivery:
         detail = self._problem.str() if self._problem is not None and timed_out else ""
         return delivery_error(error.code(), topic, partition, detail)
 
-    def _on_problem(self, error: KafkaError) -> None:
-        # Passing trouble with a connection is told as well; what counts is whether records get through.
+    def _on_client_error(self, error: KafkaError) -> None:
+        # Temporary connection problems arrive here too. Keep the last one for the text of a later failure.
         self._problem = error
 
 
-class _Kept:
-    """Producers that wait for this worker's next task: a new one would cost it connections and metadata."""
+class _IdleDeliveries:
+    """Idle producers, kept for the worker's next task, since a new one needs new connections and metadata."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -182,28 +186,28 @@ class _Kept:
     def give_back(self, settings: Settings, delivery: LibrdkafkaDelivery) -> None:
         with self._lock:
             self._idle.append((settings, delivery))
-            del self._idle[:-_KEPT]
+            del self._idle[:-_MAX_IDLE]
 
 
-_kept = _Kept()
+_idle = _IdleDeliveries()
 
 
 def at_least_once(settings: Settings) -> LibrdkafkaDelivery:
-    """A producer that is nobody else's until it is kept or dropped."""
-    return _kept.take(settings)
+    """Return a delivery for one task, until it is kept or dropped; see `ProduceEngine`."""
+    return _idle.take(settings)
 
 
 def in_transaction(settings: Settings, transactional_id: str) -> LibrdkafkaDelivery:
-    """A producer with a transaction open.
+    """Return a delivery in a new transaction; see `ProduceEngine`.
 
     Raises:
         KafkaGroupError: The transactional id could not be initialised.
     """
     check_versions(settings)
-    return LibrdkafkaDelivery(transactional_config(settings), partial(_begun, transactional_id))
+    return LibrdkafkaDelivery(transactional_config(settings), partial(_in_new_transaction, transactional_id))
 
 
-def _begun(transactional_id: str, config: dict[str, Any]) -> Producer:
+def _in_new_transaction(transactional_id: str, config: dict[str, Any]) -> Producer:
     producers = TransactionalProducers(config, transactional_id, keep_warm=False)
     producer = producers.take(Deadline(_INIT_SECONDS))
     producers.close()

@@ -1,10 +1,10 @@
-"""Which partition a record goes to, the same as with Java's producer: joins on keys depend on it."""
+"""Java's default partitioner: the same key goes to the same partition as with a Java producer, as joins require."""
 
 from __future__ import annotations
 
 JAVA_COMPATIBLE = "murmur2_random"
-"""librdkafka's name for Java's default: murmur2 of the key, and for records without one a partition that sticks until
-its batch is full."""
+"""librdkafka's name for Java's default partitioner: murmur2 of the key; for records without a key, one partition until
+its batch is full, then another one."""
 
 _MULTIPLIER = 0x5BD1E995
 _SEED = 0x9747B28C
@@ -13,7 +13,7 @@ _MASK = 0xFFFFFFFF
 
 
 def murmur2(data: bytes) -> int:
-    """Java's `Utils.murmur2`, as an unsigned 32-bit number."""
+    """Return Java's `Utils.murmur2` as an unsigned 32-bit number."""
     length = len(data)
     h = _SEED ^ length
     whole = length & ~3
@@ -28,5 +28,5 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_of(key: bytes, partitions: int) -> int:
-    """The partition of a record with this key in a topic of so many (Java's `BuiltInPartitioner.partitionForKey`)."""
+    """Return the partition of a key in a topic of `partitions` partitions (`BuiltInPartitioner.partitionForKey`)."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions

@@ -1,4 +1,7 @@
-"""Produce requests and responses as bytes: version 8, the last of a fixed layout; brokers from 2.4 to 4.x speak it."""
+"""Encode Produce requests and parse their responses: version 8, the last one without tagged fields.
+
+Brokers from 2.4 to 4.x support it. Source: `ProduceRequest.json` and `ProduceResponse.json` of Apache Kafka.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +15,22 @@ from kafka_source.kafka_client.request_frame import frame, string
 API_KEY = 0
 VERSION = 8
 
-_HOW = struct.Struct(">hi")  # acks, timeout
+_ACKS_AND_TIMEOUT = struct.Struct(">hi")  # acks, timeout (ms)
 _COUNT = struct.Struct(">i")
 _SHORT = struct.Struct(">h")
 _PARTITION = struct.Struct(">ii")  # number, length of the record batch
-_ANSWER = struct.Struct(">ihqqq")  # number, error, base offset, append time, log start
+_PARTITION_RESPONSE = struct.Struct(">ihqqq")  # number, error, base offset, append time, log start
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a broker says of one partition's record batch: Kafka's error code, 0 being none, and perhaps why."""
+class PartitionResponse:
+    """A broker's result for one partition's record batch.
+
+    Attributes:
+        tp: The partition.
+        error: Kafka's error code; 0 for success.
+        message: The broker's reason; empty if it gives none.
+    """
 
     tp: TopicPartition
     error: int
@@ -29,10 +38,15 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
-    """A Produce response: what became of each batch, and for how long the broker wants no request (ms)."""
+class ProduceResponse:
+    """A Produce response.
 
-    answers: tuple[Answer, ...]
+    Attributes:
+        partitions: The result for each record batch of the request.
+        throttle_ms: Time in which the broker accepts no request (KIP-219), in milliseconds.
+    """
+
+    partitions: tuple[PartitionResponse, ...]
     throttle_ms: int
 
 
@@ -45,20 +59,20 @@ def encode(
     acks: int,
     timeout_ms: int,
 ) -> bytes:
-    """A request, its length in front.
+    """Return the bytes of a request, with its length first.
 
     Args:
-        client_id: The client's.
-        correlation_id: Of the request.
-        batches: A record batch for each partition.
-        transactional_id: Of the transaction that they are in; None: none.
-        acks: 1 or -1 (all); with 0 there would be no response.
-        timeout_ms: How long the broker may wait for the replicas.
+        client_id: `client.id`.
+        correlation_id: Number of the request; the response repeats it.
+        batches: One record batch for each partition.
+        transactional_id: The transaction's id; None if the records are in no transaction.
+        acks: 1 or -1 (all). With 0 there would be no response.
+        timeout_ms: Time that the broker may wait for the replicas, in milliseconds.
     """
     topics: dict[str, list[tuple[int, bytes]]] = {}
     for tp, batch in batches:
         topics.setdefault(tp.topic, []).append((tp.partition, batch))
-    parts = [string(transactional_id), _HOW.pack(acks, timeout_ms), _COUNT.pack(len(topics))]
+    parts = [string(transactional_id), _ACKS_AND_TIMEOUT.pack(acks, timeout_ms), _COUNT.pack(len(topics))]
     for topic, of_topic in topics.items():
         parts += [string(topic), _COUNT.pack(len(of_topic))]
         for partition, batch in of_topic:
@@ -66,8 +80,8 @@ def encode(
     return frame(API_KEY, VERSION, client_id, correlation_id, parts)
 
 
-def parse(buffer: bytearray, size: int) -> Response:
-    """Read the response in `buffer[:size]`.
+def parse(buffer: bytearray, size: int) -> ProduceResponse:
+    """Return the response in `buffer[:size]`.
 
     Raises:
         ValueError: The bytes are not a Produce response of version 8.
@@ -83,33 +97,33 @@ class _Reader:
         self._data = data
         self._at = _COUNT.size  # after the correlation id
 
-    def response(self) -> Response:
-        answers = []
+    def response(self) -> ProduceResponse:
+        partitions = []
         for _ in range(self._count("topics")):
             topic = self._text()
             for _ in range(self._count("partitions")):
-                number, error, _, _, _ = self._take(_ANSWER)
+                number, error, _, _, _ = self._take(_PARTITION_RESPONSE)
                 reasons = []
                 for _ in range(self._count("refused records")):
                     self._take(_COUNT)
                     reasons.append(self._text(nullable=True))
                 message = "; ".join(filter(None, (self._text(nullable=True), *reasons[:1])))
-                answers.append(Answer(TopicPartition(topic, number), error, message))
-        return Response(tuple(answers), *self._take(_COUNT))
+                partitions.append(PartitionResponse(TopicPartition(topic, number), error, message))
+        return ProduceResponse(tuple(partitions), *self._take(_COUNT))
 
     def _take(self, layout: struct.Struct) -> tuple[int, ...]:
         found = layout.unpack_from(self._data, self._at)
         self._at += layout.size
         return found
 
-    def _count(self, of: str) -> int:
+    def _count(self, what: str) -> int:
         (count,) = self._take(_COUNT)
         if count < 0:
-            raise struct.error(f"the count of {of} is {count}")
+            raise struct.error(f"the count of {what} is {count}")
         return count
 
     def _text(self, *, nullable: bool = False) -> str:
-        """Return the next string; null is empty."""
+        """Return the next string; an empty string for null."""
         (length,) = self._take(_SHORT)
         if nullable and length == -1:
             return ""

@@ -1,4 +1,4 @@
-"""The configuration of the sink's producers: the user's settings over Java's defaults, and what transactions ask."""
+"""The configuration of the sink's producers: Java's defaults, the user's settings, and what transactions require."""
 
 from __future__ import annotations
 
@@ -9,26 +9,41 @@ from typing import Any
 from kafka_source.client_config import DEFAULT_CLIENT_ID, Settings, librdkafka_config
 from kafka_source.errors import OptionError
 from kafka_source.sink.produce.partitioner import JAVA_COMPATIBLE
-from kafka_source.sink.two_phase.timeout import transaction_timeout_ms
 
-# Java's defaults, where librdkafka has others.
+# Java's defaults where librdkafka's differ; the last two are our own.
 _DEFAULTS = {
     "client.id": DEFAULT_CLIENT_ID,
     "partitioner": JAVA_COMPATIBLE,
     "message.timeout.ms": "120000",
     "message.max.bytes": "1048576",
-    # Full batches cost half of what small ones do, and nobody waits longer: the flush of a task lets nothing linger.
+    # Full batches cost half as much as small ones. No record waits longer for it: the flush at the end of a task sends
+    # every batch at once.
     "linger.ms": "50",
-    # Of records that wait to be sent: a worker's memory is not the executor's to grow.
+    # Memory for records that wait to be sent. A Python worker's memory is outside of the executor's heap, so keep it
+    # small.
     "queue.buffering.max.kbytes": "65536",
 }
 
 _ALIASES = {"delivery.timeout.ms": "message.timeout.ms"}
 
+# Brokers allow 15 minutes by default (transaction.max.timeout.ms). A batch and a restart of the driver have to fit in.
+_TRANSACTION_TIMEOUT_MS = 600_000
+
+
+def transaction_timeout_ms(settings: Settings) -> int:
+    """Return the timeout of the tasks' transactions in milliseconds: the user's setting, else 10 minutes."""
+    return int(settings.get("transaction.timeout.ms", _TRANSACTION_TIMEOUT_MS))
+
 
 @dataclass(frozen=True, slots=True)
 class _Demand:
-    """What is asked of a setting that has one of these names."""
+    """A requirement on a setting.
+
+    Attributes:
+        names: The setting's names in Java and librdkafka.
+        takes: The allowed values, for the error text.
+        is_met: Whether the user's value is allowed, by settings and name.
+    """
 
     names: tuple[str, ...]
     takes: str
@@ -47,28 +62,28 @@ _IDEMPOTENCE = (
 
 
 def producer_config(settings: Settings) -> dict[str, Any]:
-    """librdkafka's configuration for the sink.
+    """Return librdkafka's configuration for an at-least-once sink.
 
     Raises:
-        OptionError: A setting is refused or unknown, or its value is not taken.
+        OptionError: A setting is unknown or not allowed, or its value is wrong.
     """
     given = librdkafka_config(settings)
     given = {_ALIASES.get(name, name): value for name, value in given.items()}
     config: dict[str, Any] = {**_DEFAULTS, **given}
-    # Java's rule: idempotent by default, unless another setting speaks against it.
-    config.setdefault("enable.idempotence", not any(_against(settings, _IDEMPOTENCE)))
+    # Java's rule: idempotent by default, unless another setting contradicts it.
+    config.setdefault("enable.idempotence", not any(_contradicting(settings, _IDEMPOTENCE)))
     return config
 
 
 def transactional_config(settings: Settings) -> dict[str, Any]:
-    """The same for the exactly-once sink, without a transactional id.
+    """Return librdkafka's configuration for an exactly-once sink, without `transactional.id`.
 
     Raises:
-        OptionError: As `producer_config`, or a setting speaks against transactions.
+        OptionError: As `producer_config`, or a setting contradicts transactions.
     """
     config = producer_config(settings)
     timeout_ms = transaction_timeout_ms(settings)
-    # librdkafka makes no producer whose records or requests may outlive its transaction.
+    # librdkafka refuses a producer whose delivery or request timeout exceeds its transaction timeout.
     demands = (
         *_IDEMPOTENCE,
         _Demand(
@@ -80,7 +95,7 @@ def transactional_config(settings: Settings) -> dict[str, Any]:
             _at_most(timeout_ms),
         ),
     )
-    for name, demand in _against(settings, demands):
+    for name, demand in _contradicting(settings, demands):
         raise OptionError(f"kafka.{name}", settings[name], f"{demand.takes} with transactional=true")
     return {
         **config,
@@ -90,7 +105,7 @@ def transactional_config(settings: Settings) -> dict[str, Any]:
     }
 
 
-def _against(settings: Settings, demands: tuple[_Demand, ...]) -> list[tuple[str, _Demand]]:
+def _contradicting(settings: Settings, demands: tuple[_Demand, ...]) -> list[tuple[str, _Demand]]:
     return [
         (name, demand)
         for demand in demands

@@ -1,4 +1,4 @@
-"""The settings of the native engine's producers, from the user's; and which of them it leaves to librdkafka."""
+"""The settings of the native engine's producers, and the settings that only librdkafka supports."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from kafka_source.sink.produce.producer_config import producer_config, transacti
 
 _ACKS = {"all": -1, "-1": -1, "1": 1}
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-# librdkafka's: a broker that is asked for less has more to do.
+# librdkafka's default. Java's 16 KiB would mean 60 times as many requests for the broker.
 _BATCH_BYTES = 1_000_000
 _METADATA_MS = 300_000
 _UNKNOWN_TOPIC_MS = 30_000
 
-_UNDERSTOOD = frozenset(
+_SUPPORTED = frozenset(
     {
         "acks",
         "batch.size",
@@ -54,21 +54,21 @@ _UNDERSTOOD = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ProducerSettings:
-    """How records are sent.
+    """The settings of a native producer. Times are in seconds, sizes in bytes.
 
     Attributes:
         acks: -1 (all) or 1.
-        idempotent: Whether brokers leave out what is sent to them twice.
+        idempotent: Whether the producer is idempotent (KIP-98): brokers drop duplicates.
         compression: The codec's name.
-        level: Of the codec; None: its default.
-        batch_bytes: A record batch is full with so many bytes, before compression.
-        record_bytes: No record may be larger.
-        linger: Seconds after which a record batch goes out that is not full, if records still come.
-        delivery_timeout: Seconds in which a record batch has to be acknowledged.
-        request_timeout: Seconds for a broker's answer.
-        retry: The pauses between attempts.
-        metadata_age: Seconds after which the leaders are asked for anew.
-        unknown_topic_timeout: Seconds for which a topic may be not there.
+        level: The codec's level; None for its default.
+        batch_bytes: Size at which a record batch is full, before compression.
+        record_bytes: Maximum size of a record.
+        linger: Maximum time that a record batch waits for more records.
+        delivery_timeout: Time within which a record batch has to be acknowledged.
+        request_timeout: Time to wait for a broker's response.
+        retry: Pauses between tries.
+        metadata_age: Age at which a topic's metadata are fetched again.
+        unknown_topic_timeout: Time to wait for a topic that does not exist.
     """
 
     acks: int
@@ -86,7 +86,7 @@ class ProducerSettings:
 
     @classmethod
     def of(cls, settings: Settings, *, transactional: bool = False) -> ProducerSettings:
-        """From the user's settings, of which none is `foreign`.
+        """Return the settings of the native producer; `librdkafka_only` must be empty for `settings`.
 
         Raises:
             OptionError: As `producer_config` and `transactional_config`.
@@ -109,9 +109,9 @@ class ProducerSettings:
         )
 
 
-def foreign(settings: Settings) -> list[str]:
-    """The settings that only librdkafka follows."""
-    known = _UNDERSTOOD | java_names.GROUP | java_names.SECURITY | java_names.IGNORED
+def librdkafka_only(settings: Settings) -> list[str]:
+    """Return the names of the given settings that only librdkafka supports."""
+    known = _SUPPORTED | java_names.GROUP | java_names.SECURITY | java_names.IGNORED
     found = sorted(name for name in settings if name not in known)
     if settings.get("acks", "all").lower() not in _ACKS:
         found.append("acks")

@@ -1,8 +1,8 @@
-"""One task's records on their way to the brokers: whom to send what, what the answers mean, and when to give up.
+"""Sends the record batches of one task: to which broker, what its answer means, and when to give up (Kafka: `Sender`).
 
-A partition has one record batch under way at most: its next one leaves when the broker has taken the one before. So
-batches stay in order whatever is sent again, and an idempotent producer's numbers leave no gap. A broker gets one
-request at a time, with a batch for each of its partitions; meanwhile the next ones are encoded.
+At most one record batch of a partition is in flight: the next one is sent when the broker has acknowledged it. So
+batches stay in order whatever is sent again, and the sequence numbers of an idempotent producer have no gap. A broker
+gets one request at a time, with one batch for each of its partitions; meanwhile the next batches are encoded.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from assignors.model import TopicPartition
 from kafka_source.error_codes import (
@@ -21,211 +20,198 @@ from kafka_source.error_codes import (
     MESSAGE_TOO_LARGE,
 )
 from kafka_source.errors import RetriableError, category, code_name
-from kafka_source.kafka_client import ConnectionLost, Snapshot, answering
+from kafka_source.kafka_client import ConnectionLost, answering
 from kafka_source.sink.produce.accumulator import Accumulator, RecordBatch
 from kafka_source.sink.produce.connection import ProduceConnection
 from kafka_source.sink.produce.delivery_errors import delivery_error
+from kafka_source.sink.produce.native_producer import NativeProducer
 from kafka_source.sink.produce.producer_settings import ProducerSettings
+from kafka_source.sink.produce.task_transaction import TaskTransaction
 from kafka_source.sink.records import Records
 
-MOST_REQUEST_BYTES = 8 * 1024 * 1024
-MOST_QUEUED_BYTES = 16 * 1024 * 1024
-MOST_PENDING_BYTES = 32 * 1024 * 1024
+MAX_REQUEST_BYTES = 8 * 1024 * 1024
+MAX_QUEUED_BYTES = 16 * 1024 * 1024
+MAX_PENDING_BYTES = 32 * 1024 * 1024
 _LONGEST_WAIT = 1.0
 
 
-class ProduceConnections(Protocol):
-    """What a sender needs of its producer; see `NativeProducer`."""
-
-    cluster: Snapshot
-
-    def refresh(self, topics: Iterable[str], seconds: float) -> None: ...  # noqa: D102
-    def is_stale(self, topic: str) -> bool: ...  # noqa: D102
-    def connection(self, node: int) -> ProduceConnection: ...  # noqa: D102
-    def keep(self, node: int, connection: ProduceConnection) -> None: ...  # noqa: D102
-
-
-class ProducerTransaction(Protocol):
-    """What a sender needs of the transaction that its records are in; see `TaskTransaction`."""
-
-    transactional_id: str
-
-    def add(self, partitions: set[TopicPartition], seconds: float) -> None: ...  # noqa: D102
-
-
 @dataclass(slots=True)
-class _Lane:
-    """A partition's batches.
+class _PartitionQueue:
+    """The encoded batches of one partition that are not acknowledged yet.
 
     Attributes:
         tp: The partition.
-        batches: With the time at which each was ended; the first may be under way.
-        node: Its leader; None: not known now.
-        under_way: Whether the first batch is.
-        failures: How often it was not taken since one was.
-        again_at: Not before this time is its leader looked for, or its first batch sent again.
+        batches: Each with the time (`time.monotonic()`) from which its delivery timeout counts. The first one may be in
+            flight.
+        leader: The node id of the partition's leader; None if it is not known.
+        in_flight: Whether the first batch is in flight.
+        failures: Failed tries since the last acknowledged batch.
+        retry_at: Earliest time to look for the leader, or to send the first batch, again.
     """
 
     tp: TopicPartition
     batches: deque[tuple[RecordBatch, float]] = field(default_factory=deque)
-    node: int | None = None
-    under_way: bool = False
+    leader: int | None = None
+    in_flight: bool = False
     failures: int = 0
-    again_at: float = 0.0
+    retry_at: float = 0.0
 
 
 class Sender:
-    """Made for each task.
+    """Sends the records of one task, from that task's thread.
 
     Args:
-        brokers: Lends connections and metadata.
-        settings: Of the producer.
-        accumulator: Encodes.
-        transaction: What the records are a part of; None: nothing.
+        producer: The worker's producer, which lends connections and metadata.
+        settings: Settings of the producer.
+        accumulator: Encodes the records.
+        transaction: The transaction that the records belong to; None for no transaction.
     """
 
     def __init__(
         self,
-        brokers: ProduceConnections,
+        producer: NativeProducer,
         settings: ProducerSettings,
         accumulator: Accumulator,
-        transaction: ProducerTransaction | None = None,
+        transaction: TaskTransaction | None = None,
     ) -> None:
-        self._brokers = brokers
+        self._producer = producer
         self._settings = settings
         self._accumulator = accumulator
         self._transaction = transaction
-        self._added: set[TopicPartition] = set()
-        self._lanes: dict[TopicPartition, _Lane] = {}
+        self._in_transaction: set[TopicPartition] = set()
+        self._queues: dict[TopicPartition, _PartitionQueue] = {}
         self._connections: dict[int, ProduceConnection] = {}
-        self._queued = 0
-        self._problem = ""
+        self._queued_bytes = 0
+        self._last_problem = ""
         self._left_at = self._filled_since = time.monotonic()
 
     def send(self, records: Records) -> None:
-        """Encode records, and send what makes a full batch; waits while too much is on its way.
+        """Encode records and send the batches that are full; block while too many bytes are queued.
 
         Raises:
             DeliveryError: A record was not delivered, or cannot be.
             AuthenticationError: The brokers refuse the credentials.
         """
-        self._enter()
-        for topic, mine in records.by_topic():
-            self._accumulator.add(topic, self._partitions(topic), mine)
-        self._queue(everything=self._is_to_go())
-        self._go_on(wait=False)
-        while self._queued > MOST_QUEUED_BYTES:
-            self._go_on(wait=True)
+        self._resume()
+        for topic, of_topic in records.by_topic():
+            self._accumulator.add(topic, self._partition_count(topic), of_topic)
+        self._enqueue(everything=self._should_send_partial_batches())
+        self._poll(wait=False)
+        while self._queued_bytes > MAX_QUEUED_BYTES:
+            self._poll(wait=True)
         self._left_at = time.monotonic()
 
     def flush(self) -> None:
-        """Send everything and wait until it is acknowledged; errors as of `send`."""
-        self._enter()
-        self._queue(everything=True)
-        while self._queued:
-            self._go_on(wait=True)
+        """Send everything and wait until it is acknowledged; errors as in `send`."""
+        self._resume()
+        self._enqueue(everything=True)
+        while self._queued_bytes:
+            self._poll(wait=True)
 
-    def give_back(self) -> None:
-        """Return the connections; those with an answer under way are closed."""
+    def release_connections(self) -> None:
+        """Return the connections to the producer, which closes those that still expect a response."""
         for node, connection in self._connections.items():
-            self._brokers.keep(node, connection)
+            self._producer.keep(node, connection)
         self._connections.clear()
 
-    # ---- what is to be sent
+    # ---- queues
 
-    def _enter(self) -> None:
-        """Who gives the records may be slow: meanwhile nobody listened to the brokers."""
-        self._excuse(time.monotonic() - self._left_at, self._lanes.values())
+    def _resume(self) -> None:
+        """Extend the delivery timeouts by the time since the last call, in which nothing was sent or received.
 
-    def _excuse(self, seconds: float, lanes: Iterable[_Lane]) -> None:
-        """Time passed in which nobody could take their batches."""
-        for lane in lanes:
-            lane.batches = deque((batch, since + seconds) for batch, since in lane.batches)
+        The rows come from Spark, perhaps slowly, and the sender has no thread of its own.
+        """
+        self._extend_timeouts(time.monotonic() - self._left_at, self._queues.values())
 
-    def _is_to_go(self) -> bool:
-        """Whether batches that are not full have waited for long enough, or take too much memory."""
+    def _extend_timeouts(self, seconds: float, queues: Iterable[_PartitionQueue]) -> None:
+        for queue in queues:
+            queue.batches = deque((batch, since + seconds) for batch, since in queue.batches)
+
+    def _should_send_partial_batches(self) -> bool:
+        """Return whether batches that are not full have waited for `linger.ms`, or take too much memory."""
         waited = time.monotonic() - self._filled_since
-        # While others wait to be sent these may get fuller.
-        return self._accumulator.pending_bytes > MOST_PENDING_BYTES or (
-            not self._queued and waited >= self._settings.linger
+        # While other batches wait for a broker, these can fill up at no cost.
+        return self._accumulator.pending_bytes > MAX_PENDING_BYTES or (
+            not self._queued_bytes and waited >= self._settings.linger
         )
 
-    def _queue(self, *, everything: bool) -> None:
+    def _enqueue(self, *, everything: bool) -> None:
         now = time.monotonic()
         if everything:
             self._filled_since = now
         for batch in self._accumulator.take(everything=everything):
-            lane = self._lanes.get(batch.tp)
-            if lane is None:
-                lane = self._lanes[batch.tp] = _Lane(batch.tp, node=self._leader(batch.tp))
-            lane.batches.append((batch, now))
-            self._queued += len(batch.data)
+            queue = self._queues.get(batch.tp)
+            if queue is None:
+                queue = self._queues[batch.tp] = _PartitionQueue(batch.tp, leader=self._leader(batch.tp))
+            queue.batches.append((batch, now))
+            self._queued_bytes += len(batch.data)
 
-    def _partitions(self, topic: str) -> int:
-        """How many a topic has; asks until it is there."""
-        # It may be missing from an answer while its leaders change.
-        if self._brokers.is_stale(topic) or topic not in self._brokers.cluster.topics:
+    def _partition_count(self, topic: str) -> int:
+        """Return the number of partitions of a topic; wait until the topic exists."""
+        # A topic may be missing from a metadata response while its leaders change.
+        if self._producer.is_stale(topic) or topic not in self._producer.cluster.topics:
             self._find_topic(topic)
-        return len(self._brokers.cluster.topics[topic].partitions)
+        return len(self._producer.cluster.topics[topic].partitions)
 
     def _find_topic(self, topic: str) -> None:
         give_up_at = time.monotonic() + min(self._settings.unknown_topic_timeout, self._settings.delivery_timeout)
         for pause in self._settings.retry.pauses():
             try:
-                self._brokers.refresh({topic}, self._settings.delivery_timeout)
+                self._producer.refresh({topic}, self._settings.delivery_timeout)
             except RetriableError as problem:
                 raise delivery_error(LOCAL_MSG_TIMED_OUT, topic, None, str(problem)) from problem
-            if topic in self._brokers.cluster.refused:
-                raise delivery_error(self._brokers.cluster.refused[topic], topic, None)
-            if topic in self._brokers.cluster.topics:
+            if topic in self._producer.cluster.refused:
+                raise delivery_error(self._producer.cluster.refused[topic], topic, None)
+            if topic in self._producer.cluster.topics:
                 return
             if time.monotonic() + pause > give_up_at:
                 raise delivery_error(LOCAL_UNKNOWN_TOPIC, topic, None)
             time.sleep(pause)
 
-    # ---- sender
+    # ---- requests
 
-    def _go_on(self, *, wait: bool) -> None:
+    def _poll(self, *, wait: bool) -> None:
+        """Send what can be sent and handle the responses that have arrived; with `wait`, wait for one."""
         self._find_leaders()
         self._send_requests()
-        if self._hear(wait=wait):
+        if self._receive(wait=wait):
             self._send_requests()
-        self._check_time()
+        self._check_delivery_timeout()
 
     def _find_leaders(self) -> None:
         now = time.monotonic()
-        homeless = [lane for lane in self._lanes.values() if lane.batches and lane.node is None]
-        if not any(lane.again_at <= now for lane in homeless):
+        leaderless = [queue for queue in self._queues.values() if queue.batches and queue.leader is None]
+        if not any(queue.retry_at <= now for queue in leaderless):
             return
         try:
-            self._brokers.refresh({lane.tp.topic for lane in homeless}, self._settings.request_timeout)
+            self._producer.refresh({queue.tp.topic for queue in leaderless}, self._settings.request_timeout)
         except RetriableError as problem:
-            self._problem = str(problem)
-        for lane in homeless:
-            lane.node = self._leader(lane.tp)
-            if lane.node is None:
-                self._put_off(lane)
+            self._last_problem = str(problem)
+        for queue in leaderless:
+            queue.leader = self._leader(queue.tp)
+            if queue.leader is None:
+                self._back_off(queue)
 
     def _leader(self, tp: TopicPartition) -> int | None:
-        topic = self._brokers.cluster.topics.get(tp.topic)
+        topic = self._producer.cluster.topics.get(tp.topic)
         partition = None if topic is None else topic.partitions.get(tp.partition)
-        if partition is None or partition.leader not in self._brokers.cluster.brokers:
+        if partition is None or partition.leader not in self._producer.cluster.brokers:
             return None
         return partition.leader
 
     def _send_requests(self) -> None:
         now = time.monotonic()
-        by_node: dict[int, list[_Lane]] = {}
-        for lane in self._lanes.values():
-            if lane.batches and lane.node is not None and not lane.under_way and lane.again_at <= now:
-                by_node.setdefault(lane.node, []).append(lane)
-        for node, lanes in by_node.items():
+        by_node: dict[int, list[_PartitionQueue]] = {}
+        for queue in self._queues.values():
+            if queue.batches and queue.leader is not None and not queue.in_flight and queue.retry_at <= now:
+                by_node.setdefault(queue.leader, []).append(queue)
+        for node, queues in by_node.items():
             try:
-                self._send(node, lanes)
+                self._send_request(node, queues)
             except ConnectionLost as lost:
-                self._lost(node, lost)
+                self._on_connection_lost(node, lost)
 
-    def _send(self, node: int, lanes: list[_Lane]) -> None:
+    def _send_request(self, node: int, queues: list[_PartitionQueue]) -> None:
         connection = self._connections.get(node)
         if connection is not None and connection.busy:
             return
@@ -233,114 +219,121 @@ class Sender:
             self._connections.pop(node).close()
             connection = None
         if connection is None:
-            connection = self._connections[node] = self._brokers.connection(node)
+            connection = self._connections[node] = self._producer.connection(node)
             if connection.busy:
                 return
-        lanes = _fitting(sorted(lanes, key=lambda lane: lane.batches[0][1]))
-        self._add_to_transaction(lanes)
-        for lane in lanes:
-            lane.under_way = True
+        queues = _of_one_request(sorted(queues, key=lambda queue: queue.batches[0][1]))
+        self._add_to_transaction(queues)
+        for queue in queues:
+            queue.in_flight = True
         connection.send(
-            [lane.batches[0][0] for lane in lanes],
+            [queue.batches[0][0] for queue in queues],
             None if self._transaction is None else self._transaction.transactional_id,
         )
 
-    def _add_to_transaction(self, lanes: list[_Lane]) -> None:
+    def _add_to_transaction(self, queues: list[_PartitionQueue]) -> None:
         if self._transaction is None:
             return
-        if all(lane.tp in self._added for lane in lanes):
+        if all(queue.tp in self._in_transaction for queue in queues):
             return
-        # All that is known of, so that there is one request and not many.
-        new = self._lanes.keys() - self._added
+        # Add all known partitions at once, in one request.
+        new = self._queues.keys() - self._in_transaction
         self._transaction.add(new, self._settings.delivery_timeout)
-        self._added |= new
+        self._in_transaction |= new
 
-    # ---- hearing
+    # ---- responses
 
-    def _hear(self, *, wait: bool) -> bool:
-        """Whether an answer has come."""
+    def _receive(self, *, wait: bool) -> bool:
+        """Handle the responses that have arrived; return whether there was one."""
         now = time.monotonic()
-        put_off = (lane.again_at for lane in self._lanes.values() if lane.batches and lane.again_at > now)
-        ready = answering(self._connections.values(), min([now + _LONGEST_WAIT, *put_off]) if wait else now)
-        heard = False
+        retries = (queue.retry_at for queue in self._queues.values() if queue.batches and queue.retry_at > now)
+        ready = answering(self._connections.values(), min([now + _LONGEST_WAIT, *retries]) if wait else now)
+        received = False
         for node, connection in list(self._connections.items()):
             if not connection.waiting:
                 continue
             try:
                 if connection.fileno() in ready:
-                    self._take(node, connection)
-                    heard = True
+                    self._handle_response(node, connection)
+                    received = True
                 elif time.monotonic() > connection.overdue_at:
                     raise connection.lost("no answer came in time")
             except ConnectionLost as lost:
-                self._lost(node, lost)
-        return heard
+                self._on_connection_lost(node, lost)
+        return received
 
-    def _take(self, node: int, connection: ProduceConnection) -> None:
+    def _handle_response(self, node: int, connection: ProduceConnection) -> None:
         response = connection.receive()
-        answers = {answer.tp: answer for answer in response.answers}
+        results = {result.tp: result for result in response.partitions}
         if response.throttle_ms:
-            self._excuse(response.throttle_ms / 1000, [lane for lane in self._lanes.values() if lane.node == node])
+            of_node = [queue for queue in self._queues.values() if queue.leader == node]
+            self._extend_timeouts(response.throttle_ms / 1000, of_node)
         for batch in connection.batches:
-            lane, answer = self._lanes[batch.tp], answers.get(batch.tp)
-            lane.under_way = False
-            if answer is None:
-                raise connection.lost(f"it did not say what became of {_name(batch.tp)}")
-            if answer.error in (0, DUPLICATE_SEQUENCE_NUMBER):
-                lane.batches.popleft()
-                lane.failures = 0
-                self._queued -= len(batch.data)
+            queue, result = self._queues[batch.tp], results.get(batch.tp)
+            queue.in_flight = False
+            if result is None:
+                raise connection.lost(f"its response does not name {_name(batch.tp)}")
+            if result.error in (0, DUPLICATE_SEQUENCE_NUMBER):
+                queue.batches.popleft()
+                queue.failures = 0
+                self._queued_bytes -= len(batch.data)
                 continue
-            if answer.error == MESSAGE_TOO_LARGE and batch.records > 1:
-                self._split(lane)
+            if result.error == MESSAGE_TOO_LARGE and batch.records > 1:
+                self._split(queue)
                 continue
-            if not issubclass(category(answer.error), RetriableError):
-                raise delivery_error(answer.error, batch.tp.topic, batch.tp.partition, answer.message)
-            self._problem = f"{_name(batch.tp)}: {code_name(answer.error)} {answer.message}".strip()
-            lane.node = None
-            self._put_off(lane)
+            if not issubclass(category(result.error), RetriableError):
+                raise delivery_error(result.error, batch.tp.topic, batch.tp.partition, result.message)
+            self._last_problem = f"{_name(batch.tp)}: {code_name(result.error)} {result.message}".strip()
+            queue.leader = None
+            self._back_off(queue)
 
-    def _split(self, lane: _Lane) -> None:
-        """The topic takes smaller batches only (`ProducerBatch.split`); its limit is for those who may describe it."""
-        batch, since = lane.batches.popleft()
+    def _split(self, queue: _PartitionQueue) -> None:
+        """Split the first batch in two, since the topic takes only smaller ones (Kafka: `ProducerBatch.split`).
+
+        The sender cannot know the topic's limit beforehand: to describe a topic's configuration needs another right.
+        """
+        batch, since = queue.batches.popleft()
         halves = self._accumulator.split(batch)
-        lane.batches.extendleft((half, since) for half in reversed(halves))
-        self._queued += sum(len(half.data) for half in halves) - len(batch.data)
+        queue.batches.extendleft((half, since) for half in reversed(halves))
+        self._queued_bytes += sum(len(half.data) for half in halves) - len(batch.data)
 
-    def _lost(self, node: int, problem: ConnectionLost) -> None:
-        """What was under way there may have been written or not: it is sent again, under the same number."""
-        self._problem = str(problem)
+    def _on_connection_lost(self, node: int, problem: ConnectionLost) -> None:
+        """Send the batches in flight again, with the same sequence numbers: they may have been written or not."""
+        self._last_problem = str(problem)
         connection = self._connections.pop(node, None)
         if connection is not None:
             connection.close()
-        for lane in self._lanes.values():
-            if lane.node == node:
-                lane.node, lane.under_way = None, False
-                self._put_off(lane)
+        for queue in self._queues.values():
+            if queue.leader == node:
+                queue.leader, queue.in_flight = None, False
+                self._back_off(queue)
 
-    def _put_off(self, lane: _Lane) -> None:
-        lane.again_at = time.monotonic() + self._settings.retry.pause(lane.failures)
-        lane.failures += 1
+    def _back_off(self, queue: _PartitionQueue) -> None:
+        queue.retry_at = time.monotonic() + self._settings.retry.pause(queue.failures)
+        queue.failures += 1
 
-    def _check_time(self) -> None:
-        before = time.monotonic() - self._settings.delivery_timeout
-        for lane in self._lanes.values():
-            if lane.batches and lane.batches[0][1] < before:
-                problem = f"nobody took it for {self._settings.delivery_timeout:.0f} s"
-                reason = f"{problem} ({self._problem})" if self._problem else problem
-                raise delivery_error(LOCAL_MSG_TIMED_OUT, lane.tp.topic, lane.tp.partition, reason)
+    def _check_delivery_timeout(self) -> None:
+        oldest = time.monotonic() - self._settings.delivery_timeout
+        for queue in self._queues.values():
+            if queue.batches and queue.batches[0][1] < oldest:
+                problem = f"not acknowledged within {self._settings.delivery_timeout:.0f} s"
+                reason = f"{problem} ({self._last_problem})" if self._last_problem else problem
+                raise delivery_error(LOCAL_MSG_TIMED_OUT, queue.tp.topic, queue.tp.partition, reason)
 
 
-def _fitting(lanes: list[_Lane]) -> list[_Lane]:
-    """As many as one request may hold, one at least; one alone if it has failed, for the request may be too large."""
-    if lanes[0].failures:
-        return lanes[:1]
+def _of_one_request(queues: list[_PartitionQueue]) -> list[_PartitionQueue]:
+    """Return as many queues as one request may hold, at least one.
+
+    A queue that has failed is sent alone, since the whole request may have been too large.
+    """
+    if queues[0].failures:
+        return queues[:1]
     total = 0
-    for count, lane in enumerate(lanes):
-        total += len(lane.batches[0][0].data)
-        if total > MOST_REQUEST_BYTES and count:
-            return lanes[:count]
-    return lanes
+    for count, queue in enumerate(queues):
+        total += len(queue.batches[0][0].data)
+        if total > MAX_REQUEST_BYTES and count:
+            return queues[:count]
+    return queues
 
 
 def _name(tp: TopicPartition) -> str:

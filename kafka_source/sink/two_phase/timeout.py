@@ -8,17 +8,11 @@ from kafka_source.errors import InvalidConfigurationError, KafkaGroupError
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.kafka_client.messages import DescribeConfigsRequest
 from kafka_source.runtime.process_cache import ProcessCache
+from kafka_source.sink.produce.producer_config import transaction_timeout_ms
 from kafka_source.transactions.open_transaction import initialise
 
-# As long as brokers allow by default, less a margin: a batch and a restart of the driver have to fit in.
-_DEFAULT_MS = 600_000
 _BROKER = 4
 _LIMIT = "transaction.max.timeout.ms"
-
-
-def transaction_timeout_ms(settings: Settings) -> int:
-    """The setting, or a default that brokers take and that outlasts a restart of the driver."""
-    return int(settings.get("transaction.timeout.ms", _DEFAULT_MS))
 
 
 class _Check:

@@ -79,11 +79,11 @@ def test_a_response_of_kafka_python_is_read_as_it_was_meant(correlation, throttl
     data = response_bytes(correlation, throttle, topics)
     response = produce_protocol.parse(bytearray(data + stale), len(data))
     assert response.throttle_ms == throttle
-    assert [(answer.tp, answer.error) for answer in response.answers] == [
+    assert [(answer.tp, answer.error) for answer in response.partitions] == [
         (TopicPartition(topic, number), code) for topic, parts in topics for number, code, _, _ in parts
     ]
     messages = [(errors, message) for _, parts in topics for _, _, errors, message in parts]
-    for answer, (errors, message) in zip(response.answers, messages, strict=True):
+    for answer, (errors, message) in zip(response.partitions, messages, strict=True):
         assert (message or "") in answer.message
         assert not errors or (errors[0][1] or "") in answer.message
 
@@ -106,7 +106,7 @@ def check_parse(data: bytes, stale: bytes) -> None:
         response = produce_protocol.parse(bytearray(data + stale), len(data))
     except ValueError:
         return
-    assert 30 * len(response.answers) <= len(data)
+    assert 30 * len(response.partitions) <= len(data)
 
 
 @given(st.binary(max_size=200), st.binary(max_size=60))

@@ -1,4 +1,4 @@
-"""A transaction of one task of an exactly-once sink, which the driver ends."""
+"""The transaction of one task of an exactly-once sink; the driver ends it."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from kafka_source.sink.produce.accumulator import ProducerIdentity
 from kafka_source.transactions.open_transaction import OpenTransaction, initialise
 
 _ABORT_SECONDS = 5.0
-# As for all of a transaction's requests, the first version of the protocol: see `transactions.open_transaction`.
+# The first version of the transaction protocol: see `transactions.open_transaction`.
 _ADD_VERSION = 3
 
 
 class TaskTransaction:
-    """A transaction of one task that the driver ends.
+    """The transaction that a sender's records belong to.
 
     Args:
-        client: Of the cluster.
+        client: Client of the cluster that the sink writes to.
         transaction: From `initialise`.
-        timeout_ms: After so long the coordinator aborts it.
+        timeout_ms: Time after which the coordinator aborts the transaction, in milliseconds.
     """
 
     def __init__(self, client: KafkaClient, transaction: OpenTransaction, timeout_ms: int) -> None:
@@ -34,17 +34,18 @@ class TaskTransaction:
         self._timeout_ms = timeout_ms
 
     def add(self, partitions: set[TopicPartition], seconds: float) -> None:
-        """Tell the coordinator that the transaction writes to these partitions.
+        """Add partitions to the transaction, before the first record is sent to them (AddPartitionsToTxn).
 
         Raises:
-            FencedError: Another process uses the transactional id.
-            KafkaGroupError: The coordinator refuses, or does not answer in time.
+            FencedError: Another process has initialised the transactional id.
+            KafkaGroupError: The coordinator refuses a partition, or does not answer in time.
         """
         self._client.run(self._add(partitions, Deadline(seconds)))
 
     def abort(self) -> None:
-        """Give up; what cannot be aborted now the next initialisation of this id aborts."""
-        # By a new epoch and not by EndTxn: a request that is still under way would open the transaction again.
+        """Abort the transaction. If the coordinator does not answer, the next initialisation of this id aborts it."""
+        # InitProducerId and not EndTxn: it raises the epoch. After EndTxn alone, a Produce request that is still on its
+        # way would open the transaction again.
         with contextlib.suppress(KafkaGroupError):
             given_up = initialise(
                 self._client,
@@ -76,7 +77,7 @@ class TaskTransaction:
                 for partition in topic.results_by_partition
                 if partition.partition_error_code
             ]
-            # If one is refused the others are not attempted: that is no reason.
+            # If one partition is refused, the others are "not attempted". Report the refusal, not its consequence.
             for code, where in sorted(refused, key=lambda one: one[0] == OPERATION_NOT_ATTEMPTED):
                 check_coordinator(
                     self._client, TRANSACTION, name, code, f"Adding {where} to the transaction of {name} failed"
