@@ -13,7 +13,7 @@ from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import Where
 from kafka_source.schema import source_schema
-from kafka_source.sink.two_phase.committer import Batch, TwoPhaseCommit
+from kafka_source.sink.two_phase.committer import PreparedBatch, TwoPhaseCommit
 from kafka_source.sink.two_phase.prepare import SinkTask, prepare
 from kafka_source.sink.two_phase.source_offsets import offsets_of_sources
 from kafka_source.source import read_task
@@ -80,7 +80,7 @@ class Pipe:
         """The last batch that was planned, as Spark runs it after a restart."""
         start, end = (StreamOffset.from_json(offset.to_json()) for offset in self.offsets[-2:])
         number = len(self.offsets) - 2
-        self.turn = self._run(self._phases.begin(Deadline(60)))
+        self.epoch = self._run(self._phases.begin(Deadline(60)))
         self.prepared, self.read = [], []
         for partition, bundle in enumerate(self.stream.tasks(start, end)):
             if bundle.handoff is not None:
@@ -90,7 +90,7 @@ class Pipe:
             values = [value.as_py() for records in read for value in records["value"]]
             self.read += map(int, values)
             records = as_records(values, self.topic)
-            one = prepare(self.settings, SinkTask(self.name, self.name, number, partition), self.turn, [records])
+            one = prepare(self.settings, SinkTask(self.name, self.name, number, partition), self.epoch, [records])
             self.prepared.append(one)
         return number
 
@@ -103,9 +103,10 @@ class Pipe:
     def decide(self) -> None:
         """What Spark calls in the driver after the tasks."""
         number = len(self.offsets) - 2
-        places = {one.transaction: one.places for one in self.prepared if one.transaction is not None}
-        sources = () if self.turn.covers(self.name, number) else self.sources()
-        self._run(self._phases.commit(self.turn, Batch(self.name, number, places, sources), Deadline(60)))
+        transactions = {one.transaction: one.partitions for one in self.prepared if one.transaction is not None}
+        sources = () if self.epoch.covers(self.name, number) else self.sources()
+        batch = PreparedBatch(self.name, number, transactions, sources)
+        self._run(self._phases.commit(self.epoch, batch, Deadline(60)))
 
     def whole_batch(self) -> int:
         """Plan, read, write, decide."""

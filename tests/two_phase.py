@@ -18,7 +18,8 @@ from kafka_source.runtime.deadline import Deadline as Wait
 from kafka_source.runtime.failpoints import install
 from kafka_source.sink.produce.producer_config import transaction_timeout_ms
 from kafka_source.sink.records import Records
-from kafka_source.sink.two_phase.committer import Batch, Turn, TwoPhaseCommit
+from kafka_source.sink.two_phase.committer import PreparedBatch, TwoPhaseCommit
+from kafka_source.sink.two_phase.driver_epoch import DriverEpoch
 from kafka_source.sink.two_phase.open_transactions import open_of
 from kafka_source.sink.two_phase.prepare import Prepared, SinkTask, prepare
 from kafka_source.sink.two_phase.timeout import check_timeout
@@ -59,34 +60,34 @@ class Sink:
         self.topic, self.query, self.prefix, self.replays = topic, query, prefix or topic, replays
         self.engine = engine
 
-    def begin(self, seconds: float = 60) -> Turn:
+    def begin(self, seconds: float = 60) -> DriverEpoch:
         """What Spark has the driver do before the tasks of a batch."""
         timeout_ms = transaction_timeout_ms(self.settings)
         self._run(check_timeout(cached_client(self.settings), self.prefix, timeout_ms, Deadline(60)))
         return self._run(self._phases().begin(Deadline(seconds), replays=self.replays))
 
-    def task(self, turn: Turn, batch: int, number: int, attempt: int = 0) -> Prepared:
+    def task(self, epoch: DriverEpoch, batch: int, number: int, attempt: int = 0) -> Prepared:
         """What Spark runs as one task."""
         task = SinkTask(self.prefix, self.query, batch, number, attempt)
-        return prepare(self.settings, task, turn, [as_records(rows(batch, number), self.topic)], self.engine)
+        return prepare(self.settings, task, epoch, [as_records(rows(batch, number), self.topic)], self.engine)
 
-    def tasks(self, turn: Turn, batch: int) -> list[Prepared]:
-        return [self.task(turn, batch, number) for number in range(TASKS)]
+    def tasks(self, epoch: DriverEpoch, batch: int) -> list[Prepared]:
+        return [self.task(epoch, batch, number) for number in range(TASKS)]
 
-    def decide(self, turn: Turn, batch: int, prepared: Sequence[Prepared], seconds: float = 60) -> None:
+    def decide(self, epoch: DriverEpoch, batch: int, prepared: Sequence[Prepared], seconds: float = 60) -> None:
         """What Spark calls in the driver after the tasks."""
-        places = {one.transaction: one.places for one in prepared if one.transaction is not None}
-        self._run(self._phases().commit(turn, Batch(self.query, batch, places), Deadline(seconds)))
+        transactions = {one.transaction: one.partitions for one in prepared if one.transaction is not None}
+        self._run(self._phases().commit(epoch, PreparedBatch(self.query, batch, transactions), Deadline(seconds)))
 
     def run(self, *batches: int) -> None:
         """Whole batches."""
         for batch in batches:
-            turn = self.begin()
-            self.decide(turn, batch, self.tasks(turn, batch))
+            epoch = self.begin()
+            self.decide(epoch, batch, self.tasks(epoch, batch))
 
-    def abort(self, turn: Turn | None = None) -> None:
+    def abort(self, epoch: DriverEpoch | None = None) -> None:
         """What Spark calls in the driver when a batch failed."""
-        self._run(self._phases().abort_undecided(Deadline(60), turn))
+        self._run(self._phases().abort_undecided(Deadline(60), epoch))
 
     def open(self) -> list[OpenTransaction]:
         return [one.transaction for one in self._run(open_of(cached_client(self.settings), self.prefix, Deadline(30)))]

@@ -81,6 +81,6 @@ def markers(missing: Iterable[LostMarker]) -> Table:
     """Return a table of the committed transactions whose commit markers are missing."""
     table = Table("transactional id", "producer id", "epoch", "partition", title="committed, commit marker missing")
     for lost in missing:
-        of, tp = lost.transaction, lost.place
+        of, tp = lost.transaction, lost.partition
         table.add_row(of.transactional_id, str(of.producer_id), str(of.epoch), f"{tp.topic}-{tp.partition}")
     return table

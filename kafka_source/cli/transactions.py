@@ -58,11 +58,12 @@ def commit(
         if not yes:
             console.print(DRY_RUN)
             return
-        turn = client.run(phases.begin(Deadline(_SECONDS), replays=accept_loss))
-        client.run(phases.accept_loss(turn, Deadline(_SECONDS)))
-        count = len(decision.transactions) - len(turn.lost)
-        lost = f"; {len(turn.lost)} were lost" if turn.lost else ""
-        console.print(f"Committed {count} transactions of batch {decision.batch}{lost}.")
+        epoch = client.run(phases.begin(Deadline(_SECONDS), replays=accept_loss))
+        client.run(phases.accept_loss(epoch, Deadline(_SECONDS)))
+        lost = 0 if epoch.lost is None else len(epoch.lost.transactional_ids)
+        count = len(decision.transactions) - lost
+        text = f"; {lost} were lost" if lost else ""
+        console.print(f"Committed {count} transactions of batch {decision.batch}{text}.")
 
 
 @transactions.command()

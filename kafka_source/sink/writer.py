@@ -22,12 +22,14 @@ from kafka_source.quota.settings import QuotaSettings, Ticket
 from kafka_source.quota.task_pacer import pacer_of
 from kafka_source.runtime import log_setup
 from kafka_source.runtime.driver_pid import driver_pid
+from kafka_source.sink.commit_message import CommitMessage
 from kafka_source.sink.delivery import deliver
 from kafka_source.sink.pacing import PRODUCER_RATE, paced
 from kafka_source.sink.records import Records, from_arrow, from_rows
 from kafka_source.sink.schema import SinkColumns
-from kafka_source.sink.two_phase.committer import Batch, Turn, TwoPhaseCommit
-from kafka_source.sink.two_phase.prepare import Prepared, SinkTask, prepare
+from kafka_source.sink.two_phase.committer import PreparedBatch, TwoPhaseCommit
+from kafka_source.sink.two_phase.driver_epoch import DriverEpoch
+from kafka_source.sink.two_phase.prepare import SinkTask, prepare
 from kafka_source.sink.two_phase.source_offsets import offsets_of_sources
 from kafka_source.sink.two_phase.timeout import check_timeout_once
 from kafka_source.source_sink_handoff import BatchOfRun
@@ -79,41 +81,24 @@ class Target:
         return self.options.settings
 
 
-@dataclass(frozen=True, slots=True)
-class Written(WriterCommitMessage):
-    """What a task tells the driver: all of its records are acknowledged.
-
-    Attributes:
-        records: How many.
-        batch: Of an exactly-once sink: which batch they are of.
-        turn: The driver's, as the task got it.
-        prepared: What the task has left open.
-    """
-
-    records: int
-    batch: BatchOfRun | None = None
-    turn: Turn | None = None
-    prepared: Prepared | None = None
-
-
 class _Writer:
     """What all writers have in common."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._turn: Turn | KafkaGroupError | None = None
+        self._epoch: DriverEpoch | KafkaGroupError | None = None
         self._ticket: Ticket | KafkaGroupError | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        # Spark pickles a writer for its tasks, for each batch anew and before they begin: here the driver takes its
-        # turn, and sees that there is somebody to hand out the quota. A writer that only commits is not pickled. An
-        # error is told by the tasks: from here it would be called one of pickling.
+        # Spark pickles a writer for its tasks, before each batch: here the driver begins the batch, and sees that there
+        # is somebody to hand out the quota. A writer that only commits is not pickled. An error is told by the tasks:
+        # from here it would be called one of pickling.
         target = self._target
-        if target.exactly_once is not None and self._turn is None:
+        if target.exactly_once is not None and self._epoch is None:
             try:
-                self._turn = _begin(target.settings, target.exactly_once)
+                self._epoch = _begin(target.settings, target.exactly_once)
             except KafkaGroupError as error:
-                self._turn = error
+                self._epoch = error
         if target.quota is not None and self._ticket is None:
             try:
                 self._ticket = _ticket(target.quota, target.settings, target.name)
@@ -126,7 +111,7 @@ class _Writer:
         log_setup.set_up()
         self.__dict__.update(state)
 
-    def _write(self, records: Iterable[Records]) -> Written:
+    def _write(self, records: Iterable[Records]) -> CommitMessage:
         ticket = self._ticket
         if ticket is None:
             return self._write_now(records)
@@ -137,13 +122,13 @@ class _Writer:
         with pacer_of(part, self._target.settings, PRODUCER_RATE) as pacer:
             return self._write_now(paced(records, pacer))
 
-    def _write_now(self, records: Iterable[Records]) -> Written:
+    def _write_now(self, records: Iterable[Records]) -> CommitMessage:
         sink = self._target.exactly_once
         if sink is None:
-            return Written(deliver(self._target.settings, records, self._target.options.engine))
-        if isinstance(self._turn, KafkaGroupError):
-            raise self._turn
-        if self._turn is None:
+            return CommitMessage(deliver(self._target.settings, records, self._target.options.engine))
+        if isinstance(self._epoch, KafkaGroupError):
+            raise self._epoch
+        if self._epoch is None:
             raise KafkaGroupError("An exactly-once write has not begun: Spark did not pickle the writer for its tasks.")
         task = TaskContext.get()
         if task is None:
@@ -154,30 +139,30 @@ class _Writer:
             SinkTask(
                 sink.prefix, batch.query, batch.number, task.partitionId(), task.attemptNumber(), bool(sink.write_id)
             ),
-            self._turn,
+            self._epoch,
             records,
             self._target.options.engine,
         )
-        return Written(prepared.records, batch, self._turn, prepared)
+        return CommitMessage(prepared.records, batch, self._epoch, prepared)
 
-    def _write_arrow(self, batches: Iterator[pa.RecordBatch]) -> Written:
+    def _write_arrow(self, batches: Iterator[pa.RecordBatch]) -> CommitMessage:
         target = self._target
         return self._write(from_arrow(batch, target.columns, target.options.topic) for batch in batches)
 
     def _commit(self, messages: list[WriterCommitMessage | None]) -> int:
         """How many records were written."""
-        written = [message for message in messages if isinstance(message, Written)]
+        written = [message for message in messages if isinstance(message, CommitMessage)]
         if self._target.exactly_once is not None:
             _decide(self._target.settings, self._target.exactly_once, written)
         return sum(message.records for message in written)
 
     def _abort(self, messages: list[WriterCommitMessage | None], what: str) -> None:
-        written = [message for message in messages if isinstance(message, Written)]
+        written = [message for message in messages if isinstance(message, CommitMessage)]
         if self._target.exactly_once is not None:
-            turns = [self._turn, *(message.turn for message in written)]
-            turn = next((turn for turn in turns if isinstance(turn, Turn)), None)
-            if turn is not None:
-                _give_up(self._target, self._target.exactly_once, turn, written)
+            epochs = [self._epoch, *(message.epoch for message in written)]
+            epoch = next((epoch for epoch in epochs if isinstance(epoch, DriverEpoch)), None)
+            if epoch is not None:
+                _give_up(self._target, self._target.exactly_once, epoch, written)
         else:
             count = sum(message.records for message in written)
             log.warning("%s failed; %d records of other tasks were written and stay", what, count)
@@ -241,34 +226,34 @@ def _ticket(quota: QuotaSettings, settings: Settings, name: str) -> Ticket:
         raise KafkaGroupError(f"The process that hands out the query's quota could not be started: {error}") from error
 
 
-def _begin(settings: Settings, sink: ExactlyOnce) -> Turn:
+def _begin(settings: Settings, sink: ExactlyOnce) -> DriverEpoch:
     client, deadline = cached_client(settings), Deadline(_SECONDS)
     client.run(check_timeout_once(client, settings, sink.prefix, deadline))
     return client.run(TwoPhaseCommit(client, sink.prefix).begin(deadline, replays=sink.replays))
 
 
-def _decide(settings: Settings, sink: ExactlyOnce, written: list[Written]) -> None:
-    told = next(((m.turn, m.batch) for m in written if m.turn is not None and m.batch is not None), None)
+def _decide(settings: Settings, sink: ExactlyOnce, written: list[CommitMessage]) -> None:
+    told = next(((m.epoch, m.batch) for m in written if m.epoch is not None and m.batch is not None), None)
     if told is None:
         return
-    turn, batch = told
+    epoch, batch = told
     prepared = [m.prepared for m in written if m.prepared is not None]
-    places = {one.transaction: one.places for one in prepared if one.transaction is not None}
+    places = {one.transaction: one.partitions for one in prepared if one.transaction is not None}
     client, deadline = cached_client(settings), Deadline(_SECONDS)
     sources: tuple[GroupOffsets, ...] = ()
-    if sink.source_group is not None and not turn.covers(batch.query, batch.number):
+    if sink.source_group is not None and not epoch.covers(batch.query, batch.number):
         sources = client.run(offsets_of_sources(client, sink.source_group, batch, deadline, wrote=bool(places)))
     phases = TwoPhaseCommit(client, sink.prefix)
-    client.run(phases.commit(turn, Batch(batch.query, batch.number, places, sources), deadline))
+    client.run(phases.commit(epoch, PreparedBatch(batch.query, batch.number, places, sources), deadline))
 
 
-def _give_up(target: Target, sink: ExactlyOnce, turn: Turn, written: list[Written]) -> None:
-    places = [tp for m in written if m.prepared is not None for tp in m.prepared.places]
+def _give_up(target: Target, sink: ExactlyOnce, epoch: DriverEpoch, written: list[CommitMessage]) -> None:
+    places = [tp for m in written if m.prepared is not None for tp in m.prepared.partitions]
     topic = target.options.topic
     place = min(places, default=None if topic is None else TopicPartition(topic, 0))
     client, deadline = cached_client(target.settings), Deadline(_SECONDS)
     phases = TwoPhaseCommit(client, sink.prefix)
     if sink.write_id is None:
-        client.run(phases.abort_undecided(deadline, turn))
+        client.run(phases.abort_undecided(deadline, epoch))
     else:
-        client.run(phases.give_up(turn, sink.write_id, place, deadline))
+        client.run(phases.give_up(epoch, sink.write_id, place, deadline))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from kafka.admin import KafkaAdminClient
 from pyspark.sql import SparkSession
 
 from assignors.model import TopicPartition as TP
@@ -39,11 +41,11 @@ def test_batches_become_visible_once_and_nothing_stays_open(kafka: EmbeddedKafka
 
 def test_prepared_records_are_not_visible_before_the_decision(kafka: EmbeddedKafka, topic: Topic) -> None:
     sink = Sink(kafka.bootstrap_servers, topic("eo-prepared"))
-    turn = sink.begin()
-    prepared = sink.tasks(turn, 0)
+    epoch = sink.begin()
+    prepared = sink.tasks(epoch, 0)
     assert visible(kafka, sink.topic) == []
     assert len(sink.open()) == TASKS
-    sink.decide(turn, 0, prepared)
+    sink.decide(epoch, 0, prepared)
     assert visible(kafka, sink.topic, 60) == whole(0)
 
 
@@ -83,41 +85,53 @@ def test_a_decided_batch_is_finished_even_if_another_query_takes_over(kafka: Emb
 
 def test_an_attempt_that_did_not_count_is_aborted(kafka: EmbeddedKafka, topic: Topic) -> None:
     sink = Sink(kafka.bootstrap_servers, topic("eo-attempts"))
-    turn = sink.begin()
-    first = sink.tasks(turn, 0)
-    again = sink.task(turn, 0, 1, attempt=1)
-    sink.decide(turn, 0, [first[0], again, first[2]])
+    epoch = sink.begin()
+    first = sink.tasks(epoch, 0)
+    again = sink.task(epoch, 0, 1, attempt=1)
+    sink.decide(epoch, 0, [first[0], again, first[2]])
     assert visible(kafka, sink.topic, 60) == whole(0)
     assert sink.open() == []
 
 
+def test_a_decided_batch_is_finished_even_if_the_ledger_was_deleted_before(kafka: EmbeddedKafka, topic: Topic) -> None:
+    """Its number must be above the finished numbers, which are in a group of their own."""
+    name = topic("eo-deleted-ledger")
+    sink = Sink(kafka.bootstrap_servers, name)
+    sink.run(0, 1)
+    with closing(KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)) as admin:
+        admin.delete_groups([f"{name}-ledger"])
+    assert in_a_process("sink-decided", kafka.bootstrap_servers, name, batches=(2,)) == SIGKILL
+    sink.run(3)
+    assert visible(kafka, name, 240) == whole(0, 1, 2, 3)
+
+
 def test_a_stage_that_runs_again_leaves_alone_what_was_prepared(kafka: EmbeddedKafka, topic: Topic) -> None:
     sink = Sink(kafka.bootstrap_servers, topic("eo-stage"))
-    turn = sink.begin()
-    prepared = sink.tasks(turn, 0)
-    sink.task(turn, 0, 1)  # its attempts are counted from 0 again
-    sink.decide(turn, 0, prepared)
+    epoch = sink.begin()
+    prepared = sink.tasks(epoch, 0)
+    sink.task(epoch, 0, 1)  # its attempts are counted from 0 again
+    sink.decide(epoch, 0, prepared)
     assert visible(kafka, sink.topic, 60) == whole(0)
     assert sink.open() == []
 
 
 def test_a_driver_that_was_replaced_decides_nothing(kafka: EmbeddedKafka, topic: Topic) -> None:
     old = Sink(kafka.bootstrap_servers, topic("eo-zombie"))
-    turn = old.begin()
-    prepared = old.tasks(turn, 0)
+    epoch = old.begin()
+    prepared = old.tasks(epoch, 0)
     new = Sink(kafka.bootstrap_servers, old.topic)
-    new_turn = new.begin()
+    new_epoch = new.begin()
     with pytest.raises(FencedError):
-        old.decide(turn, 0, prepared)
+        old.decide(epoch, 0, prepared)
     assert visible(kafka, old.topic) == []
-    prepared = new.tasks(new_turn, 0)
-    old.abort(turn)  # as Spark has it do; these are not its
-    new.decide(new_turn, 0, prepared)
+    prepared = new.tasks(new_epoch, 0)
+    old.abort(epoch)  # as Spark has it do; these are not its
+    new.decide(new_epoch, 0, prepared)
     assert visible(kafka, old.topic, 60) == whole(0)
 
 
-def test_a_driver_that_was_replaced_notes_nothing(kafka: EmbeddedKafka, topic: Topic) -> None:
-    sink = Sink(kafka.bootstrap_servers, topic("eo-late-note"))
+def test_a_driver_that_was_replaced_records_nothing_as_finished(kafka: EmbeddedKafka, topic: Topic) -> None:
+    sink = Sink(kafka.bootstrap_servers, topic("eo-late-finished"))
     old = sink.begin()
     sink.decide(old, 0, sink.tasks(old, 0))
     client = cached_client(sink.settings)
@@ -126,7 +140,7 @@ def test_a_driver_that_was_replaced_notes_nothing(kafka: EmbeddedKafka, topic: T
     sink.run(1)
     assert first is not None
     with pytest.raises(FencedError):
-        client.run(ledger.finished(old.notes, first, Deadline(30)))
+        client.run(ledger.record_finished(old.finished, first, Deadline(30)))
     # Else batch 1 would be committed again, in transactions that the tasks of batch 2 have ended.
     sink.task(sink.begin(), 2, 0)
     sink.run(2)
@@ -138,22 +152,22 @@ def test_a_decision_names_all_of_its_tasks_however_many(kafka: EmbeddedKafka, to
     name = topic("eo-many")
     client = cached_client(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
     ledger = Ledger(client, name)
-    places = tuple(TP(name, number) for number in (0, 1, 2, 5, *range(7, 7 + tasks)))
+    partitions = tuple(TP(name, number) for number in (0, 1, 2, 5, *range(7, 7 + tasks)))
 
     def decision(number: int, count: int) -> Decision:
         transactions = tuple(
             OpenTransaction(f"{name}-{task}-0", 123_456 + task, 12_345, 1_234_567) for task in range(count)
         )
-        return Decision(number, "0b6c2a52-6a1b-4f0c-9a53-5d1d6a6f0a41", 98_765, TP(name, 0), transactions, places)
+        return Decision(number, "0b6c2a52-6a1b-4f0c-9a53-5d1d6a6f0a41", 98_765, TP(name, 0), transactions, partitions)
 
-    def turn() -> OpenTransaction:
+    def new_epoch() -> OpenTransaction:
         return client.run(initialise(client, f"{name}-driver", 30_000, Deadline(30)))
 
-    driver = turn()
+    driver = new_epoch()
     for number, count in enumerate((tasks, tasks // 2, tasks), 1):
         wanted = decision(number, count)
         client.run(commit_in(client, driver, ledger.entries(wanted), Deadline(30)))
-        driver = turn()
+        driver = new_epoch()
         found = client.run(ledger.last(Deadline(30)))
         assert found == wanted
         assert found is not None
@@ -166,34 +180,34 @@ def test_a_task_that_still_runs_when_its_write_is_given_up_leaves_nothing(
 ) -> None:
     sink = Sink(kafka.bootstrap_servers, topic("eo-late"), "write")
     settings = Settings({"bootstrap.servers": kafka.bootstrap_servers})
-    turn = sink.begin()
-    done = sink.task(turn, 0, 0)
+    epoch = sink.begin()
+    done = sink.task(epoch, 0, 0)
     client = cached_client(settings)
 
     def records() -> Iterator[Records]:
         if began:
             yield as_records(rows(0, 1), sink.topic)
-        place = min(done.places, default=TP(sink.topic, 0))
-        client.run(TwoPhaseCommit(client, sink.prefix).give_up(turn, "write", place, Deadline(30)))
+        partition = min(done.partitions, default=TP(sink.topic, 0))
+        client.run(TwoPhaseCommit(client, sink.prefix).give_up(epoch, "write", partition, Deadline(30)))
         yield as_records(rows(0, 2), sink.topic)
 
     try:
-        assert prepare(settings, SinkTask(sink.prefix, "write", 0, 1, single=True), turn, records()) == Prepared(0)
+        assert prepare(settings, SinkTask(sink.prefix, "write", 0, 1, single=True), epoch, records()) == Prepared(0)
     except KafkaGroupError:
         assert began  # its transaction was ended while it wrote
     assert sink.open() == []
     assert visible(kafka, sink.topic) == []
 
 
-def test_a_turn_begins_with_aborting_what_was_left(kafka: EmbeddedKafka, topic: Topic) -> None:
+def test_a_batch_begins_with_aborting_what_was_left(kafka: EmbeddedKafka, topic: Topic) -> None:
     sink = Sink(kafka.bootstrap_servers, topic("eo-left"))
     sink.run(0)
-    turn = sink.begin()
-    sink.task(turn, 1, 0)
-    sink.task(turn, 1, 5)  # and the query is killed; when it restarts it has fewer tasks
-    turn = sink.begin()
+    epoch = sink.begin()
+    sink.task(epoch, 1, 0)
+    sink.task(epoch, 1, 5)  # and the query is killed; when it restarts it has fewer tasks
+    epoch = sink.begin()
     assert sink.open() == []
-    sink.decide(turn, 1, sink.tasks(turn, 1))
+    sink.decide(epoch, 1, sink.tasks(epoch, 1))
     assert visible(kafka, sink.topic, 120) == whole(0, 1)
 
 
@@ -201,11 +215,11 @@ def test_a_write_none_of_whose_tasks_is_done_can_be_given_up(kafka: EmbeddedKafk
     sink = Sink(kafka.bootstrap_servers, topic("eo-none-done"), "write")
     client = cached_client(sink.settings)
     phases = TwoPhaseCommit(client, sink.prefix)
-    turn = sink.begin()
-    client.run(phases.give_up(turn, "write", None, Deadline(30)))  # no partition is known yet
-    turn = sink.begin()
-    sink.task(turn, 0, 0)
-    client.run(phases.give_up(turn, "write", None, Deadline(30)))
+    epoch = sink.begin()
+    client.run(phases.give_up(epoch, "write", None, Deadline(30)))  # no partition is known yet
+    epoch = sink.begin()
+    sink.task(epoch, 0, 0)
+    client.run(phases.give_up(epoch, "write", None, Deadline(30)))
     assert client.run(phases.is_decided("write", 0, Deadline(30)))
     assert sink.open() == []
 
@@ -216,39 +230,39 @@ def test_a_task_whose_transaction_was_aborted_cannot_go_on_in_another(
 ) -> None:
     at_once = {"linger.ms": "0"}
     sink = Sink(kafka.bootstrap_servers, topic("eo-goes-on", partitions=2), settings=at_once, engine=engine)
-    turn = sink.begin()
+    epoch = sink.begin()
 
     def records() -> Iterator[Records]:
         yield as_records(rows(0, 0), sink.topic, [0] * 20)
         until(lambda: len(sink.open()) == 1, "the transaction to be open")
-        sink.abort(turn)
+        sink.abort(epoch)
         yield as_records(rows(0, 1), sink.topic, [1] * 20)
 
     with pytest.raises(KafkaGroupError):
-        prepare(sink.settings, SinkTask(sink.prefix, "q", 0, 0), turn, records(), engine)
+        prepare(sink.settings, SinkTask(sink.prefix, "q", 0, 0), epoch, records(), engine)
     assert sink.open() == []
     assert visible(kafka, sink.topic, partitions=2) == []
 
 
-def test_an_abort_without_a_turn_takes_it(kafka: EmbeddedKafka, topic: Topic) -> None:
+def test_an_abort_without_an_epoch_fences_the_driver(kafka: EmbeddedKafka, topic: Topic) -> None:
     sink = Sink(kafka.bootstrap_servers, topic("eo-abort"))
-    turn = sink.begin()
-    prepared = sink.tasks(turn, 0)
+    epoch = sink.begin()
+    prepared = sink.tasks(epoch, 0)
     sink.abort()
     with pytest.raises(FencedError, match="one query"):
-        sink.decide(turn, 0, prepared)
+        sink.decide(epoch, 0, prepared)
     sink.run(0)
     assert visible(kafka, sink.topic, 60) == whole(0)
 
 
 def test_tasks_without_rows_have_no_transaction(kafka: EmbeddedKafka, topic: Topic) -> None:
     sink = Sink(kafka.bootstrap_servers, topic("eo-empty"))
-    turn = sink.begin()
-    empty = prepare(sink.settings, SinkTask(sink.prefix, "q", 0, 0), turn, [])
+    epoch = sink.begin()
+    empty = prepare(sink.settings, SinkTask(sink.prefix, "q", 0, 0), epoch, [])
     assert empty == Prepared(0)
-    sink.decide(turn, 0, [empty])
-    turn = sink.begin()
-    sink.decide(turn, 1, [empty, sink.task(turn, 1, 1)])
+    sink.decide(epoch, 0, [empty])
+    epoch = sink.begin()
+    sink.decide(epoch, 1, [empty, sink.task(epoch, 1, 1)])
     assert visible(kafka, sink.topic, 20) == sorted(rows(1, 1))
 
 
@@ -256,11 +270,11 @@ def test_a_transaction_that_is_gone_before_the_decision_stops_the_batch_and_lose
     kafka: EmbeddedKafka, topic: Topic
 ) -> None:
     sink = Sink(kafka.bootstrap_servers, topic("eo-gone"))
-    turn = sink.begin()
-    prepared = sink.tasks(turn, 0)
+    epoch = sink.begin()
+    prepared = sink.tasks(epoch, 0)
     take_over(kafka.bootstrap_servers, f"{sink.prefix}-1-0")
     with pytest.raises(LostTransactionsError, match=f"{sink.prefix}-1-0 no longer exist.*nothing is lost") as caught:
-        sink.decide(turn, 0, prepared)
+        sink.decide(epoch, 0, prepared)
     assert not caught.value.decided
     assert visible(kafka, sink.topic) == []
     sink.run(0)
@@ -303,11 +317,11 @@ def test_what_is_gone_after_the_decision_is_written_again_from_the_replay(kafka:
 def test_a_replay_with_other_rows_repairs_nothing(kafka: EmbeddedKafka, topic: Topic) -> None:
     sink = Sink(kafka.bootstrap_servers, topic("eo-other-rows"), replays=True)
     lost = lose_one(kafka, sink.topic)
-    turn = sink.begin()
+    epoch = sink.begin()
     records = as_records(rows(5, 2, count=19), sink.topic)
-    fewer = prepare(sink.settings, SinkTask(sink.prefix, "q", 5, 2), turn, [records])
+    fewer = prepare(sink.settings, SinkTask(sink.prefix, "q", 5, 2), epoch, [records])
     with pytest.raises(LostTransactionsError, match=lost):
-        sink.decide(turn, 5, [fewer])
+        sink.decide(epoch, 5, [fewer])
     with pytest.raises(LostTransactionsError, match=lost):
         sink.run(6)  # another batch has not got them either
     sink.abort()

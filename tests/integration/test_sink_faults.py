@@ -64,12 +64,12 @@ def check(kafka: EmbeddedKafka, sink: Sink, reader: CommittedReader, *batches: i
     assert sink.open() == []
 
 
-def worker(arguments: tuple[Any, ...], turn: Any, number: int, result: Any, fault: str) -> None:
+def worker(arguments: tuple[Any, ...], epoch: Any, number: int, result: Any, fault: str) -> None:
     """A task in a process of its own."""
     die_at(fault)
     sink = Sink(*arguments)
     if fault != "stop-itself":
-        result.put(sink.task(turn, 0, number))
+        result.put(sink.task(epoch, 0, number))
         result.close()
         result.join_thread()
         os.kill(os.getpid(), signal.SIGKILL)
@@ -79,13 +79,13 @@ def worker(arguments: tuple[Any, ...], turn: Any, number: int, result: Any, faul
         os.kill(os.getpid(), signal.SIGSTOP)
         yield as_records(rows(0, number), sink.topic)
 
-    prepare(sink.settings, SinkTask(sink.prefix, sink.query, 0, number), turn, records())
+    prepare(sink.settings, SinkTask(sink.prefix, sink.query, 0, number), epoch, records())
 
 
-def start(sink: Sink, kafka: EmbeddedKafka, turn: Any, number: int, fault: str = "") -> tuple[Any, Any]:
+def start(sink: Sink, kafka: EmbeddedKafka, epoch: Any, number: int, fault: str = "") -> tuple[Any, Any]:
     context = multiprocessing.get_context("spawn")
     result = context.Queue()
-    process = context.Process(target=worker, args=((kafka.bootstrap_servers, sink.topic), turn, number, result, fault))
+    process = context.Process(target=worker, args=((kafka.bootstrap_servers, sink.topic), epoch, number, result, fault))
     process.start()
     return process, result
 
@@ -93,35 +93,35 @@ def start(sink: Sink, kafka: EmbeddedKafka, turn: Any, number: int, fault: str =
 def test_f2_a_worker_killed_after_its_flush_leaves_nothing_visible(
     kafka: EmbeddedKafka, sink: Sink, reader: CommittedReader
 ) -> None:
-    turn = sink.begin()
-    process, _ = start(sink, kafka, turn, 1, "task-flushed")
+    epoch = sink.begin()
+    process, _ = start(sink, kafka, epoch, 1, "task-flushed")
     process.join(60)
     assert process.exitcode == SIGKILL
     assert [t.transactional_id for t in sink.open()] == [f"{sink.prefix}-1-0"]
-    sink.decide(turn, 0, [sink.task(turn, 0, 0), sink.task(turn, 0, 1, attempt=1), sink.task(turn, 0, 2)])
+    sink.decide(epoch, 0, [sink.task(epoch, 0, 0), sink.task(epoch, 0, 1, attempt=1), sink.task(epoch, 0, 2)])
     check(kafka, sink, reader, 0)
 
 
 def test_f3_a_worker_killed_after_it_told_the_driver_loses_nothing(
     kafka: EmbeddedKafka, sink: Sink, reader: CommittedReader
 ) -> None:
-    turn = sink.begin()
-    process, result = start(sink, kafka, turn, 1)
+    epoch = sink.begin()
+    process, result = start(sink, kafka, epoch, 1)
     prepared = result.get(timeout=60)
     process.join(60)
     assert process.exitcode == SIGKILL
-    sink.decide(turn, 0, [sink.task(turn, 0, 0), prepared, sink.task(turn, 0, 2)])
+    sink.decide(epoch, 0, [sink.task(epoch, 0, 0), prepared, sink.task(epoch, 0, 2)])
     check(kafka, sink, reader, 0)
 
 
 def test_f4_a_worker_that_was_suspended_writes_nothing_when_it_goes_on(
     kafka: EmbeddedKafka, sink: Sink, reader: CommittedReader
 ) -> None:
-    turn = sink.begin()
-    zombie, _ = start(sink, kafka, turn, 1, "stop-itself")
+    epoch = sink.begin()
+    zombie, _ = start(sink, kafka, epoch, 1, "stop-itself")
     stat = Path(f"/proc/{zombie.pid}/stat")
     until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "the worker to be suspended")
-    sink.decide(turn, 0, [sink.task(turn, 0, 0), sink.task(turn, 0, 1, attempt=1), sink.task(turn, 0, 2)])
+    sink.decide(epoch, 0, [sink.task(epoch, 0, 0), sink.task(epoch, 0, 1, attempt=1), sink.task(epoch, 0, 2)])
     os.kill(zombie.pid, signal.SIGCONT)
     zombie.join(90)
     assert zombie.exitcode == 1  # it failed, with an error of its own
@@ -164,15 +164,15 @@ def test_f9_a_driver_that_is_away_for_longer_than_the_transaction_timeout(kafka:
 
 
 def test_f12_one_task_that_fails_holds_no_reader_up(kafka: EmbeddedKafka, sink: Sink, reader: CommittedReader) -> None:
-    turn = sink.begin()
-    sink.task(turn, 0, 0)
+    epoch = sink.begin()
+    sink.task(epoch, 0, 0)
 
     def poisoned() -> Iterator[Records]:
         yield as_records(rows(0, 1), sink.topic)
         raise ZeroDivisionError("poison")
 
     with pytest.raises(ZeroDivisionError):
-        prepare(sink.settings, SinkTask(sink.prefix, sink.query, 0, 1), turn, poisoned())
+        prepare(sink.settings, SinkTask(sink.prefix, sink.query, 0, 1), epoch, poisoned())
     sink.abort()
     assert sink.open() == []
     sink.run(0)
@@ -181,11 +181,11 @@ def test_f12_one_task_that_fails_holds_no_reader_up(kafka: EmbeddedKafka, sink: 
 
 def test_f41_a_record_that_is_too_large_leaves_no_half_batch(kafka: EmbeddedKafka, topic: Topic) -> None:
     sink = Sink(kafka.bootstrap_servers, topic("large", config={"max.message.bytes": 2000}))
-    turn = sink.begin()
-    sink.task(turn, 0, 0)
+    epoch = sink.begin()
+    sink.task(epoch, 0, 0)
     records = as_records([b"small", b"x" * 3000], sink.topic)
     with pytest.raises(DeliveryError, match=r"max\.message\.bytes"):
-        prepare(sink.settings, SinkTask(sink.prefix, sink.query, 0, 1), turn, [records])
+        prepare(sink.settings, SinkTask(sink.prefix, sink.query, 0, 1), epoch, [records])
     sink.abort()
     assert sink.open() == []
     assert visible(kafka, sink.topic) == []
@@ -271,10 +271,10 @@ def test_f42_handles_and_transactional_ids_stay_bounded(
     ids: set[str] = set()
     before = handles()
     for batch in range(batches):
-        turn = sink.begin()
-        prepared = [sink.task(turn, batch, number) for number in range(tasks)]
+        epoch = sink.begin()
+        prepared = [sink.task(epoch, batch, number) for number in range(tasks)]
         ids |= {one.transaction.transactional_id for one in prepared if one.transaction is not None}
-        sink.decide(turn, batch, prepared)
+        sink.decide(epoch, batch, prepared)
         if batch == 2:
             before = handles()
     assert len(ids) == tasks
@@ -283,12 +283,12 @@ def test_f42_handles_and_transactional_ids_stay_bounded(
 
 
 def test_what_cannot_be_seen_is_told_at_every_start_until_it_can(kafka: EmbeddedKafka, sink: Sink) -> None:
-    turn = sink.begin()
-    prepared = sink.tasks(turn, 0)
+    epoch = sink.begin()
+    prepared = sink.tasks(epoch, 0)
     # A partition that nobody can look at.
-    nowhere = replace(prepared[0], places=(*prepared[0].places, TopicPartition(sink.topic, 1)))
+    nowhere = replace(prepared[0], partitions=(*prepared[0].partitions, TopicPartition(sink.topic, 1)))
     with pytest.raises(NotVisibleError, match=f"{sink.topic}-1"):
-        sink.decide(turn, 0, [nowhere, *prepared[1:]], seconds=4)
+        sink.decide(epoch, 0, [nowhere, *prepared[1:]], seconds=4)
     assert visible(kafka, sink.topic, TASKS * 20) == whole(0)
     with pytest.raises(NotVisibleError, match=f"{sink.topic}-1"):
         sink.begin(seconds=4)

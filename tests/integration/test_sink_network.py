@@ -77,15 +77,15 @@ def test_f10_a_commit_that_arrives_again_while_the_next_batch_is_open_does_not_t
     broker.proxy.on_request = keep
     sink.run(0)
     assert len(kept) == TASKS + 2  # the decision's own too, and that of the note that nothing is left to do
-    turn = sink.begin()
-    prepared = sink.tasks(turn, 1)
+    epoch = sink.begin()
+    prepared = sink.tasks(epoch, 1)
     broker.proxy.on_response = swallow
     late.extend(kept)
     assert len(sink.open()) == TASKS
     assert sent
     late.clear()
     assert visible(broker.kafka, sink.topic) == whole(0)
-    sink.decide(turn, 1, prepared)
+    sink.decide(epoch, 1, prepared)
     broker.check(sink, 0, 1)
 
 
@@ -120,11 +120,11 @@ def test_a_commit_that_is_refused_for_another_reason_than_being_gone_is_made_lat
         # After correlation id, tags and throttle time; the first one is the decision itself.
         return [frame.payload if len(ended) != 2 else frame.payload[:9] + code.to_bytes(2, "big", signed=True) + b"\0"]
 
-    turn = sink.begin()
-    prepared = sink.tasks(turn, 0)
+    epoch = sink.begin()
+    prepared = sink.tasks(epoch, 0)
     broker.proxy.on_response = refuse
     with pytest.raises(KafkaGroupError, match=f"epoch .* failed: .*{code}") as caught:
-        sink.decide(turn, 0, prepared)
+        sink.decide(epoch, 0, prepared)
     assert not isinstance(caught.value, LostTransactionsError)
     broker.proxy.on_response = pass_on
     sink.run(0, 1)
@@ -133,11 +133,11 @@ def test_a_commit_that_is_refused_for_another_reason_than_being_gone_is_made_lat
 
 def test_a_task_whose_records_nobody_takes_leaves_no_half_batch(broker: Broker) -> None:
     sink = broker.sink(settings={"delivery.timeout.ms": "3000"})
-    turn = sink.begin()
-    sink.task(turn, 0, 0)
+    epoch = sink.begin()
+    sink.task(epoch, 0, 0)
     broker.proxy.on_request = lambda frame: [] if frame.api_key == PRODUCE else [frame.payload]
     with pytest.raises(DeliveryError):
-        sink.task(turn, 0, 1)
+        sink.task(epoch, 0, 1)
     broker.proxy.on_request = pass_on
     sink.abort()
     assert sink.open() == []
@@ -149,8 +149,8 @@ def test_a_task_whose_records_nobody_takes_leaves_no_half_batch(broker: Broker) 
 @pytest.mark.timeout(180)
 def test_f41_a_broker_whose_disk_is_full_leaves_no_half_batch(broker: Broker) -> None:
     sink = broker.sink(settings={"delivery.timeout.ms": "5000"})
-    turn = sink.begin()
-    sink.task(turn, 0, 0)
+    epoch = sink.begin()
+    sink.task(epoch, 0, 0)
     pid = broker.kafka.pid()
     assert pid is not None
     # No file can grow beyond this, as on a disk that is full; Kafka's index files have 10 MiB from the start.
@@ -158,7 +158,7 @@ def test_f41_a_broker_whose_disk_is_full_leaves_no_half_batch(broker: Broker) ->
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (12 << 20, limits[1]))
     large = as_records([os.urandom(500_000) for _ in range(40)], sink.topic)
     with pytest.raises(DeliveryError):
-        prepare(sink.settings, SinkTask(sink.prefix, sink.query, 0, 1), turn, [large])
+        prepare(sink.settings, SinkTask(sink.prefix, sink.query, 0, 1), epoch, [large])
     # It has no other folder to go on with, so it ends itself.
     until(lambda: not broker.kafka.is_running(), "the broker to give up")
     assert "storage" in broker.kafka.log().lower()
@@ -174,11 +174,11 @@ def test_f41_a_broker_whose_disk_is_full_leaves_no_half_batch(broker: Broker) ->
 def test_f14_a_broker_killed_between_prepare_and_commit(broker: Broker) -> None:
     sink = broker.sink()
     with CommittedReader(broker.kafka.bootstrap_servers, sink.topic) as reader:
-        turn = sink.begin()
-        prepared = sink.tasks(turn, 0)
+        epoch = sink.begin()
+        prepared = sink.tasks(epoch, 0)
         broker.kafka.kill()
         with ThreadPoolExecutor(1) as pool:
-            deciding = pool.submit(sink.decide, turn, 0, prepared, 120)
+            deciding = pool.submit(sink.decide, epoch, 0, prepared, 120)
             broker.kafka.restart()
             deciding.result(150)
         broker.check(sink, 0)
@@ -190,8 +190,8 @@ def test_f14_a_broker_killed_between_prepare_and_commit(broker: Broker) -> None:
 @pytest.mark.timeout(180)
 def test_f15_a_lone_broker_killed_right_after_the_commit_is_noticed_if_it_forgets(broker: Broker) -> None:
     sink = broker.sink()
-    turn = sink.begin()
-    prepared = sink.tasks(turn, 0)
+    epoch = sink.begin()
+    prepared = sink.tasks(epoch, 0)
     answered, killed = [], threading.Event()
 
     def kill_after_the_last(frame: Frame) -> Iterable[bytes]:
@@ -204,7 +204,7 @@ def test_f15_a_lone_broker_killed_right_after_the_commit_is_noticed_if_it_forget
 
     broker.proxy.on_response = kill_after_the_last
     with ThreadPoolExecutor(1) as pool:
-        deciding = pool.submit(sink.decide, turn, 0, prepared, 120)
+        deciding = pool.submit(sink.decide, epoch, 0, prepared, 120)
         assert killed.wait(60)
         broker.proxy.on_response = pass_on
         broker.kafka.restart()
@@ -241,11 +241,11 @@ def test_f15_f16_one_of_three_brokers_is_killed(three: EmbeddedKafka, victim: in
             three.kill(victim)
             doing.result(120)
         else:
-            turn = sink.begin()
-            prepared = sink.tasks(turn, 1)
+            epoch = sink.begin()
+            prepared = sink.tasks(epoch, 1)
             if moment == "before-deciding":
                 three.kill(victim)
-            doing = pool.submit(sink.decide, turn, 1, prepared, 120)
+            doing = pool.submit(sink.decide, epoch, 1, prepared, 120)
             if moment == "while-deciding":
                 three.kill(victim)
             doing.result(150)
@@ -262,11 +262,11 @@ def test_f15_f16_one_of_three_brokers_is_killed(three: EmbeddedKafka, victim: in
 
 def test_a_broker_that_answers_nothing_is_told_within_the_deadline(broker: Broker) -> None:
     sink = broker.sink()
-    turn = sink.begin()
-    prepared = sink.tasks(turn, 0)
+    epoch = sink.begin()
+    prepared = sink.tasks(epoch, 0)
     broker.proxy.on_request = lambda frame: [] if frame.api_key == ADD_OFFSETS else [frame.payload]
     with pytest.raises(KafkaGroupError):
-        sink.decide(turn, 0, prepared, seconds=3)
+        sink.decide(epoch, 0, prepared, seconds=3)
     broker.proxy.on_request = pass_on
     assert visible(broker.kafka, sink.topic) == []
     sink.run(0)

@@ -1,7 +1,8 @@
 """Commit markers that a broker has lost: find where they are missing, and write them.
 
-A coordinator that was killed right after it answered a commit may forget to write the markers (seen with a single
-broker, Kafka 4.3.1). Its log says `CompleteCommit` then, while the partition still holds the transaction open.
+A coordinator that is killed right after it has answered a commit may not write the markers after its restart (observed
+with a single broker, Kafka 4.3.1). The transaction's state is `CompleteCommit` then, but the partition still holds the
+transaction open.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ _NO_COORDINATOR = -1
 
 @dataclass(frozen=True, slots=True)
 class LostMarker:
-    """A transaction that is committed, and a partition that does not know it."""
+    """A committed transaction, and a partition without its commit marker."""
 
     transaction: OpenTransaction
-    place: TopicPartition
+    partition: TopicPartition
 
 
 async def lost_markers(
     client: KafkaClient, prefix: str, partitions: Iterable[TopicPartition], deadline: Deadline
 ) -> list[LostMarker]:
-    """Where markers of a sink's committed transactions are missing; looked for in these partitions."""
+    """Return the missing commit markers of a sink's committed transactions in these partitions."""
     committed = await in_state(client, prefix, COMMITTED, deadline)
     by_producer = {(one.transaction.producer_id, one.transaction.epoch): one.transaction for one in committed}
     still_open = await open_producers(client, partitions, deadline)
@@ -45,25 +46,25 @@ async def lost_markers(
 
 
 async def write_marker(client: KafkaClient, lost: LostMarker, deadline: Deadline) -> None:
-    """Write the marker that is missing; takes the right to alter the cluster.
+    """Write a missing marker. This needs the right to alter the cluster.
 
     Raises:
-        KafkaGroupError: The partition's leader refuses.
+        KafkaGroupError: The partition's leader refuses the marker.
     """
-    marker = WriteTxnMarkersRequest.WritableTxnMarker
+    tp, marker = lost.partition, WriteTxnMarkersRequest.WritableTxnMarker
     request = WriteTxnMarkersRequest(
         markers=[
             marker(
                 producer_id=lost.transaction.producer_id,
                 producer_epoch=lost.transaction.epoch,
                 transaction_result=True,
-                topics=[marker.WritableTxnMarkerTopic(name=lost.place.topic, partition_indexes=[lost.place.partition])],
+                topics=[marker.WritableTxnMarkerTopic(name=tp.topic, partition_indexes=[tp.partition])],
                 coordinator_epoch=_NO_COORDINATOR,
             )
         ]
     )
-    snapshot = await client.metadata({lost.place.topic}, deadline)
-    leader = snapshot.topics[lost.place.topic].partitions[lost.place.partition].leader
+    snapshot = await client.metadata({tp.topic}, deadline)
+    leader = snapshot.topics[tp.topic].partitions[tp.partition].leader
     answer = await client.send(leader, request, deadline, _VERSION)
     for written in answer.markers:
         for topic in written.topics:

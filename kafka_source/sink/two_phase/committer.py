@@ -1,18 +1,20 @@
-"""Two-phase commit: tasks leave their transactions open, the driver decides about all of them and ends them.
+"""Two-phase commit: tasks leave their transactions open, the driver decides about all of them and commits them.
 
-The order of things for a batch, and what a crash between them leaves behind:
+The steps of a batch, and the effect of a crash after each of them:
 
-1. The driver takes its turn: it initialises `{prefix}-driver`, after which no other driver of this prefix can decide
-   anything, finishes what was decided before, and aborts what was not.
-2. Each task writes in a transaction of its own, flushes, and leaves it open. A crash: nobody sees the records; the
-   replayed task initialises the same transactional id, which aborts the old transaction.
-3. The driver checks that all of them are still open and writes its decision into the ledger, with the offsets of the
-   query's source if they are this sink's to commit, in one transaction with the epoch of its turn. Before this moment
-   the batch does not exist, after it nothing can take it back.
-4. The driver commits each transaction, and waits until the records can be seen. A crash: the next turn commits what
-   the ledger names, and the replay writes nothing. To commit a transaction again is answered as the first time.
-5. The ledger notes that the batch is done: until then every turn begins with step 4. Transactions of this sink that
-   nobody decided on are aborted.
+1. The driver begins the batch: it initialises `{prefix}-driver`, which fences every other driver of this prefix. It
+   commits what an earlier driver decided and did not finish, and aborts the transactions that no decision names.
+   After a crash: nothing has begun.
+2. Each task writes in a transaction of its own, flushes, and leaves it open. After a crash: no reader sees the records.
+   The replayed task initialises the same transactional id, which aborts the open transaction.
+3. The driver checks that all of these transactions are still open. It writes its decision into the ledger, in one
+   transaction of the epoch from step 1, together with the source's offsets if this sink commits them. This is the
+   commit point: before it no record of the batch can become visible, after it all of them will.
+4. The driver commits each transaction and waits until the records are visible. After a crash: the next driver commits
+   the transactions that the ledger names, and the replay of the batch writes nothing. A coordinator answers the second
+   commit of a transaction like the first one.
+5. The driver records the decision as finished, and aborts open transactions of this sink that no decision names. Until
+   then, every driver that begins a batch repeats step 4.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from assignors.model import TopicPartition
 from kafka_source.errors import FencedError, KafkaGroupError, LostTransactionsError
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.runtime.failpoints import failpoint
+from kafka_source.sink.two_phase.driver_epoch import DriverEpoch
 from kafka_source.sink.two_phase.ledger import Decision, Ledger
 from kafka_source.sink.two_phase.open_transactions import Described, describe, describe_all, open_of
 from kafka_source.sink.two_phase.visibility import wait_until_visible
@@ -34,61 +37,40 @@ from kafka_source.transactions.open_transaction import OpenTransaction, end, ini
 
 log = logging.getLogger(__name__)
 
-# The decision itself is a matter of milliseconds; while it is open, readers of the groups' offsets wait.
+# Writing the decision takes milliseconds. While its transaction is open, readers of the groups' offsets wait.
 _DECISION_TIMEOUT_MS = 30_000
 _VISIBLE_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """The right to decide about one batch, until another driver takes its turn.
+class PreparedBatch:
+    """The open transactions of a batch, ready for the driver's decision.
 
     Attributes:
-        driver: The epoch of `{prefix}-driver` in which the decision is to be written.
-        notes: That of `{prefix}-finished`, in which it is to be noted that nothing is left to do for the decision.
-        last: The newest decision.
-        lost: Transactional ids of the last decision whose transactions are gone: their records have to come from the
-            replay of that batch.
-    """
-
-    driver: OpenTransaction
-    notes: OpenTransaction
-    last: Decision | None = None
-    lost: frozenset[str] = frozenset()
-
-    def covers(self, query: str, batch: int) -> bool:
-        """Whether a batch is decided already: what tasks write of it now is a replay."""
-        return self.last is not None and self.last.covers(query, batch)
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """What the tasks of a batch have done.
-
-    Attributes:
-        query: Which query, or which single write, it is of.
-        number: Its number in the query.
-        prepared: The open transactions, and the partitions that each has written to; none if there were no rows.
-        sources: Offsets of groups that are to be committed with it.
+        query: The id of the query, or of the single write, that the batch belongs to.
+        number: The batch's number in the query.
+        transactions: The tasks' open transactions, each with the partitions that it has written to. Empty if the batch
+            has no rows.
+        sources: Offsets of groups, to commit together with the decision.
     """
 
     query: str
     number: int
-    prepared: Mapping[OpenTransaction, tuple[TopicPartition, ...]]
+    transactions: Mapping[OpenTransaction, tuple[TopicPartition, ...]]
     sources: tuple[GroupOffsets, ...] = ()
 
     @property
-    def places(self) -> tuple[TopicPartition, ...]:
-        """The partitions that were written to."""
-        return tuple(sorted({tp for partitions in self.prepared.values() for tp in partitions}))
+    def partitions(self) -> tuple[TopicPartition, ...]:
+        """The partitions that the batch has written to."""
+        return tuple(sorted({tp for partitions in self.transactions.values() for tp in partitions}))
 
 
 class TwoPhaseCommit:
-    """The driver's part, for the batches of one sink.
+    """The driver's part of two-phase commit, for the batches of one sink.
 
     Args:
-        client: Of the cluster that is written to.
-        prefix: Of the sink's transactional ids; a query's own, the same after every restart.
+        client: Client of the cluster that the sink writes to.
+        prefix: The sink's `transactional.id.prefix`: one query's own, and the same after every restart.
     """
 
     def __init__(self, client: KafkaClient, prefix: str) -> None:
@@ -96,220 +78,237 @@ class TwoPhaseCommit:
         self._prefix = prefix
         self._ledger = Ledger(client, prefix)
 
-    async def begin(self, deadline: Deadline, *, replays: bool = False) -> Turn:
-        """Take the turn before the tasks of a batch begin: nothing of an earlier batch is left undone after it.
+    async def begin(self, deadline: Deadline, *, replays: bool = False) -> DriverEpoch:
+        """Begin a batch, before its tasks: fence other drivers, complete the last decision, abort what is undecided.
 
         Args:
-            deadline: For all of it.
-            replays: Whether records of decided transactions that are gone may come from the replay of their batch.
+            deadline: Limit for the whole call.
+            replays: Whether the replay of a batch may write its lost records again (`transactional.on.lost=replay`).
 
         Raises:
-            LostTransactionsError: A decided transaction is gone, and its records with it.
-            NotVisibleError: The last batch is committed, but a broker has lost what makes it visible.
+            LostTransactionsError: Transactions of the last decision no longer exist, and `replays` is false.
+            NotVisibleError: The last batch is committed, but a broker has lost the markers that make it visible.
         """
-        # What is open by now is of an earlier batch, so it may be looked for meanwhile.
-        driver, notes, left = await asyncio.gather(
-            self._take("driver", deadline),
-            self._take("finished", deadline),
+        # Every transaction that is open now belongs to an earlier batch, so the list can be fetched at the same time.
+        driver, finished, left = await asyncio.gather(
+            self._initialise("driver", deadline),
+            self._initialise("finished", deadline),
             open_of(self._client, self._prefix, deadline),
         )
-        turn = Turn(driver, notes, await self._ledger.last(deadline))
-        if turn.last is not None and not turn.last.done:
-            turn = await self._finish_last(turn, turn.last, deadline, replays=replays)
-        if not turn.lost:
-            decided = () if turn.last is None else turn.last.transactions
-            await self._abort([one for one in left if one.transaction not in decided], turn, deadline)
-        return turn
+        ledger = await self._ledger.read(deadline)
+        last = ledger.last
+        lost: list[str] = []
+        if last is not None and not last.done:
+            lost = await self._commit_all(last, deadline)
+            if lost and not replays:
+                raise LostTransactionsError(batch=last.batch, transactional_ids=sorted(lost), decided=True)
+            if not lost:
+                await self._ledger.record_finished(finished, last, deadline, after=self._visible(last, deadline))
+                # One epoch serves one transaction.
+                finished = await self._initialise("finished", deadline)
+        if not lost:
+            decided = () if last is None else last.transactions
+            await self._abort([one for one in left if one.transaction not in decided], driver, deadline)
+        return DriverEpoch.after(driver, finished, ledger, lost)
 
-    async def commit(self, turn: Turn, batch: Batch, deadline: Deadline) -> None:
-        """Make a batch visible, all of its transactions or, on an error before the decision, none.
-
-        Raises:
-            LostTransactionsError: A transaction is no longer there, because it took too long or another query uses the
-                prefix. Before the decision nothing is lost, after it the records of the named ones are.
-            FencedError: Another driver has taken its turn, or a member of the source's group has been replaced: nothing
-                is decided.
-            NotVisibleError: The batch is committed, but a broker has lost what makes it visible.
-        """
-        covered = turn.covers(batch.query, batch.number)
-        decision = self._repaired(turn, batch) if covered else self._decision(turn, batch)
-        if decision is not None:
-            await self._check_open(turn, batch, deadline)
-            failpoint("sink-prepared")
-            # The ledger comes last: what a source's group refuses is not decided.
-            sources = () if covered else batch.sources
-            await commit_in(self._client, turn.driver, [*sources, *self._ledger.entries(decision)], deadline)
-            failpoint("sink-decided")
-            await self._finish(turn, decision, batch, deadline)
-        else:
-            await self._sweep(turn, deadline)
-
-    async def accept_loss(self, turn: Turn, deadline: Deadline) -> None:
-        """Go on without the records of decided transactions that are gone."""
-        if turn.lost and turn.last is not None:
-            await self._ledger.finished(turn.notes, turn.last, deadline)
-
-    async def give_up(self, turn: Turn, write: str, place: TopicPartition | None, deadline: Deadline) -> None:
-        """Nothing of a single write shall be seen, and its tasks that still run shall not leave transactions behind.
-
-        A task that is done is aborted here; one that is not finds the write in the ledger and aborts itself. Not for
-        streams, whose batch is written again.
+    async def commit(self, epoch: DriverEpoch, batch: PreparedBatch, deadline: Deadline) -> None:
+        """Commit a batch: make all of its transactions visible or, after an error before the decision, none.
 
         Args:
-            turn: The driver's.
-            write: Which write.
-            place: A partition to keep the note at; None: one that this sink has written to is looked for.
-            deadline: For all of it.
-        """
-        if not await self._is_still(turn, deadline):
-            return
-        place = place or await self._any_place(turn, deadline)
-        turn = await self.begin(deadline)
-        if place is None:
-            # Nothing is open, nor was anything ever written: what a task opens now the next turn aborts.
-            return
-        decision = Decision(1 if turn.last is None else turn.last.number + 1, write, 0, place)
-        await commit_in(self._client, turn.driver, self._ledger.entries(decision), deadline)
-        await self._ledger.finished(turn.notes, decision, deadline)
-        await self.abort_undecided(deadline, turn)
+            epoch: From `begin` of this batch.
+            batch: The prepared transactions.
+            deadline: Limit for the whole call.
 
-    async def _any_place(self, turn: Turn, deadline: Deadline) -> TopicPartition | None:
+        Raises:
+            LostTransactionsError: A transaction no longer exists: it exceeded kafka.transaction.timeout.ms, or another
+                query uses the prefix. Before the decision nothing is lost; after it, the records of the named
+                transactions are.
+            FencedError: Another driver has begun a batch, or the source's group has replaced a member. Nothing is
+                decided.
+            NotVisibleError: The batch is committed, but a broker has lost the markers that make it visible.
+        """
+        replayed = epoch.covers(batch.query, batch.number)
+        decision = self._repaired(epoch, batch) if replayed else self._decision(epoch, batch)
+        if decision is None:
+            await self._abort_open(epoch, deadline)
+            return
+        await self._check_open(epoch, batch, deadline)
+        failpoint("sink-prepared")
+        # The ledger comes last, so that no decision is written if the source's group refuses its offsets.
+        sources = () if replayed else batch.sources
+        await commit_in(self._client, epoch.driver, [*sources, *self._ledger.entries(decision)], deadline)
+        failpoint("sink-decided")
+        await self._finish(epoch, decision, batch, deadline)
+
+    async def accept_loss(self, epoch: DriverEpoch, deadline: Deadline) -> None:
+        """Record the last decision as finished without the records of its lost transactions."""
+        if epoch.lost is not None:
+            await self._ledger.record_finished(epoch.finished, epoch.lost.decision, deadline)
+
+    async def give_up(
+        self, epoch: DriverEpoch, write: str, partition: TopicPartition | None, deadline: Deadline
+    ) -> None:
+        """Give up a single write: abort its transactions, and let tasks that still run abort theirs.
+
+        The transactions of completed tasks are aborted here. A task that still runs finds the write in the ledger when
+        it is done, and aborts its transaction itself. Streams do not use this: they write the same batch again.
+
+        Args:
+            epoch: From `begin` of this write.
+            write: The id of the write.
+            partition: The partition whose committed offset holds the decision; None to use a partition that this sink
+                has written to.
+            deadline: Limit for the whole call.
+        """
+        if not await self._is_current(epoch.driver, deadline):
+            return
+        partition = partition or await self._any_partition(epoch, deadline)
+        epoch = await self.begin(deadline)
+        if partition is None:
+            # Nothing is open and nothing was ever written. The next driver aborts what a task opens from here on.
+            return
+        decision = Decision(epoch.number, write, 0, partition)
+        await commit_in(self._client, epoch.driver, self._ledger.entries(decision), deadline)
+        await self._ledger.record_finished(epoch.finished, decision, deadline)
+        await self.abort_undecided(deadline, epoch)
+
+    async def _any_partition(self, epoch: DriverEpoch, deadline: Deadline) -> TopicPartition | None:
         known = {tp for one in await self.undecided(deadline) for tp in one.partitions}
-        return min(known, default=None if turn.last is None else turn.last.place)
+        return min(known, default=None if epoch.last is None else epoch.last.ledger_partition)
 
     async def is_decided(self, query: str, batch: int, deadline: Deadline) -> bool:
-        """Whether a batch needs no more tasks: it counts already, or its write was given up."""
+        """Return whether the ledger has a decision about a batch: it is committed, or its write was given up."""
         last = await self._ledger.last(deadline)
         return last is not None and last.covers(query, batch)
 
     async def decided(self, deadline: Deadline) -> Decision | None:
-        """The newest decision if a driver died before all of its transactions were committed."""
+        """Return the newest decision if it is not finished, because its driver died; else None."""
         last = await self._ledger.last(deadline)
         return None if last is None or last.done else last
 
     async def undecided(self, deadline: Deadline) -> list[Described]:
-        """The sink's open transactions that no decision names."""
+        """Return the sink's open transactions that no decision names."""
         decision = await self.decided(deadline)
         decided = set() if decision is None else set(decision.transactions)
         return [one for one in await open_of(self._client, self._prefix, deadline) if one.transaction not in decided]
 
-    async def abort_undecided(self, deadline: Deadline, turn: Turn | None = None) -> None:
-        """Abort the sink's open transactions that no decision names; readers would wait for them otherwise.
+    async def abort_undecided(self, deadline: Deadline, epoch: DriverEpoch | None = None) -> None:
+        """Abort the sink's open transactions that no decision names, because `read_committed` readers wait for them.
 
         Args:
-            deadline: For all of it.
-            turn: The caller's: if another driver has begun a batch since, nothing is done, for they may be its. None:
-                it is taken, so that a driver that is at work after all cannot decide about half of its batch.
+            deadline: Limit for the whole call.
+            epoch: From `begin`. If another driver has begun a batch since, the transactions may be that driver's, and
+                none is aborted. None to fence every driver first, so that a driver that still works cannot decide
+                about a part of its batch.
         """
-        if turn is None:
-            turn = Turn(*await asyncio.gather(self._take("driver", deadline), self._take("finished", deadline)))
-        await self._abort(await self.undecided(deadline), turn, deadline)
+        if epoch is not None:
+            driver = epoch.driver
+        else:
+            driver, _ = await asyncio.gather(
+                self._initialise("driver", deadline), self._initialise("finished", deadline)
+            )
+        await self._abort(await self.undecided(deadline), driver, deadline)
 
-    async def _abort(self, found: list[Described], turn: Turn, deadline: Deadline) -> None:
-        # In this order: what is open of another driver began after its turn.
-        if not found or not await self._is_still(turn, deadline):
+    async def _abort(self, found: list[Described], driver: OpenTransaction, deadline: Deadline) -> None:
+        # `found` was read before this check, so it holds nothing of a driver that begins after the check.
+        if not found or not await self._is_current(driver, deadline):
             return
         await asyncio.gather(*(self._abort_one(one, deadline) for one in found))
 
     async def _abort_one(self, one: Described, deadline: Deadline) -> None:
-        of = one.transaction
+        transaction = one.transaction
         try:
-            await end(self._client, of, commit=False, deadline=deadline)
-            # Ending it leaves the epoch as it is: a task that still runs would go on in a new transaction with the same
-            # epoch, which has only the later part of its records.
-            await initialise(self._client, of.transactional_id, one.timeout_ms, deadline, ended=of)
+            await end(self._client, transaction, commit=False, deadline=deadline)
+            # EndTxn leaves the epoch as it is. A task that still runs would open a new transaction of the same epoch,
+            # with the rest of its records only. InitProducerId raises the epoch and so fences the task.
+            name, timeout_ms = transaction.transactional_id, one.timeout_ms
+            await initialise(self._client, name, timeout_ms, deadline, ended=transaction)
         except KafkaGroupError as error:
-            # Ended meanwhile, by a task that has initialised its id again or by the coordinator.
+            # It has ended in the meantime: a task initialised the id again, or the coordinator timed it out.
             if not is_gone(error):
                 raise
 
-    async def _finish_last(self, turn: Turn, last: Decision, deadline: Deadline, *, replays: bool) -> Turn:
-        """Commit what an earlier driver has decided; the turn after that."""
-        lost = await self._commit_all(last, deadline)
-        if lost and not replays:
-            raise LostTransactionsError(batch=last.batch, transactional_ids=sorted(lost), decided=True)
-        if lost:
-            return replace(turn, lost=frozenset(lost))
-        await self._ledger.finished(turn.notes, last, deadline, after=self._visible(last, deadline))
-        # An epoch is for one transaction.
-        return replace(turn, notes=await self._take("finished", deadline), last=replace(last, done=True))
-
-    async def _take(self, name: str, deadline: Deadline) -> OpenTransaction:
-        """A transactional id of the driver's, taken from whoever had it."""
+    async def _initialise(self, name: str, deadline: Deadline) -> OpenTransaction:
+        """Initialise one of the driver's transactional ids, which fences every other driver that holds it."""
         return await initialise(self._client, f"{self._prefix}-{name}", _DECISION_TIMEOUT_MS, deadline)
 
-    async def _is_still(self, turn: Turn, deadline: Deadline) -> bool:
-        """Whether no other driver has begun a batch since."""
-        now = await describe(self._client, turn.driver.transactional_id, deadline)
-        return now.transaction == turn.driver
+    async def _is_current(self, driver: OpenTransaction, deadline: Deadline) -> bool:
+        """Return whether `{prefix}-driver` still has this epoch: no other driver has begun a batch since."""
+        now = await describe(self._client, driver.transactional_id, deadline)
+        return now.transaction == driver
 
-    def _decision(self, turn: Turn, batch: Batch) -> Decision | None:
-        """What is to be decided; None: there is nothing to write down."""
-        if turn.lost and turn.last is not None:
-            # Only a replay of that batch has its records, and this is another one.
-            raise LostTransactionsError(batch=turn.last.batch, transactional_ids=sorted(turn.lost), decided=True)
-        written = batch.places
+    def _decision(self, epoch: DriverEpoch, batch: PreparedBatch) -> Decision | None:
+        """Return the decision about a new batch; None if it has neither rows nor offsets."""
+        if epoch.lost is not None:
+            # Only the replay of the last batch can write the lost records, and this is another batch.
+            ids = sorted(epoch.lost.transactional_ids)
+            raise LostTransactionsError(batch=epoch.lost.decision.batch, transactional_ids=ids, decided=True)
+        written = batch.partitions
         read = {tp for source in batch.sources for tp in source.offsets}
         if not written and not read:
             return None
-        number = 1 if turn.last is None else turn.last.number + 1
-        place = min({*written, *read})
-        return Decision(number, batch.query, batch.number, place, tuple(sorted(batch.prepared)), written)
+        tp = min({*written, *read})
+        return Decision(epoch.number, batch.query, batch.number, tp, tuple(sorted(batch.transactions)), written)
 
-    def _repaired(self, turn: Turn, batch: Batch) -> Decision | None:
-        """The last decision with what was lost of it replaced by what the replay wrote; None: nothing was lost."""
-        if not turn.lost or turn.last is None:
+    def _repaired(self, epoch: DriverEpoch, batch: PreparedBatch) -> Decision | None:
+        """Return the last decision with the replay's transactions in place of the lost ones; None if none is lost."""
+        if epoch.lost is None:
             return None
-        again = {_task(t): t for t in batch.prepared}
-        transactions = tuple(again.get(_task(t), t) for t in turn.last.transactions)
-        wanting = sorted(
+        decision, lost = epoch.lost.decision, epoch.lost.transactional_ids
+        replayed = {_task(t): t for t in batch.transactions}
+        transactions = tuple(replayed.get(_task(t), t) for t in decision.transactions)
+        missing = sorted(
             old.transactional_id
-            for old, new in zip(turn.last.transactions, transactions, strict=True)
-            if old.transactional_id in turn.lost and (new is old or new.records != old.records)
+            for old, new in zip(decision.transactions, transactions, strict=True)
+            if old.transactional_id in lost and (new is old or new.records != old.records)
         )
-        if wanting:
-            raise LostTransactionsError(batch=batch.number, transactional_ids=wanting, decided=True)
-        places = tuple(sorted({*turn.last.places, *batch.places}))
-        return replace(turn.last, number=turn.last.number + 1, transactions=transactions, places=places)
+        if missing:
+            raise LostTransactionsError(batch=batch.number, transactional_ids=missing, decided=True)
+        partitions = tuple(sorted({*decision.partitions, *batch.partitions}))
+        return replace(decision, number=epoch.number, transactions=transactions, partitions=partitions)
 
-    async def _check_open(self, turn: Turn, batch: Batch, deadline: Deadline) -> None:
-        found = await describe_all(self._client, [t.transactional_id for t in batch.prepared], deadline)
-        still = {one.transaction for one in found if one.is_open}
-        lost = [t.transactional_id for t in batch.prepared if t not in still]
-        if lost and not await self._is_still(turn, deadline):
+    async def _check_open(self, epoch: DriverEpoch, batch: PreparedBatch, deadline: Deadline) -> None:
+        found = await describe_all(self._client, [t.transactional_id for t in batch.transactions], deadline)
+        still_open = {one.transaction for one in found if one.is_open}
+        lost = [t.transactional_id for t in batch.transactions if t not in still_open]
+        if lost and not await self._is_current(epoch.driver, deadline):
             raise FencedError(
-                f"Another driver with the transactional.id.prefix {self._prefix} has begun a batch since this one "
-                f"began batch {batch.number}. Nothing of this batch is visible. Let one query alone use the prefix."
+                f"Another driver with transactional.id.prefix={self._prefix} has begun a batch after this driver began "
+                f"batch {batch.number}. No record of this batch is visible. Let only one query use the prefix."
             )
         if lost:
             raise LostTransactionsError(batch=batch.number, transactional_ids=lost, decided=False)
 
-    async def _finish(self, turn: Turn, decision: Decision, batch: Batch, deadline: Deadline) -> None:
+    async def _finish(self, epoch: DriverEpoch, decision: Decision, batch: PreparedBatch, deadline: Deadline) -> None:
         lost = await self._commit_all(decision, deadline)
         if lost:
             raise LostTransactionsError(batch=decision.batch, transactional_ids=sorted(lost), decided=True)
         failpoint("sink-committed")
         await asyncio.gather(
-            self._ledger.finished(turn.notes, decision, deadline, after=self._visible(decision, deadline)),
+            self._ledger.record_finished(epoch.finished, decision, deadline, after=self._visible(decision, deadline)),
             self._fence_earlier_attempts(batch, deadline),
-            self._sweep(turn, deadline),
+            self._abort_open(epoch, deadline),
         )
 
     async def _visible(self, decision: Decision, deadline: Deadline) -> None:
         within = Deadline(min(_VISIBLE_SECONDS, deadline.left))
-        await wait_until_visible(self._client, decision.batch, decision.transactions, decision.places, within)
+        await wait_until_visible(self._client, decision.batch, decision.transactions, decision.partitions, within)
 
-    async def _sweep(self, turn: Turn, deadline: Deadline) -> None:
-        """Abort what is open when all that was decided is committed."""
-        await self._abort(await open_of(self._client, self._prefix, deadline), turn, deadline)
+    async def _abort_open(self, epoch: DriverEpoch, deadline: Deadline) -> None:
+        """Abort every open transaction of the sink; call it when all decided ones are committed."""
+        await self._abort(await open_of(self._client, self._prefix, deadline), epoch.driver, deadline)
 
-    async def _fence_earlier_attempts(self, batch: Batch, deadline: Deadline) -> None:
-        """A worker that was taken for dead may go on, and would open a transaction that nobody ends for a while."""
-        names = [name for transaction in batch.prepared for name in _earlier_attempts(transaction)]
+    async def _fence_earlier_attempts(self, batch: PreparedBatch, deadline: Deadline) -> None:
+        """Fence the earlier attempts of each task.
+
+        Spark may have taken a worker for dead that still runs. Such a worker could open another transaction, which
+        would hold back readers until it times out.
+        """
+        names = [name for transaction in batch.transactions for name in _earlier_attempts(transaction)]
         await asyncio.gather(*(initialise(self._client, name, _DECISION_TIMEOUT_MS, deadline) for name in names))
 
     async def _commit_all(self, decision: Decision, deadline: Deadline) -> list[str]:
-        """Commit what was decided; the transactional ids of what is gone."""
+        """Commit the transactions of a decision; return the transactional ids of those that no longer exist."""
         if not decision.transactions:
             return []
         first, *others = decision.transactions
@@ -319,19 +318,19 @@ class TwoPhaseCommit:
         return [name for name in lost if name is not None]
 
     async def _commit_one(self, transaction: OpenTransaction, deadline: Deadline) -> str | None:
-        """None, or the transactional id if its transaction is gone."""
+        """Commit a transaction; return None, or its transactional id if it no longer exists."""
         try:
             await end(self._client, transaction, commit=True, deadline=deadline)
         except KafkaGroupError as error:
             if not is_gone(error):
                 raise
-            log.error("%s", error)
+            log.error("decided transaction is lost: %s", error)
             return transaction.transactional_id
         return None
 
 
 def _task(transaction: OpenTransaction) -> str:
-    """What is the same in all attempts of a task."""
+    """Return the part of the transactional id that all attempts of a task share: `{prefix}-{partition}`."""
     return transaction.transactional_id.rpartition("-")[0]
 
 

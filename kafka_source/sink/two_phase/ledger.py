@@ -1,12 +1,15 @@
-"""What was decided about a batch's transactions, kept in Kafka: the memory that survives the driver.
+"""The ledger: decisions about batches, kept in Kafka, so that they survive the driver.
 
-The ledger is a consumer group of its own, `{prefix}-ledger`, without members. A decision is one committed offset of it:
-the offset counts decisions, its metadata is the decision's text; what one group cannot hold of a long one is in
-`{prefix}-ledger-1`, `-2`, … at the same partition with the same offset. All of it is written in a transaction of
-`{prefix}-driver`, so that a driver that was replaced decides nothing, and so that a source's offsets can go with it.
-That nothing is left to do for a decision is noted in a second group, `{prefix}-finished`, by its number alone, in a
-transaction of the id of this name: a driver that was replaced notes nothing either. Brokers keep both groups for
-`offsets.retention.minutes` (7 days) after the last batch.
+The ledger is a consumer group without members, `{prefix}-ledger`. A decision is one committed offset of this group: the
+offset is the decision's number, the metadata is its text. A text that is longer than one offset's metadata may be
+continues in the groups `{prefix}-ledger-1`, `-2`, …, at the same partition and with the same offset. All parts are
+committed in one transaction of `{prefix}-driver`. So a driver that was replaced decides nothing, and the source's
+offsets can be part of the same transaction.
+
+A decision whose transactions are all committed is recorded as finished in a second group, `{prefix}-finished`: its
+number is the committed offset. A transaction of the transactional id of this name writes it, so a driver that was
+replaced cannot record anything either. Brokers keep both groups for `offsets.retention.minutes` (7 days) after their
+last commit.
 """
 
 from __future__ import annotations
@@ -25,144 +28,188 @@ from kafka_source.model.credentials import SlotCredentials
 from kafka_source.transactions.offset_transaction import GroupOffsets, commit_in
 from kafka_source.transactions.open_transaction import OpenTransaction
 
-# Brokers refuse more than 4096 characters (offset.metadata.max.bytes); the first group also tells how many there are.
-_LONGEST = 4090
+# Brokers refuse more than 4096 characters (offset.metadata.max.bytes). The rest is for the number of parts, which
+# stands before the text of the first part.
+_PART_CHARACTERS = 4090
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
-    """A batch that counts.
+class DecidedBatch:
+    """A decision's name: which batch it is about, and where the ledger holds it.
 
     Attributes:
-        number: Of the decision among all of this sink, from 1.
-        query: Which query, or which single write, the batch is of.
-        batch: Its number in the query.
-        place: The partition whose committed offset holds the decision.
-        transactions: To be committed; none if the batch had no rows, or the write was given up.
-        places: The partitions that they have written to.
-        done: Whether all of its transactions are known to be committed.
+        number: The decision's number in the ledger; the first one is 1.
+        query: The id of the query, or of the single write, that the batch belongs to.
+        batch: The batch's number in the query.
+        ledger_partition: The partition whose committed offset holds the decision.
     """
 
     number: int
     query: str
     batch: int
-    place: TopicPartition
-    transactions: tuple[OpenTransaction, ...] = ()
-    places: tuple[TopicPartition, ...] = ()
-    done: bool = False
+    ledger_partition: TopicPartition
 
     def covers(self, query: str, batch: int) -> bool:
-        """Whether a batch is this one or one before it: what tasks write of it now is a replay."""
+        """Return whether a batch is this one or an earlier one of the same query, so that its tasks run as a replay."""
         return self.query == query and self.batch >= batch
+
+
+@dataclass(frozen=True, slots=True)
+class Decision(DecidedBatch):
+    """The decision to commit a batch.
+
+    Attributes:
+        transactions: The transactions to commit; none if the batch had no rows, or if the write was given up.
+        partitions: The partitions that these transactions have written to.
+        done: Whether all of its transactions are known to be committed and visible.
+    """
+
+    transactions: tuple[OpenTransaction, ...] = ()
+    partitions: tuple[TopicPartition, ...] = ()
+    done: bool = False
+
+    @property
+    def name(self) -> DecidedBatch:
+        """The decision without its transactions and partitions."""
+        return DecidedBatch(self.number, self.query, self.batch, self.ledger_partition)
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerState:
+    """The content of the ledger's groups.
+
+    Attributes:
+        last: The newest decision; None if there is none.
+        finished: The highest number that is recorded as finished; 0 if there is none.
+    """
+
+    last: Decision | None
+    finished: int
+
+    @property
+    def next_number(self) -> int:
+        """The number for the next decision.
+
+        It is above the finished number too. The ledger may be deleted, or expire, while the finished number stays. A
+        decision with the number 1 would count as finished then, and no driver would complete it after a crash.
+        """
+        return 1 + max(self.finished, 0 if self.last is None else self.last.number)
 
 
 class Ledger:
     """The decisions of one sink.
 
     Args:
-        client: Of the cluster that is written to.
-        prefix: Of the sink's transactional ids.
+        client: Client of the cluster that the sink writes to.
+        prefix: The sink's `transactional.id.prefix`.
     """
 
     def __init__(self, client: KafkaClient, prefix: str) -> None:
         self._client = client
         self._prefix = prefix
-        self._finished = f"{prefix}-finished"
+        self._finished_group = f"{prefix}-finished"
 
     async def last(self, deadline: Deadline) -> Decision | None:
-        """The newest decision, None if there is none; one that is being written is waited for."""
+        """Return the newest decision, None if there is none. Wait for a decision that is being written."""
+        return (await self.read(deadline)).last
 
-        async def read() -> Decision | None:
-            entries, finished = await asyncio.gather(
+    async def read(self, deadline: Deadline) -> LedgerState:
+        """Return the newest decision and the finished number. Wait for a decision that is being written."""
+
+        async def read() -> LedgerState:
+            entries, finished_entries = await asyncio.gather(
                 fetch_all_committed(self._client, self._group(0), deadline),
-                fetch_all_committed(self._client, self._finished, deadline),
+                fetch_all_committed(self._client, self._finished_group, deadline),
             )
+            finished = max((entry.offset for entry in finished_entries.values()), default=0)
             if not entries:
-                return None
-            done = max((entry.offset for entry in finished.values()), default=0)
-            place, first = max(entries.items(), key=lambda item: item[1].offset)
+                return LedgerState(None, finished)
+            # Every batch chooses the partition anew: the highest number is the newest decision.
+            tp, first = max(entries.items(), key=lambda item: item[1].offset)
             count, _, text = first.metadata.partition(" ")
-            others = (self._part(number, place, first.offset, deadline) for number in range(1, int(count)))
-            return self._decision(first.offset, place, "".join([text, *await asyncio.gather(*others)]), done)
+            others = (self._read_part(part, tp, first.offset, deadline) for part in range(1, int(count)))
+            decision = self._parse(first.offset, tp, "".join([text, *await asyncio.gather(*others)]), finished)
+            return LedgerState(decision, finished)
 
         return await self._client.retrying(read, deadline)
 
     def entries(self, decision: Decision) -> list[GroupOffsets]:
-        """What the ledger's groups commit for a decision."""
+        """Return the offsets that the ledger's groups commit for a decision, one group for each part of its text."""
         text = self._text(decision)
-        parts = [text[start : start + _LONGEST] for start in range(0, len(text), _LONGEST)]
+        parts = [text[start : start + _PART_CHARACTERS] for start in range(0, len(text), _PART_CHARACTERS)]
         parts[0] = f"{len(parts)} {parts[0]}"
         return [
             GroupOffsets(
                 SlotCredentials(self._group(number), -1, "", None),
-                {decision.place: CommitOffset(decision.number, metadata=part)},
+                {decision.ledger_partition: CommitOffset(decision.number, metadata=part)},
             )
             for number, part in enumerate(parts)
         ]
 
-    async def finished(
+    async def record_finished(
         self,
         transaction: OpenTransaction,
-        decision: Decision,
+        decision: DecidedBatch,
         deadline: Deadline,
         *,
         after: Awaitable[None] | None = None,
     ) -> None:
-        """Note that nothing is left to do for a decision.
+        """Record that a decision is finished: all of its transactions are committed and visible.
 
         Args:
-            transaction: Of `{prefix}-finished`, of the driver's turn.
-            decision: Which.
-            deadline: For all of it.
-            after: What has to succeed before.
+            transaction: The epoch of `{prefix}-finished` that this driver holds.
+            decision: The decision.
+            deadline: Limit for the whole call.
+            after: Work that has to succeed before the record is committed; it runs at the same time as the requests.
 
         Raises:
-            FencedError: Another driver has taken its turn.
+            FencedError: Another driver has begun a batch.
         """
-        note = GroupOffsets(
-            SlotCredentials(self._finished, -1, "", None), {decision.place: CommitOffset(decision.number)}
+        entry = GroupOffsets(
+            SlotCredentials(self._finished_group, -1, "", None),
+            {decision.ledger_partition: CommitOffset(decision.number)},
         )
-        await commit_in(self._client, transaction, [note], deadline, after=after)
+        await commit_in(self._client, transaction, [entry], deadline, after=after)
 
     def _group(self, number: int) -> str:
         return f"{self._prefix}-ledger-{number}" if number else f"{self._prefix}-ledger"
 
-    async def _part(self, number: int, place: TopicPartition, decision: int, deadline: Deadline) -> str:
+    async def _read_part(self, number: int, tp: TopicPartition, decision: int, deadline: Deadline) -> str:
         group = self._group(number)
-        entry = (await fetch_all_committed(self._client, group, deadline)).get(place)
+        entry = (await fetch_all_committed(self._client, group, deadline)).get(tp)
         if entry is None or entry.offset != decision:
-            # Another driver has decided since the first part was read.
+            # Another driver has written a decision since the first part was read.
             raise RetriableError(f"Group {group} does not hold its part of decision {decision}.")
         return entry.metadata
 
     def _text(self, decision: Decision) -> str:
         cut = len(self._prefix) + 1
         transactions = [(t.transactional_id[cut:], t.producer_id, t.epoch, t.records) for t in decision.transactions]
-        content = (decision.query, decision.batch, transactions, _runs(decision.places))
+        content = (decision.query, decision.batch, transactions, _to_ranges(decision.partitions))
         return json.dumps(content, separators=(",", ":"))
 
-    def _decision(self, number: int, place: TopicPartition, text: str, done: int) -> Decision:
-        query, batch, found, runs = json.loads(text)
+    def _parse(self, number: int, tp: TopicPartition, text: str, finished: int) -> Decision:
+        query, batch, found, ranges = json.loads(text)
         transactions = tuple(OpenTransaction(f"{self._prefix}-{name}", *numbers) for name, *numbers in found)
-        return Decision(number, query, batch, place, transactions, _partitions(runs), done=done >= number)
+        return Decision(number, query, batch, tp, transactions, _from_ranges(ranges), done=finished >= number)
 
 
-def _runs(partitions: Iterable[TopicPartition]) -> dict[str, list[list[int]]]:
-    """Partitions by topic as runs from first to last, which for a whole topic is one."""
-    runs: dict[str, list[list[int]]] = {}
+def _to_ranges(partitions: Iterable[TopicPartition]) -> dict[str, list[list[int]]]:
+    """Return each topic's partitions as ranges [first, last], both included; a whole topic is one range."""
+    ranges: dict[str, list[list[int]]] = {}
     for tp in sorted(set(partitions)):
-        of_topic = runs.setdefault(tp.topic, [])
+        of_topic = ranges.setdefault(tp.topic, [])
         if of_topic and of_topic[-1][1] == tp.partition - 1:
             of_topic[-1][1] = tp.partition
         else:
             of_topic.append([tp.partition, tp.partition])
-    return runs
+    return ranges
 
 
-def _partitions(runs: Mapping[str, Iterable[tuple[int, int]]]) -> tuple[TopicPartition, ...]:
+def _from_ranges(ranges: Mapping[str, Iterable[tuple[int, int]]]) -> tuple[TopicPartition, ...]:
     return tuple(
         TopicPartition(topic, number)
-        for topic, of_topic in runs.items()
+        for topic, of_topic in ranges.items()
         for first, last in of_topic
         for number in range(first, last + 1)
     )

@@ -1,4 +1,4 @@
-"""A task's part of two-phase commit: write everything in a transaction, and leave it open."""
+"""A task's part of two-phase commit: write all records in one transaction, and leave it open."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.runtime.failpoints import failpoint
 from kafka_source.sink.delivery import TransactionalDelivery, in_transaction
 from kafka_source.sink.records import Records
-from kafka_source.sink.two_phase.committer import Turn, TwoPhaseCommit
+from kafka_source.sink.two_phase.committer import TwoPhaseCommit
+from kafka_source.sink.two_phase.driver_epoch import DriverEpoch
 from kafka_source.sink.two_phase.open_transactions import ONGOING, describe
 from kafka_source.transactions.open_transaction import OpenTransaction, is_gone
 
@@ -21,15 +22,17 @@ _SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class SinkTask:
-    """A task of an exactly-once sink.
+    """One attempt of a task of an exactly-once sink.
 
     Attributes:
-        prefix: Of the sink's transactional ids.
-        query: Which query, or which single write, the batch is of.
-        batch: Its number.
-        partition: Of the task; with the attempt it makes the transactional id, so that their number stays bounded.
-        attempt: Of the task, or a later number: a zombie's transaction is another's, and is aborted by the driver.
-        single: Whether it is of a single write, which may be given up while the task runs.
+        prefix: The sink's `transactional.id.prefix`.
+        query: The id of the query, or of the single write, that the batch belongs to.
+        batch: The batch's number in the query.
+        partition: The task's partition number. With the attempt number it makes the transactional id, so the number of
+            ids stays bounded.
+        attempt: The task's attempt number, or a higher one. Each attempt has a transactional id of its own, so the
+            driver can abort the transaction of an attempt that did not count.
+        single: Whether this is a single write, which may be given up while the task runs.
     """
 
     prefix: str
@@ -41,43 +44,43 @@ class SinkTask:
 
     @property
     def transactional_id(self) -> str:
-        """Of this attempt."""
+        """The transactional id of this attempt."""
         return f"{self.prefix}-{self.partition}-{self.attempt}"
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What a task did.
+    """The result of a task.
 
     Attributes:
-        records: How many are written.
-        transaction: The one that is open; None: no rows, or the batch is decided already.
-        places: The partitions that were written to.
+        records: The number of records written.
+        transaction: The open transaction; None if the task had no rows, or if the batch is decided already.
+        partitions: The partitions that the transaction has written to.
     """
 
     records: int
     transaction: OpenTransaction | None = None
-    places: tuple[TopicPartition, ...] = ()
+    partitions: tuple[TopicPartition, ...] = ()
 
 
 def prepare(
-    settings: Settings, task: SinkTask, turn: Turn, batches: Iterable[Records], engine: str = "auto"
+    settings: Settings, task: SinkTask, epoch: DriverEpoch, batches: Iterable[Records], engine: str = "auto"
 ) -> Prepared:
-    """Write records in a transaction and leave it open for the driver to decide.
+    """Write records in a transaction and leave it open for the driver's decision.
 
     Args:
-        settings: Of the Kafka clients.
-        task: Which one.
-        turn: The driver's, taken before the tasks of the batch began.
-        batches: The records; nothing is asked of Kafka's transactions if there are none.
-        engine: The option.
+        settings: Settings of the Kafka clients.
+        task: The task.
+        epoch: The driver's epoch, from before the tasks of the batch began.
+        batches: The records. Without any, the task opens no transaction.
+        engine: The option `engine`.
 
     Raises:
         KafkaGroupError: The task failed; its transaction is aborted.
     """
-    if not _is_to_write(task, turn):
+    if not _has_to_write(task, epoch):
         for _ in batches:
-            # Taken all the same: operators before the sink keep their state only for rows that were taken.
+            # Take all rows nevertheless: stateful operators before the sink keep their state only for rows taken.
             pass
         return Prepared(0)
     delivery: TransactionalDelivery | None = None
@@ -87,7 +90,7 @@ def prepare(
             if not len(records):
                 continue
             if delivery is None:
-                task = _not_in_use(settings, task)
+                task = _free_attempt(settings, task)
                 delivery = in_transaction(settings, task.transactional_id, engine)
             delivery.send(records)
             count += len(records)
@@ -106,17 +109,18 @@ def prepare(
     return prepared
 
 
-def _not_in_use(settings: Settings, task: SinkTask) -> SinkTask:
-    """The task with the first attempt number from its own on that has no transaction open.
+def _free_attempt(settings: Settings, task: SinkTask) -> SinkTask:
+    """Return the task with the lowest attempt number, from its own up, whose id has no open transaction.
 
-    Spark counts attempts from 0 again when it runs a stage again: one that is done may count, and must not be aborted.
+    Spark counts attempts from 0 again when it runs a stage again. A completed attempt of the first run may count, so
+    its transaction must not be aborted.
     """
     client = cached_client(settings)
     while True:
         try:
             found = client.run(describe(client, task.transactional_id, Deadline(_SECONDS)))
         except KafkaGroupError as error:
-            if is_gone(error):  # it was never there
+            if is_gone(error):  # This id was never used.
                 return task
             raise
         if not found.is_open:
@@ -124,13 +128,13 @@ def _not_in_use(settings: Settings, task: SinkTask) -> SinkTask:
         task = replace(task, attempt=task.attempt + 1)
 
 
-def _is_to_write(task: SinkTask, turn: Turn) -> bool:
-    last = turn.last
-    if not turn.lost or last is None:
-        return not turn.covers(task.query, task.batch)
-    if (last.query, last.batch) != (task.query, task.batch):
-        raise LostTransactionsError(batch=last.batch, transactional_ids=sorted(turn.lost), decided=True)
-    return any(name.rpartition("-")[0] == f"{task.prefix}-{task.partition}" for name in turn.lost)
+def _has_to_write(task: SinkTask, epoch: DriverEpoch) -> bool:
+    if epoch.lost is None:
+        return not epoch.covers(task.query, task.batch)
+    decision, ids = epoch.lost.decision, epoch.lost.transactional_ids
+    if (decision.query, decision.batch) != (task.query, task.batch):
+        raise LostTransactionsError(batch=decision.batch, transactional_ids=sorted(ids), decided=True)
+    return any(name.rpartition("-")[0] == f"{task.prefix}-{task.partition}" for name in ids)
 
 
 def _prepared(settings: Settings, task: SinkTask, count: int) -> Prepared:
