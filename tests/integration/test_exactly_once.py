@@ -14,13 +14,16 @@ from assignors.model import TopicPartition as TP
 from kafka_source.client_config import Settings
 from kafka_source.datasource import register
 from kafka_source.embedded import EmbeddedKafka
-from kafka_source.errors import FencedError, KafkaGroupError, LostTransactionsError
+from kafka_source.error_codes import TRANSACTIONAL_ID_NOT_FOUND
+from kafka_source.errors import FencedError, InvalidConfigurationError, KafkaGroupError, LostTransactionsError
 from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.runtime.deadline import Deadline as Wait
 from kafka_source.sink.records import Records
 from kafka_source.sink.two_phase.committer import TwoPhaseCommit
 from kafka_source.sink.two_phase.ledger import Decision, Ledger
+from kafka_source.sink.two_phase.open_transactions import describe
 from kafka_source.sink.two_phase.prepare import Prepared, SinkTask, prepare
+from kafka_source.sink.two_phase.timeout import check_timeout
 from kafka_source.transactions.offset_transaction import commit_in
 from kafka_source.transactions.open_transaction import OpenTransaction, initialise
 from tests.support import until
@@ -145,6 +148,23 @@ def test_a_driver_that_was_replaced_records_nothing_as_finished(kafka: EmbeddedK
     sink.task(sink.begin(), 2, 0)
     sink.run(2)
     assert visible(kafka, sink.topic, 180) == whole(0, 1, 2)
+
+
+def test_the_timeout_is_checked_without_fencing_anybody(kafka: EmbeddedKafka, topic: Topic) -> None:
+    sink = Sink(kafka.bootstrap_servers, topic("eo-timeout"))
+    client = cached_client(sink.settings)
+    client.run(check_timeout(client, sink.prefix, 900_000, Deadline(30)))
+    with pytest.raises(
+        InvalidConfigurationError, match=r"timeout\.ms=900001 is above .*transaction\.max\.timeout\.ms=900000"
+    ):
+        client.run(check_timeout(client, sink.prefix, 900_001, Deadline(30)))
+    with pytest.raises(KafkaGroupError) as caught:
+        client.run(describe(client, f"{sink.prefix}-driver", Deadline(30)))
+    assert caught.value.code == TRANSACTIONAL_ID_NOT_FOUND  # nobody has initialised it
+    epoch = sink.begin()
+    client.run(check_timeout(client, sink.prefix, 900_000, Deadline(30)))
+    sink.decide(epoch, 0, sink.tasks(epoch, 0))
+    assert visible(kafka, sink.topic, 60) == whole(0)
 
 
 @pytest.mark.parametrize("tasks", [0, 1, 200, 1000])

@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
-from pyspark.sql.datasource import DataSourceArrowWriter
 from pyspark.sql.types import StructType
 
 from assignors.model import TopicPartition
@@ -34,6 +33,7 @@ from kafka_source.errors import (
 from kafka_source.sink import batch_writer
 from kafka_source.sink.records import Records
 from kafka_source.sink.two_phase.prepare import SinkTask, prepare
+from kafka_source.sink.writer import BatchWriter
 from kafka_source.transactions.producer_pool import TransactionalProducers
 from kafka_source.transactions.transactional_loop import run_transaction
 from tests.committed_reader import CommittedReader
@@ -203,12 +203,12 @@ def test_a_timeout_is_checked_again_where_it_is_another_one(kafka: EmbeddedKafka
     """The process that began with a prefix may begin with it again: in another cluster, or with another timeout."""
     name = topic("timeouts")
 
-    def begin(timeout_ms: int) -> DataSourceArrowWriter:
-        """What Spark does with a writer: it pickles it for the tasks, and runs them."""
+    def begin(timeout_ms: int) -> BatchWriter:
+        """Do what happens when Spark pickles the writer for its tasks."""
         options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": name, "transactional": "true"}
         more = {"transactional.id.prefix": name, "kafka.transaction.timeout.ms": str(timeout_ms)}
         writer = batch_writer(options | more, StructType().add("value", "string"), overwrite=False)
-        assert isinstance(writer, DataSourceArrowWriter)
+        assert isinstance(writer, BatchWriter)
         pickle.dumps(writer)
         return writer
 
@@ -233,6 +233,12 @@ def test_f39_missing_rights_are_told_before_anything_is_written() -> None:
         with pytest.raises(AuthenticationError, match=r"group orders-(ledger|finished)"):
             sink().begin()
         own.allow("alice", "READ", resource="group")
+        # Alice may not read the brokers' limit, so the coordinator is asked to take the timeout.
+        too_long = Sink(own.bootstrap_servers, "orders", settings={**settings, "transaction.timeout.ms": "3600000"})
+        with pytest.raises(
+            InvalidConfigurationError, match=r"timeout\.ms=3600000 is above .*which this user cannot read"
+        ):
+            too_long.begin()
         with pytest.raises(AuthenticationError, match="orders-0: TOPIC_AUTHORIZATION_FAILED"):
             sink().run(0)
         own.allow("alice", "READ", name="orders")

@@ -1,17 +1,17 @@
-"""How long a task's transaction may be open: checked against the brokers' limit before the first batch."""
+"""Check the transactions' timeout against the brokers' limit, before the first batch."""
 
 from __future__ import annotations
 
 from kafka_source.client_config import Settings
-from kafka_source.error_codes import INVALID_TRANSACTION_TIMEOUT
-from kafka_source.errors import InvalidConfigurationError, KafkaGroupError
-from kafka_source.kafka_client import Deadline, KafkaClient
+from kafka_source.error_codes import CLUSTER_AUTHORIZATION_FAILED, INVALID_TRANSACTION_TIMEOUT
+from kafka_source.errors import InvalidConfigurationError, error_for_code
+from kafka_source.kafka_client import TRANSACTION, Deadline, KafkaClient
 from kafka_source.kafka_client.messages import DescribeConfigsRequest
 from kafka_source.runtime.process_cache import ProcessCache
 from kafka_source.sink.produce.producer_config import transaction_timeout_ms
 from kafka_source.transactions.open_transaction import initialise
 
-_BROKER = 4
+_BROKER = 4  # `ConfigResource.Type.BROKER`
 _LIMIT = "transaction.max.timeout.ms"
 
 
@@ -26,10 +26,10 @@ _checks = ProcessCache(_Check, most=64)
 
 
 async def check_timeout_once(client: KafkaClient, settings: Settings, prefix: str, deadline: Deadline) -> None:
-    """Do what `check_timeout` does, once in this process for each prefix, cluster and timeout.
+    """Call `check_timeout` once in this process for each prefix, cluster and timeout.
 
     Raises:
-        InvalidConfigurationError: The brokers do not accept the timeout; names their limit.
+        InvalidConfigurationError: As `check_timeout`.
     """
     check = _checks.of((settings, prefix))
     if not check.done:
@@ -38,31 +38,64 @@ async def check_timeout_once(client: KafkaClient, settings: Settings, prefix: st
 
 
 async def check_timeout(client: KafkaClient, prefix: str, timeout_ms: int, deadline: Deadline) -> None:
-    """Ask the brokers whether they take it.
+    """Check the timeout against `transaction.max.timeout.ms` of the broker that coordinates `{prefix}-driver`.
+
+    The check reads the broker's configuration (DescribeConfigs), which changes nothing. This needs the right
+    DESCRIBE_CONFIGS on the cluster. If the broker does not tell its limit, the check initialises `{prefix}-driver` with
+    the timeout, and the coordinator refuses a timeout that is too high. That fences other drivers of the prefix, as the
+    begin of the next batch does anyway.
+
+    Args:
+        client: Client of the cluster that the sink writes to.
+        prefix: The sink's `transactional.id.prefix`.
+        timeout_ms: Timeout of the tasks' transactions, in milliseconds.
+        deadline: Limit for the whole call.
 
     Raises:
-        InvalidConfigurationError: They do not; names their limit.
+        InvalidConfigurationError: The timeout is above the limit.
+        AuthenticationError: The user has no right to the transactional id.
+        KafkaGroupError: The coordinator does not answer in time.
     """
+    limit = await _limit(client, f"{prefix}-driver", deadline)
+    if limit is None:
+        await _check_by_initialising(client, prefix, timeout_ms, deadline)
+    elif timeout_ms > limit:
+        raise _too_high(timeout_ms, f"{_LIMIT}={limit}")
+
+
+async def _check_by_initialising(client: KafkaClient, prefix: str, timeout_ms: int, deadline: Deadline) -> None:
     try:
         await initialise(client, f"{prefix}-driver", timeout_ms, deadline)
     except InvalidConfigurationError as error:
         if error.code != INVALID_TRANSACTION_TIMEOUT:
             raise
-        limit = await _limit(client, deadline)
-        raise InvalidConfigurationError(
-            f"kafka.transaction.timeout.ms={timeout_ms} is more than the brokers allow, {_LIMIT}={limit}. Lower the "
-            "one or raise the other.",
-            code=error.code,
-        ) from None
+        raise _too_high(timeout_ms, f"{_LIMIT}, which this user cannot read") from None
 
 
-async def _limit(client: KafkaClient, deadline: Deadline) -> str:
-    try:
-        node_id = min((await client.metadata((), deadline)).brokers)
+def _too_high(timeout_ms: int, limit: str) -> InvalidConfigurationError:
+    return InvalidConfigurationError(
+        f"kafka.transaction.timeout.ms={timeout_ms} is above the brokers' limit, {limit}. Lower the timeout or raise "
+        "the limit.",
+        code=INVALID_TRANSACTION_TIMEOUT,
+    )
+
+
+async def _limit(client: KafkaClient, transactional_id: str, deadline: Deadline) -> int | None:
+    """Return the limit of the broker that coordinates a transactional id, in milliseconds; None if it does not tell."""
+    what = f"Reading {_LIMIT} of the coordinator of transactional id {transactional_id} failed"
+
+    async def ask() -> int | None:
+        node_id = (await client.coordinator(transactional_id, deadline, TRANSACTION)).node_id
         resource = DescribeConfigsRequest.DescribeConfigsResource(
             resource_type=_BROKER, resource_name=str(node_id), configuration_keys=[_LIMIT]
         )
         answer = await client.send(node_id, DescribeConfigsRequest(resources=[resource]), deadline)
-        return str(answer.results[0].configs[0].value)
-    except (KafkaGroupError, IndexError):
-        return "not known to this user"
+        (result,) = answer.results
+        if result.error_code == CLUSTER_AUTHORIZATION_FAILED:
+            return None
+        if result.error_code:
+            raise error_for_code(result.error_code, what)
+        # A managed service may leave out settings that its users cannot change.
+        return next((int(config.value) for config in result.configs if config.name == _LIMIT and config.value), None)
+
+    return await client.retrying(ask, deadline)
