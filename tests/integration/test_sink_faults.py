@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import pickle
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -30,7 +29,7 @@ from kafka_source.errors import (
     LostTransactionsError,
     NotVisibleError,
 )
-from kafka_source.sink import batch_writer
+from kafka_source.sink.create_writer import batch_writer
 from kafka_source.sink.records import Records
 from kafka_source.sink.two_phase.prepare import SinkTask, prepare
 from kafka_source.sink.writer import BatchWriter
@@ -209,7 +208,7 @@ def test_a_timeout_is_checked_again_where_it_is_another_one(kafka: EmbeddedKafka
         more = {"transactional.id.prefix": name, "kafka.transaction.timeout.ms": str(timeout_ms)}
         writer = batch_writer(options | more, StructType().add("value", "string"), overwrite=False)
         assert isinstance(writer, BatchWriter)
-        pickle.dumps(writer)
+        writer.start.begin()
         return writer
 
     with pytest.raises(KafkaGroupError, match="this is no Spark task"):

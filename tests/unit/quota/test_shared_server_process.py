@@ -18,7 +18,7 @@ from kafka_source.errors import InvalidConfigurationError
 from kafka_source.quota import Bounds
 from kafka_source.quota.server_process import ticket_of_server_process
 from kafka_source.quota.settings import QuotaSettings
-from kafka_source.sink import stream_writer
+from kafka_source.sink.create_writer import stream_writer
 
 ASK = """
 import sys

@@ -8,7 +8,7 @@ from pyspark.sql.types import StringType, StructType
 
 from kafka_source.client_config import Settings
 from kafka_source.errors import OptionError
-from kafka_source.sink import batch_writer, stream_writer
+from kafka_source.sink.create_writer import batch_writer, stream_writer
 from kafka_source.sink.produce.producer_config import producer_config, transactional_config
 
 

@@ -1,0 +1,51 @@
+"""The target of a write: what the user's options and the DataFrame's schema ask for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kafka_source.client_config import Settings
+from kafka_source.options import SinkOptions
+from kafka_source.quota.settings import QuotaSettings
+from kafka_source.sink.schema import SinkColumns
+
+
+@dataclass(frozen=True, slots=True)
+class ExactlyOnce:
+    """Settings of an exactly-once sink.
+
+    Attributes:
+        prefix: Prefix of all of its transactional ids.
+        write_id: Id of a single (batch) write; None for a stream, whose tasks know query and batch.
+        source_group: The group whose offsets are committed with each batch; None for no group.
+        replays: Whether the replay of a decided batch may write its lost records again.
+    """
+
+    prefix: str
+    write_id: str | None = None
+    source_group: str | None = None
+    replays: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What to write and where; travels to every task.
+
+    Attributes:
+        options: The sink's options, with the settings of the Kafka clients.
+        columns: The positions of the record columns in the DataFrame.
+        exactly_once: Settings of an exactly-once sink; None for an at-least-once sink.
+        quota: The query's quota; None for no quota.
+        name: Hash of the options, which tells this write's quota from those of the driver's other writes.
+    """
+
+    options: SinkOptions
+    columns: SinkColumns
+    exactly_once: ExactlyOnce | None
+    quota: QuotaSettings | None
+    name: str
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the Kafka clients."""
+        return self.options.settings
