@@ -61,7 +61,7 @@ class KafkaPythonAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # k
 
     @property
     def name(self) -> str:
-        """The strategy's name."""
+        """Return the strategy's name."""
         return self._assignor.name
 
     def supported_protocols(self) -> list[KafkaPythonProtocol]:

@@ -40,12 +40,12 @@ class Range:
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """The partition."""
+        """Return the partition, without the range."""
         return TopicPartition(self.topic, self.partition)
 
     @property
     def size(self) -> int:
-        """The number of offsets; the range may have fewer records, because offsets can be missing in a log."""
+        """Return the number of offsets; the range may have fewer records, because offsets can be missing in a log."""
         return max(0, self.end - self.start)
 
     def __str__(self) -> str:
@@ -71,7 +71,7 @@ class Span:
 
     @property
     def readers(self) -> Copies:
-        """The slots that read the range, each with its replica number."""
+        """Return the slots that read the range, each with its replica number."""
         return self.copies or ((self.slot, 0),)
 
     @staticmethod
@@ -114,7 +114,7 @@ class StreamOffset:
 
     @property
     def ends(self) -> dict[TopicPartition, int]:
-        """The offset at which each partition continues after this batch."""
+        """Return the offset at which each partition continues after this batch."""
         return {tp: span.end for tp, span in self.partitions.items()}
 
     def without(self, topics: Collection[str]) -> StreamOffset:
