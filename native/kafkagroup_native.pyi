@@ -1,4 +1,4 @@
-"""Kafka record sets to Arrow record batches, and Arrow rows to Kafka record batches; the GIL is released meanwhile.
+"""Decodes Kafka record sets to Arrow record batches, and encodes Arrow rows to Kafka record batches, without the GIL.
 
     builder = BatchBuilder(["key", ("value", "string"), "offset"], batch_rows=100_000)
     for partition in response:                     # topic-partitions may share a batch
@@ -10,7 +10,7 @@
         yield pyarrow.record_batch(builder.take())
 
     encoder = BatchEncoder(compression="lz4")
-    encoder.identify(producer_id, epoch)           # left out: not idempotent
+    encoder.identify(producer_id, epoch)           # without this call, the batches are not idempotent
     encoder.append(0, 12, pyarrow.record_batch({"value": values, "key": keys}), now_ms)
     for topic, partition, records, batch in encoder.take(all=True):
         produce(topics[topic], partition, batch)
@@ -18,13 +18,13 @@
 The tree of errors; those of `RecordsError` have the attributes `topic`, `partition`, `offset` and `reason`:
 
     ValueError
-    ├── UnknownPartition        a row asks for a partition that its topic does not have
-    ├── RecordTooLarge          a row makes a record over `record_bytes`
+    ├── UnknownPartition        a row's explicit partition does not exist in its topic
+    ├── RecordTooLarge          a row's record is larger than `record_bytes`
     └── RecordsError
-        ├── CorruptRecords      the bytes are not what a broker stored
-        ├── OldMessageFormat    magic 0 or 1: let another engine read this partition
-        ├── UnreadableRecord    a sound record that the columns asked for cannot show
-        └── BatchTooLarge       a compressed batch unpacks to more than `max_unpacked_bytes`
+        ├── CorruptRecords      the bytes are not valid
+        ├── OldMessageFormat    magic 0 or 1: use another engine for this partition
+        ├── UnreadableRecord    a valid record that the requested columns cannot represent
+        └── BatchTooLarge       a compressed batch decompresses to more than `max_unpacked_bytes`
 """
 
 from collections.abc import Sequence
@@ -58,9 +58,9 @@ class _ArrowArray(Protocol):
 class RecordSet:
     """A cursor over the records of one topic-partition in a Fetch response.
 
-    It may hold any number of RecordBatches (magic 2; KIP-98) and a part of one at the end. Control batches, aborted
-    transactions and the gaps that compaction leaves are passed over; `next_offset` moves past them. Each batch is checked
-    (CRC-32C) before any of it is believed.
+    The bytes may contain any number of RecordBatches (magic 2; KIP-98), and a truncated one at the end. Control batches,
+    aborted transactions and the gaps that compaction leaves are skipped; `next_offset` moves past them. The CRC-32C of each
+    batch is verified before any of its fields is used.
     """
 
     def __new__(
@@ -75,56 +75,57 @@ class RecordSet:
         to_offset: int = 2**63 - 1,
         aborted_transactions: Sequence[tuple[int, int]] | None = None,
     ) -> RecordSet:
-        """Opens the part `start:end` (bytes) of `buffer`.
+        """Open the part `start:end` (in bytes) of `buffer`.
 
-        `bytes` and `bytearray` are borrowed until the record set is `done` or dropped: a bytearray cannot be resized
-        meanwhile, and must not be written to. Other buffers (memoryview, mmap) are copied.
+        A `bytes` or `bytearray` is borrowed until the record set is `done` or deleted: meanwhile a bytearray cannot be
+        resized, and you must not write to it. Other buffers (memoryview, mmap) are copied.
 
         Args:
-            buffer: the Fetch response, or any part of it that holds the record set.
-            topic: the topic's name, for the `topic` column and for errors.
-            partition: the partition, likewise.
-            start: where the record set starts in `buffer`.
-            end: where it ends (exclusive); None for the end of `buffer`.
-            from_offset: records below are left out. Kafka answers with whole batches, so the first may begin earlier.
-            to_offset: records at or above are left out.
-            aborted_transactions: the response's (producer id, first offset) pairs, in any order: those producers'
-                transactions are left out, as `read_committed` asks (KIP-98). None or empty leaves nothing out: for
-                `read_uncommitted`, where the broker sends none.
+            buffer: The Fetch response, or any part of it that contains the record set.
+            topic: The topic's name, for the `topic` column and for errors.
+            partition: The partition number, for the `partition` column and for errors.
+            start: The position in `buffer` where the record set starts.
+            end: The position where it ends (exclusive); None: the end of `buffer`.
+            from_offset: Skip records below this offset. Kafka returns whole batches, so the first may begin earlier.
+            to_offset: Skip records at or above this offset.
+            aborted_transactions: The response's (producer id, first offset) pairs, in any order. The records of these
+                transactions are skipped, as `read_committed` requires (KIP-98). None or empty skips nothing, as for
+                `read_uncommitted`, for which the broker sends no pairs.
 
         Raises:
-            ValueError: `start:end` is no part of `buffer`.
-            TypeError: `buffer` is no buffer.
+            ValueError: `start:end` is not a part of `buffer`.
+            TypeError: `buffer` does not support the buffer protocol.
         """
 
     @property
     def next_offset(self) -> int:
-        """The next offset to fetch: the first that was neither given nor passed over. At most `to_offset`.
+        """Return the next offset to fetch: the first one that was neither appended nor skipped. At most `to_offset`.
 
-        After a batch it is the batch's last offset + 1, even if that record was compacted away, so a range whose tail is
-        markers or gaps ends: it is read when `next_offset == to_offset`.
+        After a batch it is the batch's last offset + 1, even if compaction has removed that record. So a range that ends
+        with markers or gaps can be finished: it is completely read when `next_offset == to_offset`.
         """
 
     @property
     def consumed(self) -> int:
-        """Bytes of the batches that are done with, from `start`."""
+        """Return the number of bytes of the finished batches, counted from `start`."""
 
     @property
     def done(self) -> bool:
-        """Whether nothing more comes: `to_offset` is reached, or the rest is not a whole batch."""
+        """Return whether there are no more records: `to_offset` is reached, or the rest is a truncated batch or empty."""
 
     @property
     def partial_batch_bytes(self) -> int | None:
-        """When done: the whole size in bytes of the batch that the record set's end cut off, 0 if even the size is cut.
+        """Return the full size in bytes of the truncated batch at the end, once the record set is done.
 
-        None if there is none. With `consumed == 0` the fetch size is too small for the batch: fetch at least this much.
+        None if there is no truncated batch, 0 if even its size is truncated. If `consumed` is 0, the fetch size is too
+        small for the batch: fetch at least this many bytes.
         """
 
 @final
 class BatchBuilder:
-    """Collects records of any number of topic-partitions, in turn, into Arrow batches of the columns asked for.
+    """Collects records of any number of topic-partitions, one after another, into Arrow batches of the requested columns.
 
-    Not for use by two threads at once (RuntimeError).
+    Only one thread at a time may use it; otherwise it raises a RuntimeError.
     """
 
     def __new__(
@@ -135,7 +136,7 @@ class BatchBuilder:
         batch_bytes: int = 16777216,
         max_unpacked_bytes: int = 268435456,
     ) -> BatchBuilder:
-        """Asks for columns, in this order, all nullable; types as Spark's `format("kafka")` has them.
+        """Select columns, in this order. All are nullable; the types are those of Spark's `format("kafka")`.
 
         | name | Arrow type |
         | --- | --- |
@@ -148,66 +149,67 @@ class BatchBuilder:
         | headers | list<struct<key: string, value: binary>>, null where a record has none |
 
         Args:
-            columns: names, or (name, type) pairs with the types `binary` and `string` for key and value. May be empty:
-                the batches then have a number of rows only.
-            batch_rows: most rows of a batch.
-            batch_bytes: most bytes of a batch's Arrow buffers, up to 2**30. A larger row is a batch of its own.
-            max_unpacked_bytes: most bytes that one compressed RecordBatch may unpack to, up to 2**31 - 1.
+            columns: Names, or (name, type) pairs with the types `binary` and `string` for key and value. If empty, the
+                batches have only a number of rows.
+            batch_rows: Maximum number of rows of a batch.
+            batch_bytes: Maximum bytes of a batch's Arrow buffers, up to 2**30. A larger row is a batch of its own.
+            max_unpacked_bytes: Maximum decompressed bytes of one RecordBatch, up to 2**31 - 1.
 
         Raises:
-            ValueError: an unknown column or type, a column asked for twice, a limit out of its range.
+            ValueError: A column or type is unknown, a column is named twice, or a limit is out of its range.
         """
 
     @property
     def num_rows(self) -> int:
-        """Rows collected since the last `take`."""
+        """Return the number of rows collected since the last `take`."""
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the Arrow buffers of these rows."""
+        """Return the bytes of these rows in Arrow buffers."""
 
     def append(self, record_set: RecordSet) -> bool:
-        """Moves records over until the batch is full or `record_set` is done; the GIL is released meanwhile.
+        """Append records until the batch is full or `record_set` is done, without the GIL.
 
         Returns:
             True if the batch is full: `take` it and append the same record set again. False if the record set is done;
-            the batch may take more from another.
+            then more records from other record sets can be appended.
 
         Raises:
-            RecordsError: with topic, partition, offset and reason. Rows before it are in the builder and can be taken;
-                `record_set.next_offset` is the first offset not read. Appending again raises it again.
+            RecordsError: A record cannot be read; has topic, partition, offset and reason. The rows before it are in the
+                builder and can be taken; `record_set.next_offset` is the first offset that was not read. Appending again
+                raises the same error.
         """
 
     def take(self) -> Batch:
-        """Ends the batch, empty or not, and starts the next."""
+        """Return the batch, empty or not, and start the next one."""
 
     def __arrow_c_schema__(self) -> CapsuleType:
-        """The schema of the batches (Arrow PyCapsule interface): `pyarrow.schema(builder)`."""
+        """Export the schema of the batches (Arrow PyCapsule interface), for `pyarrow.schema(builder)`."""
 
 @final
 class Batch:
-    """A finished batch. `pyarrow.record_batch(batch)` takes it over without a copy (Arrow PyCapsule interface)."""
+    """A finished batch. `pyarrow.record_batch(batch)` imports it without a copy (Arrow PyCapsule interface)."""
 
     @property
     def num_rows(self) -> int:
-        """Its rows."""
+        """Return the number of rows."""
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of its Arrow buffers, as counted against `batch_bytes`."""
+        """Return the bytes of the Arrow buffers, as counted for `batch_bytes`."""
 
     def __arrow_c_schema__(self) -> CapsuleType:
-        """Its schema."""
+        """Export the schema."""
 
     def __arrow_c_array__(self, requested_schema: CapsuleType | None = None) -> tuple[CapsuleType, CapsuleType]:
-        """Its schema and its data as a struct array. `requested_schema` is not followed: the consumer casts."""
+        """Export the schema, and the data as a struct array. `requested_schema` is ignored: the consumer must cast."""
 
 @final
 class BatchEncoder:
-    """Rows to record batches (magic 2; KIP-98), by topic and partition; one for each producer identity.
+    """Encodes rows into record batches (magic 2; KIP-98), by topic and partition. Use one encoder per producer id.
 
-    Rows of a partition keep their order. Not for use by two threads at once (RuntimeError). After an error other than that
-    of the constructor, drop it.
+    Rows of a partition keep their order. Only one thread at a time may use it; otherwise it raises a RuntimeError. After
+    any error of a method, create a new encoder.
     """
 
     def __new__(
@@ -219,32 +221,33 @@ class BatchEncoder:
         record_bytes: int = 1_048_576,
         sticky: int = 0,
     ) -> BatchEncoder:
-        """An encoder without batches, not idempotent until `identify`.
+        """Create an encoder without batches. Its batches are not idempotent until `identify` is called.
 
         Args:
             compression: none, gzip, snappy (snappy-java's framing, blocks of 32 KiB), lz4 (frames of independent 64 KiB
-                blocks, as Java writes) or zstd.
-            level: 1 to 9 or -1 for gzip, from -131072 to 22 for zstd; None for the codec's default (6, 3). The others have none
-                here and ignore it.
-            batch_bytes: most bytes of a batch's records before compression, without its header of 61 bytes, up to 2**30. A larger
-                record is a batch of its own.
-            record_bytes: most bytes of a record, as the batch that it would be alone: encoded, before compression, with the
-                header of 61 bytes; up to 2**30.
-            sticky: which partition the first records without a key go to, modulo the topic's number of partitions.
+                blocks, like Java's) or zstd.
+            level: The level for gzip (1 to 9, or -1) or zstd (-131072 to 22); None: the codec's default (6 or 3). The other
+                codecs ignore it.
+            batch_bytes: Maximum bytes of a batch's records before compression, without the header of 61 bytes, up to
+                2**30. A larger record is a batch of its own.
+            record_bytes: Maximum bytes of a batch with a single record before compression, with the header of 61 bytes; up
+                to 2**30.
+            sticky: The first sticky partition for records without a key, modulo the topic's number of partitions.
 
         Raises:
-            ValueError: an unknown compression or level, a size out of its range.
+            ValueError: The compression or level is unknown, or a size is out of its range.
         """
 
     def identify(self, producer_id: int, epoch: int, *, transactional: bool = False) -> None:
-        """Says whose the batches are that are sealed from here on, and starts every partition's sequence at 0.
+        """Set the producer of all batches that are sealed after this call, and restart every partition's sequence at 0.
 
-        Batches that are being filled are among them: `take(all=True)` first if they are another's.
+        This includes the open batches: call `take(all=True)` first if they belong to another producer.
 
         Args:
-            producer_id: as the broker gave it; -1 for none: base sequences are then -1.
-            epoch: the same; -1 for none.
-            transactional: the batches belong to a transaction: without the flag a broker appends them as plain ones.
+            producer_id: The producer id from the broker; -1: not idempotent, base sequences are then -1.
+            epoch: The producer epoch from the broker; -1: none.
+            transactional: The batches belong to a transaction. A broker appends batches without this flag as
+                non-transactional.
         """
 
     def append(self, topic: int, partitions: int, rows: _ArrowArray, timestamp_ms: int) -> None:
@@ -279,80 +282,81 @@ class BatchEncoder:
         """
 
     def take(self, *, all: bool) -> list[tuple[int, int, int, bytes]]:
-        """Takes the sealed batches: (topic, partition, number of records, the batch), in the order of sealing.
+        """Return and remove the sealed batches as (topic, partition, number of records, batch), in the order of sealing.
 
-        A batch is whole, with length and CRC-32C: the `records` of a Produce request, or a part of them.
+        A batch is complete, with length and CRC-32C: it is the `records` field of a Produce request, or a part of it.
 
         Args:
-            all: seals what is being filled first, by topic and partition.
+            all: Seal the open batches first, by topic and partition.
         """
 
     def split(self, batch: bytes) -> tuple[bytes, bytes]:
-        """A batch of several records as two, as for a topic whose `max.message.bytes` it is over.
+        """Split a batch of several records into two, for example because it exceeds the topic's `max.message.bytes`.
 
-        The records keep their sequences, so that an idempotent producer may send both in its place. Batches that are sealed
-        from here on are no larger than the first of the two.
+        The records keep their sequence numbers, so that an idempotent producer can send both halves in place of the batch.
+        Batches that are sealed later are not larger than the first half.
 
         Args:
-            batch: as `take` gave it; or one of the two of a `split`.
+            batch: A batch that `take` or `split` returned.
 
         Raises:
-            RuntimeError: that is no batch, or the codec failed.
+            RuntimeError: `batch` is not a batch, or the codec failed.
         """
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes of the batches that are being filled (not compressed yet) and of sealed ones that were not taken."""
+        """Return the bytes of the open batches (not compressed yet) and of sealed ones that were not taken."""
 
 class UnknownPartition(ValueError):
-    """A row asks for a partition that its topic does not have."""
+    """A row's explicit partition does not exist in its topic."""
 
     topic: int
     """The caller's number for the topic."""
     partition: int
-    """What was asked for."""
+    """The explicit partition."""
     partitions: int
-    """How many the topic has."""
+    """The number of partitions of the topic."""
     row: int
     """The row, from 0 in this `append`."""
 
 class RecordTooLarge(ValueError):
-    """A row makes a record over `record_bytes`."""
+    """A row's record is larger than `record_bytes`."""
 
     topic: int
     """The caller's number for the topic."""
     partition: int
-    """The partition it would go to."""
+    """The partition of the record."""
     row: int
     """The row, from 0 in this `append`."""
     size: int
-    """Its size in bytes, counted as `record_bytes`. With many headers, counted so far as to be over the limit."""
+    """The size in bytes, counted as for `record_bytes`. With many headers, counting stops above the limit."""
     limit: int
-    """`record_bytes`."""
+    """The value of `record_bytes`."""
 
 class RecordsError(ValueError):
-    """A record set cannot be read on; the base of all errors in reading."""
+    """A record set cannot be read any further; the base of all errors in reading."""
 
     topic: str
     """The topic."""
     partition: int
-    """The partition."""
+    """The partition number."""
     offset: int
     """The first offset that could not be read."""
     reason: str
-    """What is wrong, without the place."""
+    """The reason, without topic, partition and offset."""
 
 class CorruptRecords(RecordsError):
-    """The bytes are not what a broker stored: a wrong CRC, a field out of its bounds, data that does not unpack."""
+    """The bytes are not valid: a wrong CRC, a field out of its bounds, data that cannot be decompressed."""
 
 class OldMessageFormat(RecordsError):
-    """A message set of magic 0 or 1, written before Kafka 0.11: let another engine read this partition."""
+    """A message set with magic 0 or 1, written before Kafka 0.11: use another engine for this partition."""
 
 class UnreadableRecord(RecordsError):
-    """A sound record that the columns asked for cannot show.
+    """A valid record that the requested columns cannot represent.
 
-    Not UTF-8 in a string column, a timestamp too large for microseconds, or a row too large for Arrow's 32-bit offsets.
+    A string column is not UTF-8, a timestamp is too large for microseconds, or a row is too large for Arrow's 32-bit
+    offsets.
     """
 
 class BatchTooLarge(RecordsError):
-    """A compressed batch unpacks to more than `max_unpacked_bytes`."""
+    """A compressed batch decompresses to more than `max_unpacked_bytes`."""

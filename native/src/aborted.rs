@@ -1,17 +1,18 @@
-//! Which transactional batches were aborted (KIP-98; the consumer's `CompletedFetch`).
+//! Finds the batches of aborted transactions (KIP-98), as Java's `CompletedFetch` does.
 
 use std::collections::HashSet;
 
-/// The producers whose batches are being skipped, driven by the broker's list and by the markers in the log.
+/// The producers whose batches must be skipped at the current position, from the Fetch response's list of aborted
+/// transactions and the abort markers in the log.
 #[derive(Debug, Default)]
 pub struct AbortedTransactions {
-    /// (first offset, producer id), the next one last.
+    /// Transactions that have not begun yet, as (first offset, producer id), sorted so that the next one is last.
     pending: Vec<(i64, i64)>,
     skipping: HashSet<i64>,
 }
 
 impl AbortedTransactions {
-    /// From a Fetch response's list of (producer id, first offset), in any order.
+    /// Takes a Fetch response's list of (producer id, first offset), in any order.
     pub fn new(list: impl IntoIterator<Item = (i64, i64)>) -> Self {
         let mut pending: Vec<_> =
             list.into_iter().map(|(producer_id, first_offset)| (first_offset, producer_id)).collect();
@@ -19,12 +20,12 @@ impl AbortedTransactions {
         Self { pending, skipping: HashSet::new() }
     }
 
-    /// Whether a marker could change anything: without aborted transactions none is worth a look.
+    /// Returns whether no aborted transaction is left, so that markers need not be parsed.
     pub fn is_empty(&self) -> bool {
         self.pending.is_empty() && self.skipping.is_empty()
     }
 
-    /// Starts the transactions that begin at or before `last_offset`. Call it for each batch in turn.
+    /// Begins the transactions whose first offset is at or before `last_offset`. Call it for each batch in order.
     pub fn advance(&mut self, last_offset: i64) {
         while let Some(&(first_offset, producer_id)) = self.pending.last() {
             if first_offset > last_offset {
@@ -35,7 +36,7 @@ impl AbortedTransactions {
         }
     }
 
-    /// An abort marker ends the producer's transaction.
+    /// Ends the producer's transaction, at its abort marker.
     pub fn end(&mut self, producer_id: i64) {
         self.skipping.remove(&producer_id);
     }

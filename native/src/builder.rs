@@ -1,4 +1,4 @@
-//! Rows into Arrow buffers: the columns asked for, sized by rows and bytes.
+//! Collects rows into Arrow buffers of the requested columns, limited by rows and bytes.
 
 use std::sync::Arc;
 
@@ -12,28 +12,28 @@ use crate::error::Fault;
 use crate::java_utf8;
 use crate::record::{Headers, Record};
 
-/// A bigger buffer is given back after use instead of kept for the next batch.
+/// A larger buffer is freed after use instead of being kept for the next batch.
 const KEEP_AT_MOST: usize = 32 << 20;
-/// What one batch of rows may hold, however large its first row: Arrow's offsets are 32 bits.
+/// The limit on the bytes of one batch, even if it has only one row, because Arrow's offsets have 32 bits.
 const ARROW_MOST: usize = i32::MAX as usize;
-/// The most that may be asked for as `batch_bytes`.
+/// The largest allowed `batch_bytes`.
 pub const MOST_BATCH_BYTES: usize = 1 << 30;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Most rows of a batch.
+    /// Maximum number of rows of a batch.
     pub batch_rows: usize,
-    /// Most bytes of a batch's Arrow buffers; a row larger than that is a batch of its own.
+    /// Maximum bytes of a batch's Arrow buffers; a larger row is a batch of its own.
     pub batch_bytes: usize,
-    /// Most bytes that the records of one compressed batch may unpack to.
+    /// Maximum bytes of the decompressed records of one compressed batch.
     pub max_unpacked_bytes: usize,
 }
 
-/// What the rows of one record batch share.
+/// The timestamps that all rows of one record batch depend on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stamp {
     pub base_timestamp: i64,
-    /// The broker's time for all records, in place of the producer's.
+    /// The broker's append time, which replaces the producer's timestamps; None with create time.
     pub log_append_time: Option<i64>,
 }
 
@@ -58,7 +58,7 @@ pub struct BatchBuilder {
     spare: Vec<Vec<u8>>,
 }
 
-/// A finished batch: a struct array with one child a column.
+/// A finished batch: a struct array with one child per column.
 #[derive(Clone, Debug)]
 pub struct Batch {
     pub schema: Arc<Schema>,
@@ -72,7 +72,7 @@ impl BatchBuilder {
         let has = |name: &str| columns.iter().any(|column| column.name() == name);
         for (i, column) in columns.iter().enumerate() {
             if columns.iter().skip(i + 1).any(|other| other.name() == column.name()) {
-                return Err(format!("column {} is asked for twice", column.name()));
+                return Err(format!("column {} is asked for twice; name it once", column.name()));
             }
         }
         if limits.batch_rows == 0 || limits.batch_rows > ARROW_MOST {
@@ -119,7 +119,7 @@ impl BatchBuilder {
         self.bytes
     }
 
-    /// Rows that come are of this topic-partition.
+    /// Sets the topic-partition of the following rows.
     pub(crate) fn at_partition(&mut self, topic: &Arc<str>, partition: i32) {
         self.topic_width = if self.topics.is_some() { topic.len() } else { 0 };
         if let Some(topics) = &mut self.topics {
@@ -130,14 +130,14 @@ impl BatchBuilder {
         }
     }
 
-    /// Rows that come are of a batch with this kind of timestamps.
+    /// Sets the timestamp type of the following rows, those of one record batch.
     pub(crate) fn at_batch(&mut self, stamp: Stamp) {
         if let Some(types) = &mut self.timestamp_types {
             types.start(i32::from(stamp.log_append_time.is_some()), self.rows);
         }
     }
 
-    /// Appends a row; false if it has no room, and is the next batch's first.
+    /// Appends a row. Returns false if the batch has no room; the row must then be the first of the next batch.
     #[inline(always)]
     pub(crate) fn push(&mut self, record: &Record<'_>, offset: i64, stamp: Stamp) -> Result<bool, Fault> {
         let mut width = self.fixed_width + self.topic_width;
@@ -155,9 +155,11 @@ impl BatchBuilder {
             return Ok(false);
         }
         if bytes > ARROW_MOST {
-            return Err(Fault::unreadable(format!("a row of {width} bytes is more than an Arrow batch can hold")));
+            return Err(Fault::unreadable(format!(
+                "a row of {width} bytes is larger than an Arrow batch can be ({ARROW_MOST} bytes)"
+            )));
         }
-        // Everything that can fail comes before the first column changes.
+        // Everything that can fail is done before the first column changes, so that all columns keep the same length.
         let timestamp = match &self.timestamps {
             Some(_) => timestamp_us(record, stamp)?,
             None => 0,
@@ -188,7 +190,7 @@ impl BatchBuilder {
         Ok(true)
     }
 
-    /// Ends the batch and starts the next.
+    /// Returns the batch, empty or not, and starts the next one.
     pub fn take(&mut self) -> Result<Batch, ArrowError> {
         let rows = std::mem::take(&mut self.rows);
         let bytes = std::mem::take(&mut self.bytes);
@@ -216,7 +218,7 @@ impl BatchBuilder {
         Ok(Batch { schema: self.schema.clone(), data, bytes })
     }
 
-    /// A buffer for a batch's bytes: given back with [`Self::recycle`], so that the steady state allocates nothing.
+    /// Returns a buffer for a batch's bytes. Return it with [`Self::recycle`], so that no batch needs a new allocation.
     pub(crate) fn buffer(&mut self) -> Vec<u8> {
         self.spare.pop().unwrap_or_default()
     }
@@ -228,7 +230,7 @@ impl BatchBuilder {
     }
 }
 
-/// Microseconds since 1970 of a record.
+/// Returns the timestamp of a record in microseconds since 1970.
 #[inline(always)]
 fn timestamp_us(record: &Record<'_>, stamp: Stamp) -> Result<i64, Fault> {
     match stamp.log_append_time {
@@ -236,7 +238,9 @@ fn timestamp_us(record: &Record<'_>, stamp: Stamp) -> Result<i64, Fault> {
         None => stamp.base_timestamp.checked_add(record.timestamp_delta),
     }
     .and_then(|ms| ms.checked_mul(1000))
-    .ok_or_else(|| Fault::unreadable("the timestamp is too large for microseconds; leave the timestamp column out"))
+    .ok_or_else(|| {
+        Fault::unreadable("the timestamp is too large for microseconds; do not request the column timestamp")
+    })
 }
 
 /// A binary or string column.
@@ -258,7 +262,7 @@ impl Bytes {
             Some(bytes) if self.text => match std::str::from_utf8(bytes) {
                 Ok(_) => Ok(()),
                 Err(error) => {
-                    Err(Fault::unreadable(format!("the {name} is not UTF-8 ({error}); ask for {name} as binary")))
+                    Err(Fault::unreadable(format!("the {name} is not UTF-8 ({error}); request {name} as binary")))
                 }
             },
             _ => Ok(()),
@@ -274,7 +278,7 @@ impl Bytes {
             }
             None => self.nulls.append_null(),
         }
-        // In range: the builder keeps a batch's bytes below 2^31.
+        // The cast cannot overflow, because the builder keeps a batch's bytes below 2^31.
         self.ends.push(self.values.len() as i32);
     }
 
@@ -290,7 +294,7 @@ impl Bytes {
     }
 }
 
-/// The `headers` column: a list of (key, value), null where a record has none.
+/// The `headers` column: a list of (key, value) per record, null for a record without headers.
 struct HeaderLists {
     ends: Vec<i32>,
     nulls: NullBufferBuilder,
@@ -305,7 +309,7 @@ impl Default for HeaderLists {
 }
 
 impl HeaderLists {
-    /// At most what the headers take: a byte that is not UTF-8 becomes three.
+    /// Returns an upper bound of the headers' bytes in Arrow: each byte that is not UTF-8 can become three.
     fn width(headers: &Headers<'_>) -> usize {
         let keys = headers.iter().map(|(key, _)| if std::str::from_utf8(key).is_ok() { 0 } else { 2 * key.len() });
         headers.len() + 8 * headers.count + keys.sum::<usize>()
@@ -313,7 +317,7 @@ impl HeaderLists {
 
     fn push(&mut self, headers: &Headers<'_>) {
         for (key, value) in headers.iter() {
-            // As Spark's built-in source shows it.
+            // Spark's built-in source decodes keys with Java's `String`.
             self.keys.push(Some(java_utf8::decode(key).as_bytes()));
             self.values.push(value);
         }
@@ -343,7 +347,7 @@ impl HeaderLists {
     }
 }
 
-/// A column that holds one value for many rows: (value, first row).
+/// A column whose value is the same for many rows, stored as runs: (value, first row).
 struct Runs<T>(Vec<(T, usize)>);
 
 impl<T> Default for Runs<T> {
@@ -361,7 +365,7 @@ impl<T: PartialEq> Runs<T> {
         }
     }
 
-    /// (value, rows) of each run; empties the column.
+    /// Returns (value, number of rows) of each run, and empties the column.
     fn take(&mut self, rows: usize) -> Vec<(T, usize)> {
         let mut end = rows;
         let mut runs: Vec<_> = std::mem::take(&mut self.0)
@@ -410,7 +414,8 @@ fn fixed<T: arrow_buffer::ArrowNativeType>(
     ArrayData::builder(kind).len(rows).add_buffer(Buffer::from_vec(values)).build()
 }
 
-/// Takes the values and leaves room for as many: the next batch is likely of the same size, unless one row made it big.
+/// Returns the values and leaves an empty vector with the same capacity, because the next batch probably has the same
+/// size. The capacity is limited, because a single large row may have made this batch large.
 fn renew<T>(values: &mut Vec<T>) -> Vec<T> {
     let room = values.len() + values.len() / 8 + 1;
     std::mem::replace(values, Vec::with_capacity(room.min(KEEP_AT_MOST / size_of::<T>())))

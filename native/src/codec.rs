@@ -1,4 +1,4 @@
-//! The codecs of a batch's records, each bounded by a limit on what it may unpack to.
+//! Decompresses the records of a batch with Kafka's codecs, up to a limit.
 
 use std::io::{self, Read};
 
@@ -9,13 +9,13 @@ use crate::error::Fault;
 use crate::limited_buffer::LimitedBuffer;
 use crate::lz4;
 
-/// snappy-java's framing: this, two 32-bit versions, then blocks with a 32-bit length each.
+/// The start of snappy-java's framing, followed by two 32-bit versions and blocks, each with a 32-bit length.
 const XERIAL_MAGIC: &[u8] = b"\x82SNAPPY\x00";
 const XERIAL_HEADER_LEN: usize = 16;
-/// A snappy element of three bytes stands for at most 64: no block unpacks to more.
+/// The highest compression ratio of a snappy block: an element of three bytes encodes at most 64.
 const SNAPPY_MOST: usize = 22;
 
-/// Unpacks batches; keeps what is costly to make.
+/// Decompresses batches, and keeps the zstd context, which is expensive to create.
 pub struct Decompressor {
     limit: usize,
     zstd: Option<DCtx<'static>>,
@@ -26,7 +26,7 @@ impl Decompressor {
         Self { limit, zstd: None }
     }
 
-    /// Unpacks `packed` into the front of `out`, which grows as needed and never shrinks, and gives the length.
+    /// Decompresses `packed` to the start of `out`, which grows as needed and never shrinks; returns the length.
     pub fn decompress(&mut self, codec: i16, packed: &[u8], out: &mut Vec<u8>) -> Result<usize, Fault> {
         let mut out = LimitedBuffer::new(out, self.limit);
         match codec {
@@ -40,7 +40,7 @@ impl Decompressor {
     }
 
     fn zstd(&mut self, packed: &[u8], out: &mut LimitedBuffer<'_>) -> Result<(), Fault> {
-        // Taken out, so that a context which failed is not used again.
+        // The context is put back only after success, so that one that failed is not used again.
         let mut context = match self.zstd.take() {
             Some(context) => context,
             None => DCtx::try_create().ok_or_else(|| Fault::corrupt("zstd: no memory for a context"))?,
@@ -59,9 +59,9 @@ impl Decompressor {
             if drained && wanted == 0 {
                 break;
             }
-            // Room left in the output means that nothing is held back: only more input could help.
+            // If zstd did not fill the output, it has written all it can from this input, and needs more.
             if written < room && (drained || input.pos() == before && written == 0) {
-                return Err(Fault::corrupt("zstd: the frame ends early"));
+                return Err(Fault::corrupt("zstd: the frame is truncated"));
             }
         }
         self.zstd = Some(context);
@@ -75,7 +75,7 @@ fn gzip(packed: &[u8], out: &mut LimitedBuffer<'_>) -> Result<(), Fault> {
     loop {
         let read = match out.space() {
             Ok(space) => reader.read(space).map_err(failed)?,
-            // At the limit: fine if nothing more comes.
+            // The limit is reached, which is an error only if there is more data.
             Err(too_large) if reader.read(&mut [0]).map_err(failed)? > 0 => return Err(too_large),
             Err(_) => 0,
         };
@@ -90,10 +90,10 @@ fn snappy(packed: &[u8], out: &mut LimitedBuffer<'_>) -> Result<(), Fault> {
     if !packed.starts_with(XERIAL_MAGIC) {
         return snappy_block(packed, out);
     }
-    let ends_early = || Fault::corrupt("snappy: a framed block ends early");
+    let ends_early = || Fault::corrupt("snappy: a framed block is truncated");
     let mut rest = packed;
     while !rest.is_empty() {
-        // A stream may hold several, each with its header.
+        // The data may consist of several streams, each with its own header.
         if rest.starts_with(XERIAL_MAGIC) {
             rest = rest.get(XERIAL_HEADER_LEN..).ok_or_else(ends_early)?;
             continue;
@@ -113,7 +113,7 @@ fn snappy_block(block: &[u8], out: &mut LimitedBuffer<'_>) -> Result<(), Fault> 
     let failed = |error: snap::Error| Fault::corrupt(format!("snappy: {error}"));
     let len = snap::raw::decompress_len(block).map_err(failed)?;
     if len > block.len().saturating_mul(SNAPPY_MOST) {
-        return Err(Fault::corrupt(format!("snappy: a block of {} bytes claims {len}", block.len())));
+        return Err(Fault::corrupt(format!("snappy: a block of {} bytes declares a size of {len}", block.len())));
     }
     let written = snap::raw::Decoder::new().decompress(block, out.space_of(len)?).map_err(failed)?;
     out.advance(written);
@@ -215,7 +215,7 @@ mod tests {
         let framed = xerial(&[&text(1000), &text(500)]);
         for end in XERIAL_HEADER_LEN + 1..framed.len() {
             if end == XERIAL_HEADER_LEN + 4 + packed(2, &text(1000)).len() {
-                continue; // A cut between two blocks leaves a whole stream; the record count tells.
+                continue; // A cut between two blocks leaves a valid stream; only the record count shows the loss.
             }
             assert!(unpack(1 << 20, 2, &framed[..end]).is_err(), "{end}");
         }

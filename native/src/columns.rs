@@ -1,4 +1,4 @@
-//! The columns a reader may ask for, and their Arrow types as Spark makes them.
+//! The columns that a reader can request, with the Arrow types that Spark expects.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub enum Column {
 }
 
 impl Column {
-    /// From a column's name and, for `key` and `value`, its type: `binary` or `string`.
+    /// Parses a column's name and, for `key` and `value`, its type: `binary` or `string`.
     pub fn parse(name: &str, kind: Option<&str>) -> Result<Self, String> {
         let text = |default| match kind.unwrap_or(default) {
             "binary" => Ok(false),
@@ -40,7 +40,7 @@ impl Column {
             }
         };
         if let (false, Some(kind)) = (matches!(column, Self::Key { .. } | Self::Value { .. }), kind) {
-            return Err(format!("column {name} has one type only; it was asked for as {kind}"));
+            return Err(format!("column {name} has one type only, leave out the type {kind}"));
         }
         Ok(column)
     }
@@ -75,7 +75,7 @@ impl Column {
         }
     }
 
-    /// Bytes of a row in this column, apart from those that vary.
+    /// Returns the bytes of one row in this column, without the variable-length data.
     pub fn fixed_width(self) -> usize {
         match self {
             Self::Key { .. } | Self::Value { .. } | Self::Topic | Self::Headers => 4,
@@ -85,7 +85,8 @@ impl Column {
     }
 }
 
-/// An element of `headers`. Spark compares schemas exactly: its name for a list's element, and nullable throughout.
+/// Returns the field of an element of `headers`. Spark compares schemas exactly, so it has Spark's name for an element,
+/// and all fields are nullable.
 pub fn header_field() -> Arc<Field> {
     Arc::new(Field::new("element", DataType::Struct(header_fields()), true))
 }

@@ -1,4 +1,4 @@
-//! The codecs of a batch's records, as Java's producer writes them.
+//! Compresses the records of a batch in the same formats as Java's producer.
 
 use std::io::Write;
 
@@ -7,15 +7,16 @@ use flate2::write::GzEncoder;
 use lz4_flex::block::CompressTable;
 use zstd_safe::{CCtx, CParameter};
 
-/// snappy-java's framing: magic, version 1, readable from version 1 on.
+/// The header of snappy-java's framing: magic, version 1, compatible with version 1 and later.
 const XERIAL_HEADER: &[u8] = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01";
 const XERIAL_BLOCK: usize = 32 << 10;
-/// Magic, independent blocks of at most 64 KiB without sums, and the sum of these flags: Java's reader takes no linked blocks.
+/// The header of an LZ4 frame: magic; flags for independent blocks of at most 64 KiB without checksums, because Java's
+/// reader does not support linked blocks; checksum of the flags.
 const LZ4_HEADER: &[u8] = &[0x04, 0x22, 0x4d, 0x18, 0x60, 0x40, 0x82];
 const LZ4_BLOCK: usize = 64 << 10;
 const LZ4_STORED: u32 = 1 << 31;
 const ZSTD_LEVEL: i32 = 3;
-/// Memory that one large batch took is not kept for ever.
+/// A larger buffer is freed after use, so that a single large batch does not keep its memory allocated.
 const KEEP_AT_MOST: usize = 4 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +29,7 @@ pub enum Codec {
 }
 
 impl Codec {
-    /// From Kafka's name and a level, for the codecs that have one here.
+    /// Parses Kafka's name of a codec, and a level, which gzip and zstd use and the others ignore.
     pub fn parse(name: &str, level: Option<i32>) -> Result<Self, String> {
         let zstd_levels = zstd_safe::min_c_level()..=zstd_safe::max_c_level();
         match (name, level) {
@@ -37,17 +38,17 @@ impl Codec {
             ("lz4", _) => Ok(Self::Lz4),
             ("gzip", None | Some(-1)) => Ok(Self::Gzip(Compression::default())),
             ("gzip", Some(level @ 1..=9)) => Ok(Self::Gzip(Compression::new(level.unsigned_abs()))),
-            ("gzip", Some(level)) => Err(format!("gzip has the levels 1 to 9, and -1 for its default, not {level}")),
+            ("gzip", Some(level)) => Err(format!("gzip takes a level of 1 to 9, or -1 for its default, not {level}")),
             ("zstd", None) => Ok(Self::Zstd(ZSTD_LEVEL)),
             ("zstd", Some(level)) if zstd_levels.contains(&level) => Ok(Self::Zstd(level)),
             ("zstd", Some(level)) => {
-                Err(format!("zstd has the levels {} to {}, not {level}", zstd_levels.start(), zstd_levels.end()))
+                Err(format!("zstd takes a level of {} to {}, not {level}", zstd_levels.start(), zstd_levels.end()))
             }
-            _ => Err(format!("unknown compression {name}; there are none, gzip, snappy, lz4 and zstd")),
+            _ => Err(format!("unknown compression {name}; use none, gzip, snappy, lz4 or zstd")),
         }
     }
 
-    /// As in a batch's attributes.
+    /// Returns the codec's number in a batch's attributes.
     pub fn id(self) -> i16 {
         match self {
             Self::None => 0,
@@ -59,7 +60,7 @@ impl Codec {
     }
 }
 
-/// Packs batches; keeps what is costly to make.
+/// Compresses batches, and keeps the codecs' contexts and buffers, which are expensive to create.
 pub struct Compressor {
     codec: Codec,
     packed: Vec<u8>,
@@ -78,7 +79,7 @@ impl Compressor {
         self.codec
     }
 
-    /// The records as the codec packs them; None without a codec.
+    /// Returns the compressed records; None if the codec is none.
     pub fn compress(&mut self, records: &[u8]) -> Result<Option<&[u8]>, String> {
         let len = match self.codec {
             Codec::None => return Ok(None),
@@ -90,7 +91,7 @@ impl Compressor {
         Ok(Some(self.packed.get(..len).unwrap_or_default()))
     }
 
-    /// Lets go of memory that one large batch took.
+    /// Frees memory that a single large batch has allocated.
     pub fn shrink(&mut self) {
         self.packed.truncate(KEEP_AT_MOST);
         self.packed.shrink_to(KEEP_AT_MOST);
@@ -141,7 +142,7 @@ impl Compressor {
 
     fn zstd(&mut self, records: &[u8], level: i32) -> Result<usize, String> {
         let failed = |code| format!("zstd: {}", zstd_safe::get_error_name(code));
-        // Taken out, so that a context which failed is not used again.
+        // The context is put back only after success, so that one that failed is not used again.
         let mut context = match self.zstd.take() {
             Some(context) => context,
             None => {
@@ -157,7 +158,7 @@ impl Compressor {
     }
 }
 
-/// A buffer that is written from its start and grows; what it held before is not cleared.
+/// A buffer that is written from its start and grows as needed; its old content is not cleared.
 struct Out<'a> {
     bytes: &'a mut Vec<u8>,
     used: usize,
@@ -168,7 +169,7 @@ impl<'a> Out<'a> {
         Self { bytes, used: 0 }
     }
 
-    /// Exactly `len` free bytes.
+    /// Returns exactly `len` free bytes.
     fn space(&mut self, len: usize) -> &mut [u8] {
         let end = self.used + len;
         if self.bytes.len() < end {
@@ -182,7 +183,7 @@ impl<'a> Out<'a> {
         self.bytes.get_mut(self.used..self.used + len).unwrap_or_default()
     }
 
-    /// Appends, and gives the place.
+    /// Appends bytes; returns their position.
     fn put(&mut self, bytes: &[u8]) -> usize {
         self.space(bytes.len()).copy_from_slice(bytes);
         let place = self.used;
@@ -230,7 +231,7 @@ mod tests {
     fn our_own_decoder_reads_every_codec_at_every_size() {
         for codec in codecs() {
             let mut compressor = Compressor::new(codec);
-            // Large before small: what is left in the buffers must not show.
+            // Large records first: bytes that are left in the buffers must not appear in the small batches.
             for len in [300_000, 65_536, 65_537, 32_768, 1000, 1] {
                 let records = noisy(len);
                 let packed = compressor.compress(&records).unwrap().unwrap().to_vec();
@@ -244,7 +245,7 @@ mod tests {
 
     #[test]
     fn another_reader_finds_the_lz4_frame_right() {
-        // Unlike ours, it checks the header's sum.
+        // lz4_flex's reader also verifies the header's checksum, which ours does not.
         for len in [1, 65_536, 200_000] {
             let mut compressor = Compressor::new(Codec::Lz4);
             let packed = compressor.compress(&noisy(len)).unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! Rows of Arrow arrays to record batches, by topic and partition.
+//! Encodes rows of Arrow arrays into record batches, by topic and partition.
 
 use std::collections::BTreeMap;
 
@@ -11,22 +11,22 @@ use crate::record::HeaderWriter;
 use crate::refusal::Refusal;
 use crate::split::{after, split};
 
-/// The codecs may add to a batch, whose length is a 32-bit number.
+/// The largest allowed sizes. A batch's length has 32 bits, and a codec may make a batch larger.
 const MOST_BYTES: usize = 1 << 30;
-/// A partition takes memory as soon as one above it is used.
+/// The largest allowed number of partitions. All partitions below the highest one that is used need memory.
 const MOST_PARTITIONS: usize = 1 << 20;
-/// Buffers of sealed batches that are kept for the next ones, and how large a kept one may be.
+/// The number of buffers that are kept for the next batches, and the largest size of a buffer that is kept.
 const SPARES: usize = 8;
 const SPARE_MOST: usize = 4 << 20;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     pub codec: Codec,
-    /// Most bytes of a batch's records, unless it is one record.
+    /// Maximum bytes of a batch's records; a larger record is a batch of its own.
     pub batch_bytes: usize,
-    /// Most bytes of a batch that holds one record, before compression.
+    /// Maximum bytes of a batch with a single record, before compression.
     pub record_bytes: usize,
-    /// Where the first records without a key go, modulo the number of partitions.
+    /// The first sticky partition for records without a key, modulo the number of partitions.
     pub sticky: usize,
 }
 
@@ -36,10 +36,10 @@ pub struct Rows<'a> {
     pub rows: usize,
     pub values: Binary<'a>,
     pub keys: Option<Binary<'a>>,
-    /// Explicit partitions.
+    /// Explicit partitions, null if the partitioner chooses.
     pub chosen: Option<Int32<'a>>,
     pub headers: Option<Headers<'a>>,
-    /// Of all rows, in ms.
+    /// The create time of all rows, in milliseconds since 1970.
     pub timestamp: i64,
 }
 
@@ -61,10 +61,10 @@ pub struct Encoder {
 
 struct Topic {
     number: i64,
-    /// How many partitions it has, as was last said; those used so far are in `used`.
+    /// The number of partitions in the last call of `append`; `used` contains those up to the highest one used so far.
     partitions: usize,
     used: Vec<Partition>,
-    /// Where records without a key go until its batch is sealed.
+    /// The partition for records without a key, until its batch is sealed.
     sticky: usize,
 }
 
@@ -74,13 +74,13 @@ struct Partition {
     sequence: i32,
 }
 
-/// What ends batches, and holds those that were ended.
+/// Seals batches, and keeps the sealed ones until they are taken.
 struct Sealer {
     producer: Producer,
     compressor: Compressor,
     sealed: Vec<Sealed>,
     spares: Vec<Vec<u8>>,
-    /// Bytes of the batches being filled, and of those in `sealed`.
+    /// Bytes of the open batches, and of those in `sealed`.
     pending: usize,
 }
 
@@ -88,7 +88,7 @@ impl Encoder {
     pub fn new(settings: Settings) -> Result<Self, Refusal> {
         for (name, bytes) in [("batch_bytes", settings.batch_bytes), ("record_bytes", settings.record_bytes)] {
             if !(1..=MOST_BYTES).contains(&bytes) {
-                return Err(Refusal::Malformed(format!("{name} is 1 to {MOST_BYTES}, not {bytes}")));
+                return Err(Refusal::Malformed(format!("{name} must be 1 to {MOST_BYTES}, not {bytes}")));
             }
         }
         let sealer = Sealer {
@@ -101,7 +101,7 @@ impl Encoder {
         Ok(Self { settings, topics: BTreeMap::new(), headers: HeaderWriter::default(), sealer })
     }
 
-    /// The producer of the batches sealed from here on. Sequences start at 0 again.
+    /// Sets the producer of the batches that are sealed after this call, and restarts all sequences at 0.
     pub fn identify(&mut self, producer: Producer) {
         self.sealer.producer = producer;
         for partition in self.topics.values_mut().flat_map(|topic| &mut topic.used) {
@@ -109,12 +109,12 @@ impl Encoder {
         }
     }
 
-    /// Bytes of the batches being filled, and of sealed ones not taken.
+    /// Returns the bytes of the open batches, and of sealed ones that were not taken.
     pub fn pending(&self) -> usize {
         self.sealer.pending
     }
 
-    /// Sealed batches, in the order of sealing; with `all`, the batches being filled are sealed first.
+    /// Returns the sealed batches in the order of sealing; with `all`, seals the open batches first.
     pub fn take(&mut self, all: bool) -> Result<Vec<Sealed>, Refusal> {
         if all {
             for topic in self.topics.values_mut() {
@@ -127,27 +127,27 @@ impl Encoder {
         Ok(std::mem::take(&mut self.sealer.sealed))
     }
 
-    /// A batch that was taken, as two; the batches from here on are no larger than the first of these.
+    /// Splits a batch that was taken into two. Later batches are not larger than the first half.
     pub fn split(&mut self, batch: &[u8]) -> Result<[Vec<u8>; 2], Refusal> {
         let (halves, size) = split(batch, &mut self.sealer.compressor).map_err(Refusal::Codec)?;
         self.settings.batch_bytes = self.settings.batch_bytes.min(size.saturating_sub(HEADER_LEN).max(1));
         Ok(halves)
     }
 
-    /// Gives back the buffer of a batch that was taken.
+    /// Returns the buffer of a batch that was taken, for reuse.
     pub fn recycle(&mut self, bytes: Vec<u8>) {
         self.sealer.recycle(bytes);
     }
 
-    /// Adds rows to the batches of topic `number`, which has so many partitions.
+    /// Appends rows to the batches of topic `number`, which has `partitions` partitions.
     pub fn append(&mut self, number: i64, partitions: usize, rows: &Rows<'_>) -> Result<(), Refusal> {
         if !(1..=MOST_PARTITIONS).contains(&partitions) {
             return Err(Refusal::Malformed(format!(
-                "topic {number} has 1 to {MOST_PARTITIONS} partitions, not {partitions}"
+                "topic {number} must have 1 to {MOST_PARTITIONS} partitions, not {partitions}"
             )));
         }
         if rows.timestamp < 0 {
-            return Err(Refusal::Malformed(format!("timestamp_ms is 0 or more, not {}", rows.timestamp)));
+            return Err(Refusal::Malformed(format!("timestamp_ms must be 0 or more, not {}", rows.timestamp)));
         }
         let Self { settings, topics, headers, sealer } = self;
         let topic =
@@ -174,12 +174,12 @@ impl Encoder {
                     let (key, value) = header.map_err(outside("headers"))?;
                     let key = key.ok_or_else(|| {
                         Refusal::Malformed(format!(
-                            "topic {number}, row {row}: a header has no key, which Kafka demands"
+                            "topic {number}, row {row}: a header has no key, which Kafka requires"
                         ))
                     })?;
                     headers.push(key, value);
                     if headers.headers().len() > settings.record_bytes {
-                        break; // Too large already; a hostile list could go on for long.
+                        break; // The record is too large already, and a malformed list could be very long.
                     }
                 }
             }
@@ -192,7 +192,7 @@ impl Encoder {
 }
 
 impl Topic {
-    /// The partition that a row asks for; None where it does not.
+    /// Returns the explicit partition of a row; None if it has none.
     fn chosen(&self, partition: Option<i32>, row: usize) -> Result<Option<usize>, Refusal> {
         let Some(partition) = partition else { return Ok(None) };
         match usize::try_from(partition) {
@@ -204,7 +204,7 @@ impl Topic {
         }
     }
 
-    /// Appends a record to the batch of `fixed`, or to that of the sticky partition.
+    /// Appends a record to the batch of partition `fixed`, or of the sticky partition.
     #[inline(always)]
     fn push(
         &mut self,
@@ -233,12 +233,12 @@ impl Topic {
                 sealer.pending += filling.size() - before;
                 return Ok(());
             }
-            // A full sticky batch moves the record on to the next partition, whose batch may be full as well.
+            // If the batch is the sticky one, the record goes to the next partition, whose batch may be full as well.
             self.seal(number, sealer)?;
         }
     }
 
-    /// Seals the batch of a partition, if it holds anything.
+    /// Seals the batch of a partition, if it has any records.
     fn seal(&mut self, number: usize, sealer: &mut Sealer) -> Result<(), Refusal> {
         let Some(partition) = self.used.get_mut(number).filter(|partition| partition.filling.count() > 0) else {
             return Ok(());
@@ -421,7 +421,7 @@ mod tests {
                 (header.base_sequence, header.count, header.next_offset())
             });
             assert_eq!(seen, [(2, 3, 3), (5, 4, 4)], "{name}");
-            // What comes after them is no larger than the first half, and under the next sequence.
+            // The next batch is not larger than the first half, and has the next sequence number.
             encoder.append(0, 1, &rows(7, &seven, None)).unwrap();
             let next = encoder.take(true).unwrap();
             assert_eq!(next.iter().map(|batch| batch.count).collect::<Vec<_>>(), [3, 3, 1]);

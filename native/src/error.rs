@@ -1,22 +1,22 @@
-//! What can be wrong with a record set, and where.
+//! The errors of a record set, with their place.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// The reader's four ways out: stop, fall back, change the asked columns, or raise a limit.
+/// The kind of an error, by what the caller can do: stop, use another engine, request other columns, or raise a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The bytes are not what a broker stored.
+    /// The bytes are not valid, so they are not those that a broker stored.
     Corrupt,
     /// A message set of magic 0 or 1: another engine must read it.
     OldFormat,
-    /// A well-formed record that the columns asked for cannot show.
+    /// A valid record that the requested columns cannot represent.
     Unreadable,
-    /// A batch that unpacks to more than the limit.
+    /// A batch whose records decompress to more than the limit.
     TooLarge,
 }
 
-/// A [`Kind`] with its reason, before the place is known.
+/// A [`Kind`] with its reason, from code that does not know the place.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Fault {
     pub kind: Kind,
@@ -33,7 +33,7 @@ impl Fault {
     }
 }
 
-/// A fault with its place. `offset` is the first offset that could not be read.
+/// A [`Fault`] with its place. `offset` is the first offset that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     pub kind: Kind,
@@ -48,8 +48,8 @@ impl fmt::Display for Error {
         let what = match self.kind {
             Kind::Corrupt => "corrupt records",
             Kind::OldFormat => "records in an old message format",
-            Kind::Unreadable => "a record that the columns asked for cannot show",
-            Kind::TooLarge => "a record batch over the size limit",
+            Kind::Unreadable => "a record that the requested columns cannot represent",
+            Kind::TooLarge => "a record batch that exceeds the size limit",
         };
         write!(f, "{}-{} at offset {}: {what}: {}", self.topic, self.partition, self.offset, self.reason)
     }

@@ -1,10 +1,10 @@
-//! A record batch that is being filled, as the bytes that it will be sent as.
+//! A record batch that is being filled, already in its wire format.
 
 use crate::compress::Compressor;
 use crate::header::{HEADER_LEN, NewBatch};
 use crate::record::{Headers, Record};
 
-/// What a row gives to its record.
+/// The content of a record that comes from its row.
 #[derive(Clone, Copy, Debug)]
 pub struct Content<'a> {
     pub key: Option<&'a [u8]>,
@@ -13,16 +13,16 @@ pub struct Content<'a> {
     pub timestamp: i64,
 }
 
-/// Who sends a batch, and as what.
+/// The producer's identity in a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Producer {
-    /// -1: not idempotent.
+    /// The producer id; -1 if the producer is not idempotent.
     pub id: i64,
     pub epoch: i16,
     pub transactional: bool,
 }
 
-/// Room for the header, then records.
+/// The bytes of an open batch: space for the header, then the records.
 #[derive(Debug, Default)]
 pub struct Filling {
     bytes: Vec<u8>,
@@ -32,22 +32,22 @@ pub struct Filling {
 }
 
 impl Filling {
-    /// Records so far.
+    /// Returns the number of records.
     pub fn count(&self) -> i32 {
         self.count
     }
 
-    /// Bytes so far, with the header's; 0 while there is no record.
+    /// Returns the number of bytes including the header; 0 if there is no record.
     pub fn size(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The next record.
+    /// Returns the next record of the batch, with its deltas.
     #[inline(always)]
     pub fn record<'a>(&self, content: &Content<'a>) -> Record<'a> {
         let base = if self.count == 0 { content.timestamp } else { self.base_timestamp };
         Record {
-            // Wrapping is how a reader adds it up again.
+            // A reader adds the delta with wrapping too, so the result is exact.
             timestamp_delta: content.timestamp.wrapping_sub(base),
             offset_delta: self.count,
             key: content.key,
@@ -56,13 +56,14 @@ impl Filling {
         }
     }
 
-    /// Whether a record of `size` bytes may come into a batch of `most` bytes of records. The first may always.
+    /// Returns whether a record of `size` bytes fits, if the records may have `most` bytes. The first record always
+    /// fits.
     #[inline(always)]
     pub fn has_room(&self, size: usize, most: usize) -> bool {
         self.count == 0 || self.count < i32::MAX && self.bytes.len() - HEADER_LEN + size <= most
     }
 
-    /// Appends a record that [`Filling::record`] gave; `spare` gives the buffer of a new batch.
+    /// Appends a record that [`Filling::record`] returned; `spare` returns the buffer for a new batch.
     #[inline(always)]
     pub fn push(&mut self, record: &Record<'_>, timestamp: i64, spare: impl FnOnce() -> Vec<u8>) {
         if self.count == 0 {
@@ -76,7 +77,8 @@ impl Filling {
         self.max_timestamp = self.max_timestamp.max(timestamp);
     }
 
-    /// Ends the batch: gives it whole, and what is left of its buffer, if anything. The next starts empty.
+    /// Seals the batch and starts an empty one. Returns the whole batch and, if it was compressed, its buffer for
+    /// reuse.
     pub fn seal(
         &mut self,
         producer: Producer,

@@ -2,13 +2,13 @@
 
 use crate::error::{Fault, Kind};
 
-/// Bytes before the records.
+/// The length of the header; the records follow.
 pub const HEADER_LEN: usize = 61;
-/// `baseOffset` and `batchLength`: what comes before the part that `batchLength` counts.
+/// The length of `baseOffset` and `batchLength`, which `batchLength` does not count.
 pub const LOG_OVERHEAD: usize = 12;
-/// Enough of a batch to know its format: up to `magic`.
+/// The end of `magic`, which determines the format.
 pub const MAGIC_END: usize = 17;
-/// The CRC covers the batch from here on.
+/// The first byte that the CRC covers.
 pub const CRC_START: usize = 21;
 /// The shortest message of magic 0 and 1 (`LegacyRecord.RECORD_OVERHEAD_V0`), which bounds `batchLength`.
 const LEGACY_OVERHEAD: usize = 14;
@@ -16,7 +16,7 @@ const LEGACY_OVERHEAD: usize = 14;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchHeader {
     pub base_offset: i64,
-    /// Bytes of the whole batch, header included.
+    /// The size of the whole batch in bytes, including the header.
     pub size: usize,
     pub crc: u32,
     pub attributes: i16,
@@ -33,7 +33,7 @@ pub struct BatchHeader {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Envelope {
     pub base_offset: i64,
-    /// Bytes of the whole batch or message, as it claims.
+    /// The size in bytes that the batch or message declares.
     pub size: usize,
 }
 
@@ -43,12 +43,12 @@ impl Envelope {
         let length = i32::from_be_bytes(at(bytes, 8));
         match usize::try_from(length) {
             Ok(length) if length >= LEGACY_OVERHEAD => Ok(Self { base_offset, size: length + LOG_OVERHEAD }),
-            _ => Err(Fault::corrupt(format!("a batch claims a length of {length} bytes"))),
+            _ => Err(Fault::corrupt(format!("a batch declares a length of {length} bytes"))),
         }
     }
 }
 
-/// Fails unless `magic` is 2.
+/// Returns an error unless `magic` is 2.
 pub fn check_magic(magic: i8) -> Result<(), Fault> {
     match magic {
         2 => Ok(()),
@@ -61,7 +61,7 @@ pub fn check_magic(magic: i8) -> Result<(), Fault> {
 }
 
 impl BatchHeader {
-    /// Parses and checks what can be checked before the CRC.
+    /// Parses the header, with the checks that are possible before the CRC is verified.
     pub fn parse(bytes: &[u8; HEADER_LEN]) -> Result<Self, Fault> {
         let envelope = Envelope::parse(&at(bytes, 0))?;
         let header = Self {
@@ -76,11 +76,11 @@ impl BatchHeader {
             producer_epoch: i16::from_be_bytes(at(bytes, 51)),
             base_sequence: i32::from_be_bytes(at(bytes, 53)),
             count: usize::try_from(i32::from_be_bytes(at(bytes, 57)))
-                .map_err(|_| Fault::corrupt("a batch claims a negative number of records"))?,
+                .map_err(|_| Fault::corrupt("a batch declares a negative number of records"))?,
         };
         if header.base_offset < 0 || header.last_offset_delta < 0 || header.last_offset().is_none() {
             return Err(Fault::corrupt(format!(
-                "a batch claims base offset {} and last offset delta {}",
+                "a batch declares base offset {} and last offset delta {}, which is not possible",
                 header.base_offset, header.last_offset_delta
             )));
         }
@@ -88,11 +88,11 @@ impl BatchHeader {
     }
 
     fn last_offset(&self) -> Option<i64> {
-        // One below the maximum, so that the next offset exists too.
+        // i64::MAX is not allowed, because the next offset must be representable too.
         self.base_offset.checked_add(i64::from(self.last_offset_delta)).filter(|&last| last < i64::MAX)
     }
 
-    /// The offset after the batch, whether or not compaction left a record there.
+    /// Returns the offset after the batch, even if compaction has removed its last record.
     pub fn next_offset(&self) -> i64 {
         self.base_offset.saturating_add(i64::from(self.last_offset_delta)).saturating_add(1)
     }
@@ -114,30 +114,30 @@ impl BatchHeader {
     }
 }
 
-/// What a producer says of a batch that it has filled.
+/// The header fields of a batch that a producer has filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewBatch {
-    /// Codec and flags.
+    /// The codec and the flags.
     pub attributes: i16,
     pub count: i32,
     pub base_timestamp: i64,
     pub max_timestamp: i64,
-    /// -1 where the producer is not idempotent, with epoch and base sequence -1.
+    /// The producer id; -1 if the producer is not idempotent, with epoch and base sequence -1.
     pub producer_id: i64,
     pub epoch: i16,
     pub base_sequence: i32,
 }
 
 impl NewBatch {
-    /// A producer's batch is not transactional unless it says so here.
+    /// The flag of a transactional batch. A broker appends a batch without it as non-transactional.
     pub const TRANSACTIONAL: i16 = 0x10;
 
-    /// Fills in the header of `batch`, whose records are in place, as for a Produce request.
+    /// Writes the header for a Produce request into `batch`, whose records must be in place.
     pub fn write(&self, batch: &mut [u8]) {
         let length = batch.len().saturating_sub(LOG_OVERHEAD) as i32;
-        put(batch, 0, 0i64.to_be_bytes()); // The broker gives offsets.
+        put(batch, 0, 0i64.to_be_bytes()); // The broker assigns the base offset.
         put(batch, 8, length.to_be_bytes());
-        put(batch, 12, (-1i32).to_be_bytes()); // The partition leader's epoch: the broker's too.
+        put(batch, 12, (-1i32).to_be_bytes()); // The broker sets the partition leader epoch.
         put(batch, MAGIC_END - 1, [2]);
         put(batch, 21, self.attributes.to_be_bytes());
         put(batch, 23, (self.count - 1).to_be_bytes());
@@ -158,7 +158,7 @@ fn put<const N: usize>(batch: &mut [u8], start: usize, field: [u8; N]) {
     }
 }
 
-/// A field of a header whose length the type already guarantees.
+/// Returns a field of the header; callers pass positions that lie in it.
 fn at<const N: usize, const M: usize>(bytes: &[u8; N], start: usize) -> [u8; M] {
     bytes.get(start..).and_then(|tail| tail.first_chunk::<M>()).copied().unwrap_or([0; M])
 }

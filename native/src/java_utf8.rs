@@ -1,13 +1,13 @@
-//! Text of bytes as Java decodes it: what `new String(bytes, UTF_8)` shows of a header's key.
+//! Decodes bytes to text as Java's `new String(bytes, UTF_8)` does, for the keys of headers.
 
 use std::borrow::Cow;
 
-/// The text of `bytes`, with U+FFFD for what is not UTF-8, as many as Java's `String` has.
+/// Decodes UTF-8 and replaces invalid bytes with as many U+FFFD as Java's `String` does.
 ///
-/// Rust follows the rule of Unicode's chapter 3.9 (a U+FFFD for each longest part that could begin a character), and so
-/// does Java, but for surrogates. U+D800 to U+DFFF are no characters, so that already their second byte is wrong to Rust:
-/// `ED A0 80` becomes three U+FFFD. Java's decoder reads them as it reads other characters of three bytes and replaces
-/// the whole, or what is there of it, by one (`String.decodeUTF8_UTF16`).
+/// Rust and Java follow the rule of Unicode's chapter 3.9 (one U+FFFD for each longest part that could begin a
+/// character), except that Java treats encoded surrogates differently. U+D800 to U+DFFF are not characters, so Rust
+/// regards their second byte as invalid: `ED A0 80` becomes three U+FFFD. Java decodes them like other characters of
+/// three bytes and replaces the whole sequence, or the part of it that exists, with one (`String.decodeUTF8_UTF16`).
 pub fn decode(bytes: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = std::str::from_utf8(bytes) {
         return Cow::Borrowed(text);
@@ -26,7 +26,7 @@ pub fn decode(bytes: &[u8]) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// How much of an encoded surrogate was seen: `ED`, `A0` to `BF`, then any byte that continues a character.
+/// The number of bytes of an encoded surrogate that were read: `ED`, `A0` to `BF`, then any continuation byte.
 #[derive(Clone, Copy, Default)]
 enum Surrogate {
     #[default]
@@ -36,7 +36,7 @@ enum Surrogate {
 }
 
 impl Surrogate {
-    /// Whether `part`, which is not UTF-8, belongs to the surrogate that was seen before it.
+    /// Returns whether `part`, which is not UTF-8, continues the surrogate whose first bytes were read before it.
     fn goes_on(&mut self, part: &[u8]) -> bool {
         let (next, goes_on) = match (*self, part) {
             (_, [0xed]) => (Self::First, false),
@@ -71,7 +71,7 @@ mod tests {
             (b"\xe0\x80\x80", "???"),
             (b"\xf4\x90\x80\x80", "????"),
             (b"\xf5\x80\x80\x80", "????"),
-            // Surrogates: whole, cut, and with what follows them.
+            // Surrogates: complete, truncated, and followed by other bytes.
             (b"\xed\xa0\x80", "?"),
             (b"\xed\xbf\xbf", "?"),
             (b"\xed\xa0", "?"),
@@ -82,7 +82,7 @@ mod tests {
             (b"\xed\xa0\xed\xa0\x80", "??"),
             (b"\xed\xed\xa0\x80", "??"),
             (b"A\xed\xa0\x80\xffB", "A??B"),
-            // These begin as surrogates do.
+            // These begin with the same byte as surrogates.
             (b"\xed", "?"),
             (b"\xedA", "?A"),
             (b"\xed\x9f", "?"),

@@ -1,12 +1,12 @@
-//! The buffer that a batch is unpacked into: it grows as needed, up to a limit.
+//! The buffer for decompressed records, which grows as needed up to a limit.
 
 use crate::error::{Fault, Kind};
 
-/// What a buffer starts with and grows by, until doubling takes over.
+/// The smallest size of a buffer; from there on it doubles.
 pub const STEP: usize = 64 << 10;
 
-/// Writes to the front of a `Vec` that is longer than what was written, so that its free part is clear already and a
-/// buffer that served before is not cleared again.
+/// Writes to the start of a `Vec` whose length includes the free part. The free part is initialized, so a buffer that
+/// is reused need not be cleared.
 pub struct LimitedBuffer<'a> {
     bytes: &'a mut Vec<u8>,
     used: usize,
@@ -14,27 +14,27 @@ pub struct LimitedBuffer<'a> {
 }
 
 impl<'a> LimitedBuffer<'a> {
-    /// Starts at the front of `bytes`, whose content is of no meaning.
+    /// Starts to write at the beginning of `bytes`; its content is overwritten.
     pub fn new(bytes: &'a mut Vec<u8>, limit: usize) -> Self {
         Self { bytes, used: 0, limit }
     }
 
-    /// Bytes that were filled.
+    /// Returns the number of bytes that were written.
     pub fn used(&self) -> usize {
         self.used
     }
 
-    /// Bytes up to the limit.
+    /// Returns the number of bytes that are left up to the limit.
     pub fn left(&self) -> usize {
         self.limit.saturating_sub(self.used)
     }
 
-    /// `len` bytes of the free part were filled.
+    /// Marks `len` bytes of the free part as written.
     pub fn advance(&mut self, len: usize) {
         self.used += len;
     }
 
-    /// The free part of the buffer, at least one byte, grown as long as the limit lets it.
+    /// Returns the free part of the buffer, at least one byte; grows the buffer if the limit allows it.
     pub fn space(&mut self) -> Result<&mut [u8], Fault> {
         if self.used >= self.limit {
             return Err(too_large(self.limit));
@@ -46,12 +46,12 @@ impl<'a> LimitedBuffer<'a> {
         self.bytes.get_mut(self.used..end).ok_or_else(|| too_large(self.limit))
     }
 
-    /// Exactly `len` free bytes.
+    /// Returns exactly `len` free bytes.
     pub fn space_of(&mut self, len: usize) -> Result<&mut [u8], Fault> {
         self.split(len).map(|(_, space)| space)
     }
 
-    /// What was filled, and `len` free bytes after it.
+    /// Returns the written bytes, and `len` free bytes after them.
     pub fn split(&mut self, len: usize) -> Result<(&[u8], &mut [u8]), Fault> {
         let end = self.used.saturating_add(len);
         if end > self.limit {
@@ -63,17 +63,17 @@ impl<'a> LimitedBuffer<'a> {
         Ok((before, space))
     }
 
-    /// The fault of a batch that goes on at the limit.
+    /// Returns the fault of a batch that is larger than the limit.
     pub fn too_large(&self) -> Fault {
         too_large(self.limit)
     }
 
-    /// Makes the buffer at least `len` bytes long, which is no more than the limit.
+    /// Makes the buffer at least `len` bytes long; `len` must not be above the limit.
     fn grow_to(&mut self, len: usize) {
         let here = self.bytes.len();
         if len > here {
             let wanted = (here * 2).max(STEP).min(self.limit).max(len);
-            // `resize` alone would round up to the double of what there is, beyond the limit too.
+            // `resize` alone may double the capacity, even beyond the limit.
             self.bytes.reserve_exact(wanted - here);
             self.bytes.resize(wanted, 0);
         }
@@ -81,7 +81,7 @@ impl<'a> LimitedBuffer<'a> {
 }
 
 fn too_large(limit: usize) -> Fault {
-    Fault { kind: Kind::TooLarge, reason: format!("it unpacks to more than {limit} bytes (max_unpacked_bytes)") }
+    Fault { kind: Kind::TooLarge, reason: format!("it decompresses to more than {limit} bytes (max_unpacked_bytes)") }
 }
 
 #[cfg(test)]
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!((bytes.len(), bytes.capacity()), (3 * STEP, 3 * STEP));
         LimitedBuffer::new(&mut bytes, 10 * STEP).space_of(7 * STEP).unwrap();
         assert_eq!((bytes.len(), bytes.capacity()), (7 * STEP, 7 * STEP));
-        // A larger buffer that served before is used up to the limit, and no further.
+        // A larger buffer that is reused is written up to the limit, and no further.
         let mut out = LimitedBuffer::new(&mut bytes, STEP);
         assert_eq!((out.space().unwrap().len(), out.left()), (STEP, STEP));
         assert_eq!(out.space_of(STEP + 1).unwrap_err().kind, Kind::TooLarge);

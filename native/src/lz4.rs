@@ -1,19 +1,19 @@
-//! LZ4 frames around lz4_flex's blocks.
+//! Reads LZ4 frames and decompresses their blocks with lz4_flex.
 //!
-//! lz4_flex's own frame reader allocates and clears buffers of up to 8 MiB a frame and copies each block twice; a Kafka batch
-//! is a frame of often 16 KiB. Here blocks unpack straight into the batch's buffer. The frame's xxHash sums are passed over:
-//! the batch's CRC-32C has covered the same bytes already.
+//! lz4_flex's own frame reader allocates and clears buffers of up to 8 MiB per frame and copies each block twice, while
+//! a Kafka batch is a frame of often 16 KiB. Here blocks are decompressed directly into the batch's buffer. The frame's
+//! xxHash checksums are not verified, because the batch's CRC-32C covers the same bytes.
 
 use crate::error::Fault;
 use crate::limited_buffer::LimitedBuffer;
 
 const MAGIC: u32 = 0x184d_2204;
-/// How far back a block of a linked frame may point.
+/// The distance that a block of a linked frame may refer back.
 const WINDOW: usize = 64 << 10;
-/// No LZ4 byte stands for more output bytes than this.
+/// The highest compression ratio of LZ4: the output bytes that one input byte can encode.
 const MOST: usize = 255;
 
-/// Unpacks one frame; what follows it is passed over, as Kafka's reader does.
+/// Decompresses one frame; ignores the bytes after it, as Kafka's reader does.
 pub fn decompress(packed: &[u8], out: &mut LimitedBuffer<'_>) -> Result<(), Fault> {
     let mut rest = packed;
     let magic = u32::from_le_bytes(chunk(&mut rest)?);
@@ -30,9 +30,9 @@ pub fn decompress(packed: &[u8], out: &mut LimitedBuffer<'_>) -> Result<(), Faul
         size => return Err(Fault::corrupt(format!("lz4: unknown block size {size}"))),
     };
     if has(0x08) {
-        chunk::<8>(&mut rest)?; // The content's size; the record count tells the same.
+        chunk::<8>(&mut rest)?; // The content size, not needed, because the record count is checked.
     }
-    chunk::<1>(&mut rest)?; // The header's sum.
+    chunk::<1>(&mut rest)?; // The header's checksum.
     let linked = !has(0x20);
     let start = out.used();
     loop {
@@ -50,12 +50,12 @@ pub fn decompress(packed: &[u8], out: &mut LimitedBuffer<'_>) -> Result<(), Faul
             unpack(block, most.min(len.saturating_mul(MOST)), linked.then_some(start), out)?;
         }
         if has(0x10) {
-            chunk::<4>(&mut rest)?; // The block's sum.
+            chunk::<4>(&mut rest)?; // The block's checksum.
         }
     }
 }
 
-/// Unpacks a block of at most `most` bytes, which may point back to `history` in the out.
+/// Decompresses a block to at most `most` bytes; it may refer back to the position `history` in `out`.
 fn unpack(block: &[u8], most: usize, history: Option<usize>, out: &mut LimitedBuffer<'_>) -> Result<(), Fault> {
     let room = most.min(out.left());
     let (before, space) = out.split(room)?;
@@ -83,7 +83,7 @@ fn chunk<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], Fault> {
 }
 
 fn ends_early() -> Fault {
-    Fault::corrupt("lz4: the frame ends early")
+    Fault::corrupt("lz4: the frame is truncated")
 }
 
 #[cfg(test)]

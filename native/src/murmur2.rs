@@ -1,4 +1,4 @@
-//! Java's hash of a record's key (`org.apache.kafka.common.utils.Utils.murmur2`), which its producer partitions by.
+//! Java's hash of a record's key (`org.apache.kafka.common.utils.Utils.murmur2`), by which its producer partitions.
 
 const MULTIPLIER: u32 = 0x5bd1_e995;
 const SEED: u32 = 0x9747_b28c;
@@ -19,7 +19,7 @@ pub fn murmur2(key: &[u8]) -> u32 {
     hash ^ hash >> 15
 }
 
-/// The partition of a record with this key (`BuiltInPartitioner.partitionForKey`). `partitions` is not 0.
+/// Returns the partition of a record with this key (`BuiltInPartitioner.partitionForKey`). `partitions` must not be 0.
 pub fn partition_of(key: &[u8], partitions: usize) -> usize {
     (murmur2(key) & 0x7fff_ffff) as usize % partitions
 }

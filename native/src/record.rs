@@ -2,7 +2,7 @@
 
 use crate::varint::{self, Parsed, take, varint, varlong};
 
-/// Bytes of the longest varint of 32 bits.
+/// The length of the longest varint of 32 bits.
 const MOST_LENGTH: usize = 5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub struct Record<'a> {
     pub headers: Headers<'a>,
 }
 
-/// The headers of a record as they are stored, checked while the record was parsed.
+/// The headers of a record in their encoded form, which was checked when the record was parsed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Headers<'a> {
     pub count: usize,
@@ -22,17 +22,18 @@ pub struct Headers<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// Takes one record from the front of `rest`. All of its fields are checked, wanted or not.
+    /// Parses one record and removes it from the start of `rest`. All fields are checked, needed or not.
     #[inline(always)]
     pub fn parse(rest: &mut &'a [u8]) -> Parsed<Self> {
-        let length = usize::try_from(varint(rest)?).map_err(|_| "a record claims a negative length")?;
+        let length = usize::try_from(varint(rest)?).map_err(|_| "a record declares a negative length")?;
         let mut body = take(rest, length)?;
-        take(&mut body, 1)?; // Attributes: none is defined for records.
+        take(&mut body, 1)?; // The attributes; Kafka defines none for records.
         let timestamp_delta = varlong(&mut body)?;
         let offset_delta = varint(&mut body)?;
         let key = nullable(&mut body)?;
         let value = nullable(&mut body)?;
-        let count = usize::try_from(varint(&mut body)?).map_err(|_| "a record claims a negative number of headers")?;
+        let count =
+            usize::try_from(varint(&mut body)?).map_err(|_| "a record declares a negative number of headers")?;
         if count > 0 {
             check_headers(body, count)?;
         } else if !body.is_empty() {
@@ -41,20 +42,20 @@ impl<'a> Record<'a> {
         Ok(Self { timestamp_delta, offset_delta, key, value, headers: Headers { count, bytes: body } })
     }
 
-    /// Bytes that [`Record::write`] appends.
+    /// Returns the number of bytes that [`Record::write`] appends.
     #[inline(always)]
     pub fn size(&self) -> usize {
         let body = self.body_len();
         varint::len(body as i64) + body
     }
 
-    /// Appends the record. All lengths fit into 31 bits: the caller has bounded [`Record::size`].
+    /// Appends the encoded record. The caller must have limited [`Record::size`], so that all lengths fit into 31 bits.
     #[inline(always)]
     pub fn write(&self, out: &mut Vec<u8>) {
         let body = self.body_len();
         out.reserve(body + MOST_LENGTH);
         varint::put(out, body as i64);
-        out.push(0); // Attributes.
+        out.push(0); // The attributes.
         varint::put(out, self.timestamp_delta);
         varint::put(out, i64::from(self.offset_delta));
         put_nullable(out, self.key);
@@ -79,7 +80,7 @@ impl<'a> Headers<'a> {
         self.count == 0
     }
 
-    /// Bytes of the headers as they are stored.
+    /// Returns the length of the encoded headers in bytes.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
@@ -95,7 +96,7 @@ impl<'a> Headers<'a> {
     }
 }
 
-/// Headers on their way into a record.
+/// Encodes the headers of a record.
 #[derive(Debug, Default)]
 pub struct HeaderWriter {
     count: usize,
@@ -135,7 +136,7 @@ fn nullable_len(bytes: Option<&[u8]>) -> usize {
     bytes.map_or(1, |bytes| varint::len(bytes.len() as i64) + bytes.len())
 }
 
-/// A negative length is null, as for Kafka's own reader.
+/// Parses a nullable field. A negative length means null, as in Kafka's own reader.
 #[inline(always)]
 fn nullable<'a>(rest: &mut &'a [u8]) -> Parsed<Option<&'a [u8]>> {
     match usize::try_from(varint(rest)?) {

@@ -10,21 +10,21 @@ use crate::header::{BatchHeader, CRC_START, Envelope, HEADER_LEN, LOG_OVERHEAD, 
 use crate::record::Record;
 use crate::source::Source;
 
-/// Why [`RecordSet::append`] came back.
+/// The reason why [`RecordSet::append`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// The builder has no room for the next row: take its batch and go on.
+    /// The builder has no room for the next row: take its batch and append again.
     Full,
-    /// Nothing more will come from this record set.
+    /// The record set has no more rows.
     Done,
 }
 
-/// Zero or more batches of one partition, and perhaps a part of one at the end.
+/// Zero or more batches of one partition, possibly followed by a truncated one.
 pub struct RecordSet<S> {
     source: S,
     topic: Arc<str>,
     partition: i32,
-    /// Where the next batch starts.
+    /// The position of the next batch.
     at: usize,
     next_offset: i64,
     to_offset: i64,
@@ -34,24 +34,24 @@ pub struct RecordSet<S> {
     done: bool,
 }
 
-/// A batch whose rows are on their way into a builder.
+/// A batch that is checked and decompressed, and whose rows are not all appended yet.
 struct OpenBatch {
     bytes: Vec<u8>,
-    /// The records that are left, as a part of `bytes`.
+    /// The remaining records are `bytes[at..end]`.
     at: usize,
     end: usize,
     left: usize,
     base_offset: i64,
     last_offset_delta: i32,
-    /// What the next record's offset delta must not be below.
+    /// The lowest valid offset delta of the next record.
     next_delta: i64,
     stamp: Stamp,
-    /// Bytes of the batch in the record set.
+    /// The size of the batch in the record set, in bytes.
     size: usize,
 }
 
 impl<S: Source> RecordSet<S> {
-    /// Rows of `from_offset` to `to_offset` (exclusive), without those of `aborted` transactions.
+    /// Reads the rows from `from_offset` to `to_offset` (exclusive), without those of `aborted` transactions.
     pub fn new(
         source: S,
         topic: Arc<str>,
@@ -82,32 +82,32 @@ impl<S: Source> RecordSet<S> {
         self.partition
     }
 
-    /// The first offset that was neither given nor passed over; never beyond `to_offset`.
+    /// Returns the first offset that was neither appended nor skipped; at most `to_offset`.
     pub fn next_offset(&self) -> i64 {
         self.next_offset
     }
 
-    /// Bytes of the batches that are done with.
+    /// Returns the number of bytes of the batches that are finished.
     pub fn consumed(&self) -> usize {
         self.at
     }
 
-    /// Whether nothing more will come.
+    /// Returns whether there are no more rows.
     pub fn is_done(&self) -> bool {
         self.done
     }
 
-    /// The size of the batch that the end of the record set cut off; 0 if not even its size is there.
+    /// Returns the size of the truncated batch at the end of the record set; 0 if even its size is truncated.
     pub fn partial_batch_bytes(&self) -> Option<usize> {
         self.partial_batch_bytes
     }
 
-    /// The bytes' owner. After the record set is done they are not read again.
+    /// Returns the source, whose bytes are not read any more when the record set is done.
     pub fn source_mut(&mut self) -> &mut S {
         &mut self.source
     }
 
-    /// Moves rows into `builder` until it is full or nothing is left. After an error, asking again gives it again.
+    /// Appends rows to `builder` until it is full or no row is left. After an error, the next call returns it again.
     pub fn append(&mut self, builder: &mut BatchBuilder) -> Result<Progress, Error> {
         builder.at_partition(&self.topic, self.partition);
         while !self.done {
@@ -134,7 +134,7 @@ impl<S: Source> RecordSet<S> {
         Ok(Progress::Done)
     }
 
-    /// Reads the batch at `self.at`: opens it if it holds rows for us, passes it if not, is done if it is not whole.
+    /// Reads the batch at `self.at`: opens it if it has rows to append, skips it if not, is done if it is truncated.
     fn open_next(&mut self, builder: &mut BatchBuilder) -> Result<(), Fault> {
         let here = self.source.len().saturating_sub(self.at);
         let mut start = [0; LOG_OVERHEAD];
@@ -149,7 +149,10 @@ impl<S: Source> RecordSet<S> {
             let [.., magic] = before_magic;
             check_magic(i8::from_be_bytes([magic]))?;
             if envelope.size < HEADER_LEN {
-                return Err(Fault::corrupt(format!("a batch claims {} bytes, less than its header", envelope.size)));
+                return Err(Fault::corrupt(format!(
+                    "a batch declares a size of {} bytes, which is less than its header",
+                    envelope.size
+                )));
             }
         }
         if envelope.size > here {
@@ -171,7 +174,7 @@ impl<S: Source> RecordSet<S> {
         Ok(())
     }
 
-    /// Checks the whole batch and unpacks it into `bytes`; None (and moved on) if it holds no row for us.
+    /// Checks the whole batch and decompresses it into `bytes`; skips it and returns None if it has no row to append.
     fn load(
         &mut self,
         size: usize,
@@ -183,22 +186,23 @@ impl<S: Source> RecordSet<S> {
         }
         let whole = bytes.get_mut(..size).unwrap_or_default();
         if !self.source.read(self.at, whole) {
-            return Err(Fault::corrupt("a batch is not there"));
+            return Err(Fault::corrupt("a batch is missing in the buffer"));
         }
         let Some((head, _)) = whole.split_first_chunk::<HEADER_LEN>() else {
             return Err(Fault::corrupt("a batch is shorter than its header"));
         };
         let header = BatchHeader::parse(head)?;
-        // Looked at again, because it is this copy that counts.
+        // The magic is checked once more in this copy, because the source may have changed since the first check.
         check_magic(head.get(MAGIC_END - 1).map_or(-1, |&magic| i8::from_be_bytes([magic])))?;
         if header.size != size {
             return Err(Fault::corrupt("a batch changed while it was read"));
         }
-        // Before anything else is believed, also for a batch that is passed over: its last offset moves the position.
+        // The CRC is checked before any other field is used, also for a batch that is skipped, because its last offset
+        // moves the position.
         let crc = crc32c::crc32c(whole.get(CRC_START..).unwrap_or_default());
         if crc != header.crc {
             return Err(Fault::corrupt(format!(
-                "the batch at base offset {} has CRC {crc:08x} instead of {:08x}",
+                "the batch at base offset {} has CRC {crc:08x}, expected {:08x}",
                 header.base_offset, header.crc
             )));
         }
@@ -237,7 +241,7 @@ impl<S: Source> RecordSet<S> {
         Ok(Some(batch))
     }
 
-    /// Whether the batch's records are data of a transaction that was not aborted; follows the markers.
+    /// Returns whether the batch has records of committed or non-transactional data; applies abort markers.
     fn wants(&mut self, header: &BatchHeader, whole: &[u8], decompressor: &mut Decompressor) -> Result<bool, Fault> {
         if header.producer_id >= 0 && !self.aborted.is_empty() {
             self.aborted.advance(header.next_offset() - 1);
@@ -252,7 +256,7 @@ impl<S: Source> RecordSet<S> {
         Ok(!header.is_control())
     }
 
-    /// Moves the rows of `batch` into `builder`; Done when the batch, or the range, has no more.
+    /// Appends the rows of `batch` to `builder`; returns Done if the batch or the range has no more rows.
     fn drain(&mut self, batch: &mut OpenBatch, builder: &mut BatchBuilder) -> Result<Progress, Error> {
         let mut rest = batch.bytes.get(batch.at..batch.end).unwrap_or_default();
         let (mut left, mut next_delta, mut next_offset) = (batch.left, batch.next_delta, self.next_offset);
@@ -268,10 +272,8 @@ impl<S: Source> RecordSet<S> {
             };
             let delta = i64::from(record.offset_delta);
             if delta < next_delta || record.offset_delta > batch.last_offset_delta {
-                let reason = format!(
-                    "a record claims offset delta {delta} where {next_delta} to {} can be",
-                    batch.last_offset_delta
-                );
+                let reason =
+                    format!("a record has offset delta {delta}, valid are {next_delta} to {}", batch.last_offset_delta);
                 outcome = Err((next_offset, Fault::corrupt(reason)));
                 break;
             }
@@ -311,7 +313,7 @@ impl<S: Source> RecordSet<S> {
         })
     }
 
-    /// Ends a batch whose rows are all out.
+    /// Closes a batch whose rows are all appended.
     fn close(&mut self, batch: OpenBatch, builder: &mut BatchBuilder) {
         self.pass(batch.base_offset + i64::from(batch.last_offset_delta) + 1, batch.size);
         builder.recycle(batch.bytes);
@@ -328,10 +330,11 @@ impl<S: Source> RecordSet<S> {
     }
 }
 
-/// Whether a control batch aborts its producer's transaction: its first record's key is a version and a type, 0 to abort.
+/// Returns whether a control batch aborts its producer's transaction. The key of its first record has a version and a
+/// type, which is 0 for an abort.
 fn is_abort_marker(header: &BatchHeader, whole: &[u8], decompressor: &mut Decompressor) -> Result<bool, Fault> {
     if header.count == 0 {
-        return Ok(false); // Compaction took the marker and left the batch.
+        return Ok(false); // Compaction has removed the marker and kept the empty batch.
     }
     let mut unpacked = vec![];
     let mut records = whole.get(HEADER_LEN..).unwrap_or_default();

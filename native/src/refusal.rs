@@ -1,17 +1,17 @@
-//! Why rows cannot become records.
+//! The reasons why rows cannot be encoded as records.
 
 use std::fmt;
 
-/// Rows are numbered from 0 in each call.
+/// The error of [`crate::encoder::Encoder`]. Rows are numbered from 0 in each call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// A column's buffers do not hold what they claim, or an argument is out of its range.
+    /// A column's offsets point outside its buffers, or an argument is out of its range.
     Malformed(String),
-    /// A row asks for a partition that its topic does not have.
+    /// A row's explicit partition does not exist in its topic.
     UnknownPartition { topic: i64, partition: i32, partitions: usize, row: usize },
-    /// A record is over the limit. `size` is that of a batch with nothing else, before compression.
+    /// A record exceeds the limit. `size` is the size of a batch with only this record, before compression.
     RecordTooLarge { topic: i64, partition: usize, row: usize, size: usize, limit: usize },
-    /// A codec failed, which is no fault of the rows.
+    /// A codec failed, which the rows did not cause.
     Codec(String),
 }
 
@@ -20,11 +20,11 @@ impl fmt::Display for Refusal {
         match self {
             Self::Malformed(reason) => f.write_str(reason),
             Self::UnknownPartition { topic, partition, partitions, row } => {
-                write!(f, "topic {topic}, row {row}: partition {partition} is none of the topic's {partitions}")
+                write!(f, "topic {topic}, row {row}: partition {partition} does not exist, the topic has {partitions}")
             }
             Self::RecordTooLarge { topic, partition, row, size, limit } => write!(
                 f,
-                "topic {topic}, partition {partition}, row {row}: a record of {size} bytes is over the limit of {limit}"
+                "topic {topic}, partition {partition}, row {row}: a record of {size} bytes exceeds the limit of {limit}"
             ),
             Self::Codec(reason) => write!(f, "a batch could not be compressed: {reason}"),
         }

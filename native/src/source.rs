@@ -1,6 +1,7 @@
-//! Where a record set's bytes come from.
+//! The source of a record set's bytes.
 
-/// Bytes that are copied out batch by batch, never borrowed: the owner may be a Python buffer that is not ours to lock.
+/// Bytes that are copied batch by batch and never borrowed, because the owner may be a Python buffer that another
+/// thread can change.
 pub trait Source {
     fn len(&self) -> usize;
 
@@ -8,7 +9,7 @@ pub trait Source {
         self.len() == 0
     }
 
-    /// Fills `into` from position `at`; false, with nothing promised about `into`, if that many bytes are not there.
+    /// Fills `into` with the bytes from position `at` on. Returns false if there are fewer; `into` is then unspecified.
     fn read(&self, at: usize, into: &mut [u8]) -> bool;
 }
 

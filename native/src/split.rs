@@ -1,4 +1,4 @@
-//! A record batch that is too large for its topic, as two (`ProducerBatch.split`).
+//! Splits a record batch that is too large for its topic into two (Java's `ProducerBatch.split`).
 
 use crate::codec::Decompressor;
 use crate::compress::Compressor;
@@ -6,12 +6,12 @@ use crate::filling::{Content, Filling, Producer};
 use crate::header::{BatchHeader, HEADER_LEN};
 use crate::record::Record;
 
-/// What was packed here before is not bounded again.
+/// The limit on decompressed bytes. The batch was compressed by this encoder, so it needs no lower limit.
 const MOST_UNPACKED: usize = 1 << 31;
 
-/// Both halves, under the sequences that their records have in `batch`, and bytes of the first one before compression.
+/// Returns both halves, whose records keep their sequence numbers, and the size of the first half before compression.
 ///
-/// `batch` is one that `compressor` has packed.
+/// `batch` must have been compressed by `compressor`.
 pub fn split(batch: &[u8], compressor: &mut Compressor) -> Result<([Vec<u8>; 2], usize), String> {
     let start = batch.first_chunk().ok_or("a batch without a header")?;
     let header = BatchHeader::parse(start).map_err(|fault| fault.reason)?;
@@ -45,7 +45,7 @@ pub fn split(batch: &[u8], compressor: &mut Compressor) -> Result<([Vec<u8>; 2],
     Ok(([one, other], size))
 }
 
-/// The sequence after a batch (`DefaultRecordBatch.incrementSequence`): after 2^31 - 1 comes 0.
+/// Returns the sequence number after a batch (`DefaultRecordBatch.incrementSequence`): 2^31 - 1 is followed by 0.
 pub fn after(sequence: i32, count: i32) -> i32 {
     ((i64::from(sequence) + i64::from(count)) & i64::from(i32::MAX)) as i32
 }

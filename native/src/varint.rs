@@ -1,9 +1,9 @@
 //! Zigzag varints, as in Kafka's `ByteUtils`.
 
-/// Why bytes could not be parsed; the caller knows where.
+/// The result of parsing, or the reason why it failed; the caller adds the place.
 pub type Parsed<T> = Result<T, &'static str>;
 
-const ENDS_EARLY: &str = "a record ends in the middle of a field";
+const ENDS_EARLY: &str = "a record is truncated in the middle of a field";
 
 /// Reads a 32-bit varint of at most five bytes.
 #[inline(always)]
@@ -40,7 +40,7 @@ pub fn varlong(rest: &mut &[u8]) -> Parsed<i64> {
     }
 }
 
-/// Takes `len` bytes.
+/// Removes `len` bytes from the start of `rest` and returns them.
 #[inline(always)]
 pub fn take<'a>(rest: &mut &'a [u8], len: usize) -> Parsed<&'a [u8]> {
     let (head, tail) = rest.split_at_checked(len).ok_or(ENDS_EARLY)?;
@@ -61,10 +61,10 @@ fn unsigned(rest: &mut &[u8], most: usize) -> Parsed<u64> {
             return Ok(value);
         }
     }
-    Err(if rest.len() < most { ENDS_EARLY } else { "a varint does not end" })
+    Err(if rest.len() < most { ENDS_EARLY } else { "a varint is longer than its type allows" })
 }
 
-/// Appends a varint, or a varlong: they differ in range only.
+/// Appends a varint or a varlong, which differ only in range.
 #[inline(always)]
 pub fn put(out: &mut Vec<u8>, value: i64) {
     let mut raw = raw(value);
@@ -81,10 +81,10 @@ pub fn put(out: &mut Vec<u8>, value: i64) {
     }
 }
 
-/// Bytes that [`put`] appends.
+/// Returns the number of bytes that [`put`] appends.
 #[inline(always)]
 pub fn len(value: i64) -> usize {
-    // Seven bits a byte, rounded up; 0 takes a byte too.
+    // Seven bits per byte, rounded up; 0 needs one byte.
     ((70 - (raw(value) | 1).leading_zeros()) / 7) as usize
 }
 

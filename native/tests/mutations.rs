@@ -1,4 +1,4 @@
-//! Millions of mutated record sets: none may crash, hang, or give a row that was not written.
+//! Decodes millions of mutated record sets: none may crash, hang, or return a row that was not written.
 
 #![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
@@ -39,7 +39,7 @@ impl Rng {
     }
 }
 
-/// A sound batch and what is in it.
+/// A valid batch and its rows.
 struct Seed {
     shape: Shape,
     records: Vec<u8>,
@@ -88,7 +88,7 @@ fn seed(rng: &mut Rng, codec: Codec, base_offset: i64) -> Seed {
     Seed { shape, records, bytes, rows }
 }
 
-/// Changes some bytes; `kept` are positions that stay what they are.
+/// Changes some bytes, except those at the positions `kept`.
 fn mutate(rng: &mut Rng, bytes: &mut Vec<u8>, kept: impl Fn(usize) -> bool) {
     for _ in 0..1 + rng.below(3) {
         if bytes.is_empty() {
@@ -166,7 +166,7 @@ fn open(bytes: &[u8], aborted: AbortedTransactions) -> RecordSet<&[u8]> {
     RecordSet::new(bytes, TOPIC.into(), PARTITION, 0, i64::MAX, aborted)
 }
 
-/// Two or three batches with bytes changed anywhere: the CRC tells, or every row is one that was written.
+/// Two or three batches with bytes changed anywhere: either a check fails, or every row is one that was written.
 fn as_stored(
     rng: &mut Rng,
     seeds: &[Seed],
@@ -185,7 +185,7 @@ fn as_stored(
         .collect();
     let original: Vec<u8> = parts.iter().flat_map(|seed| seed.bytes.clone()).collect();
     let mut bytes = original.clone();
-    // Kafka's CRC leaves out the base offset and the leader epoch: nobody can tell what was there.
+    // Kafka's CRC does not cover the base offset and the leader epoch, so changes there cannot be detected.
     mutate(rng, &mut bytes, |at| starts.iter().any(|&start| (start..start + 8).contains(&at)));
     let mut records = open(&bytes, AbortedTransactions::default());
     let (rows, error) = read_all(&mut records, builder);
@@ -208,7 +208,7 @@ fn as_stored(
     tally.count(error.as_ref(), records.partial_batch_bytes().is_some());
 }
 
-/// One batch with bytes changed and the CRC made right: the decoder agrees with the plain reader on every row.
+/// One batch with bytes changed and a correct CRC: the decoder agrees with the simple reader on every row.
 fn with_a_right_crc(
     rng: &mut Rng,
     seed: &Seed,
@@ -241,7 +241,7 @@ fn with_a_right_crc(
     finish(&records, &rows, error, tally);
 }
 
-/// The records changed before they are packed: what unpacks well is still not believed.
+/// Records changed before compression: the decoder checks them although they decompress without an error.
 fn inside_the_codec(
     rng: &mut Rng,
     seed: &Seed,
@@ -264,7 +264,7 @@ fn inside_the_codec(
     finish(&set, &rows, error, tally);
 }
 
-/// Header keys that are not UTF-8 come out replaced, so they are compared as text.
+/// Invalid UTF-8 in header keys is replaced, so the keys are compared as text.
 fn same(rows: &[Row], expected: &[Row]) -> bool {
     let text = |row: &Row| {
         let mut row = row.clone();

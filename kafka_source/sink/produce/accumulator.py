@@ -124,6 +124,6 @@ def _columns(records: Records) -> pa.RecordBatch:
     }
     given = {name: column for name, column in columns.items() if column is not None}
     batch = pa.RecordBatch.from_arrays(list(given.values()), names=list(given))
-    # The kernel reads the buffers in place. It gets their addresses without their lengths, so the lengths are checked here.
+    # The kernel reads the buffers in place. It gets their addresses without their lengths, so check the lengths here.
     batch.validate()
     return batch

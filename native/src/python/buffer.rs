@@ -5,7 +5,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyMemoryView};
 
 use crate::source::Source;
 
-/// A part of a `bytes` or `bytearray`, kept alive and, for a `bytearray`, kept from being resized.
+/// A part of a `bytes` or `bytearray`. It keeps the object alive, and prevents a `bytearray` from being resized.
 pub struct Buffer {
     keeper: Option<Py<PyAny>>,
     address: usize,
@@ -13,13 +13,13 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Borrows `bytes` and `bytearray` as they are; anything else that has the buffer protocol is copied, because
-    /// Python 3.10's stable ABI gives no access to it.
+    /// Borrows a `bytes` or `bytearray`; copies any other object with the buffer protocol, because Python 3.10's stable
+    /// ABI gives no access to its memory.
     pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         if let Ok(bytes) = object.cast_exact::<PyBytes>() {
             return Ok(Self::of(bytes));
         }
-        // Fails for what is no buffer; while it lives, a bytearray cannot be resized.
+        // Fails if the object is not a buffer. While the view exists, a bytearray cannot be resized.
         let view = PyMemoryView::from(object)?;
         if let Ok(array) = object.cast_exact::<PyByteArray>() {
             let (address, len) = (array.data().expose_provenance(), array.len());
@@ -38,12 +38,12 @@ impl Buffer {
         }
     }
 
-    /// The part from `start` to `end`; None if it is not there.
+    /// Returns the part from `start` to `end`; None if it is outside the buffer.
     pub fn slice(self, start: usize, end: usize) -> Option<Self> {
         (start <= end && end <= self.len).then(|| Self { address: self.address + start, len: end - start, ..self })
     }
 
-    /// Lets go of the Python object. Nothing can be read any more.
+    /// Releases the Python object; after that nothing can be read.
     pub fn release(&mut self) {
         (self.keeper, self.len) = (None, 0);
     }
@@ -59,10 +59,11 @@ impl Source for Buffer {
         if at.checked_add(into.len()).is_none_or(|end| end > self.len) {
             return false;
         }
-        // SAFETY: `address..address + len` lies in the buffer of `keeper`, which is alive while `len` is not 0 and which
-        // is a `bytes` or has an export, so it neither moves nor shrinks; `at..at + into.len()` was just checked to lie
-        // in it; `into` is ours alone. No reference to Python's memory is made: if another thread writes to a bytearray
-        // meanwhile, against the contract, the copy is torn and the CRC, which is taken of the copy, tells.
+        // SAFETY: `address..address + len` lies in the buffer of `keeper`. `keeper` is alive while `len` is not 0, and
+        // it is a `bytes` or has an exported view, so its memory neither moves nor shrinks. The check above ensures
+        // that `at..at + into.len()` lies in it, and no one else accesses `into`. No reference to Python's memory is
+        // created: if another thread writes to a bytearray meanwhile, against the contract, the copy mixes old and new
+        // bytes, and the CRC check of the copy fails.
         unsafe {
             let from = std::ptr::with_exposed_provenance::<u8>(self.address + at);
             std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len());

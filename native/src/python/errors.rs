@@ -1,4 +1,4 @@
-//! The exception classes, and how an [`Error`] or a [`Refusal`] becomes one.
+//! The exception classes, and the conversion of an [`Error`] or a [`Refusal`] to an exception.
 
 use pyo3::create_exception;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -26,7 +26,7 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("RecordTooLarge", py.get_type::<RecordTooLarge>())
 }
 
-/// The exception of an error, with its place as attributes.
+/// Returns the exception for an error, with the error's place as attributes.
 pub fn raise(py: Python<'_>, error: Error) -> PyErr {
     let message = error.to_string();
     let exception = match error.kind {
@@ -48,7 +48,7 @@ pub fn raise(py: Python<'_>, error: Error) -> PyErr {
     }
 }
 
-/// The exception of a refusal, with its place as attributes.
+/// Returns the exception for a refusal, with the refusal's place as attributes.
 pub fn refuse(py: Python<'_>, refusal: Refusal) -> PyErr {
     let message = refusal.to_string();
     match refusal {

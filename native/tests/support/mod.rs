@@ -1,4 +1,4 @@
-//! An encoder and a plain reader of RecordBatch v2, written apart from the decoder they check, and rows out of Arrow.
+//! An encoder and a simple reader of RecordBatch v2, independent of the decoder that they check, and rows from Arrow.
 #![allow(dead_code)]
 
 use std::io::Write;
@@ -76,7 +76,7 @@ impl Codec {
     }
 }
 
-/// What a batch's header says beside its rows.
+/// The fields of a batch's header that do not depend on its rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     pub codec: Codec,
@@ -103,7 +103,7 @@ fn nullable(bytes: Option<&[u8]>, out: &mut Vec<u8>) {
     out.extend(bytes.unwrap_or_default());
 }
 
-/// The records of a batch, unpacked.
+/// Returns the records of a batch, not compressed.
 pub fn records(shape: &Shape, rows: &[Row]) -> Vec<u8> {
     let mut out = vec![];
     for row in rows {
@@ -123,7 +123,7 @@ pub fn records(shape: &Shape, rows: &[Row]) -> Vec<u8> {
     out
 }
 
-/// A batch around `records` as they are.
+/// Returns a batch with these encoded records.
 pub fn batch_of(shape: &Shape, count: i32, records: &[u8]) -> Vec<u8> {
     let packed = if count == 0 { vec![] } else { shape.codec.pack(records) };
     let mut out = vec![];
@@ -153,7 +153,7 @@ pub fn batch(shape: &Shape, rows: &[Row]) -> Vec<u8> {
     batch_of(shape, rows.len() as i32, &records(shape, rows))
 }
 
-/// Makes the CRC of the batch at the start of `bytes` right again.
+/// Corrects the CRC of the batch at the start of `bytes`.
 pub fn fix_crc(bytes: &mut [u8]) {
     let length = i32::from_be_bytes(bytes[8..12].try_into().unwrap());
     let Some(end) =
@@ -165,7 +165,7 @@ pub fn fix_crc(bytes: &mut [u8]) {
     bytes[17..21].copy_from_slice(&crc.to_be_bytes());
 }
 
-/// Byte by byte, with 128-bit sums: slow and plain. None where the decoder must refuse.
+/// Parses byte by byte with 128-bit sums, slow and simple. Returns None if the decoder must return an error.
 pub fn plain_read(bytes: &[u8]) -> Option<Vec<Row>> {
     let mut reader = Plain(bytes);
     let base_offset = reader.int(8)?;
@@ -271,7 +271,7 @@ pub fn limits(batch_rows: usize, batch_bytes: usize) -> Limits {
     Limits { batch_rows, batch_bytes, max_unpacked_bytes: 1 << 20 }
 }
 
-/// A builder of every column, in the order that [`rows`] reads.
+/// Returns a builder for all columns, in the order that [`rows`] reads.
 pub fn builder(limits: Limits) -> BatchBuilder {
     let columns = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"];
     BatchBuilder::new(&columns.map(|name| Column::parse(name, None).unwrap()), limits).unwrap()
@@ -283,7 +283,7 @@ fn cells(data: &ArrayData) -> Vec<Option<Vec<u8>>> {
     (0..data.len()).map(|i| data.is_valid(i).then(|| values[ends[i] as usize..ends[i + 1] as usize].to_vec())).collect()
 }
 
-/// The rows of a batch of all columns.
+/// Returns the rows of a batch that has all columns.
 pub fn rows(batch: &Batch, topic: &str, partition: i32) -> Vec<Row> {
     let children = batch.data.child_data();
     let (keys, values, topics) = (cells(&children[0]), cells(&children[1]), cells(&children[2]));
@@ -316,7 +316,7 @@ pub fn rows(batch: &Batch, topic: &str, partition: i32) -> Vec<Row> {
         .collect()
 }
 
-/// Everything of a record set, through as many batches as it takes.
+/// Returns all rows of a record set, read in as many batches as necessary.
 pub fn read_all(
     records: &mut RecordSet<&[u8]>,
     builder: &mut BatchBuilder,
