@@ -63,6 +63,8 @@ class Node:
         """Start the process and return at once; `has_started` returns True when the broker is up."""
         if self.running:
             raise BrokerError(f"Node {self.id} is already running.")
+        # One that ended by itself has left its pipe open.
+        self._wait(0)
         self._log_start = self.files.log.stat().st_size if self.files.log.exists() else 0
         supervisor = subprocess.Popen(
             [sys.executable, "-I", str(_SUPERVISOR), str(self.files.log), self._remove, *self._command],
@@ -121,7 +123,7 @@ class Node:
         """Send SIGKILL and wait until the process has ended. Does nothing if the node does not run."""
         if self.running:
             self._order(b"K")
-            self._wait(timeout)
+        self._wait(timeout)
 
     def ask_to_stop(self) -> None:
         """Send SIGTERM and return at once; SIGCONT follows, so that a paused node stops too.

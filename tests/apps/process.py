@@ -41,8 +41,9 @@ class App:
 
     def _pump(self) -> None:
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self._lines.put(line.rstrip("\n"))
+        with self.process.stdout as lines:
+            for line in lines:
+                self._lines.put(line.rstrip("\n"))
         self._lines.put(None)
 
     def wait_for(self, text: str, seconds: float = 90) -> str:
@@ -80,8 +81,7 @@ class App:
             except subprocess.TimeoutExpired:
                 self.kill()
                 raise AssertionError(f"the program did not stop within {seconds} s; saw {self.seen[-20:]}") from None
-        self._pumping.join(10)
-        self._log.close()
+        self._close()
 
     def suspend(self) -> None:
         """SIGSTOP for the program and all its children, as if its machine were unplugged."""
@@ -111,6 +111,13 @@ class App:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.process.wait(30)
+        self._close()
+
+    def _close(self) -> None:
+        if self.process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self.process.stdin.close()
+        # It ends, and closes the output, when the last process that could write has ended.
         self._pumping.join(10)
         self._log.close()
 
