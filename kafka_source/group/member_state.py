@@ -1,10 +1,15 @@
 """The state machine of one group member: states, events and actions. Pure; `member` sends the requests.
 
-    UNJOINED --join--> JOINING --sync--> AWAITING_SYNC --> STABLE --heartbeat: rebalance--> REBALANCING
-        ^                 ^                   |              |                                  |
-        +-- unknown id ---+---- rebalance ----+              +-- session or generation lost --> LOST
-                          +<---------------------------------------- rejoin --------------------+
-    From any state: FENCED (another process has the instance id), FAILED (the group refuses the member), LEFT.
+    UNJOINED       join                                  -> JOINING
+    JOINING        JoinGroup answered                    -> AWAITING_SYNC
+    AWAITING_SYNC  SyncGroup answered                    -> STABLE
+    AWAITING_SYNC  another rebalance, or member unknown  -> JOINING
+    STABLE         heartbeat: a rebalance is due         -> REBALANCING
+    STABLE, REBALANCING  session or generation lost      -> LOST
+    REBALANCING, LOST    rejoin                          -> JOINING
+    any state      another process has the instance id   -> FENCED
+    any state      the group refuses the member          -> FAILED
+    any state      leave                                 -> LEFT
 
 A member in REBALANCING is still a member: the coordinator accepts its commits until the new generation starts. The
 transitions are those of AbstractCoordinator in the Java client, with one exception: if the coordinator is lost before
@@ -86,7 +91,7 @@ class Step:
         action: The next action.
         find_coordinator: Whether to look up the coordinator again before the action.
         back_off: Whether to wait before the action; the pause grows with `membership.failures`.
-        code: The error code that ended the membership, else 0.
+        code: The error code, if the event stops the member or loses its place in the group; else 0.
     """
 
     membership: Membership

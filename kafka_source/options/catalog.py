@@ -265,8 +265,8 @@ class ReadOptions(CommonOptions):
     group_members: int | None = option(
         "group.members",
         kinds.COUNT,
-        "Number of group members (slots) that the query holds; each slot is one Spark input partition. Raise it to "
-        "read with more tasks at the same time.",
+        "Number of group members (slots) that the query holds. A slot with many records is one Spark input partition; "
+        "slots with few records share one (`min.records.per.task`). Raise it to read with more tasks at the same time.",
         default_text="the number of partitions, at most 8",
     )
     partition_assignment_strategy: tuple[str, ...] = option(
@@ -322,8 +322,8 @@ class ReadOptions(CommonOptions):
         "group.on.lost",
         kinds.GROUP_ON_LOST,
         "What to do when the coordinator has removed this query's members (e.g. the driver was suspended longer than "
-        "the session timeout): `rejoin` and continue from the committed offsets, or `stop` with an error. The "
-        "interrupted micro-batch is not committed in either case.",
+        "the session timeout): `rejoin` and continue, each partition at the higher of the query's own position and the "
+        "group's committed offset, or `stop` with an error. Neither commits the interrupted micro-batch.",
         default="rejoin",
         where=Where.STREAM,
         formerly="group.lost",

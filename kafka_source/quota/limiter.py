@@ -2,7 +2,8 @@
 
 KIP-13 delays a reader by (observed - bound x window) / bound. Brokers apply it to a sliding window: they let a whole
 window pass at once, and a pause of the reader counts twice, when it happens and when it leaves the window. Here the
-window reaches back to the first fetch, so that a pause is caught up once, and a reader saves up little.
+window begins with the first fetch, and moves forward only over a pause that is longer than what may be caught up. So a
+pause is caught up once, and an idle reader cannot save up more than 4 % of a window.
 """
 
 from __future__ import annotations

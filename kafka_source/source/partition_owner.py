@@ -180,7 +180,7 @@ class GroupMemberOwner:
     def commit_and_rejoin(self, finished: Mapping[TopicPartition, int]) -> OwnedPartitions:
         """Commit `finished`, rejoin the group if a rebalance is due, and return what the slots own now.
 
-        Members rejoin here and nowhere else, so a rebalance never happens in the middle of a micro-batch.
+        Members rejoin only in the calls of the readers between two micro-batches, never in the middle of one.
 
         Raises:
             FencedError: Another process uses a slot's instance id, or the group has removed the slots and
@@ -238,7 +238,7 @@ class GroupMemberOwner:
         return self._owned
 
     def finish(self, finished: Mapping[TopicPartition, int]) -> None:
-        """Commit what the group does not have yet, all partitions in one transaction.
+        """Commit what the group does not have yet; all partitions in one transaction with `commit.transactional`.
 
         Members that the group has removed commit nothing. Other members own their partitions then, and read again what
         was read since the last commit (at least once).

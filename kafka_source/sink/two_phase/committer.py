@@ -9,7 +9,8 @@ The steps of a batch, and the effect of a crash after each of them:
    The replayed task initialises the same transactional id, which aborts the open transaction.
 3. The driver checks that all of these transactions are still open. It writes its decision into the ledger, in one
    transaction of the epoch from step 1, together with the source's offsets if this sink commits them. This is the
-   commit point: before it no record of the batch can become visible, after it all of them will.
+   commit point: before it no record of the batch can become visible, after it all of them will, unless a transaction
+   exceeds `kafka.transaction.timeout.ms` before step 4 (LostTransactionsError).
 4. The driver commits each transaction and waits until the records are visible. After a crash: the next driver commits
    the transactions that the ledger names, and the replay of the batch writes nothing. A coordinator answers the second
    commit of a transaction like the first one.
