@@ -43,7 +43,7 @@ def arrays(load: Load, seed: int = 7) -> tuple[pa.Array, pa.Array | None]:
 
 
 def encode(load: Load, values: pa.Array, keys: pa.Array | None, repeats: int) -> int:
-    """Encodes the rows again and again, their way into the encoder and the batches' copy out of it included."""
+    """Encode the rows `repeats` times, including their import and the copy of the batches out of the encoder."""
     encoder = kafkagroup_native.BatchEncoder(compression=load.codec)
     encoder.identify(1, 0)
     rows = 0

@@ -50,7 +50,7 @@ __all__ = [
 __version__: str
 
 class _ArrowArray(Protocol):
-    """What exports one Arrow array, as `pyarrow.RecordBatch` and `pyarrow.StructArray` do (Arrow PyCapsule interface)."""
+    """An object that exports one Arrow array, such as `pyarrow.RecordBatch` (Arrow PyCapsule interface)."""
 
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
 
@@ -251,34 +251,35 @@ class BatchEncoder:
         """
 
     def append(self, topic: int, partitions: int, rows: _ArrowArray, timestamp_ms: int) -> None:
-        """Adds rows of one topic to the batches of its partitions; the GIL is released meanwhile.
+        """Append rows to the open batches of one topic's partitions, without the GIL.
 
-        A row's partition is the chosen one; where there is none, that of its key (murmur2, as Java's producer; an empty key is
-        one); where there is none, the topic's sticky partition, which moves on to the next each time its batch is sealed. A batch is
-        sealed before a record that would take it over `batch_bytes`.
+        A row goes to its explicit partition; without one, to the partition of its key (murmur2, like Java's producer; an
+        empty key counts as a key); without a key, to the topic's sticky partition, which changes to the next partition each
+        time its batch is sealed. A batch is sealed before a record that would exceed `batch_bytes`.
 
         Args:
-            topic: the caller's number for the topic.
-            partitions: how many partitions it has, up to 2**20.
-            rows: a record batch, or struct array without nulls, whose buffers are read where they are. Columns, of which all
-                but `value` may be left out:
+            topic: The caller's number for the topic.
+            partitions: The number of the topic's partitions, up to 2**20.
+            rows: A record batch, or a struct array without nulls, whose buffers are read without a copy. All columns except
+                `value` are optional:
 
-                - `value`: binary or string; null is a record without value (a tombstone).
+                - `value`: binary or string; null is a record without a value (a tombstone).
                 - `key`: binary or string.
-                - `partition`: int32; null where the partitioner decides.
-                - `headers`: list<struct<key, value>>, both binary or string; null and empty lists are none, a header's value
-                  may be null.
+                - `partition`: int32; null if the partitioner chooses.
+                - `headers`: list<struct<key, value>>, both binary or string; null and empty lists mean no headers, and a
+                  header's value may be null.
 
-                Strings are taken as their bytes. Values, offsets and nulls are checked row by row; that the buffers are as long
-                as these say cannot be, and is up to whoever made them: `validate()` of pyarrow checks it.
-            timestamp_ms: the create time of all rows, in ms since 1970, not negative.
+                Strings are stored as their bytes. Values, offsets and nulls are checked row by row. The lengths of the
+                buffers cannot be checked here; the library that created them must ensure them. pyarrow's `validate()` checks
+                them.
+            timestamp_ms: The create time of all rows, in milliseconds since 1970; not negative.
 
         Raises:
-            UnknownPartition: a chosen partition is negative or too large.
-            RecordTooLarge: a record is over `record_bytes`.
-            TypeError: `rows` exports no Arrow array.
-            ValueError: a column of another name or type, a column whose offsets do not ascend within its buffers, a header
-                without a key, or a number out of its range.
+            UnknownPartition: An explicit partition is negative or too large.
+            RecordTooLarge: A record is larger than `record_bytes`.
+            TypeError: `rows` does not export an Arrow array.
+            ValueError: A column has an unknown name or another type, a column's offsets do not ascend within its buffers, a
+                header has no key, or a number is out of its range.
         """
 
     def take(self, *, all: bool) -> list[tuple[int, int, int, bytes]]:

@@ -1,15 +1,15 @@
-//! Arrow arrays as borrowed buffers. Each look is checked against the buffers: they may claim anything.
+//! Arrow arrays as borrowed buffers. Every access is checked against the buffers, because their offsets may be invalid.
 
-/// A row that its buffers do not hold.
+/// The error of a row that lies outside the buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outside;
 
-/// Which rows are not null; None where all are.
+/// The validity bitmap of an array; None if no row is null.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Validity<'a>(pub Option<&'a [u8]>);
 
 impl Validity<'_> {
-    /// Whether the row number `at` of the buffers is not null.
+    /// Returns whether row `at` of the buffers is not null.
     #[inline(always)]
     pub fn is_set(self, at: usize) -> Result<bool, Outside> {
         match self.0 {
@@ -19,11 +19,11 @@ impl Validity<'_> {
     }
 }
 
-/// Rows that are ranges of something else, by 32-bit offsets.
+/// Rows that are ranges of another array or buffer, given by 32-bit offsets.
 #[derive(Clone, Copy, Debug)]
 struct Ranges<'a> {
     validity: Validity<'a>,
-    /// The array's first row.
+    /// The position of the array's first row in the buffers.
     first: usize,
     offsets: &'a [[u8; 4]],
 }
@@ -55,7 +55,7 @@ pub struct Binary<'a> {
 }
 
 impl<'a> Binary<'a> {
-    /// `first` is the array's offset in rows.
+    /// Borrows the buffers of an array; `first` is the array's offset in rows.
     pub fn new(validity: Validity<'a>, first: usize, offsets: &'a [u8], data: &'a [u8]) -> Self {
         Self { ranges: Ranges::new(validity, first, offsets), data }
     }
@@ -99,7 +99,7 @@ pub struct Headers<'a> {
     values: Binary<'a>,
 }
 
-/// A header as it was found; Kafka allows no null key.
+/// The key and value of a header. The key may be null here, which Kafka does not allow and the encoder refuses.
 pub type Header<'a> = (Option<&'a [u8]>, Option<&'a [u8]>);
 
 impl<'a> Headers<'a> {
@@ -107,7 +107,7 @@ impl<'a> Headers<'a> {
         Self { lists: Ranges::new(validity, first, offsets), keys, values }
     }
 
-    /// The headers of a row; none for a null.
+    /// Returns the headers of a row; a null row has no headers.
     pub fn get(&self, row: usize) -> Result<impl Iterator<Item = Result<Header<'a>, Outside>>, Outside> {
         let (start, end) = self.lists.get(row)?.unwrap_or_default();
         Ok((start..end).map(move |at| Ok((self.keys.get(at)?, self.values.get(at)?))))

@@ -1,8 +1,8 @@
-//! Arrow data of Python where it lies, without a copy, by the PyCapsule interface.
+//! Imports Arrow data from Python without a copy, through the PyCapsule interface.
 //!
-//! The C data interface gives addresses without lengths: how long a buffer is follows from the column's type, its rows
-//! and its last offset. That a producer keeps to this is the interface's contract, which every consumer has to trust.
-//! Nothing else is trusted: what the buffers hold is read through [`crate::arrays`], where each look is checked.
+//! The C data interface gives addresses without lengths. The length of a buffer follows from the column's type, its
+//! number of rows and its last offset. Every consumer must trust the producer in this, which is the interface's
+//! contract. Nothing else is trusted: the buffers are read through [`crate::arrays`], which checks every access.
 
 use arrow_data::ffi::FFI_ArrowArray;
 use arrow_schema::DataType;
@@ -15,18 +15,19 @@ use pyo3::types::PyCapsule;
 use crate::arrays::Validity;
 use crate::refusal::Refusal;
 
-/// No column with 32-bit offsets has more rows; it also keeps sums and products of lengths small.
+/// The limit on rows. A column with 32-bit offsets cannot have more, and the limit keeps sums and products of lengths
+/// from overflowing.
 const MOST_ROWS: usize = 1 << 31;
 const OFFSET_WIDTH: usize = 4;
 
-/// An array that another library made, which keeps its buffers alive and unchanged until this is dropped.
+/// An array of another library, which keeps its buffers alive and unchanged until this value is dropped.
 pub struct Imported {
     kind: DataType,
     array: FFI_ArrowArray,
 }
 
 impl Imported {
-    /// Takes over the array that `object` exports.
+    /// Imports the array that `object` exports.
     pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let export = intern!(object.py(), "__arrow_c_array__");
         if !object.hasattr(export)? {
@@ -37,14 +38,14 @@ impl Imported {
         Self::take(&schema, &array)
     }
 
-    /// Moves the array out of its capsule, which then has nothing to release. The schema stays in its capsule.
+    /// Moves the array out of its capsule, which then releases nothing. The schema stays in its capsule.
     fn take(schema: &Bound<'_, PyCapsule>, array: &Bound<'_, PyCapsule>) -> PyResult<Self> {
         let schema = schema.pointer_checked(Some(c"arrow_schema"))?.cast::<FFI_ArrowSchema>();
         let array = array.pointer_checked(Some(c"arrow_array"))?.cast::<FFI_ArrowArray>();
-        // SAFETY: capsules of these names hold these structs, aligned and initialised (PyCapsule interface), and live as
-        // long as the caller's references to them. Nobody else uses the structs meanwhile, because no code of Python's
-        // runs before they are used here for the last time. A struct that somebody has moved out before is still
-        // initialised, without a release callback.
+        // SAFETY: capsules with these names contain these structs, aligned and initialized (PyCapsule interface), and
+        // live as long as the caller's references to them. No other code accesses the structs meanwhile, because no
+        // Python code runs before their last use here. A struct that another consumer has moved out is still
+        // initialized, without a release callback.
         #[allow(unsafe_code)]
         let (schema, array) = unsafe { (schema.as_ref(), FFI_ArrowArray::from_raw(array.as_ptr())) };
         if schema.release().is_none() || array.is_released() {
@@ -61,7 +62,7 @@ impl Imported {
     }
 }
 
-/// An array, or a part of a nested one, with its type.
+/// An array or a child of a nested array, with its type.
 #[derive(Clone, Copy)]
 pub struct Column<'a> {
     pub kind: &'a DataType,
@@ -83,12 +84,12 @@ impl<'a> Column<'a> {
         self.array.len()
     }
 
-    /// Which row of the buffers is the first of the column.
+    /// Returns the position of the column's first row in the buffers.
     pub fn first(&self) -> usize {
         self.array.offset()
     }
 
-    /// The part number `i` of a nested column, whose type is `kind`.
+    /// Returns child `i` of a nested column; its type is `kind`.
     pub fn child(&self, i: usize, kind: &'a DataType) -> Result<Self, Refusal> {
         if i >= self.array.num_children() {
             return Err(Refusal::Malformed(format!("a column of {} has no part {i}", self.kind)));
@@ -101,19 +102,19 @@ impl<'a> Column<'a> {
         Validity((self.array.null_count() != 0 && !bits.is_empty()).then_some(bits))
     }
 
-    /// The values of a column with values of `width` bytes.
+    /// Returns the values of a column with values of `width` bytes.
     pub fn values(&self, width: usize) -> &'a [u8] {
         self.buffer(1, self.end() * width)
     }
 
-    /// The offsets of a column with 32-bit offsets: one more than rows.
+    /// Returns the offsets of a column with 32-bit offsets, one more than it has rows.
     pub fn offsets(&self) -> &'a [u8] {
-        // A column without rows may have none, wherever its address leads to.
+        // A column without rows may have no offsets, even if the address is not null.
         let offsets = if self.rows() == 0 { 0 } else { self.end() + 1 };
         self.buffer(1, offsets * OFFSET_WIDTH)
     }
 
-    /// What the offsets of a column of bytes point into.
+    /// Returns the data of a binary column, to which its offsets refer.
     pub fn data(&self) -> &'a [u8] {
         let last = self.offsets().last_chunk().map_or(0, |&last| i32::from_le_bytes(last));
         self.buffer(2, usize::try_from(last).unwrap_or(0))
@@ -123,7 +124,7 @@ impl<'a> Column<'a> {
         self.first() + self.rows()
     }
 
-    /// `len` bytes of the buffer number `i`; none if it is not there.
+    /// Returns `len` bytes of buffer `i`; no bytes if the buffer does not exist.
     fn buffer(&self, i: usize, len: usize) -> &'a [u8] {
         if i >= self.array.num_buffers() {
             return &[];
@@ -132,9 +133,9 @@ impl<'a> Column<'a> {
         if address.is_null() {
             return &[];
         }
-        // SAFETY: the address is not null, and `len` is what the C data interface makes the buffer at least as long as,
-        // see the three callers; it is far below `isize::MAX`. By the same contract the buffer is initialised, and stays
-        // as it is until the array is released, which `'a`, a borrow of the `Imported`, does not outlive.
+        // SAFETY: the address is not null. By the C data interface, the buffer has at least `len` bytes (see the three
+        // callers), and `len` is far below `isize::MAX`. By the same contract, the buffer is initialized and does not
+        // change until the array is released. The lifetime `'a`, a borrow of the `Imported`, ends before that.
         #[allow(unsafe_code)]
         unsafe {
             std::slice::from_raw_parts(address, len)

@@ -1,4 +1,4 @@
-//! The encoder's boundary: Arrow columns in, record batches out.
+//! The Python class `BatchEncoder`: takes Arrow record batches, returns Kafka record batches.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -11,7 +11,7 @@ use crate::compress::Codec;
 use crate::encoder::{Encoder, Settings};
 use crate::filling::Producer;
 
-/// Topic, partition, records, the batch.
+/// Topic, partition, number of records, batch.
 type Taken<'py> = (i64, usize, i32, Bound<'py, PyBytes>);
 
 #[pyclass(module = "kafkagroup_native")]
@@ -90,5 +90,5 @@ impl BatchEncoder {
 }
 
 fn size(name: &str, value: i64) -> PyResult<usize> {
-    usize::try_from(value).map_err(|_| PyValueError::new_err(format!("{name} is 0 or more, not {value}")))
+    usize::try_from(value).map_err(|_| PyValueError::new_err(format!("{name} must be 0 or more, not {value}")))
 }

@@ -1,4 +1,4 @@
-//! The boundary: bytes in, Arrow out, or Arrow in, bytes out; errors as Python exceptions. Documented for users in `kafkagroup_native.pyi`.
+//! The Python module: converts arguments, results and errors. `kafkagroup_native.pyi` documents it for users.
 
 mod arrow_import;
 mod buffer;
@@ -185,7 +185,7 @@ impl Batch {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
-        // The protocol leaves it to the producer whether to follow a request: the consumer casts what it gets.
+        // The protocol allows a producer to ignore the request; the consumer then casts the data.
         drop(requested_schema);
         let array = PyCapsule::new_with_value(py, FFI_ArrowArray::new(&self.inner.data), c"arrow_array")?;
         Ok((schema_capsule(py, &self.inner.schema)?, array))

@@ -1,4 +1,4 @@
-//! The columns of rows that are to become records, by their names in a record batch.
+//! Finds the columns of the rows to encode, by their names in an Arrow record batch.
 
 use arrow_schema::DataType;
 
@@ -7,7 +7,7 @@ use crate::arrays::{Binary, Headers, Int32};
 use crate::encoder::Rows;
 use crate::refusal::Refusal;
 
-/// The rows of a record batch or struct array: `value` and, where they are there, `key`, `partition` and `headers`.
+/// Returns the rows of a record batch or struct array: `value` and, if they exist, `key`, `partition` and `headers`.
 pub fn rows(batch: Column<'_>, timestamp: i64) -> Result<Rows<'_>, Refusal> {
     let DataType::Struct(fields) = batch.kind else {
         return Err(Refusal::Malformed(format!("an Arrow record batch is wanted, not an array of {}", batch.kind)));
@@ -44,10 +44,11 @@ pub fn rows(batch: Column<'_>, timestamp: i64) -> Result<Rows<'_>, Refusal> {
     })
 }
 
-/// `before` rows of the column come before the first one, because of the offset of what it is a part of.
+/// Returns a binary column. `before` is the offset of the struct array that contains the column: so many rows of the
+/// column precede its first row.
 fn binary<'a>(name: &str, column: Column<'a>, before: usize) -> Result<Binary<'a>, Refusal> {
     match column.kind {
-        // Strings have the same buffers. Whether they are UTF-8 matters to nobody here.
+        // Strings have the same buffers. Kafka stores bytes, so UTF-8 need not be checked.
         DataType::Binary | DataType::Utf8 => {
             Ok(Binary::new(column.validity(), before + column.first(), column.offsets(), column.data()))
         }
@@ -67,7 +68,7 @@ fn lists<'a>(name: &str, column: Column<'a>, before: usize) -> Result<Headers<'a
     let DataType::List(entry) = column.kind else { return Err(wrong()) };
     let DataType::Struct(fields) = entry.data_type() else { return Err(wrong()) };
     let entries = column.child(0, entry.data_type())?;
-    // That an entry may be null itself is not looked at: its key is null then.
+    // The validity of the entries themselves is not checked: a null entry has a null key, which the encoder refuses.
     let part = |part: &str| {
         let (i, field) = fields.find(part).filter(|_| fields.len() == 2).ok_or_else(wrong)?;
         binary(&format!("{name}.{part}"), entries.child(i, field.data_type())?, entries.first())
