@@ -1,7 +1,8 @@
 """Speed of the native decoder, from record sets to Arrow batches, on one core, without Kafka or Spark.
 
 `python -m benchmarks.native_decode [--megabytes 200] [--rounds 5]` prints the machine and, for each record size, codec
-and set of columns, the median records/s and MB/s (of decompressed records), and the slowest and fastest round.
+and set of columns, the median records/s and MB/s (of decompressed records), and the slowest and fastest round. The last
+column is the scan of the batch headers, by which a task knows its next fetch offset before it decodes.
 """
 
 from __future__ import annotations
@@ -90,6 +91,11 @@ def decode(load: Load, parts: list[bytearray]) -> int:
     return rows + int(pa.record_batch(builder.take()).num_rows)
 
 
+def scan(parts: list[bytearray]) -> int:
+    """Read the batch headers of all responses, as a task does before it decodes them; return the number of batches."""
+    return sum(kafkagroup_native.scan(part, 0).batches for part in parts)
+
+
 def timed(work: Callable[[], int]) -> float:
     """Return the CPU seconds of `work`, which depend less on other processes' load than elapsed time."""
     start = time.process_time()
@@ -117,6 +123,9 @@ def loads() -> Iterator[Load]:
             yield Load(size, codec, ALL_COLUMNS)
     yield Load(100, "none", ALL_COLUMNS, 1 << 20)
     yield Load(100_000, "none", ALL_COLUMNS, 1 << 20)
+    # One and ten records in a batch, as of producers that do not linger.
+    yield Load(100, "none", ALL_COLUMNS, 110)
+    yield Load(100, "none", ALL_COLUMNS, 1100)
 
 
 def main() -> None:
@@ -125,18 +134,24 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
     print(machine())
-    print(f"{'record':>8} {'batch':>8} {'codec':>7} {'columns':>8} {'M records/s':>12} {'spread':>12} {'MB/s':>7}")
+    print(
+        f"{'record':>8} {'batch':>8} {'codec':>7} {'columns':>8} {'M records/s':>12} {'spread':>12} {'MB/s':>7} "
+        f"{'scan, ns/batch':>15}"
+    )
     for load in loads():
         parts, count = record_sets(load, arguments.megabytes * 1_000_000)
         if decode(load, parts) != count:
             raise SystemExit(f"{load}: not every record was decoded")
         seconds = [timed(lambda load=load, parts=parts: decode(load, parts)) for _ in range(arguments.rounds)]  # type: ignore[misc]
         median, rates = statistics.median(seconds), sorted(count / s / 1e6 for s in seconds)
+        batches = scan(parts)
+        scanning = min(timed(lambda parts=parts: scan(parts)) for _ in range(arguments.rounds))  # type: ignore[misc]
         columns = "all" if load.columns == ALL_COLUMNS else ",".join(load.columns)
+        size = f"{load.batch_bytes >> 10} KiB" if load.batch_bytes >= 4096 else f"{load.batch_bytes} B"
         print(
-            f"{load.record_bytes:>6} B {load.batch_bytes >> 10:>4} KiB {load.codec:>7} {columns:>8} "
+            f"{load.record_bytes:>6} B {size:>8} {load.codec:>7} {columns:>8} "
             f"{count / median / 1e6:>12.2f} {rates[0]:>5.1f}-{rates[-1]:<6.1f} "
-            f"{count * (load.record_bytes + 10) / median / 1e6:>7.0f}"
+            f"{count * (load.record_bytes + 10) / median / 1e6:>7.0f} {scanning / batches * 1e9:>15.1f}"
         )
 
 

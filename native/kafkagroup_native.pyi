@@ -42,9 +42,11 @@ __all__ = [
     "RecordSet",
     "RecordTooLarge",
     "RecordsError",
+    "Scan",
     "UnknownPartition",
     "UnreadableRecord",
     "__version__",
+    "scan",
 ]
 
 __version__: str
@@ -120,6 +122,54 @@ class RecordSet:
         None if there is no truncated batch, 0 if even its size is truncated. If `consumed` is 0, the fetch size is too
         small for the batch: fetch at least this many bytes.
         """
+
+@final
+class Scan:
+    """The contents of a record set according to the headers of its batches, which are not verified: no CRC is checked.
+
+    The scan ends before a truncated batch, and before a batch that no broker stores (a magic other than 2, a negative
+    offset). `BatchBuilder.append` reports the latter as an error.
+    """
+
+    @property
+    def next_offset(self) -> int:
+        """Return the offset after the last complete batch; the requested position if that is higher."""
+
+    @property
+    def cut_off(self) -> int:
+        """Return the size in bytes of the first batch if it is truncated, 12 if even its size is truncated, else 0."""
+
+    @property
+    def size(self) -> int:
+        """Return the size of the complete batches in bytes."""
+
+    @property
+    def batches(self) -> int:
+        """Return the number of complete batches."""
+
+    @property
+    def offsets(self) -> int:
+        """Return the number of offsets in the complete batches, including those before the requested position."""
+
+    @property
+    def leader_epoch(self) -> int:
+        """Return the leader epoch in which the last complete batch was written (`partitionLeaderEpoch`); -1: none."""
+
+def scan(buffer: Buffer, from_offset: int, *, start: int = 0, end: int | None = None) -> Scan:
+    """Read the headers of the batches in `buffer[start:end]`, to know the next fetch offset before they are decoded.
+
+    Nothing of `buffer` is kept. The GIL is not released, because a batch takes about 20 ns.
+
+    Args:
+        buffer: The Fetch response, or any part of it that contains the record set.
+        from_offset: The fetch offset that was requested.
+        start: The position in `buffer` where the record set starts.
+        end: The position where it ends (exclusive); None: the end of `buffer`.
+
+    Raises:
+        ValueError: `start:end` is not a part of `buffer`.
+        TypeError: `buffer` does not support the buffer protocol.
+    """
 
 @final
 class BatchBuilder:

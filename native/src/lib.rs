@@ -2,7 +2,7 @@
 //!
 //! Reading: [`source::Source`] (the bytes of one partition in a Fetch response) → [`record_set::RecordSet`] (a cursor
 //! over its batches: CRC, codec, aborted transactions, range) → [`builder::BatchBuilder`] (the requested columns,
-//! limited by rows and bytes) → [`builder::Batch`] → Arrow's C data interface.
+//! limited by rows and bytes) → [`builder::Batch`] → Arrow's C data interface. [`scan::scan`] reads the headers only.
 //!
 //! Writing: [`arrays`] (an Arrow batch's buffers, borrowed) → [`encoder::Encoder`] (the partition of each row, sequence
 //! numbers) → [`filling::Filling`] (an open batch) → [`compress::Compressor`] → [`encoder::Sealed`], for a Produce
@@ -32,6 +32,7 @@ pub mod murmur2;
 pub mod record;
 pub mod record_set;
 pub mod refusal;
+pub mod scan;
 pub mod source;
 pub mod split;
 pub mod varint;

@@ -1,5 +1,6 @@
 //! A Python buffer as a [`Source`].
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyMemoryView};
 
@@ -15,7 +16,7 @@ pub struct Buffer {
 impl Buffer {
     /// Borrows a `bytes` or `bytearray`; copies any other object with the buffer protocol, because Python 3.10's stable
     /// ABI gives no access to its memory.
-    pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+    fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         if let Ok(bytes) = object.cast_exact::<PyBytes>() {
             return Ok(Self::of(bytes));
         }
@@ -38,9 +39,15 @@ impl Buffer {
         }
     }
 
-    /// Returns the part from `start` to `end`; None if it is outside the buffer.
-    pub fn slice(self, start: usize, end: usize) -> Option<Self> {
-        (start <= end && end <= self.len).then(|| Self { address: self.address + start, len: end - start, ..self })
+    /// Borrows the part of `object` from `start` to `end`; None for the end of the buffer.
+    pub fn part(object: &Bound<'_, PyAny>, start: usize, end: Option<usize>) -> PyResult<Self> {
+        let whole = Self::new(object)?;
+        let (len, end) = (whole.len, end.unwrap_or(whole.len));
+        if start > end || end > len {
+            let reason = format!("start={start}, end={end} is no part of a buffer of {len} bytes");
+            return Err(PyValueError::new_err(reason));
+        }
+        Ok(Self { address: whole.address + start, len: end - start, ..whole })
     }
 
     /// Releases the Python object; after that nothing can be read.

@@ -5,6 +5,7 @@ mod buffer;
 mod encoder;
 mod errors;
 mod rows;
+mod scan;
 
 use std::sync::Arc;
 
@@ -28,6 +29,8 @@ fn kafkagroup_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<BatchBuilder>()?;
     module.add_class::<Batch>()?;
     module.add_class::<encoder::BatchEncoder>()?;
+    module.add_class::<scan::Scan>()?;
+    module.add_function(wrap_pyfunction!(scan::headers, module)?)?;
     errors::add_to(module)
 }
 
@@ -57,12 +60,7 @@ impl RecordSet {
         to_offset: i64,
         aborted_transactions: Option<Vec<(i64, i64)>>,
     ) -> PyResult<Self> {
-        let buffer = Buffer::new(buffer)?;
-        let len = crate::source::Source::len(&buffer);
-        let end = end.unwrap_or(len);
-        let source = buffer.slice(start, end).ok_or_else(|| {
-            PyValueError::new_err(format!("start={start}, end={end} is no part of a buffer of {len} bytes"))
-        })?;
+        let source = Buffer::part(buffer, start, end)?;
         let aborted = AbortedTransactions::new(aborted_transactions.unwrap_or_default());
         Ok(Self { inner: record_set::RecordSet::new(source, topic.into(), partition, from_offset, to_offset, aborted) })
     }

@@ -101,9 +101,9 @@ def test_the_imports_of_a_module_are_found() -> None:
     texts = modules(SOURCES)
     assert imports(("source",), texts["source",], texts) == set()
     assert imports(("filling",), texts["filling",], texts) == {("compress",), ("header",), ("record",)}
-    # Written as `super::errors`, `use buffer::Buffer`, and in the middle of a line.
+    # Written as `super::{errors, …}`, `use buffer::Buffer`, and `encoder::BatchEncoder` in the middle of a line.
     assert ("python", "errors") in imports(("python", "encoder"), texts["python", "encoder"], texts)
-    assert {("python", "buffer"), ("source",)} <= imports(("python",), texts["python",], texts)
+    assert {("python", "buffer"), ("python", "encoder")} <= imports(("python",), texts["python",], texts)
 
 
 @pytest.mark.parametrize(

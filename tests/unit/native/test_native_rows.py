@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_source.schema import (arrow_schema, columns_of, source_schema)
+from kafka_source.schema import arrow_schema, columns_of, source_schema
 
 kafkagroup_native = pytest.importorskip("kafkagroup_native", reason="the native engine was not built (no cargo)")
 
