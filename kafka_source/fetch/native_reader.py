@@ -389,9 +389,9 @@ class NativeReader:
         if code == OFFSET_OUT_OF_RANGE:
             self._out_of_range(part)
         elif issubclass(category(code), RetriableError):
-            self._set_aside(part, error_for_code(code, f"NativeReader {part.name} at offset {part.asked} failed"))
+            self._set_aside(part, error_for_code(code, f"Fetching {part.name} at offset {part.asked} failed"))
         else:
-            raise error_for_code(code, f"NativeReader {part.name} at offset {part.asked} failed")
+            raise error_for_code(code, f"Fetching {part.name} at offset {part.asked} failed")
 
     def _set_aside(self, part: _Part, problem: KafkaGroupError) -> None:
         """Look for the partition's leader before it is asked for again."""
@@ -409,7 +409,7 @@ class NativeReader:
                 self._set_aside(part, lost)
 
     def _out_of_range(self, part: _Part) -> None:
-        problem = error_for_code(OFFSET_OUT_OF_RANGE, f"NativeReader {part.name} at offset {part.asked} failed")
+        problem = error_for_code(OFFSET_OUT_OF_RANGE, f"Fetching {part.name} at offset {part.asked} failed")
         if part.follower or part.node is None:
             # A follower may not have it yet.
             return self._set_aside(part, problem)
@@ -490,7 +490,7 @@ class NativeReader:
         cluster = self._engine.cluster
         for tp, part in list(self._parts.items()):
             if tp.topic in cluster.refused:
-                raise error_for_code(cluster.refused[tp.topic], f"NativeReader {part.name} failed")
+                raise error_for_code(cluster.refused[tp.topic], f"Fetching {part.name} failed")
             topic = cluster.topics.get(tp.topic)
             anew = recreated(topic.id_text) if topic is not None and self._is_another(topic) else ""
             partition = None if topic is None or anew else topic.partitions.get(tp.partition)

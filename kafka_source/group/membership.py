@@ -151,7 +151,11 @@ class GroupMembership:
                 self._run(self._ask(Deadline(_REQUEST_SECONDS)), _REQUEST_SECONDS)
         self.check()
         lost = [slot.number for slot in self._slots if slot.member.membership.state is State.LOST]
-        return f"the group has removed {_slots(lost)}: no heartbeat came within the session timeout" if lost else None
+        if not lost:
+            return None
+        return (
+            f"the group has removed {_slots(lost)}, because no heartbeat came in time or a rebalance ended without them"
+        )
 
     def check(self) -> None:
         """Raise the error if the group has refused or fenced one of the slots.
