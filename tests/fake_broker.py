@@ -185,6 +185,11 @@ class FakeBroker:
         return len(self._open)
 
     @property
+    def connections_open(self) -> int:
+        """How many of them have not ended."""
+        return sum(connection.fileno() >= 0 for connection in self._open)
+
+    @property
     def bootstrap_servers(self) -> str:
         return f"127.0.0.1:{self.port}"
 

@@ -163,15 +163,21 @@ class KafkaClient:
             known = [broker.endpoint for broker in self._brokers.values()]
             random.shuffle(known)
             try:
-                self._any = await self._first_of(known, deadline)
-                return self._any
+                return self._share(await self._first_of(known, deadline))
             except ConnectionLost:
                 reason = self._recovery.reason(time.monotonic(), nobody_left=True)
                 if reason is None:
                     raise
                 await self._rebootstrap(reason)
-        self._any = await self._bootstrap(deadline)
-        return self._any
+        return self._share(await self._bootstrap(deadline))
+
+    def _share(self, opened: Connection) -> Connection:
+        """Return the connection that all share: another caller may have opened one in the same moment."""
+        if self._any is not None and self._any.usable:
+            opened.close()
+            return self._any
+        self._any = opened
+        return opened
 
     async def connection(self, broker: Broker, deadline: Deadline) -> Connection:
         """Return the shared connection to a broker; open it if necessary.
@@ -187,11 +193,16 @@ class KafkaClient:
         if task is None:
             task = asyncio.ensure_future(self.dedicated(broker, deadline))
             self._opening[node_id] = task
-            task.add_done_callback(lambda _: self._opening.pop(node_id, None))
+            task.add_done_callback(lambda done: self._opened(node_id, done))
         # Several callers may wait for the same connection. If one of them is cancelled, the shield keeps the connection
         # attempt running for the others.
-        self._connections[node_id] = await asyncio.shield(task)
-        return self._connections[node_id]
+        return await asyncio.shield(task)
+
+    def _opened(self, node_id: int, task: asyncio.Task[Connection]) -> None:
+        # Here and not where it is waited for: all who waited may have been cancelled, and it must be closed some day.
+        del self._opening[node_id]
+        if not task.cancelled() and task.exception() is None:
+            self._connections[node_id] = task.result()
 
     async def dedicated(self, broker: Broker, deadline: Deadline) -> Connection:
         """Open a connection to a broker that is not shared; the caller closes it."""
