@@ -26,11 +26,7 @@ _SHORT = struct.Struct(">h")
 _PARTITION = struct.Struct(">ihqqqi")
 _ABORTED = struct.Struct(">qq")  # producer id, first offset
 _TAIL = struct.Struct(">ii")  # preferred replica, length of the record set
-_LENGTH = struct.Struct(">qi")  # the head of a batch: base offset, length
-_BATCH = struct.Struct(">qiibihi")  # base offset, length, leader epoch, magic, CRC, attributes, last offset delta
 _NULL = -1  # the length of a null array and of null bytes
-_OVERHEAD = 12  # the bytes of a batch that its length does not count: base offset and length
-_MAGIC = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,27 +78,6 @@ class Response:
     error: int
     partitions: tuple[Fetched, ...]
     size: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Scan:
-    """The contents of a record set according to the headers of its batches, which are not verified yet.
-
-    Attributes:
-        next_offset: The offset after the last complete batch; the requested position if there is none.
-        cut_off: The (minimum) size in bytes of the first batch, if the record set ends before the batch does, else 0.
-        size: The size of the complete batches in bytes.
-        batches: The number of complete batches.
-        offsets: The number of offsets in the complete batches, including those before the requested position.
-        leader_epoch: The leader epoch in which the last complete batch was written; -1: none.
-    """
-
-    next_offset: int
-    cut_off: int
-    size: int = 0
-    batches: int = 0
-    offsets: int = 0
-    leader_epoch: int = -1
 
 
 def encode(
@@ -181,26 +156,3 @@ def _partitions(data: memoryview, topics: int) -> Iterator[Fetched]:
 def _negative(announced: int, of: str) -> IndexError:
     """Return the error for a negative length or count, with which the parser would go back in the buffer."""
     return IndexError(f"the length of {of} is {announced}")
-
-
-def scan(buffer: bytearray, begin: int, end: int, position: int) -> Scan:
-    """Read the headers of the batches in `buffer[begin:end]`, to know the next fetch offset before they are decoded."""
-    if 0 < end - begin < _OVERHEAD:
-        return Scan(position, _OVERHEAD)
-    at, batches, first, last, epoch = begin, 0, 0, -1, -1
-    while end - at >= _OVERHEAD:
-        _, length = _LENGTH.unpack_from(buffer, at)
-        size = _OVERHEAD + length
-        if at + size > end:
-            return Scan(position, size if at == begin else 0, at - begin, batches, last + 1 - first, epoch)
-        if size < _BATCH.size:
-            break
-        base, _, written_in, magic, _, _, last_delta = _BATCH.unpack_from(buffer, at)
-        if magic != _MAGIC:
-            break
-        epoch = written_in
-        first, last = first if batches else base, base + last_delta
-        position = max(position, last + 1)
-        at += size
-        batches += 1
-    return Scan(position, 0, at - begin, batches, last + 1 - first, epoch)

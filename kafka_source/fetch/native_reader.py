@@ -309,7 +309,7 @@ class NativeReader:
 
     def _records(self, part: _Part, fetched: fetch_protocol.Fetched) -> kernel.RecordSet | None:
         whole, begun = part.whole, part.asked
-        scan = fetch_protocol.scan(self._buffer, fetched.begin, fetched.end, begun)
+        scan = kernel.scan(self._buffer, begun, start=fetched.begin, end=fetched.end)
         if scan.cut_off:
             self._ask_for_whole(part, scan.cut_off, fetched.end - fetched.begin)
             return None

@@ -1,4 +1,4 @@
-"""Our fixed layouts of Fetch against kafka-python's schemas, and the look through a record set's heads."""
+"""Our fixed layouts of Fetch against kafka-python's schemas."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.consumer import FetchResponse
-from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from kafka_source.fetch import fetch_protocol
 from kafka_source.kafka_client import encode_request
@@ -184,43 +183,3 @@ def test_null_is_the_only_negative_length(field, at):
     data[begin : begin + 4] = (-2).to_bytes(4, "big", signed=True)
     with pytest.raises(ValueError, match=field):
         fetch_protocol.parse(data, len(data))
-
-
-def batch(base: int, records: int) -> bytes:
-    builder = DefaultRecordBatchBuilder(2, 0, False, -1, -1, -1, 1 << 20)
-    for number in range(records):
-        builder.append(number, 0, None, b"value", [])
-    built = bytearray(builder.build())
-    built[:8] = base.to_bytes(8, "big")
-    return bytes(built)
-
-
-@given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.data())
-def test_the_next_offset_is_after_the_last_whole_batch(counts, data):
-    batches, offset, ends = [], 100, []
-    for count in counts:
-        batches.append(batch(offset, count))
-        offset += count
-        ends.append(offset)
-    whole = b"".join(batches)
-    cut = data.draw(st.integers(0, len(whole)))
-    fitting = [end for n, end in enumerate(ends, 1) if len(b"".join(batches[:n])) <= cut]
-    before, after = b"before", b"after"
-    scan = fetch_protocol.scan(bytearray(before + whole[:cut] + after), len(before), len(before) + cut, 100)
-    assert scan.next_offset == (fitting[-1] if fitting else 100)
-    assert scan.offsets == scan.next_offset - 100
-    if cut and not fitting:
-        assert scan.cut_off == (len(batches[0]) if cut >= 12 else 12)
-    else:
-        assert scan.cut_off == 0
-
-
-def test_a_batch_that_lies_before_the_position_does_not_move_it():
-    data = bytearray(batch(5, 3))
-    assert fetch_protocol.scan(data, 0, len(data), 20) == fetch_protocol.Scan(20, 0, len(data), 1, 3, 0)
-
-
-@given(st.binary(max_size=80))
-def test_any_bytes_can_be_looked_through(data):
-    scan = fetch_protocol.scan(bytearray(data), 0, len(data), 7)
-    assert scan.next_offset >= 7
