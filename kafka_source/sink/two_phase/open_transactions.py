@@ -1,4 +1,4 @@
-"""The transactions of a sink as their coordinators see them: find them and describe them."""
+"""Find and describe the transactions of a sink's tasks, as their coordinators see them."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ COMMITTED = "CompleteCommit"
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What a coordinator says of a transactional id.
+    """The state of a transactional id, from its coordinator (DescribeTransactions).
 
     Attributes:
-        transaction: Its newest transaction.
-        state: `Ongoing`, `PrepareCommit`, `CompleteCommit`, … in Kafka's words.
-        partitions: Written to; coordinators forget them when the transaction has ended.
-        started_ms: When it began, by the coordinator's clock; -1 if none is open.
-        timeout_ms: After so long the coordinator aborts it.
+        transaction: The newest transaction of the id.
+        state: Its state in Kafka's words: `Ongoing`, `PrepareCommit`, `CompleteCommit`, …
+        partitions: The partitions that it has written to; empty when it has ended.
+        started_ms: Start time by the coordinator's clock, in milliseconds since 1970; -1 if it is not open.
+        timeout_ms: Time after which the coordinator aborts it, in milliseconds.
     """
 
     transaction: OpenTransaction
@@ -38,15 +38,15 @@ class Described:
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody has ended it yet."""
+        """Whether the transaction is neither committed nor aborted yet."""
         return self.state == ONGOING
 
 
 async def describe(client: KafkaClient, transactional_id: str, deadline: Deadline) -> Described:
-    """The newest transaction of an id.
+    """Return the state of a transactional id.
 
     Raises:
-        KafkaGroupError: The id is not known, or this user has no right to it.
+        KafkaGroupError: The coordinator does not know the id, or the user has no right to it.
     """
 
     async def ask() -> Described:
@@ -61,7 +61,10 @@ async def describe(client: KafkaClient, transactional_id: str, deadline: Deadlin
 
 
 async def describe_all(client: KafkaClient, transactional_ids: Sequence[str], deadline: Deadline) -> list[Described]:
-    """The newest transactions of several ids, in no order; one request for each coordinator if all goes well."""
+    """Return the states of several ids, in any order, with one request to each coordinator.
+
+    If that fails for a coordinator, ask it for each id separately.
+    """
     coordinators = await asyncio.gather(*(client.coordinator(n, deadline, TRANSACTION) for n in transactional_ids))
     by_node: dict[int, list[str]] = {}
     for name, coordinator in zip(transactional_ids, coordinators, strict=True):
@@ -91,12 +94,12 @@ def _described(found: Any) -> Described:
 
 
 async def open_of(client: KafkaClient, prefix: str, deadline: Deadline) -> list[Described]:
-    """The open transactions of a sink's tasks, by their ids."""
+    """Return the open transactions of a sink's tasks, sorted by their ids."""
     return await in_state(client, prefix, ONGOING, deadline)
 
 
 async def in_state(client: KafkaClient, prefix: str, state: str, deadline: Deadline) -> list[Described]:
-    """The newest transactions of a sink's tasks that are in a state, on all brokers, by their ids."""
+    """Return the newest transactions of a sink's tasks that are in this state, sorted by their ids."""
 
     async def ask() -> list[str]:
         snapshot = await client.metadata((), deadline)
@@ -115,6 +118,6 @@ async def in_state(client: KafkaClient, prefix: str, state: str, deadline: Deadl
 
 
 def is_of(prefix: str, transactional_id: str) -> bool:
-    """Whether an id is one of a sink's tasks: `{prefix}-{partition}-{attempt}`."""
-    # Exactly two numbers: `orders-2` may be the prefix of another sink.
+    """Return whether an id belongs to a task of a sink: `{prefix}-{partition}-{attempt}`."""
+    # The id must have exactly two numbers: `orders-2` may be the prefix of another sink.
     return re.fullmatch(rf"{re.escape(prefix)}-\d+-\d+", transactional_id) is not None
