@@ -315,7 +315,7 @@ def test_a_transaction_that_is_gone_after_the_decision_is_a_hard_error_with_its_
     lost = lose_one(kafka, sink.topic)
     for _ in range(2):  # however often it is started
         with pytest.raises(
-            LostTransactionsError, match=f"{lost} no longer exist.*records of these transactions are lost"
+            LostTransactionsError, match=f"{lost} no longer exist.*records of the named transactions are lost"
         ) as caught:
             sink.run(5)
         assert caught.value.decided

@@ -153,7 +153,7 @@ def test_f9_a_driver_that_is_away_for_longer_than_the_transaction_timeout(kafka:
         assert in_a_process(failpoint, *arguments, batches=(0,)) == SIGKILL
     # The coordinator looks for transactions that ran out of time every 10 s.
     until(lambda: not (stops.open() or replays.open() or undecided.open()), "the transactions to run out of time")
-    with pytest.raises(LostTransactionsError, match="records of these transactions are lost") as caught:
+    with pytest.raises(LostTransactionsError, match="records of the named transactions are lost") as caught:
         stops.run(0)
     assert set(caught.value.transactional_ids) == {f"{stops.prefix}-1-0", f"{stops.prefix}-2-0"}
     assert visible(kafka, stops.topic, 20) == sorted(rows(0, 0))
