@@ -150,7 +150,8 @@ class LostTransactionsError(ApplicationRecoverableError):
                 "another query uses the same transactional.id.prefix",
                 "The commit of the batch was decided and its other transactions are committed. The records of the "
                 "named transactions are lost, unless the source returns the same rows again: then set "
-                "transactional.on.lost to replay. To continue without them, run: kafkagroup transactions commit --accept-loss"
+                "transactional.on.lost to replay. To continue without them, run: kafkagroup transactions commit "
+                "--accept-loss"
                 if decided
                 else "No record of the batch is visible and nothing is lost: the batch is written again when the query "
                 "restarts",
