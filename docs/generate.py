@@ -1,9 +1,10 @@
-"""Writes docs/options.md from the catalog of options: `./run docs`."""
+"""Writes docs/options.md, and the table of codes in docs/errors.md: `./run docs`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from kafka_source import errors
 from kafka_source.options.reference import as_markdown
 
 OPTIONS_PAGE = """# Options
@@ -15,11 +16,16 @@ option with the prefix `kafka.` goes to the Kafka clients unchanged: see [securi
 
 """
 
+_TABLE_OF_CODES = "| code | name |"
+
 
 def main() -> None:
-    """Write docs/options.md."""
+    """Write the generated parts of the pages."""
     docs = Path(__file__).parent
     (docs / "options.md").write_text(OPTIONS_PAGE + as_markdown())
+    page = docs / "errors.md"
+    written, _, _ = page.read_text().partition(_TABLE_OF_CODES)
+    page.write_text(written + errors.table())
 
 
 if __name__ == "__main__":

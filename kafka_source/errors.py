@@ -437,9 +437,3 @@ def _restore(cls: type[KafkaGroupError], args: Iterable[Any], state: dict[str, A
 
 def _sentences(*parts: str) -> str:
     return " ".join(part.rstrip(".") + "." for part in parts if part)
-
-
-if __name__ == "__main__":
-    import sys
-
-    sys.stdout.write(table())
