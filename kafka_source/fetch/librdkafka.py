@@ -1,4 +1,4 @@
-"""The librdkafka engine: `Consumer.consume` into Arrow. Slower than `native`, knows all that librdkafka knows."""
+"""The librdkafka engine: `Consumer.consume` into Arrow. Slower than `native`; follows all settings of librdkafka."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ _POLL_SECONDS = 0.05
 _STATISTICS_MS = 1000
 _SMALLEST_GRAIN, _LARGEST_GRAIN = 4096, 1 << 20
 # A task that may fetch so many bytes at once fetches as it does without a quota.
-_UNHURRIED = 4 * _LARGEST_GRAIN
+_UNLIMITED_BYTES = 4 * _LARGEST_GRAIN
 _AHEAD_MS = 5
 _CLUSTER_SECONDS = 10.0
 _UNKNOWN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC)
 
 
 def engine(settings: Settings) -> LibrdkafkaEngine:
-    """The engine of this process for these settings."""
+    """Return this process's engine for these settings."""
     return _engines.of(settings)
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A consumer, and what it tells of the wire."""
+    """A consumer, and the meter of its bytes on the network."""
 
     consumer: Consumer
     meter: WireMeter
@@ -57,7 +57,14 @@ class Client:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """Which consumers can stand in for each other; `grain`: of a partition's fetches under a quota, None: any size."""
+    """The settings that a consumer needs for a request; consumers of one kind can replace each other.
+
+    Attributes:
+        read_committed: The isolation level.
+        label: `group.id`, a label only.
+        grain: The fetch size in bytes for one partition under a quota; None: librdkafka's default.
+        paced: Whether there is a quota.
+    """
 
     read_committed: bool
     label: str
@@ -66,7 +73,7 @@ class _Kind:
 
 
 class LibrdkafkaEngine:
-    """Reads ranges with consumers that join no group; a consumer is kept for the worker's next task."""
+    """Reads ranges with consumers that join no group. An idle consumer serves the worker's next task."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -75,11 +82,11 @@ class LibrdkafkaEngine:
         self._last_problem = ""
         self._topic_unknown = False
         self.shaken = True
-        # Bytes of a message on the wire by topic, as seen last.
+        # The bytes of a message on the network by topic, from the last fetch.
         self.record_bytes: dict[str, float] = {}
 
     def read(self, request: FetchRequest) -> Iterator[pa.RecordBatch]:
-        """See `FetchEngine.read`."""
+        """Yield the records of a request, see `FetchEngine.read`."""
         kind = _kind(request)
         client = self._idle.pop(kind, None) or self._client(kind)
         try:
@@ -101,7 +108,7 @@ class LibrdkafkaEngine:
             self._idle.popitem()[1].consumer.close()
 
     def check_cluster(self, expected: str | None, found: str | None) -> None:
-        """Raises InvalidConfigurationError if the cluster that was found is not the one that is expected."""
+        """Raise InvalidConfigurationError if the cluster is not the one that the task was planned for."""
         check_same_cluster(
             expected,
             found,
@@ -111,11 +118,11 @@ class LibrdkafkaEngine:
 
     @property
     def last_problem(self) -> str:
-        """What the client said last of its connections; for the message of a timeout."""
+        """The last connection problem that the client reported, for the error of a timeout."""
         return self._last_problem
 
     def topic_became_unknown(self) -> bool:
-        """Whether the client has met a topic or partition that does not exist, since this was last asked."""
+        """Return whether the client has found a topic or partition missing since the last call."""
         met, self._topic_unknown = self._topic_unknown, False
         return met
 
@@ -127,7 +134,7 @@ class LibrdkafkaEngine:
             "fetch.wait.max.ms": 100,
             "queued.max.messages.kbytes": 32 * 1024,
             "check.crcs": True,
-            # How long a topic may be unknown before it counts as gone.
+            # How long a topic may be unknown before librdkafka reports it as missing.
             "topic.metadata.propagation.max.ms": 10_000,
             **librdkafka_config(self._settings),
             "group.id": self._settings.get("group.id") or kind.label,
@@ -139,15 +146,15 @@ class LibrdkafkaEngine:
             "error_cb": self._on_problem,
         }
         if kind.paced:
-            # They tell of throttling too. `throttle_cb` would add two events for each refused fetch to the queue of
-            # messages, and librdkafka fetches nothing until they are taken out.
+            # Statistics report throttling too. `throttle_cb` would add two events for each throttled fetch to the queue
+            # of messages, and librdkafka does not fetch until they are consumed.
             config |= {"stats_cb": meter.on_stats, "statistics.interval.ms": _STATISTICS_MS}
         else:
             config["throttle_cb"] = meter.on_throttle
         if kind.grain is not None:
             for name in ("fetch.message.max.bytes", "max.partition.fetch.bytes"):
                 config.pop(name, None)
-            # Fetched as it is taken out, and no more: what is read ahead is lost at the end of a task.
+            # Fetch only what is consumed: records that were fetched ahead are lost at the end of a task.
             config |= {
                 "fetch.message.max.bytes": kind.grain,
                 "queued.min.messages": 1,
@@ -159,12 +166,12 @@ class LibrdkafkaEngine:
         try:
             return Client(Consumer(config, logger=log), meter)
         except KafkaException as error:
-            # Settings that each are fine may be none together.
+            # Settings that are valid alone can be invalid together.
             raise from_confluent(error, "Making a consumer failed") from None
 
     def _on_problem(self, error: KafkaError) -> None:
         self._last_problem, self.shaken = error.str(), True
-        # Comes here and not, as other problems of partitions, in place of a message.
+        # This error is reported here only. Other errors of partitions arrive in place of a message.
         self._topic_unknown |= error.code() in _UNKNOWN
 
 
@@ -177,16 +184,16 @@ def _kind(request: FetchRequest) -> _Kind:
         return _Kind(request.read_committed, request.label, None, paced=False)
     pacer.wait(sum(r.size for r in request.ranges))
     most = pacer.most_bytes(1024.0)
-    if most is None or most >= _UNHURRIED:
+    if most is None or most >= _UNLIMITED_BYTES:
         return _Kind(request.read_committed, request.label, None, paced=True)
-    # No more than may be fetched at once: what is read ahead is lost at the end of a task. A whole batch always comes.
-    # In powers of two, so that a consumer serves the next task too, whose bound may be a little different.
+    # Not more than one grant of the quota: records that were fetched ahead are lost at the end of a task. Brokers send
+    # at least one whole batch. Powers of two let a consumer serve the next task too, whose bound may differ a little.
     grain = max(_SMALLEST_GRAIN, min(_LARGEST_GRAIN, 1 << (most.bit_length() - 1)))
     return _Kind(request.read_committed, request.label, grain, paced=True)
 
 
 class _LibrdkafkaReader:
-    """One request being read: which ranges are still open, and the rows of the next batch."""
+    """Reads the ranges of one request: keeps the open ranges, and the rows of the next Arrow batch."""
 
     def __init__(self, client: Client, request: FetchRequest, engine: LibrdkafkaEngine, *, in_grains: bool) -> None:
         self._consumer = client.consumer
@@ -221,7 +228,7 @@ class _LibrdkafkaReader:
             if self._pacer.paces and len(self._rows) and time.monotonic() > self._rows.since + PACED_BATCH_SECONDS:
                 yield self._rows.drain()
             if messages:
-                # Not before they are taken: who takes the batches may be slow.
+                # Set after the messages are consumed, because the consumer of the batches may be slow.
                 deadline = self._deadline()
             elif self._engine.topic_became_unknown():
                 self._check_existence()
@@ -231,22 +238,22 @@ class _LibrdkafkaReader:
             yield self._rows.drain()
 
     def _check_cluster(self) -> None:
-        """Before anything is taken from a client that has (new) connections: another cluster may be behind the name."""
+        """Compare the cluster id before records of new connections are used: the name may lead to another cluster."""
         if self._request.cluster is None:
             return
         self._engine.shaken = False
         try:
             found = self._consumer.list_topics(next(iter(self._open)).topic, timeout=_CLUSTER_SECONDS).cluster_id
         except KafkaException:
-            # Nobody answers now. Records cannot come either, and when they do the client has told of it before.
+            # No broker answers. No records arrive either; before they do, the client reports a new connection.
             self._engine.shaken = True
             return
         self._engine.check_cluster(self._request.cluster, found)
 
     def _assign_more(self) -> None:
-        """Have the ranges fetched; in small grains one after another.
+        """Assign the ranges to the consumer; with small fetch sizes one after another.
 
-        Brokers send a whole batch of one partition, and of the others pieces that are too small to hold one.
+        With a small fetch size, brokers send a whole batch of the first partition, and truncated ones of the others.
         """
         more = list(self._unassigned)
         if self._in_grains:
@@ -263,7 +270,7 @@ class _LibrdkafkaReader:
         return sum(self._open[tp].end - self._next[tp] for tp in partitions)
 
     def _most_messages(self) -> int:
-        # `consume` waits for all it is asked for, so ask for no more than there can be.
+        # `consume` waits until it has the requested number of messages, so do not request more than there are.
         most = min(_CHUNK, self._left(self._assigned()))
         if not self._pacer.paces:
             return most
@@ -271,11 +278,11 @@ class _LibrdkafkaReader:
         allowed = self._pacer.most_bytes(each or 1.0)
         if allowed is None:
             return most
-        # Each message that is taken out may have the next one fetched: one is enough while their size is unknown.
+        # Each consumed message can start a fetch. While the size of messages is unknown, consume one.
         return max(1, min(most, int(allowed / each))) if each else 1
 
     def _hold_back(self) -> float:
-        """Wait as long as the quota wants; return the seconds that were waited."""
+        """Wait for as long as the quota delays the next fetch, and return the seconds."""
         if not self._pacer.paces:
             return 0.0
         begun = time.monotonic()
@@ -284,7 +291,7 @@ class _LibrdkafkaReader:
         return time.monotonic() - begun
 
     def _count(self, messages: list[Message]) -> None:
-        """Count for the quota what was taken out: librdkafka fetches as much again."""
+        """Count the consumed messages for the quota: librdkafka fetches as many again."""
         if not self._pacer.paces:
             return
         sizes: dict[TopicPartition, list[int]] = {}
@@ -298,7 +305,7 @@ class _LibrdkafkaReader:
             self._pacer.fetched(self._meter.count(size), len(each))
 
     def _throttled(self) -> float:
-        """Note for how long brokers throttle from now on, in seconds."""
+        """Return the seconds for which brokers throttle this client from now on, and count them."""
         throttle = self._meter.take_throttle()
         self._pacer.throttled(throttle)
         return throttle
@@ -322,7 +329,7 @@ class _LibrdkafkaReader:
             if offset + 1 >= whole.end:
                 self._finish(tp)
         elif error.code() == KafkaError._PARTITION_EOF:
-            # The position is past transaction markers and compacted records, which no message tells of.
+            # The position is behind transaction markers and compacted records, for which there is no message.
             end = message.offset()
             if whole is not None and end is not None:
                 if end >= whole.end:
@@ -346,7 +353,7 @@ class _LibrdkafkaReader:
         if tp in self._unassigned:
             del self._unassigned[tp]
         elif self._open or self._pacer.paces:
-            # At once, before the next fetch of it leaves.
+            # Immediately, before librdkafka sends its next fetch.
             self._consumer.incremental_unassign([Position(tp.topic, tp.partition)])
 
     def _watermarks(self, whole: Range) -> tuple[int, int]:
@@ -377,21 +384,21 @@ class _LibrdkafkaReader:
         if not self._next[tp] < low < whole.end:
             self._lost(whole, (low, high))
             return
-        self._complain(whole, (low, high))
+        self._report_loss(whole, (low, high))
         self._next[tp] = low
         self._consumer.incremental_unassign([Position(tp.topic, tp.partition)])
         self._consumer.incremental_assign([Position(tp.topic, tp.partition, low)])
 
     def _lost(self, whole: Range, available: tuple[int, int] | None) -> None:
-        self._complain(whole, available)
+        self._report_loss(whole, available)
         self._finish(whole.topic_partition)
 
-    def _complain(self, whole: Range, available: tuple[int, int] | None) -> None:
+    def _report_loss(self, whole: Range, available: tuple[int, int] | None) -> None:
         tp = whole.topic_partition
         error = DataLossError(topic=tp.topic, partition=tp.partition, planned=self._next[tp], available=available)
         if self._request.fail_on_data_loss:
             raise error
-        log.warning("%s (failOnDataLoss is false: reading goes on)", error)
+        log.warning("%s (failOnDataLoss is false: the task continues)", error)
 
     def _timed_out(self) -> RetriableError:
         where = ", ".join(f"{tp.topic}-{tp.partition} at offset {self._next[tp]}" for tp in list(self._open)[:5])

@@ -1,8 +1,8 @@
-"""One request being read by the native engine: whom to ask for what, what the answers mean, and when to give up.
+"""Read the ranges of one task with the native engine: send Fetch requests, decode responses, yield Arrow batches.
 
-A partition is in one request at most at any time, because a broker's connection carries one request at a time and a
-partition moves to another broker only by the answer of the one before, or by its loss. The next request leaves before
-the records of an answer are decoded, and its answer waits in the socket until they are: one buffer holds them all.
+Each broker has at most one request under way, and each partition is in at most one request: it moves to another broker
+only after the response of the one before, or after its connection is lost. The next request is sent before the records
+of a response are decoded. Its response waits in the socket until then, so one buffer serves for all responses.
 """
 
 from __future__ import annotations
@@ -48,21 +48,21 @@ _LONGEST_WAIT = 1.0
 
 @dataclass(slots=True)
 class _Part:
-    """A partition being read.
+    """The state of one partition while its range is read.
 
     Attributes:
-        whole: Its range.
-        asked: The offset that the next request asks for: everything before is decoded, or is being decoded.
-        node: The broker to ask; None: not known now.
-        epoch: The leader's epoch; -1: do not check it.
-        read_epoch: The epoch of the leader that wrote the last batch that was read; -1: none yet.
-        follower: Whether `node` follows the leader (KIP-392).
-        leader_only: Set once a follower has failed us.
-        least_bytes: The fetch size that its next batch needs, as far as is known.
-        short_since: Since when the log ends before the range does, or the partition is not known; None: it is fine.
-        waits_since: Since when its records should have come; time in which nobody could send them does not count.
-        failures: How often it was set aside or not found since it gave records.
-        look_again_at: When to ask for its leader, if `node` is None.
+        whole: The range to read.
+        asked: The fetch offset of the next request; all records before it are decoded, or are being decoded.
+        node: The broker to fetch from; None: not known at present.
+        epoch: The leader epoch to send with the request (KIP-320); -1: the broker does not check it.
+        read_epoch: The leader epoch of the last batch that was read; -1: none yet.
+        follower: Whether `node` is a follower of the partition (KIP-392).
+        leader_only: Set after a fetch from a follower has failed.
+        least_bytes: The fetch size that the next batch needs, as far as it is known.
+        short_since: Time since which the log ends before the range, or the partition is unknown; None: neither.
+        waits_since: Time since which records are due. Time in which no broker could send them does not count.
+        failures: Number of failures in a row since the partition last returned records; the back-off grows with it.
+        look_again_at: Time to look up the leader, if `node` is None.
     """
 
     whole: Range
@@ -87,34 +87,34 @@ class _Part:
         return f"{self.whole.topic}-{self.whole.partition}"
 
     def short_for(self) -> float:
-        """Seconds since it was first seen to be short; a change of leader may make it so for a moment."""
+        """Return the seconds since the log was first seen to end too early; a new leader may cause that briefly."""
         now = time.monotonic()
         if self.short_since is None:
             self.short_since = now
         return now - self.short_since
 
-    def excuse(self, seconds: float) -> None:
-        """Time passed in which its records could not come, nor the truth about its end."""
+    def exclude_time(self, seconds: float) -> None:
+        """Exclude a time from both timers, because no broker could send records or the end of the log during it."""
         self.waits_since += seconds
         if self.short_since is not None:
             self.short_since += seconds
 
-    def came(self) -> None:
-        """It has given records."""
+    def received(self) -> None:
+        """Note that records have arrived."""
         self.waits_since, self.short_since, self.least_bytes, self.failures = time.monotonic(), None, 0, 0
 
     def back_off(self) -> None:
-        """Nobody gives it now: wait before its leader is looked for, longer from time to time."""
+        """Wait before the leader is looked up, longer after each failure."""
         self.look_again_at = time.monotonic() + _BACK_OFF.pause(self.failures)
         self.failures += 1
 
 
 class NativeReader:
-    """Reads one request; `NativeEngine.read` creates it.
+    """Reads the ranges of one request; `NativeEngine.read` creates it.
 
     Args:
-        engine: Lends connections and a buffer.
-        request: What to read.
+        engine: The connections and the buffer that this process keeps between tasks.
+        request: The ranges and how to read them.
     """
 
     def __init__(self, engine: NativeConnections, request: FetchRequest) -> None:
@@ -137,20 +137,20 @@ class NativeReader:
         self._given_at = time.monotonic()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """See `Engine.read`."""
+        """Yield the records as Arrow record batches; see `FetchEngine.read`."""
         for batch in self._batches():
             given_at = time.monotonic()
             yield batch
-            # Who takes the batches may be slow: meanwhile nobody asks for records.
+            # The consumer of the batches may be slow. No request is sent meanwhile, so this time does not count.
             for part in self._parts.values():
-                part.excuse(time.monotonic() - given_at)
+                part.exclude_time(time.monotonic() - given_at)
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         self._find_leaders(refresh=not self._knows_topics())
         while self._parts:
-            homeless = self._homeless()
-            self._check_patience(homeless)
-            if homeless and time.monotonic() >= min(part.look_again_at for part in homeless):
+            unplaced = self._without_broker()
+            self._check_patience(unplaced)
+            if unplaced and time.monotonic() >= min(part.look_again_at for part in unplaced):
                 self._find_leaders(refresh=True)
             self._send_requests()
             node = self._next_answer()
@@ -175,7 +175,7 @@ class NativeReader:
         self._connections.clear()
         self._engine.keep_buffer(self._buffer)
 
-    # ---- asking
+    # ---- requests
 
     def _send_requests(self) -> None:
         by_node: dict[int, list[_Part]] = {}
@@ -194,7 +194,7 @@ class NativeReader:
                 self._lost(node, lost)
 
     def _is_held_back(self) -> bool:
-        """Whether the quota wants no request now."""
+        """Return whether the quota delays the next request, and note until when."""
         if not self._pacer.paces:
             return False
         pause = self._pacer.wait(sum(part.left for part in self._parts.values()))
@@ -215,28 +215,28 @@ class NativeReader:
             self._connections[node] = connection
         if connection.busy:
             return
-        # What was cut off is asked for alone, so that it has all the bytes.
+        # A batch that was truncated is fetched alone, so that it gets all bytes of the response.
         parts = [part for part in parts if part.least_bytes][:1] or parts
         sizes = [self._bytes_for(part) for part in parts]
         wanted = [
             fetch_protocol.Wanted(p.whole.topic, p.whole.partition, p.asked, p.epoch, size)
             for p, size in zip(parts, sizes, strict=True)
         ]
-        # Kafka fills a response in the order asked for: what comes first is read to its end first.
-        most = max(min(self._engine.most_bytes, self._let_through(parts), sum(sizes)), parts[0].least_bytes, 1)
+        # Brokers fill a response in the order of the request, so the first partition is read to its end first.
+        most = max(min(self._engine.most_bytes, self._bytes_within_quota(parts), sum(sizes)), parts[0].least_bytes, 1)
         connection.send(wanted, most, any_replica=not any(p.leader_only for p in parts))
 
-    def _let_through(self, parts: list[_Part]) -> int:
+    def _bytes_within_quota(self, parts: list[_Part]) -> int:
         each = max(self._engine.record_bytes.get(part.whole.topic, _UNKNOWN_RECORD_BYTES) for part in parts)
         most = self._pacer.most_bytes(each)
         if most is None:
             return self._engine.most_bytes
-        # Brokers cut the last batch at the limit, and it would have to be sent again: ask for whole ones.
+        # Brokers truncate the last batch at the limit, and would have to send it again: ask for whole batches.
         batch = max(self._engine.batch_bytes.get(part.whole.topic, 0.0) for part in parts)
         return max(1, int(most // batch)) * int(batch) if batch else most
 
     def _bytes_for(self, part: _Part) -> int:
-        """What is left of a range in bytes, about: to ask for no more than is to be read, but for its last batch."""
+        """Return about how many bytes the rest of a range has, so that little beyond the range is fetched."""
         topic, engine = part.whole.topic, self._engine
         each = engine.record_bytes.get(topic, _UNKNOWN_RECORD_BYTES)
         about = int(part.left * each * 1.1 + engine.batch_bytes.get(topic, 0.0))
@@ -245,26 +245,26 @@ class NativeReader:
     # ---- waiting
 
     def _next_answer(self) -> int | None:
-        """The broker whose answer has come; None if something else is to be done first."""
+        """Wait for a response and return its broker; None if a timer ended first."""
         now = time.monotonic()
-        events = [now + _LONGEST_WAIT, *(part.look_again_at for part in self._homeless())]
+        events = [now + _LONGEST_WAIT, *(part.look_again_at for part in self._without_broker())]
         if self._paced_until > now:
             events.append(self._paced_until)
         heard = answering(self._connections.values(), min(events))
         for node, connection in list(self._connections.items()):
             if connection.waiting and connection.fileno() in heard:
-                # Put behind the others, so that brokers are heard in turn.
+                # Move it behind the others, so that the brokers take turns.
                 self._connections[node] = self._connections.pop(node)
                 return node
             if connection.waiting and time.monotonic() > connection.overdue_at:
                 self._lost(node, ConnectionLost(f"Broker {node} has not answered a fetch request."))
         return None
 
-    def _homeless(self) -> list[_Part]:
+    def _without_broker(self) -> list[_Part]:
         return [part for part in self._parts.values() if part.node is None]
 
     def _check_patience(self, parts: Iterable[_Part]) -> None:
-        """Raises RetriableError if one of them has given nothing for too long."""
+        """Raise RetriableError if one of them has returned no records within `kafkaConsumer.pollTimeoutMs`."""
         since = time.monotonic() - self._request.timeout_ms / 1000
         late = [part for part in parts if part.waits_since < since]
         if not late:
@@ -275,15 +275,15 @@ class NativeReader:
             f"No records came within {self._request.timeout_ms} ms (kafkaConsumer.pollTimeoutMs) for {where}{problem}"
         )
 
-    # ---- hearing
+    # ---- responses
 
     def _take(self, node: int, response: fetch_protocol.Response) -> Iterator[pa.RecordBatch]:
         if response.error:
             raise error_for_code(response.error, f"Fetching from broker {node} failed")
         for held in self._parts.values():
             if held.node == node:
-                # Held back by a quota is not stuck.
-                held.excuse(response.throttle_ms / 1000)
+                # A broker that throttles this client is not stuck.
+                held.exclude_time(response.throttle_ms / 1000)
         self._pacer.throttled(response.throttle_ms / 1000)
         self._pacer.fetched(response.size, 0)
         records = []
@@ -292,7 +292,7 @@ class NativeReader:
             if part is None or part.node is None:
                 continue
             if fetched.error:
-                self._heed(part, fetched.error)
+                self._handle_error(part, fetched.error)
             elif fetched.begin < fetched.end:
                 records.append((part, self._records(part, fetched)))
             elif fetched.preferred >= 0 and fetched.preferred != node and not part.leader_only:
@@ -315,9 +315,9 @@ class NativeReader:
             return None
         part.asked = min(whole.end, scan.next_offset)
         part.read_epoch = scan.leader_epoch
-        part.came()
+        part.received()
         if part.asked > begun:
-            # Of all that came: brokers send whole batches, of which the range may have a few records only.
+            # Count all records of the response: brokers send whole batches, of which the range may need few records.
             self._engine.record_bytes[whole.topic] = scan.size / max(1, scan.offsets)
             self._engine.batch_bytes[whole.topic] = scan.size / max(1, scan.batches)
             self._pacer.fetched(0, part.asked - begun)
@@ -334,7 +334,11 @@ class NativeReader:
         )
 
     def _ask_for_whole(self, part: _Part, claimed: int, sent: int) -> None:
-        """A batch was cut off at the fetch size, as old brokers do (KIP-74); or its length is wrong."""
+        """Fetch a truncated batch again, with its whole size. Brokers before KIP-74 truncate the first batch.
+
+        Raises:
+            CorruptRecordsError: The length of the batch is wrong.
+        """
         if claimed > MOST_BATCH_BYTES or claimed <= part.least_bytes:
             raise CorruptRecordsError(
                 topic=part.whole.topic,
@@ -383,9 +387,9 @@ class NativeReader:
         self._given_at = time.monotonic()
         return conform(pa.record_batch(self._builder.take()), self._schema)
 
-    # ---- trouble
+    # ---- errors
 
-    def _heed(self, part: _Part, code: int) -> None:
+    def _handle_error(self, part: _Part, code: int) -> None:
         if code == OFFSET_OUT_OF_RANGE:
             self._out_of_range(part)
         elif issubclass(category(code), RetriableError):
@@ -394,7 +398,7 @@ class NativeReader:
             raise error_for_code(code, f"Fetching {part.name} at offset {part.asked} failed")
 
     def _set_aside(self, part: _Part, problem: KafkaGroupError) -> None:
-        """Look for the partition's leader before it is asked for again."""
+        """Look up the partition's leader before the next fetch."""
         self._problem = str(problem)
         part.leader_only |= part.follower
         part.node, part.follower = None, False
@@ -411,7 +415,7 @@ class NativeReader:
     def _out_of_range(self, part: _Part) -> None:
         problem = error_for_code(OFFSET_OUT_OF_RANGE, f"Fetching {part.name} at offset {part.asked} failed")
         if part.follower or part.node is None:
-            # A follower may not have it yet.
+            # A follower may not have replicated this offset yet.
             return self._set_aside(part, problem)
         try:
             low, high = self._engine.bounds(part.whole.topic_partition, part.node)
@@ -419,38 +423,44 @@ class NativeReader:
             return self._set_aside(part, error)
         if low <= part.asked <= high:
             return self._set_aside(part, problem)
-        self._give_up(part, available=(low, high))
+        self._report_loss(part, available=(low, high))
         part.asked = low if part.asked < low < part.whole.end else part.whole.end
         return None
 
     def _check_end(self, part: _Part, fetched: fetch_protocol.Fetched, *, alone: bool) -> None:
-        """No records (`alone`: nor of those before it): the log may end before the range, for a moment or for good."""
+        """Handle a response without records: the log may end before the range, for a moment or permanently.
+
+        Args:
+            part: The partition.
+            fetched: Its part of the response.
+            alone: Whether no partition before it in the response has records either.
+        """
         if fetched.high_watermark >= part.whole.end:
             part.short_since = None
             if alone:
-                # A transaction is open.
+                # The records exist, but with read_committed an open transaction holds them back.
                 self._check_patience([part])
             else:
-                # A partition before this one took all the bytes.
+                # A partition before this one used all bytes of the response.
                 part.waits_since = time.monotonic()
         elif part.follower:
             self._set_aside(part, RetriableError(f"A follower has {part.name} up to {fetched.high_watermark} only."))
         elif part.short_for() > SETTLE_SECONDS:
-            # After a change of leader the new one may know of fewer offsets for a while.
-            self._give_up(part, available=(fetched.log_start, fetched.high_watermark))
+            # A new leader may know fewer offsets for a short time.
+            self._report_loss(part, available=(fetched.log_start, fetched.high_watermark))
             part.asked = part.whole.end
 
-    def _give_up(self, part: _Part, **how: Any) -> None:
-        """Records are gone; `how`: more arguments of `DataLossError`."""
-        error = DataLossError(topic=part.whole.topic, partition=part.whole.partition, planned=part.asked, **how)
+    def _report_loss(self, part: _Part, **details: Any) -> None:
+        """Raise DataLossError, or log it with `failOnDataLoss=false`; `details`: more arguments of the error."""
+        error = DataLossError(topic=part.whole.topic, partition=part.whole.partition, planned=part.asked, **details)
         if self._request.fail_on_data_loss:
             raise error
-        log.warning("%s (failOnDataLoss is false: reading goes on)", error)
+        log.warning("%s (failOnDataLoss is false: the task continues)", error)
 
     # ---- leaders
 
     def _follow(self, part: _Part, found: PartitionMetadata) -> None:
-        """Go on at the partition's leader, unless its log is not the one that was read (KIP-320)."""
+        """Continue at the partition's leader; a log that was truncated below what was read is a loss (KIP-320)."""
         if found.leader_epoch > max(part.epoch, part.read_epoch) and part.read_epoch >= 0:
             try:
                 end = self._engine.end_of_epoch(
@@ -460,19 +470,19 @@ class NativeReader:
                 self._set_aside(part, problem)
                 return
             if 0 <= end < part.asked:
-                self._give_up(part, truncated_to=end)
-                # What the new leader has written there instead was never read.
+                self._report_loss(part, truncated_to=end)
+                # The new leader has other records at these offsets, which were not read yet.
                 part.asked = max(part.whole.start, end)
         part.node, part.epoch, part.short_since = found.leader, found.leader_epoch, None
 
     def _knows_topics(self) -> bool:
-        """Whether what the engine has seen already are the topics that are to be read."""
+        """Return whether the cached metadata has all topics of the request, with the ids of the plan."""
         known = self._engine.cluster.topics
         return all(name in known and not self._is_another(known[name]) for name in self._topics)
 
     def _is_another(self, topic: TopicMetadata) -> bool:
         if self._request.cluster not in (None, self._engine.cluster.cluster_id):
-            # The topics were moved, and have other ids here.
+            # The topics were migrated to this cluster (cluster.moved.from), where they have other ids.
             return False
         return differ(self._request.topics.get(topic.name), topic.id_text)
 
@@ -482,29 +492,29 @@ class NativeReader:
                 self._engine.refresh(self._topics)
             except RetriableError as problem:
                 if self._engine.cluster.cluster_id is None:
-                    raise  # It was never there.
-                # All brokers may be on their way to elsewhere: the range has a time limit of its own.
+                    raise  # This process has never reached the cluster.
+                # All brokers may be in the middle of a move. The ranges have a time limit of their own.
                 self._problem = str(problem)
-                self._check_patience(self._homeless())
+                self._check_patience(self._without_broker())
         self._engine.check_cluster(self._request.cluster)
         cluster = self._engine.cluster
         for tp, part in list(self._parts.items()):
             if tp.topic in cluster.refused:
                 raise error_for_code(cluster.refused[tp.topic], f"Fetching {part.name} failed")
             topic = cluster.topics.get(tp.topic)
-            anew = recreated(topic.id_text) if topic is not None and self._is_another(topic) else ""
-            partition = None if topic is None or anew else topic.partitions.get(tp.partition)
-            if anew:
+            another = recreated(topic.id_text) if topic is not None and self._is_another(topic) else ""
+            partition = None if topic is None or another else topic.partitions.get(tp.partition)
+            if another:
                 part.node = None
             if partition is None:
-                # A broker that has just started may not know it yet, or know the one that was there before.
+                # A broker that has just started may not know the topic yet, or still know a deleted one of this name.
                 if part.node is None and part.short_for() > SETTLE_SECONDS:
-                    self._give_up(part, reason=anew)
+                    self._report_loss(part, reason=another)
                     del self._parts[tp]
             elif part.node is None and partition.leader >= 0:
                 self._follow(part, partition)
         if refresh:
-            for part in self._homeless():
+            for part in self._without_broker():
                 part.back_off()
 
 
