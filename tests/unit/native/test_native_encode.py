@@ -350,7 +350,7 @@ def test_buffers_are_let_go_of_with_the_call():
         column = pa.Array.from_buffers(pa.binary(), 2, [None, pa.py_buffer(ends), pa.py_buffer(data)])
         return pa.RecordBatch.from_arrays([column], names=[name])
 
-    for name, record_bytes, reason in [("value", 200, "over the limit"), ("text", 1000, "unknown column")]:
+    for name, record_bytes, reason in [("value", 200, "exceeds the limit"), ("text", 1000, "unknown column")]:
         with pytest.raises(ValueError, match=reason):
             kafkagroup_native.BatchEncoder(record_bytes=record_bytes).append(0, 1, rows(name), NOW)
     kafkagroup_native.BatchEncoder().append(0, 1, rows("value"), NOW)
