@@ -10,6 +10,7 @@ use super::{errors, rows};
 use crate::compress::Codec;
 use crate::encoder::{Encoder, Settings};
 use crate::filling::Producer;
+use crate::kept_memory::keep_freed_blocks;
 
 /// Topic, partition, number of records, batch.
 type Taken<'py> = (i64, usize, i32, Bound<'py, PyBytes>);
@@ -38,6 +39,7 @@ impl BatchEncoder {
             record_bytes: size("record_bytes", record_bytes)?,
             sticky: size("sticky", sticky)?,
         };
+        keep_freed_blocks();
         Encoder::new(settings).map(|inner| Self { inner }).map_err(|refusal| errors::refuse(py, refusal))
     }
 

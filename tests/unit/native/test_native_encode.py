@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import platform
 import struct
+import subprocess
 import sys
 import threading
 import zlib
@@ -484,6 +486,36 @@ def test_offsets_that_go_anywhere_are_a_value_error_or_records(data, rows, keyed
     for _, _, count, encoded in encoder.take(all=True):
         assert int.from_bytes(encoded[57:61], "big") == count
         assert with_crc(encoded) == encoded
+
+
+FAULTS = """
+import resource
+
+import kafkagroup_native
+import pyarrow as pa
+
+rows = pa.record_batch({"value": pa.array([b"x" * 1000] * 10_000)})
+encoder = kafkagroup_native.BatchEncoder()
+
+
+def append(times):
+    for _ in range(times):
+        encoder.append(0, 6, rows, 0)
+        encoder.take(all=False)
+
+
+append(5)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+append(20)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) // 20)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="it is glibc that returns large blocks to the system")
+def test_the_memory_of_batches_that_were_taken_serves_the_next_ones():
+    done = subprocess.run([sys.executable, "-c", FAULTS], capture_output=True, text=True, check=True)
+    # 10 MB have 2,441 pages of 4 KiB. Each would be a page fault in each append if its memory came from the system.
+    assert int(done.stdout) < 500
 
 
 def test_other_threads_run_while_rows_are_encoded():
