@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from statistics import median
 
 from assignors import load
@@ -14,6 +15,8 @@ from kafka_source.group.model import GroupSettings, Topics
 from kafka_source.transactions.offset_committer import TransactionalCommitter
 
 PARTITIONS, TIMES, BETWEEN_SECONDS = 8, 60, 0.2
+# A broker that has just started runs this path interpreted: its first hundreds of commits take three times as long.
+WARM_UP = 1_500
 BAR_MS = 6
 
 
@@ -23,17 +26,35 @@ def measure(kafka: EmbeddedKafka) -> None:
     membership = GroupMembership(settings, GroupSettings("bench-commits"), Topics((topic,)), [load("range")])
     credentials = membership.join(60).slots[0].credentials
     committer = TransactionalCommitter(settings, "bench-commits")
-    took = []
-    for number in range(TIMES + 1):
-        time.sleep(BETWEEN_SECONDS)
-        started = time.perf_counter()
+
+    def commit(number: int) -> None:
         committer.commit(credentials, {TopicPartition(topic, p): number for p in range(PARTITIONS)})
-        took.append(1000 * (time.perf_counter() - started))
+
+    first = _times(commit, TIMES, BETWEEN_SECONDS)
+    _times(commit, WARM_UP, 0)
+    warm = _times(commit, TIMES, BETWEEN_SECONDS)
+    hurried = _times(commit, TIMES * 5, 0)
     membership.close()
-    took = sorted(took[1:])
-    print(
-        f"transactional commit of {PARTITIONS} partitions by the driver, {TIMES} times, every {BETWEEN_SECONDS} s: "
-        f"median {median(took):.1f} ms, 90th percentile {took[int(0.9 * TIMES)]:.1f} ms, maximum {took[-1]:.1f} ms; "
-        f"bar {BAR_MS} ms, {'met' if median(took) <= BAR_MS else 'MISSED'}",
-        flush=True,
-    )
+    print(f"transactional commit of {PARTITIONS} partitions by the driver, milliseconds:")
+    print(f"  broker just started, every {BETWEEN_SECONDS} s: {_figures(first)}")
+    print(f"  after {WARM_UP} commits, every {BETWEEN_SECONDS} s: {_figures(warm)}; bar {BAR_MS} ms, {_met(warm)}")
+    print(f"  after {WARM_UP} commits, without a pause: {_figures(hurried)}", flush=True)
+
+
+def _times(commit: Callable[[int], None], count: int, pause: float) -> list[float]:
+    """Return the milliseconds that each commit took, sorted."""
+    took = []
+    for number in range(count):
+        time.sleep(pause)
+        started = time.perf_counter()
+        commit(number)
+        took.append(1000 * (time.perf_counter() - started))
+    return sorted(took)
+
+
+def _figures(took: list[float]) -> str:
+    return f"median {median(took):.1f}, 90th percentile {took[int(0.9 * len(took))]:.1f}, maximum {took[-1]:.1f}"
+
+
+def _met(took: list[float]) -> str:
+    return "met" if median(took) <= BAR_MS else "MISSED"
