@@ -75,7 +75,7 @@ def test_a_topic_created_anew_is_noticed_even_with_as_many_partitions(kafka, mem
             break
         except Exception:
             time.sleep(0.1)
-    wait_for(lambda: "anew" in str(membership.rebalance_needed()), "the change")
+    wait_for(lambda: "deleted and recreated" in str(membership.rebalance_needed()), "the change")
 
 
 def test_a_restart_with_another_subscription_is_not_given_the_old_assignment(members, topic):
