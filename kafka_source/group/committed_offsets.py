@@ -8,7 +8,15 @@ from typing import Any
 from assignors.model import TopicPartition
 from kafka_source.error_codes import UNKNOWN_TOPIC_OR_PARTITION
 from kafka_source.errors import RetriableError, UnknownOutcomeError, error_for_code
-from kafka_source.kafka_client import GROUP, ConnectionLost, Deadline, KafkaClient, check_coordinator, to_coordinator
+from kafka_source.kafka_client import (
+    GROUP,
+    ConnectionLost,
+    Deadline,
+    KafkaClient,
+    check_commits,
+    check_coordinator,
+    to_coordinator,
+)
 from kafka_source.kafka_client.messages import OffsetCommitRequest, OffsetFetchRequest
 from kafka_source.model.commit_offset import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
@@ -128,15 +136,7 @@ async def commit_offsets(
             unanswered = True
             raise
         unanswered = False
-        unknown = []
-        for topic in answer.topics:
-            for p in topic.partitions:
-                where = f"{topic.name}-{p.partition_index}"
-                if fail_on_unknown_topic and p.error_code == UNKNOWN_TOPIC_OR_PARTITION:
-                    unknown.append(where)
-                else:
-                    check_coordinator(client, GROUP, credentials.group, p.error_code, f"{what} failed for {where}")
-        return unknown
+        return check_commits(client, credentials.group, answer, f"{what} failed", skip_unknown=fail_on_unknown_topic)
 
     try:
         unknown = await client.retrying(ask, deadline)

@@ -8,7 +8,7 @@ from kafka_source.kafka_client.blocking_connection import BlockingConnection
 from kafka_source.kafka_client.client import GROUP, TRANSACTION, KafkaClient
 from kafka_source.kafka_client.client_cache import cached_client
 from kafka_source.kafka_client.connection import Connection, ConnectionLost
-from kafka_source.kafka_client.coordinator_requests import check_coordinator, to_coordinator
+from kafka_source.kafka_client.coordinator_requests import check_commits, check_coordinator, to_coordinator
 from kafka_source.kafka_client.idle_connections import IdleConnections, answering
 from kafka_source.kafka_client.messages import ApiVersions, decode_response, encode_request
 from kafka_source.kafka_client.metadata import Broker, PartitionMetadata, Snapshot, TopicMetadata
@@ -39,6 +39,7 @@ __all__ = [
     "TopicMetadata",
     "answering",
     "cached_client",
+    "check_commits",
     "check_coordinator",
     "decode_response",
     "encode_request",

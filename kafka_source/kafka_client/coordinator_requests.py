@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafka_source.error_codes import COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR
+from kafka_source.error_codes import COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, UNKNOWN_TOPIC_OR_PARTITION
 from kafka_source.errors import error_for_code
-from kafka_source.kafka_client.client import KafkaClient
+from kafka_source.kafka_client.client import GROUP, KafkaClient
 from kafka_source.kafka_client.connection import ConnectionLost
 from kafka_source.runtime.deadline import Deadline
 
@@ -48,3 +48,25 @@ def check_coordinator(client: KafkaClient, kind: int, key: str, code: int, what:
         client.forget_coordinator(key, kind)
     if code:
         raise error_for_code(code, what)
+
+
+def check_commits(client: KafkaClient, group: str, answer: Any, failed: str, *, skip_unknown: bool) -> list[str]:
+    """Raise the error of the first partition whose offset was refused, and return the partitions of unknown topics.
+
+    Args:
+        client: The client that sent the request.
+        group: The group.
+        answer: The response to OffsetCommit or TxnOffsetCommit.
+        failed: The beginning of the error text.
+        skip_unknown: Return the partitions with UNKNOWN_TOPIC_OR_PARTITION instead of raising this error, which is
+            retriable. Without it the list is empty.
+    """
+    unknown = []
+    for topic in answer.topics:
+        for p in topic.partitions:
+            where = f"{topic.name}-{p.partition_index}"
+            if skip_unknown and p.error_code == UNKNOWN_TOPIC_OR_PARTITION:
+                unknown.append(where)
+            else:
+                check_coordinator(client, GROUP, group, p.error_code, f"{failed} for {where}")
+    return unknown

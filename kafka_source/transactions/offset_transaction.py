@@ -22,7 +22,15 @@ from kafka_source.errors import (
     UnknownTopicError,
     error_for_code,
 )
-from kafka_source.kafka_client import GROUP, TRANSACTION, Deadline, KafkaClient, check_coordinator, to_coordinator
+from kafka_source.kafka_client import (
+    GROUP,
+    TRANSACTION,
+    Deadline,
+    KafkaClient,
+    check_commits,
+    check_coordinator,
+    to_coordinator,
+)
 from kafka_source.kafka_client.messages import AddOffsetsToTxnRequest, TxnOffsetCommitRequest
 from kafka_source.model.commit_offset import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
@@ -172,15 +180,7 @@ async def _commit(
 
     async def ask() -> list[str]:
         answer = await to_coordinator(client, GROUP, member.group, request, deadline, _COMMIT_VERSION)
-        unknown = []
-        for topic in answer.topics:
-            for p in topic.partitions:
-                where = f"{topic.name}-{p.partition_index}"
-                if fail_on_unknown_topic and p.error_code == UNKNOWN_TOPIC_OR_PARTITION:
-                    unknown.append(where)
-                else:
-                    check_coordinator(client, GROUP, member.group, p.error_code, f"{what} for {where}")
-        return unknown
+        return check_commits(client, member.group, answer, what, skip_unknown=fail_on_unknown_topic)
 
     unknown = await client.retrying(ask, deadline)
     if unknown:
