@@ -1,12 +1,14 @@
 """A quota's server as a process of its own, where Spark keeps no process of ours: batches and sinks.
 
 The planner of a batch ends before its tasks run, and the driver of a sink is a new process for each micro-batch. So the
-first of them starts this process beside the Spark driver; later ones with the same name find it by a file in a
-directory that only this user can read. It ends with the Spark driver, or when no task has asked for ten minutes.
+first of them starts this process beside the Spark driver; later ones with the same quota and client settings find it by
+a file in a directory that only this user can read, and have accounts of their own there. It ends with the Spark driver,
+or when no task has asked for ten minutes.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import pickle
@@ -16,7 +18,7 @@ import sys
 import threading
 import time
 from contextlib import closing
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from pathlib import Path
 
 from kafka_source.client_config import Settings
@@ -33,14 +35,14 @@ _IDLE_SECONDS = 600.0
 
 
 def ticket_of_server_process(quota: QuotaSettings, settings: Settings, rate: str, driver: int, name: str) -> Ticket:
-    """Return a ticket for the Spark driver's server process of this name; start the process if there is none.
+    """Return a ticket for an account at the Spark driver's server process; start the process if there is none.
 
     Args:
         quota: The query's quota.
         settings: The query's client settings.
         rate: The brokers' name of their bound, see `bounds_watcher.look`.
         driver: The id of the Spark driver's process.
-        name: The name of the query or write, fit for a file's name.
+        name: The name of the account: that of a write, which all its micro-batches share, or a new one for a read.
 
     Raises:
         InvalidConfigurationError: `quota.watch` cannot be read, or others can read the directory for temporary files.
@@ -48,10 +50,15 @@ def ticket_of_server_process(quota: QuotaSettings, settings: Settings, rate: str
     """
     try:
         with private_directory() as directory:
-            file = directory / f"hub-{driver}-{name}.json"
-            return _read(file, quota) or _start(quota, settings, rate, driver, file)
+            file = directory / f"quota-{driver}-{_digest(quota, settings, rate)}.json"
+            return replace(_read(file, quota) or _start(quota, settings, rate, driver, file), account=name)
     except PermissionError as problem:
         raise InvalidConfigurationError(str(problem)) from None
+
+
+def _digest(quota: QuotaSettings, settings: Settings, rate: str) -> str:
+    """A name of all that a server process does in one way for its accounts; the settings' repr masks secrets."""
+    return hashlib.sha256(repr((quota, settings, rate)).encode()).hexdigest()[:16]
 
 
 def _read(file: Path, quota: QuotaSettings) -> Ticket | None:

@@ -61,6 +61,7 @@ class Ticket:
         server: The control port of the process that has the query's account.
         slot: The number of the task's slot, or of its input partition without a group.
         share: The part of the bounds that the task keeps to if it cannot reach the server.
+        account: The name of the query's account at the server.
     """
 
     settings: QuotaSettings
@@ -68,6 +69,7 @@ class Ticket:
     server: Address
     slot: int = -1
     share: float = 1.0
+    account: str = ""
 
     def of(self, slot: int, share: float) -> Ticket:
         """Return the ticket of a task that reads so much of the whole; with `quota.scope=member` it has a whole one."""

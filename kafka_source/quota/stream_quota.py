@@ -37,7 +37,8 @@ class StreamQuota:
     def __init__(self, quota: QuotaSettings, settings: Settings) -> None:
         listener, self._ticket = listen(quota, settings, CONSUMER_RATE)
         self._server = QuotaServer(self._ticket, settings, CONSUMER_RATE, listener)
-        self._quota, self._account, self._ended = quota, self._server.account, threading.Event()
+        self._quota, self._account = quota, self._server.account(self._ticket.account)
+        self._ended = threading.Event()
         if quota.report is not None:
             threading.Thread(target=self._write_report, args=(Path(quota.report),), daemon=True).start()
 

@@ -48,7 +48,7 @@ class _Allowances:
     def ask(self, report: Report) -> Grant:
         try:
             if self._own is None:
-                return Grant(*self._client.ask(astuple(report)))
+                return Grant(*self._client.ask((self._ticket.account, astuple(report))))
         except (OSError, ValueError) as problem:
             self._own = self._keep_to_share(problem)
         finally:

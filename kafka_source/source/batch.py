@@ -52,16 +52,17 @@ class BatchReader(DataSourceReader):
         """Return an input partition for each slot that has records to read; without a group, one for each range."""
         options = self._query.options
         check_engine(options.engine, options.settings)
-        cluster = Cluster.of(options)
-        subscription = subscription_of(options)
-        subscribed = cluster.partitions(subscription)
-        if not options.in_group:
-            return list(self._plan(cluster, Standalone(cluster, subscription), subscribed))
-        group = group_settings(options, partitions=len(subscribed), stream=False)
-        with closing(GroupMemberOwner(options, subscription, group, commits=False)) as members:
-            planned = self._plan(cluster, members, subscribed)
-            members.detach()
-        return [replace(task, takes_over=group) for task in planned]
+        # Spark uses the planner's process for later plans too, so nothing may stay open in it.
+        with closing(Cluster.of(options)) as cluster:
+            subscription = subscription_of(options)
+            subscribed = cluster.partitions(subscription)
+            if not options.in_group:
+                return list(self._plan(cluster, Standalone(cluster, subscription), subscribed))
+            group = group_settings(options, partitions=len(subscribed), stream=False)
+            with closing(GroupMemberOwner(options, subscription, group, commits=False)) as members:
+                planned = self._plan(cluster, members, subscribed)
+                members.detach()
+            return [replace(task, takes_over=group) for task in planned]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one input partition, in an executor."""

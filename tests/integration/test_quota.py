@@ -134,7 +134,7 @@ def test_the_micro_batches_of_a_sink_ask_the_same_process(spark, kafka, tmp_path
     topic = fill(kafka, "in-three-batches", 1, 10_000, partitions=1)
     kafka.create_topic("from-three-batches", 1)
     driver = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
-    before = set(Path(tempfile.gettempdir()).glob(f"kafkagroup-{os.getuid()}/hub-{driver}-*.json"))
+    before = set(Path(tempfile.gettempdir()).glob(f"kafkagroup-{os.getuid()}/quota-{driver}-*.json"))
     reader = spark.readStream.format("kafkagroup").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
     reader = reader.option("subscribe", topic).option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", 34)
     writer = reader.load().select("value").writeStream.format("kafkagroup").option("topic", "from-three-batches")
@@ -143,7 +143,7 @@ def test_the_micro_batches_of_a_sink_ask_the_same_process(spark, kafka, tmp_path
     seen: set[tuple[Path, str]] = set()
 
     def is_over() -> bool:
-        after = set(Path(tempfile.gettempdir()).glob(f"kafkagroup-{os.getuid()}/hub-{driver}-*.json"))
+        after = set(Path(tempfile.gettempdir()).glob(f"kafkagroup-{os.getuid()}/quota-{driver}-*.json"))
         seen.update((file, text) for file in after - before if (text := file.read_text()))
         return not query.isActive
 

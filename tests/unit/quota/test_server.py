@@ -36,10 +36,10 @@ class Served:
         listener = listener or socket.create_server(("127.0.0.1", 0))
         self.address = Address.of(listener)
         self._server = QuotaServer(self.ticket(), SETTINGS, "", listener)
-        self.account, self.close = self._server.account, self._server.close
+        self.account, self.close = self._server.account("read"), self._server.close
 
-    def ticket(self, slot: int = 0, share: float = 0.25) -> Ticket:
-        return Ticket(QUOTA, QUOTA.bounds, self.address, slot, share)
+    def ticket(self, slot: int = 0, share: float = 0.25, account: str = "read") -> Ticket:
+        return Ticket(QUOTA, QUOTA.bounds, self.address, slot, share, account)
 
     def figures(self):
         return self.account.figures(time.monotonic())
@@ -82,6 +82,14 @@ def test_tasks_share_one_quota(server):
     assert figures["usedPercent"] == 100
     assert figures["slots"]["0"]["bytes"] == 200_000
     assert figures["slots"]["1"]["records"] == 25
+
+
+def test_reads_that_share_a_server_have_a_quota_each(server):
+    with pacer_of(server.ticket(), SETTINGS, "") as one, pacer_of(server.ticket(account="2"), SETTINGS, "") as two:
+        one.wait(100)
+        one.fetched(20_000_000, 200)
+        assert one.wait(1000) > 0.5
+        assert two.wait(1000) == 0
 
 
 def test_what_is_measured_and_throttled_is_told(server):

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -30,8 +31,9 @@ def test_what_is_watched_is_looked_at_before_anything_is_read(tmp_path, monkeypa
         ticket = ticket_of_server_process(quota, SETTINGS, "consumer_byte_rate", driver.pid, "one")
         assert ticket.bounds == Bounds(5.0)
         document.write_text('{"bytes_per_sec": 5}')
+        other = replace(quota, client_id="other")
         with pytest.raises(InvalidConfigurationError, match=r"quota\.watch.*bytes_per_sec"):
-            ticket_of_server_process(quota, SETTINGS, "consumer_byte_rate", driver.pid, "two")
+            ticket_of_server_process(other, SETTINGS, "consumer_byte_rate", driver.pid, "two")
     finally:
         driver.kill()
         driver.communicate()
