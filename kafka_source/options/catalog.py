@@ -440,9 +440,10 @@ class ReadOptions(CommonOptions):
     min_records_per_task: int | None = option(
         "min.records.per.task",
         kinds.COUNT,
-        "Slots with fewer records than this in a micro-batch share one task, because starting a task costs more than "
-        "reading a few records. Set it to 1 to give each slot its own task, e.g. if the work on each record is heavy.",
-        default_text="1000 in a group without minPartitions and maxRecordsPerPartition, else 1",
+        "Slots, or without a group topic partitions, with fewer records than this in a micro-batch share one task, "
+        "because starting a task costs more than reading a few records. Set it to 1 to give each its own task, e.g. if "
+        "the work on each record is heavy.",
+        default_text="1000; 1 with minPartitions or maxRecordsPerPartition",
         where=Where.STREAM,
         units="records",
         formerly="minRecordsPerTask",

@@ -236,8 +236,8 @@ def _partition_owner(
 
 
 def _min_records_per_task(options: ReadOptions) -> int:
-    """Return `min.records.per.task`; without it, tasks are shared only in a group, and if no option cuts tasks."""
+    """Return `min.records.per.task`; its default shares tasks only if no option cuts them."""
     if options.min_records_per_task is not None:
         return options.min_records_per_task
     cuts = options.min_partitions is not None or options.max_records_per_partition is not None
-    return 1 if cuts or not options.in_group else _DEFAULT_MIN_RECORDS_PER_TASK
+    return 1 if cuts else _DEFAULT_MIN_RECORDS_PER_TASK

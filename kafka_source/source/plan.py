@@ -109,21 +109,30 @@ def _cut(whole: Range, count: int) -> list[Range]:
 def bundles(inputs: Sequence[PlannedInput], min_offsets: int) -> list[list[PlannedInput]]:
     """Group small inputs, so that one Spark task reads several of them.
 
+    Inputs of no slot become one input in their bundle: they need no credentials, so one read can fetch them all.
+
     Args:
         inputs: The inputs, as `plan` returns them. A bundle keeps their order.
         min_offsets: Inputs with fewer offsets share bundles until a bundle has this many; larger inputs stay alone.
     """
     found: list[list[PlannedInput]] = []
     open_bundle: list[PlannedInput] = []
+    read: set[tuple[TopicPartition, int]] = set()
     filled = 0
     for one in inputs:
         if one.size >= min_offsets:
             found.append([one])
             continue
-        if not open_bundle:
+        mine = {(r.topic_partition, r.replica) for r in one.ranges}
+        # One read takes at most one range of a partition's copy, so pieces of a partition do not share a bundle.
+        if not open_bundle or filled >= min_offsets or read & mine:
+            open_bundle, read, filled = [], set(), 0
             found.append(open_bundle)
         open_bundle.append(one)
+        read |= mine
         filled += one.size
-        if filled >= min_offsets:
-            open_bundle, filled = [], 0
-    return found
+    return [_joined(bundle) if bundle[0].slot < 0 else bundle for bundle in found]
+
+
+def _joined(bundle: list[PlannedInput]) -> list[PlannedInput]:
+    return [PlannedInput(-1, tuple(r for one in bundle for r in one.ranges))]

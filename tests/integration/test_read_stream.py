@@ -181,6 +181,18 @@ def test_slots_with_little_to_read_share_a_task(spark, kafka, topic, tmp_path, m
     assert spark.read.parquet(str(tmp_path / "out")).select("task").distinct().count() == tasks
 
 
+@pytest.mark.parametrize(
+    ("more", "tasks"), [({}, 1), ({"minPartitions": 4}, 4), ({"quota_bytes_per_second": 1_000_000}, 1)]
+)
+def test_partitions_with_little_to_read_share_a_task_without_a_group_too(spark, kafka, topic, tmp_path, more, tasks):
+    name = topic("little", partitions=4)
+    produce(kafka.bootstrap_servers, name, 200)
+    frame = stream(spark, kafka, name, startingOffsets="earliest", **more)
+    run(frame.select("value", "partition", "offset", spark_partition_id().alias("task")), tmp_path)
+    assert written(tmp_path / "out") == list(range(200))
+    assert spark.read.parquet(str(tmp_path / "out")).select("task").distinct().count() == tasks
+
+
 def test_the_checkpoint_holds_ranges_and_slots_and_no_secret(spark, kafka, topic, tmp_path):
     name = topic("checkpoint", partitions=2)
     produce(kafka.bootstrap_servers, name, 10)

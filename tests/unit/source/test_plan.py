@@ -82,15 +82,22 @@ def test_a_plan_depends_on_the_end_offset_alone_through_the_checkpoint(end):
 
 @given(stream_offsets, st.integers(1, 10**6))
 def test_small_inputs_share_tasks_and_large_ones_stay_alone(end, least):
-    def size(inputs):
-        return sum(r.size for _, ranges in inputs for r in ranges)
+    def ranges_of(bundle):
+        return [r for one in bundle for r in one.ranges]
+
+    def copies(bundle):
+        return {(r.topic_partition, r.replica) for r in ranges_of(bundle)}
 
     inputs = plan(end)
     found = bundles(inputs, least)
-    assert sorted(one for bundle in found for one in bundle) == sorted(inputs)
-    assert all(bundle == sorted(bundle, key=inputs.index) for bundle in found)
-    assert all(len(bundle) == 1 or all(size([one]) < least for one in bundle) for bundle in found)
-    assert sum(size(bundle) < least for bundle in found) <= 1
+    assert sorted(r for bundle in found for r in ranges_of(bundle)) == sorted(ranges_of(inputs))
+    assert all(len(copies(bundle)) == len(ranges_of(bundle)) for bundle in found)
+    # In a group inputs keep their slots; without one a bundle is one read.
+    assert end.slots > 0 or all(len(bundle) == 1 for bundle in found)
+    shared = [bundle for bundle in found if sum(one.size for one in bundle) < least]
+    assert all(copies(one) & copies(two) for one, two in itertools.pairwise(shared))
+    large = [one for one in inputs if one.size >= least]
+    assert all([one] in found for one in large)
     assert bundles(inputs, 1) == [[one] for one in inputs]
 
 
