@@ -21,6 +21,7 @@ from kafka_source.options import Where
 from kafka_source.quota.server_process import ticket_of_server_process
 from kafka_source.quota.settings import QuotaSettings
 from kafka_source.quota.stream_quota import CONSUMER_RATE
+from kafka_source.runtime import worker_process
 from kafka_source.runtime.driver_pid import driver_pid
 from kafka_source.source import read_task
 from kafka_source.source.input_partitions import TaskFactory
@@ -69,6 +70,7 @@ class BatchReader(DataSourceReader):
         if not isinstance(partition, ReadTask):
             # If the plan has no input partitions, Spark adds an empty one of its own class.
             return iter(())
+        worker_process.prepare()
         return read_task.read(partition, self._query)
 
     def _plan(self, cluster: Cluster, owner: PartitionOwner, subscribed: list[TopicPartition]) -> list[ReadTask]:

@@ -27,7 +27,6 @@ from kafka_source.options import ReadOptions, Where, read_options
 from kafka_source.quota.settings import Ticket
 from kafka_source.quota.stream_quota import CONSUMER_RATE
 from kafka_source.quota.task_pacer import Pacer, pacer_of
-from kafka_source.runtime import log_setup
 from kafka_source.schema import Column, columns_of
 from kafka_source.source import replica_column
 from kafka_source.source_sink_handoff import BatchOfRun, Handoff, publish
@@ -124,7 +123,6 @@ def _read_together(group: Sequence[ReadTask], query: Query) -> Iterator[pa.Recor
     All slots attach at the same time and their ranges are read together, so a bundle takes about as long as one task.
     With a quota the tasks read one after another, each with its own share, but attach at the same time too.
     """
-    log_setup.set_up()
     with ThreadPoolExecutor(len(group)) as pool:
         sessions = list(pool.map(lambda task: _session(task, query, commits=False), group))
     with ExitStack() as stack:
@@ -146,7 +144,6 @@ def read(task: ReadTask, query: Query) -> Iterator[pa.RecordBatch]:
         FencedError: Another member holds the slot; the task stops reading and commits nothing.
         KafkaGroupError: See `FetchEngine.read`.
     """
-    log_setup.set_up()
     commits = query.options.commit == "task"
     with ExitStack() as stack:
         session = _session(task, query, commits)

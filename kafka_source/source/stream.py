@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import Where
 from kafka_source.quota.settings import QuotaSettings
+from kafka_source.runtime import worker_process
 from kafka_source.runtime.shutdown import leave_on_exit
 from kafka_source.source import read_task
 from kafka_source.source.micro_batches import MicroBatches
@@ -58,6 +59,7 @@ class _StreamReader(DataSourceStreamReader):
         """Read the records of one input partition, in an executor."""
         if not isinstance(partition, TaskBundle):
             raise TypeError(f"an input partition of another source: {type(partition).__name__}")
+        worker_process.prepare()
         return read_task.read_bundle(partition, self._query)
 
     def commit(self, end: dict[str, Any]) -> None:
