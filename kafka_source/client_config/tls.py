@@ -1,7 +1,7 @@
 """Certificates and keys of a client for OpenSSL, from settings in the names of Java's client or of librdkafka.
 
-Of Java's store types, PEM is used as it is, from files or inline (KIP-651), and PKCS12 is converted to PEM. JKS is
-refused; the error contains the command that converts it.
+Of Java's store types, PEM is used as it is, from files or inline (KIP-651); PKCS12 and JKS are converted to PEM. JCEKS
+is refused; the error contains the command that converts it.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kafka_source.client_config import jks
 from kafka_source.client_config.settings import Settings
 from kafka_source.errors import OptionError
 
 _VERSIONS = {"TLSV1.2": ssl.TLSVersion.TLSv1_2, "TLSV1.3": ssl.TLSVersion.TLSv1_3}
 _BOTH = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
 
-# The first bytes of a JKS file (Java's magic number) and of a PKCS12 file (the DER tag of a sequence).
-_JKS = b"\xfe\xed\xfe\xed"
+# The first bytes of a PKCS12 file (the DER tag of a sequence), and of a JCEKS file.
 _SEQUENCE = b"\x30"
+_JCEKS = b"\xce\xce\xce\xce"
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,9 +205,12 @@ def _authorities(settings: Settings) -> Pem | None:
     location = settings.get("ssl.truststore.location")
     if not location:
         return None
-    if not _is_pkcs12(settings, "ssl.truststore"):
+    kind = _kind(settings, "ssl.truststore")
+    if kind == "PEM":
         return Pem(location)
     with _opening(settings, "ssl.truststore") as (store, password):
+        if kind == "JKS":
+            return Pem(text=jks.certificates(store, password))
         # Imported here, because it loads a large library that only PKCS12 stores need.
         from kafka_source.client_config import pkcs12
 
@@ -225,9 +229,13 @@ def _identity(settings: Settings, key_password: str) -> tuple[Pem | None, Pem | 
     location = settings.get("ssl.keystore.location")
     if not location:
         return None, None
-    if not _is_pkcs12(settings, "ssl.keystore"):
+    kind = _kind(settings, "ssl.keystore")
+    if kind == "PEM":
         return Pem(location), Pem(location)
     with _opening(settings, "ssl.keystore") as (store, password):
+        if kind == "JKS":
+            chain, private = jks.identity(store, password, key_password)
+            return Pem(text=chain), Pem(text=private)
         from kafka_source.client_config import pkcs12
 
         chain, private = pkcs12.identity(store, password, key_password)
@@ -236,13 +244,13 @@ def _identity(settings: Settings, key_password: str) -> tuple[Pem | None, Pem | 
 
 @contextmanager
 def _opening(settings: Settings, store: str) -> Iterator[tuple[bytes, str]]:
-    """Yield a PKCS12 store's bytes and password, and turn a ValueError into the error of the option."""
+    """Yield a store's bytes and password, and turn a ValueError into the error of the option."""
     option = f"kafka.{store}.location"
     content = _read(settings[f"{store}.location"], option)
     try:
         yield content, settings.get(f"{store}.password", "")
     except ValueError as problem:
-        takes = f"a PKCS12 store that kafka.{store}.password opens ({problem})"
+        takes = f"a store that kafka.{store}.password opens ({problem})"
         raise OptionError(option, settings[f"{store}.location"], takes) from None
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] != "cryptography":
@@ -258,21 +266,23 @@ def _first(settings: Settings, *names: str) -> Pem | None:
     return None
 
 
-def _is_pkcs12(settings: Settings, store: str) -> bool:
-    """Return whether a store is PKCS12, by its content; if not, it is PEM.
+def _kind(settings: Settings, store: str) -> str:
+    """Return the type of a store by its content: JKS, PKCS12 or PEM.
 
     The setting for the type does not decide, because Java's type JKS, the default, reads PKCS12 stores too.
 
     Raises:
-        OptionError: The store is a JKS file, or the setting for its type is unknown.
+        OptionError: The store is a JCEKS file, or the setting for its type is unknown.
     """
     start = _read(settings[f"{store}.location"], f"kafka.{store}.location")[:64].lstrip()
-    if start[:4] == _JKS:
-        raise OptionError(f"kafka.{store}.location", "a JKS store", _convert(store))
+    if start[:4] == _JCEKS:
+        raise OptionError(f"kafka.{store}.location", "a JCEKS store", _convert(store))
     kind = settings.get(f"{store}.type", "PEM").upper()
     if kind not in ("PEM", "PKCS12", "JKS"):
         raise OptionError(f"kafka.{store}.type", kind, "PEM (recommended), PKCS12 or JKS")
-    return start[:1] == _SEQUENCE
+    if start[:4] == jks.MAGIC:
+        return "JKS"
+    return "PKCS12" if start[:1] == _SEQUENCE else "PEM"
 
 
 def _read(location: str, option: str) -> bytes:
@@ -286,6 +296,6 @@ def _read(location: str, option: str) -> bytes:
 def _convert(store: str) -> str:
     name = store.removeprefix("ssl.")
     return (
-        f"PKCS12 or PEM; convert it with: keytool -importkeystore -srckeystore {name}.jks -destkeystore {name}.p12 "
-        f"-deststoretype PKCS12, then set kafka.{store}.location={name}.p12"
+        f"PKCS12 or PEM; convert it with: keytool -importkeystore -srckeystore {name}.jceks -srcstoretype JCEKS "
+        f"-destkeystore {name}.p12 -deststoretype PKCS12, then set kafka.{store}.location={name}.p12"
     )

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from confluent_kafka import Producer
+from hypothesis import strategies as st
 
-from kafka_source.client_config import Settings, librdkafka_config
+from kafka_source.client_config import Settings, jks, librdkafka_config
 from kafka_source.client_config.tls import ssl_context, tls_of
 from kafka_source.engine_selection import check_engine
 from kafka_source.errors import OptionError
@@ -60,8 +62,13 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Stores:
     run("openssl pkcs12 -export -in cert.pem -inkey key.pem -name me -passout pass:changeit -out store.p12")
     run(
         "keytool -importkeystore -srckeystore store.p12 -srcstorepass changeit -destkeystore store.jks "
-        "-deststoretype JKS -deststorepass changeit -noprompt"
+        "-deststoretype JKS -deststorepass changeit -srcalias me -destkeypass another -noprompt"
     )
+    run(
+        "keytool -importkeystore -srckeystore store.p12 -srcstorepass changeit -destkeystore store.jceks "
+        "-deststoretype JCEKS -deststorepass changeit -noprompt"
+    )
+    run("keytool -importcert -noprompt -file cert.pem -alias ca -keystore trust.jks -storetype JKS -storepass changeit")
     run(
         "keytool -importcert -noprompt -file cert.pem -alias ca -keystore trust.p12 -storetype PKCS12 "
         "-storepass changeit"
@@ -183,9 +190,70 @@ def test_a_trust_store_is_no_key_store(stores: Stores) -> None:
         context_of(settings)
 
 
+def test_jks_stores_of_java_are_for_both_clients(stores: Stores) -> None:
+    config, context = both(
+        ssl_truststore_type="JKS",
+        ssl_truststore_location=stores.path("trust.jks"),
+        ssl_truststore_password="changeit",
+        ssl_keystore_type="JKS",
+        ssl_keystore_location=stores.path("store.jks"),
+        ssl_keystore_password="changeit",
+        ssl_key_password="another",
+    )
+    (trusted,) = context.get_ca_certs(binary_form=True)
+    assert trusted == ssl.PEM_cert_to_DER_cert(stores.text("cert.pem"))
+    assert ssl.PEM_cert_to_DER_cert(str(config["ssl.certificate.pem"])) == trusted
+    # The key is the one that went in.
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    chain, key = stores.folder / "cert.pem", stores.folder / "from-jks.pem"
+    key.write_text(str(config["ssl.key.pem"]), encoding="ascii")
+    server.load_cert_chain(chain, key)
+
+
+def test_a_trust_store_may_be_read_without_its_password_as_in_java(stores: Stores) -> None:
+    _, context = both(ssl_truststore_location=stores.path("trust.jks"))
+    assert len(context.get_ca_certs()) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"ssl.keystore.location": "store.jks", "ssl.keystore.password": "wrong"}, "the password is wrong"),
+        (
+            {"ssl.keystore.location": "store.jks", "ssl.keystore.password": "changeit"},
+            "the password of the key is wrong",
+        ),
+        ({"ssl.keystore.location": "trust.jks", "ssl.keystore.password": "changeit"}, "no key"),
+        ({"ssl.truststore.location": "store.jks", "ssl.truststore.password": "wrong"}, "the password is wrong"),
+    ],
+)
+def test_a_jks_store_that_does_not_open_says_why(stores: Stores, settings: dict[str, str], why: str) -> None:
+    given = {name: stores.path(value) if name.endswith("location") else value for name, value in settings.items()}
+    for make in (librdkafka_config, context_of):
+        with pytest.raises(OptionError, match=why) as caught:
+            make(Settings({**TLS, **given}))
+        assert "changeit" not in str(caught.value)
+
+
+@hypothesis.given(st.data())
+def test_a_damaged_jks_store_is_told_and_never_loops(stores: Stores, data: st.DataObject) -> None:
+    whole = (stores.folder / "store.jks").read_bytes()
+    cut = whole[: data.draw(st.integers(4, len(whole) - 1))]
+    at = data.draw(st.integers(4, len(whole) - 1))
+    changed = whole[:at] + bytes([whole[at] ^ data.draw(st.integers(1, 255))]) + whole[at + 1 :]
+    for store in (cut, changed):
+        with pytest.raises(ValueError, match="damaged"):
+            jks.identity(store, "changeit", "another")
+        # Without a password there is no digest to compare: the store is parsed as far as it makes sense.
+        with contextlib.suppress(ValueError):
+            jks.certificates(store, "")
+
+
 @pytest.mark.parametrize("store", ["keystore", "truststore"])
-def test_jks_is_refused_with_the_commands_that_convert_it(stores: Stores, store: str) -> None:
-    settings = Settings({**TLS, f"ssl.{store}.location": stores.path("store.jks"), f"ssl.{store}.password": "changeit"})
+def test_jceks_is_refused_with_the_commands_that_convert_it(stores: Stores, store: str) -> None:
+    settings = Settings(
+        {**TLS, f"ssl.{store}.location": stores.path("store.jceks"), f"ssl.{store}.password": "changeit"}
+    )
     for make in (librdkafka_config, context_of):
         with pytest.raises(OptionError, match=rf"kafka\.ssl\.{store}\.location.*keytool -importkeystore") as caught:
             make(settings)
