@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 
+from kafka_source.client_config import config_providers
 from kafka_source.client_config.jaas import LoginModule, parse_jaas
 from kafka_source.errors import OptionError
 
@@ -12,7 +14,14 @@ DEFAULT_CLIENT_ID = "kafkagroup"
 
 _SECRET_WORDS = ("password", "passphrase", "secret", "jaas", "token", "credential", "user.info")
 _SECRET_NAMES = frozenset({"ssl.keystore.key", "ssl.key.pem", "sasl.oauthbearer.config"})
-_PUBLIC_NAMES = frozenset({"sasl.oauthbearer.token.endpoint.url", "sasl.oauthbearer.client.credentials.client.id"})
+_PUBLIC_NAMES = frozenset(
+    {
+        "sasl.oauthbearer.token.endpoint.url",
+        "sasl.oauthbearer.token.provider",
+        "sasl.oauthbearer.client.credentials.client.id",
+    }
+)
+_FROM_ENVIRONMENT = "env:"
 
 
 class Settings(Mapping[str, str]):
@@ -22,15 +31,19 @@ class Settings(Mapping[str, str]):
     blanks. `repr` and `str`, and so log lines and errors, show `*****` for secrets. Pickling keeps them, because
     executors need them.
 
+    Values with variables (`config.providers`), and a `client.rack` of the form `env:NAME`, are resolved by each process
+    at the first access. Only the text that the user wrote is pickled, compared and shown.
+
     Args:
         values: Names and values, e.g. `{"bootstrap.servers": "broker:9092"}`.
     """
 
-    __slots__ = ("_hash", "_values")
+    __slots__ = ("_given", "_hash", "_resolved")
 
     def __init__(self, values: Mapping[str, str]) -> None:
-        self._values = {str(name).lower(): str(value).strip() for name, value in values.items()}
-        self._hash = hash(frozenset(self._values.items()))
+        self._given = {str(name).lower(): str(value).strip() for name, value in values.items()}
+        self._hash = hash(frozenset(self._given.items()))
+        self._resolved: dict[str, str] | None = None
 
     def __getitem__(self, name: str) -> str:
         return self._values[name]
@@ -45,13 +58,28 @@ class Settings(Mapping[str, str]):
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Settings) and self._values == other._values
+        return isinstance(other, Settings) and self._given == other._given
 
     def __repr__(self) -> str:
-        return f"Settings({hidden(self._values)!r})"
+        return f"Settings({hidden(self._given)!r})"
 
     def __reduce__(self) -> tuple[type[Settings], tuple[dict[str, str]]]:
-        return Settings, (dict(self._values),)
+        return Settings, (dict(self._given),)
+
+    @property
+    def given(self) -> Mapping[str, str]:
+        """The settings as the user wrote them, with unresolved variables."""
+        return dict(self._given)
+
+    def shown(self, name: str) -> str:
+        """Return a setting for an error or a log line: hidden if it is a secret, with unresolved variables."""
+        return HIDDEN if is_secret(name) else self._given[name]
+
+    @property
+    def _values(self) -> dict[str, str]:
+        if self._resolved is None:
+            self._resolved = _resolved(self._given)
+        return self._resolved
 
     def integer(self, name: str) -> int | None:
         """Return the setting as a whole number, None if it is not set.
@@ -62,7 +90,7 @@ class Settings(Mapping[str, str]):
         try:
             return int(self._values[name]) if name in self._values else None
         except ValueError:
-            raise OptionError(f"kafka.{name}", self._values[name], "a whole number") from None
+            raise OptionError(f"kafka.{name}", self.shown(name), "a whole number") from None
 
     def seconds(self, name: str, default_ms: int) -> float:
         """Return a setting in milliseconds as seconds.
@@ -107,7 +135,22 @@ def is_secret(name: str) -> bool:
 
 def hidden(config: Mapping[str, object]) -> dict[str, object]:
     """Return a copy of a configuration that can be shown: secrets and values that are not scalars become `*****`."""
+    shown: Mapping[str, object] = config.given if isinstance(config, Settings) else config
     return {
         name: value if isinstance(value, (str, int, float)) and not is_secret(name.replace("_", ".")) else HIDDEN
-        for name, value in config.items()
+        for name, value in shown.items()
     }
+
+
+def _resolved(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the values with which this process works."""
+    values = config_providers.resolve(given) if "config.providers" in given else dict(given)
+    rack = values.get("client.rack", "")
+    if rack.startswith(_FROM_ENVIRONMENT):
+        found = os.environ.get(rack.removeprefix(_FROM_ENVIRONMENT), "").strip()
+        if found:
+            values["client.rack"] = found
+        else:
+            # A process without the variable, such as the driver, is in no rack.
+            del values["client.rack"]
+    return values
