@@ -1,18 +1,55 @@
-"""Writes docs/options.md, and the table of codes in docs/errors.md: `./run docs`."""
+"""Writes docs/options.md, docs/kafka-settings.md and the table of codes in docs/errors.md: `./run docs`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from kafka_source import errors
+from kafka_source.client_config import reference as client_settings
 from kafka_source.options.reference import as_markdown
 
 OPTIONS_PAGE = """# Options
 
 `./run docs` generates this page from `kafka_source/options/catalog.py`. Names are case-insensitive. Options of Spark's
 Kafka source and settings of Kafka keep their names; the connector's own options are lower case with dots. Every other
-option with the prefix `kafka.` goes to the Kafka clients unchanged: see [security](security.md) for
-`kafka.security.protocol` and related settings.
+option with the prefix `kafka.` goes to the Kafka clients: [Settings of Kafka](kafka-settings.md) says what becomes of
+each, and [security](security.md) has those for TLS and logins.
+
+Options that nobody knows are ignored with a warning, as Spark ignores them. A name that looks like a misspelt name of
+an option is an error that names the right one. Errors in the options come out at `load()`, and with a schema of your
+own (`.schema(...)`) when the query starts.
+
+"""
+
+KAFKA_SETTINGS_PAGE = """# Settings of Kafka
+
+`./run docs` generates this page from `kafka_source/client_config/java_settings.py`. It lists every setting of the
+consumer, producer and admin client of kafka-clients 4.3. Give them with the prefix `kafka.`, as for Spark's own source.
+
+For each engine a setting is *honoured*; has another name in librdkafka; has *no meaning* here, which is logged at
+DEBUG, or at WARN if you would miss its effect; or is *refused* with an error that says what to use instead. A setting
+of another kind of client (`kafka.acks` in a read) has no meaning, as in Java. A name that no Kafka client knows is
+ignored with a warning, as in Java.
+
+Values are checked by Java's rules. Where librdkafka's range is narrower, librdkafka gets the nearest value in its
+range, and a warning says so. Settings of librdkafka's own, such as `kafka.statistics.interval.ms`, work with
+`engine=librdkafka`.
+
+## Values from files and the environment
+
+`kafka.config.providers` works as in Java, with `FileConfigProvider`, `DirectoryConfigProvider` and
+`EnvVarConfigProvider`:
+
+```python
+.option("kafka.config.providers", "file")
+.option("kafka.config.providers.file.class", "org.apache.kafka.common.config.provider.FileConfigProvider")
+.option("kafka.config.providers.file.param.allowed.paths", "/etc/kafka")
+.option("kafka.sasl.password", "${file:/etc/kafka/secrets.properties:password}")
+```
+
+The driver and each executor resolve the variables themselves, so the files and variables must be there on every
+machine. The values are in no plan, task or log. `kafka.client.rack=env:NAME` takes the rack of each executor from its
+environment variable `NAME`; a process without the variable is in no rack.
 
 """
 
@@ -23,6 +60,7 @@ def main() -> None:
     """Write the generated parts of the pages."""
     docs = Path(__file__).parent
     (docs / "options.md").write_text(OPTIONS_PAGE + as_markdown())
+    (docs / "kafka-settings.md").write_text(KAFKA_SETTINGS_PAGE + client_settings.as_markdown())
     page = docs / "errors.md"
     written, _, _ = page.read_text().partition(_TABLE_OF_CODES)
     page.write_text(written + errors.table())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -10,12 +11,16 @@ from pyspark.sql.datasource import (
     DataSourceStreamReader,
     DataSourceStreamWriter,
     DataSourceWriter,
+    InputPartition,
 )
 from pyspark.sql.types import StructType
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
+from kafka_source.engine_selection import check_engine
+from kafka_source.options import load_options
 from kafka_source.schema import schema_for
 
 FORMAT = "kafkagroup"
@@ -30,7 +35,16 @@ class KafkaGroupSource(DataSource):
         return FORMAT
 
     def schema(self) -> StructType:
-        """Return the schema of Spark's Kafka source; select fewer columns with, e.g., `.schema("value binary")`."""
+        """Check all options, and return the schema of Spark's Kafka source.
+
+        Spark calls this in `load()`, so that errors in the options come out there. With a schema of the user's, as in
+        `.schema("value binary")`, Spark calls nothing of this class before the first action.
+
+        Raises:
+            OptionError: An option is wrong.
+        """
+        options = load_options(self.options)
+        check_engine(options.engine, options.settings)
         return schema_for(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -40,10 +54,13 @@ class KafkaGroupSource(DataSource):
         return BatchReader(self.options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """Return the reader of a streaming query."""
+        """Return the reader of a streaming query; if it cannot be made, one whose first call raises the reason."""
         from kafka_source.source.stream import StreamReader
 
-        return StreamReader(self.options, schema)
+        try:
+            return StreamReader(self.options, schema)
+        except Exception as reason:
+            return _RefusedStreamReader(reason)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of a batch query."""
@@ -56,6 +73,36 @@ class KafkaGroupSource(DataSource):
         from kafka_source.sink.create_writer import stream_writer
 
         return stream_writer(self.options, schema, overwrite)
+
+
+class _RefusedStreamReader(DataSourceStreamReader):
+    """Stands for a stream reader that could not be made: its first call raises the reason.
+
+    If `streamReader` itself raises, pyspark calls `stop()` on a reader that does not exist, and the last line that the
+    user sees is its `UnboundLocalError`.
+
+    Args:
+        reason: What `streamReader` would have raised.
+    """
+
+    def __init__(self, reason: Exception) -> None:
+        self._reason = reason
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Raise the reason."""
+        raise self._reason
+
+    def latestOffset(self, *_: object) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Raise the reason; Spark 4.2 added arguments."""
+        raise self._reason
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Raise the reason: after a restart Spark calls this first."""
+        raise self._reason
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Raise the reason."""
+        raise self._reason
 
 
 def register(spark: SparkSession) -> None:

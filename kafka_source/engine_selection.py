@@ -6,8 +6,9 @@ import importlib.util
 import logging
 from functools import cache
 
-from kafka_source.client_config import Settings, librdkafka_config
-from kafka_source.client_config.tls import check_versions
+from kafka_source.client_config import Settings
+from kafka_source.client_config.check import check_settings
+from kafka_source.client_config.java_settings import Role
 from kafka_source.errors import InvalidConfigurationError
 
 log = logging.getLogger(__name__)
@@ -37,14 +38,20 @@ def is_native(name: str) -> bool:
 
 
 @cache
-def check_engine(name: str, settings: Settings) -> None:
-    """Look at the settings where the query is planned, and say once that the slower engine will serve.
+def check_engine(name: str, settings: Settings, role: Role = Role.CONSUMER, *, native: bool | None = None) -> None:
+    """Check the settings where the query is planned, and log once what a user has to know about them.
+
+    Args:
+        name: The `engine` option.
+        settings: Settings of the Kafka clients.
+        role: CONSUMER in a read, PRODUCER in a write.
+        native: Whether the native engine serves; None: as `is_native` says.
 
     Raises:
-        OptionError: A setting is one that no Kafka client knows, or has a value that it does not take.
+        OptionError: A setting is refused, or has a value that it does not take.
+        InvalidConfigurationError: `native` is asked for and not installed.
     """
-    librdkafka_config(settings)
-    if not is_native(name):
-        check_versions(settings)
+    for warning in check_settings(settings, role, native=is_native(name) if native is None else native):
+        log.warning("%s", warning)
     if name == "auto" and importlib.util.find_spec(NATIVE_MODULE) is None:
         log.warning("the package kafkagroup-native is not installed: the slower librdkafka engine serves (engine=auto)")

@@ -269,12 +269,13 @@ class OptionError(InvalidConfigurationError, ValueError):
         option: The option's name as users write it.
         got: The value, None if the option is missing. Never a secret: callers pass a redacted value.
         takes: The valid values, for example "a number greater than 0".
+        spark: What Spark's own Kafka source says in this case, without a full stop: users search for these words.
     """
 
-    def __init__(self, option: str, got: object, takes: str) -> None:
+    def __init__(self, option: str, got: object, takes: str, *, spark: str = "") -> None:
         what = f"Option {option} is missing" if got is None else f"Option {option} got {got!r}"
-        super().__init__(f"{what}; it takes {takes}.")
-        self.option, self.got, self.takes = option, got, takes
+        super().__init__(f"{spark and f'{spark}. '}{what}; it takes {takes}.")
+        self.option, self.got, self.takes, self.spark = option, got, takes, spark
 
 
 class UnreadableRecordError(InvalidConfigurationError):

@@ -9,7 +9,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from kafka_source.client_config import Settings, librdkafka_config
+from kafka_source.client_config import Settings
+from kafka_source.client_config.check import check_settings
+from kafka_source.client_config.java_settings import Role
 from kafka_source.errors import KafkaGroupError
 from kafka_source.options import KAFKA_PREFIX
 
@@ -45,7 +47,8 @@ def settings_of(servers: str, config: list[str] | None) -> Settings:
             raise typer.BadParameter("must be name=value", param_hint="--config")
         values[name.strip().removeprefix(KAFKA_PREFIX)] = value
     settings = Settings(values)
-    librdkafka_config(settings)
+    for warning in check_settings(settings, Role.ADMIN, native=True):
+        Console(stderr=True).print(f"[yellow]{warning}[/yellow]")
     return settings
 
 

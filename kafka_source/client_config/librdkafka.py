@@ -2,76 +2,116 @@
 
 from __future__ import annotations
 
-import difflib
-import logging
 import re
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 
-from kafka_source.client_config import java_names
+from kafka_source.client_config.java_settings import JAVA, Role, is_known
 from kafka_source.client_config.sasl import OAuth, sasl_of, security_protocol
-from kafka_source.client_config.settings import HIDDEN, Settings, is_secret
+from kafka_source.client_config.settings import Settings
 from kafka_source.client_config.tls import Pem, tls_of
+from kafka_source.client_config.tokens import token_for_librdkafka
 from kafka_source.errors import OptionError
 
-log = logging.getLogger(__name__)
-
 _PROBE = "kafkagroup.probe"
+# What librdkafka and confluent-kafka say of names that no text can set.
+_NO_SETTING = ("No such configuration property", "must be set through", "cannot be set to a text")
+_OUT_OF_RANGE = re.compile(r"outside allowed range (-?\d+)(?:\.\d+)?\.\.(-?\d+)")
+_LEVEL = re.compile(r"compression\.(gzip|lz4|zstd)\.level")
 
 
-def librdkafka_config(settings: Settings) -> dict[str, Any]:
+def librdkafka_config(settings: Settings, role: Role = Role.ALL) -> dict[str, Any]:
     """Return the configuration of a confluent-kafka producer or consumer.
 
-    Settings of group membership (`java_names.GROUP`) and of the Java clients' internals (`java_names.IGNORED`) are left
-    out; librdkafka must know every other name.
+    It has the settings that librdkafka knows, those of Java in librdkafka's names and within its ranges. Settings
+    without a meaning for librdkafka are left out; `check.check_settings` tells users of them.
+
+    Args:
+        settings: Settings of the Kafka clients.
+        role: The client's role; settings of Java that only clients in other roles have are left out.
 
     Returns:
         librdkafka's names and values, with secrets in plain text.
 
     Raises:
-        OptionError: A setting is refused or unknown, or its value is invalid.
+        OptionError: A value is invalid, or a setting of all of Java's clients is refused.
     """
     config: dict[str, Any] = {}
-    for name, value in settings.items():
-        if name in java_names.REFUSED:
-            raise OptionError(f"kafka.{name}", value, java_names.REFUSED[name])
-        if name in java_names.GROUP or name in java_names.SECURITY:
-            continue
-        if name in java_names.IGNORED:
-            log.debug("setting ignored name=kafka.%s reason='librdkafka has no such setting'", name)
-            continue
-        translated = _translated(name, value, settings)
-        _check(name, translated)
-        config.update(translated)
+    for name in settings:
+        java = JAVA.get(name)
+        if java is None:
+            if not is_known(name) and is_librdkafkas(name):
+                check_own_setting(settings, name)
+                config[name] = settings[name]
+        elif java.refused_for is Role.ALL:
+            raise OptionError(f"kafka.{name}", settings.shown(name), f"nothing: {java.does}")
+        elif java.roles & role and java.rdkafka:
+            config.update(_accepted(settings, name))
     config.update(_security(settings))
     return config
 
 
-def _translated(name: str, value: str, settings: Settings) -> dict[str, str]:
+def narrowed(settings: Settings, name: str) -> list[str]:
+    """Return what librdkafka gets in place of a setting of Java, as `name=value`; nothing if it gets the value itself.
+
+    Raises:
+        OptionError: librdkafka refuses the value, and it is no number out of its range.
+    """
+    return [
+        f"{theirs}={accepted}"
+        for theirs, given in _translated(settings, name).items()
+        if (accepted := _accept(settings, name, theirs, given)) != given
+    ]
+
+
+def is_librdkafkas(name: str) -> bool:
+    """Return whether librdkafka has a setting of this name."""
+    problem = _problem(name, "") or ""
+    return not any(text in problem for text in _NO_SETTING)
+
+
+def check_own_setting(settings: Settings, name: str) -> None:
+    """Check a setting that only librdkafka has.
+
+    Raises:
+        OptionError: librdkafka refuses its value.
+    """
+    problem = _problem(name, settings[name])
+    if problem is not None:
+        raise OptionError(f"kafka.{name}", settings.shown(name), f"a value that librdkafka accepts ({problem})")
+
+
+def _accepted(settings: Settings, name: str) -> dict[str, str]:
+    return {theirs: _accept(settings, name, theirs, given) for theirs, given in _translated(settings, name).items()}
+
+
+def _translated(settings: Settings, name: str) -> dict[str, str]:
+    """Return a setting of Java in librdkafka's names and units."""
+    value, theirs = settings[name], JAVA[name].rdkafka
     if name == "buffer.memory":
-        return {"queue.buffering.max.kbytes": str(max(1, (settings.integer(name) or 0) // 1024))}
-    if name == "connections.max.idle.ms" and value == "-1":
-        return {name: "0"}
-    level = re.fullmatch(r"compression\.(gzip|lz4|zstd)\.level", name)
-    if level is not None:
-        codec = settings.get("compression.type", settings.get("compression.codec", "none"))
-        return {"compression.level": value} if codec == level[1] else {}
-    return {java_names.RENAMED.get(name, name): value}
+        return {theirs: str(max(1, (settings.integer(name) or 0) // 1024))}
+    if value == "-1" and (name == "connections.max.idle.ms" or name.endswith(".buffer.bytes")):
+        # No limit, and the operating system's size.
+        return {theirs: "0"}
+    if name == "client.dns.lookup" and value.lower() == "default":
+        return {theirs: "use_all_dns_ips"}
+    level = _LEVEL.fullmatch(name)
+    if level is not None and settings.get("compression.type", settings.get("compression.codec", "none")) != level[1]:
+        return {}
+    return {theirs: value}
 
 
-def _check(given: str, translated: dict[str, str]) -> None:
-    for name, value in translated.items():
-        problem = _problem(name, value)
-        if problem is not None and "No such configuration property" in problem:
-            # The value is not shown, because the setting may be a misspelled name of a secret.
-            close = difflib.get_close_matches(given, sorted(java_names.KNOWN), n=1)
-            meant = f"; did you mean kafka.{close[0]}?" if close else ""
-            raise OptionError(f"kafka.{given}", HIDDEN, f"no value: Kafka clients have no such setting{meant}")
-        if problem is not None:
-            shown = HIDDEN if is_secret(name) else value
-            raise OptionError(f"kafka.{given}", shown, f"a value that librdkafka accepts ({problem})")
+def _accept(settings: Settings, name: str, theirs: str, value: str) -> str:
+    """Return the nearest value that librdkafka accepts."""
+    problem = _problem(theirs, value)
+    if problem is None:
+        return value
+    bounds = _OUT_OF_RANGE.search(problem)
+    if bounds is None or not re.fullmatch(r"-?\d+", value):
+        raise OptionError(f"kafka.{name}", settings.shown(name), f"a value that librdkafka accepts ({problem})")
+    return str(min(max(int(value), int(bounds[1])), int(bounds[2])))
 
 
 @lru_cache(maxsize=1024)
@@ -91,9 +131,9 @@ def _problem(name: str, value: str) -> str | None:
     raise AssertionError(f"librdkafka accepted the setting {_PROBE}, which does not exist")
 
 
-def _security(settings: Settings) -> dict[str, str]:
+def _security(settings: Settings) -> dict[str, Any]:
     protocol = security_protocol(settings)
-    config = {"security.protocol": protocol.lower()} if "security.protocol" in settings else {}
+    config: dict[str, Any] = {"security.protocol": protocol.lower()} if "security.protocol" in settings else {}
     if protocol.endswith("SSL"):
         config |= _tls(settings)
     sasl = sasl_of(settings)
@@ -107,8 +147,9 @@ def _security(settings: Settings) -> dict[str, str]:
             raise OptionError(
                 "kafka.sasl.mechanism",
                 "GSSAPI",
-                "another mechanism, because this build of confluent-kafka has no Kerberos. To use GSSAPI, build it "
-                "(pip install --no-binary confluent-kafka confluent-kafka) with a librdkafka that has libsasl2",
+                "another mechanism with engine=librdkafka, because this build of confluent-kafka has no Kerberos. Use "
+                "engine=native, or build it (pip install --no-binary confluent-kafka confluent-kafka) with a "
+                "librdkafka that has libsasl2",
             )
         config["sasl.kerberos.service.name"] = sasl.service_name
     if sasl.oauth is not None:
@@ -116,7 +157,9 @@ def _security(settings: Settings) -> dict[str, str]:
     return config
 
 
-def _oauth(oauth: OAuth) -> dict[str, str]:
+def _oauth(oauth: OAuth) -> dict[str, Any]:
+    if oauth.provider:
+        return {"oauth_cb": partial(token_for_librdkafka, oauth)}
     extensions = ",".join(f"{name}={value}" for name, value in oauth.extensions.items())
     if not oauth.url:
         marks = " ".join(f"extension_{name}={value}" for name, value in oauth.extensions.items())

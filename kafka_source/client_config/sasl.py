@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kafka_source.client_config.jaas import LoginModule
+from kafka_source.client_config.java_settings import TOKEN_PROVIDER
 from kafka_source.client_config.settings import Settings
 from kafka_source.errors import OptionError
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
+_MSK_IAM = "AWS_MSK_IAM"
 
 _PASSWORD_MODULES = {
     "PLAIN": "PlainLoginModule",
@@ -18,6 +22,19 @@ _PASSWORD_MODULES = {
     "SCRAM-SHA-512": "ScramLoginModule",
 }
 _UNSECURED_CLAIM = "unsecuredLoginStringClaim_sub"
+
+# Java's handlers of logins and challenges, and the token provider that does the same; "" where none is needed.
+_LOGIN_HANDLERS = {
+    "OAuthBearerLoginCallbackHandler": "",
+    "OAuthBearerUnsecuredLoginCallbackHandler": "",
+    "IAMOAuthBearerLoginCallbackHandler": "aws",
+    "GcpLoginCallbackHandler": "google",
+}
+_CLIENT_HANDLERS = ("IAMClientCallbackHandler", "OAuthBearerSaslClientCallbackHandler")
+
+# What a keytab login in Java has, and the process's own ticket does not.
+_KEYTAB_OPTIONS = ("keyTab", "principal")
+_REGION = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +48,8 @@ class OAuth:
         scope: The requested scope; may be empty.
         principal: The subject of an unsecured token.
         extensions: SASL extensions for the broker (KIP-342).
+        provider: Who makes the tokens, if there is no endpoint: see `tokens`; empty: nobody.
+        options: What the provider gets: the options of the login module, with `region` for AWS.
     """
 
     url: str = ""
@@ -39,6 +58,8 @@ class OAuth:
     scope: str = ""
     principal: str = ""
     extensions: Mapping[str, str] = field(default_factory=dict)
+    provider: str = ""
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +103,16 @@ def sasl_of(settings: Settings) -> Sasl | None:
         return None
     module = settings.login_module()
     mechanism = _mechanism(settings, module)
+    _check_client_handler(settings)
+    if mechanism == _MSK_IAM:
+        return Sasl("OAUTHBEARER", oauth=_provided(settings, module, "aws"))
+    if mechanism != "OAUTHBEARER":
+        _check_login_handler(settings)
     if mechanism in _PASSWORD_MODULES:
         return _password(settings, mechanism, module)
     if mechanism == "OAUTHBEARER":
         return Sasl(mechanism, oauth=_oauth(settings, module))
+    _check_kerberos(module)
     named = module.options.get("serviceName") if module else None
     return Sasl(mechanism, service_name=settings.get("sasl.kerberos.service.name") or named or "kafka")
 
@@ -95,8 +122,8 @@ def _mechanism(settings: Settings, module: LoginModule | None) -> str:
     if given is None and module is not None and module.name == "PlainLoginModule":
         return "PLAIN"
     mechanism = (given or "GSSAPI").upper()
-    if mechanism not in MECHANISMS:
-        raise OptionError("kafka.sasl.mechanism", mechanism, "one of " + ", ".join(MECHANISMS))
+    if mechanism not in (*MECHANISMS, _MSK_IAM):
+        raise OptionError("kafka.sasl.mechanism", mechanism, "one of " + ", ".join([*MECHANISMS, _MSK_IAM]))
     return mechanism
 
 
@@ -104,6 +131,9 @@ def _password(settings: Settings, mechanism: str, module: LoginModule | None) ->
     if module is not None and module.name != _PASSWORD_MODULES[mechanism]:
         raise OptionError("kafka.sasl.jaas.config", module.name, f"{_PASSWORD_MODULES[mechanism]} with {mechanism}")
     options = module.options if module else {}
+    if options.get("tokenauth", "").lower() == "true":
+        takes = "no tokenauth: delegation tokens of Kafka are not supported. Log in with a user and a password"
+        raise OptionError("kafka.sasl.jaas.config", "tokenauth", takes)
     username = settings.get("sasl.username") or options.get("username")
     password = settings.get("sasl.password") or options.get("password")
     if not username or not password:
@@ -111,21 +141,27 @@ def _password(settings: Settings, mechanism: str, module: LoginModule | None) ->
             "kafka.sasl.jaas.config",
             None,
             f"a {_PASSWORD_MODULES[mechanism]} with username and password; you can set kafka.sasl.username and "
-            "kafka.sasl.password instead",
+            "kafka.sasl.password instead. A JAAS file of the JVM (java.security.auth.login.config) and the delegation "
+            "tokens of Spark (spark.kafka.clusters.*) are not read",
         )
     return Sasl(mechanism, username, password)
 
 
 def _oauth(settings: Settings, module: LoginModule | None) -> OAuth:
+    provider = settings.get(TOKEN_PROVIDER, "") or _check_login_handler(settings)
+    if provider:
+        return _provided(settings, module, provider)
     options = dict(module.options) if module else {}
-    extensions = {
-        name.removeprefix("extension_"): value for name, value in options.items() if name.startswith("extension_")
-    }
+    extensions = _extensions(options)
     url = settings.get("sasl.oauthbearer.token.endpoint.url", "")
     if not url:
         if options.get(_UNSECURED_CLAIM):
             return OAuth(principal=options[_UNSECURED_CLAIM], extensions=extensions)
-        raise OptionError("kafka.sasl.oauthbearer.token.endpoint.url", None, "the URL of the OAuth token endpoint")
+        raise OptionError(
+            "kafka.sasl.oauthbearer.token.endpoint.url",
+            None,
+            f"the URL of the OAuth token endpoint, or kafka.{TOKEN_PROVIDER}",
+        )
 
     def either(jaas: str, *names: str) -> str:
         return options.get(jaas) or next((settings[name] for name in names if settings.get(name)), "")
@@ -136,3 +172,64 @@ def _oauth(settings: Settings, module: LoginModule | None) -> OAuth:
     if not client_id or not secret:
         raise OptionError("kafka.sasl.jaas.config", None, "an OAuthBearerLoginModule with clientId and clientSecret")
     return OAuth(url, client_id, secret, either("scope", f"{prefix}scope"), extensions=extensions)
+
+
+def _extensions(options: Mapping[str, str]) -> dict[str, str]:
+    return {name.removeprefix("extension_"): value for name, value in options.items() if name.startswith("extension_")}
+
+
+def _provided(settings: Settings, module: LoginModule | None, provider: str) -> OAuth:
+    """Return the source of tokens that a provider makes."""
+    options = dict(module.options) if module else {}
+    scope = settings.get("sasl.oauthbearer.scope", "")
+    if scope:
+        options.setdefault("scope", scope)
+    if provider == "aws":
+        options.setdefault("region", _region(settings, options))
+    if provider == "azure" and not options.get("scope"):
+        takes = "the resource with /.default, e.g. https://NAMESPACE.servicebus.windows.net/.default for Event Hubs"
+        raise OptionError("kafka.sasl.oauthbearer.scope", None, takes)
+    return OAuth(provider=provider, options=options, extensions=_extensions(options))
+
+
+def _region(settings: Settings, options: Mapping[str, str]) -> str:
+    """Return the AWS region: of the brokers' names, as Java's login does it, else of the environment."""
+    named = _REGION.search(settings.get("bootstrap.servers", ""))
+    region = named[1] if named else os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    region = options.get("awsRegion") or region
+    if not region:
+        takes = "names of MSK brokers, from which the region is taken; or set the environment variable AWS_REGION"
+        raise OptionError("kafka.bootstrap.servers", settings.shown("bootstrap.servers"), takes)
+    return region
+
+
+def _check_login_handler(settings: Settings) -> str:
+    """Return the token provider that does what a login handler of Java does; empty: none is needed.
+
+    Raises:
+        OptionError: The handler is a Java class without a counterpart.
+    """
+    name = settings.get("sasl.login.callback.handler.class", "")
+    short = name.rsplit(".", 1)[-1]
+    if name and short not in _LOGIN_HANDLERS:
+        takes = f"one of {', '.join(_LOGIN_HANDLERS)}; for another login name a function in kafka.{TOKEN_PROVIDER}"
+        raise OptionError("kafka.sasl.login.callback.handler.class", name, takes)
+    return _LOGIN_HANDLERS.get(short, "")
+
+
+def _check_client_handler(settings: Settings) -> None:
+    name = settings.get("sasl.client.callback.handler.class", "")
+    if name and name.rsplit(".", 1)[-1] not in _CLIENT_HANDLERS:
+        takes = f"one of {', '.join(_CLIENT_HANDLERS)}: another one is a Java class"
+        raise OptionError("kafka.sasl.client.callback.handler.class", name, takes)
+
+
+def _check_kerberos(module: LoginModule | None) -> None:
+    """Refuse a login with a keytab: without it another user's ticket, that of the process, would be used."""
+    given = [name for name in _KEYTAB_OPTIONS if module is not None and module.options.get(name)]
+    if given:
+        takes = (
+            "no keyTab and no principal: the ticket of the process's user is used, in the driver and in the executors. "
+            "Get it with kinit -kt KEYTAB PRINCIPAL, and remove both"
+        )
+        raise OptionError("kafka.sasl.jaas.config", given[0], takes)

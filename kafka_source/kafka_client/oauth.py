@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from kafka_source.client_config.sasl import OAuth
+from kafka_source.client_config.tokens import provided_token
 from kafka_source.errors import AuthenticationError, KafkaGroupError, RetriableError
 
 log = logging.getLogger(__name__)
@@ -62,7 +63,7 @@ class _TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
 
     def _refresh(self) -> None:
         try:
-            token, seconds = _fetch(self._oauth) if self._oauth.url else _unsecured(self._oauth.principal)
+            token, seconds = _new_token(self._oauth)
         except KafkaGroupError as problem:
             now = time.monotonic()
             if now >= self._expires_at:
@@ -81,6 +82,14 @@ class _TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
     def extensions(self) -> Mapping[str, str]:
         """Return the SASL extensions of the login module."""
         return dict(self._oauth.extensions)
+
+
+def _new_token(oauth: OAuth) -> tuple[str, float]:
+    """Return a new token and its lifetime in seconds."""
+    if oauth.provider:
+        token = provided_token(oauth)
+        return token.value, token.expires_at - time.time()
+    return _fetch(oauth) if oauth.url else _unsecured(oauth.principal)
 
 
 def _fetch(oauth: OAuth) -> tuple[str, float]:

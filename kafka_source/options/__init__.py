@@ -6,8 +6,8 @@ clients unchanged (`kafka_source.client_config`).
 
 from kafka_source.options.catalog import OPTIONS, CommonOptions, ReadOptions, SinkOptions
 from kafka_source.options.declaration import KAFKA_PREFIX, Where
-from kafka_source.options.preamble import read_options, sink_options
-from kafka_source.options.validation import check_read, check_sink, column_options
+from kafka_source.options.preamble import load_options, read_options, sink_options
+from kafka_source.options.validation import check_load, check_read, check_sink, column_options
 
 __all__ = [
     "KAFKA_PREFIX",
@@ -16,9 +16,11 @@ __all__ = [
     "ReadOptions",
     "SinkOptions",
     "Where",
+    "check_load",
     "check_read",
     "check_sink",
     "column_options",
+    "load_options",
     "read_options",
     "sink_options",
 ]

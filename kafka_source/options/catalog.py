@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from kafka_source.client_config import Settings
 from kafka_source.model.cluster_identity import MOVED_FROM
 from kafka_source.options import kinds
-from kafka_source.options.declaration import KAFKA_PREFIX, Elsewhere, Option, Where, declared_in, option
+from kafka_source.options.declaration import KAFKA_PREFIX, Option, Where, declared_in, option
 from kafka_source.options.kinds import (
     Commit,
     Emit,
@@ -50,14 +50,6 @@ class CommonOptions:
         "Comma-separated `host:port` list of bootstrap brokers.",
         default="",
         default_text="required",
-        where=Where.ALL,
-    )
-    include_headers: bool = option(
-        "includeHeaders",
-        kinds.BOOLEAN,
-        "Add the column `headers` to the rows that are read. A sink needs no option: it writes a column `headers` if "
-        "the rows have one.",
-        default=False,
         where=Where.ALL,
     )
     engine: Engine = option(
@@ -170,6 +162,13 @@ class ReadOptions(CommonOptions):
         "Read exactly these partitions. Not possible in a consumer group, whose leader assigns the partitions.",
     )
 
+    include_headers: bool = option(
+        "includeHeaders",
+        kinds.BOOLEAN,
+        "Add the column `headers` to the rows. A sink needs no option: it writes a column `headers` if there is one.",
+        default=False,
+    )
+
     # Where to start and end
     starting_offsets: StartingWord | PartitionValues | None = option(
         "startingOffsets",
@@ -181,7 +180,7 @@ class ReadOptions(CommonOptions):
     )
     starting_timestamp: int | None = option(
         "startingTimestamp",
-        kinds.MILLISECONDS,
+        kinds.TIMESTAMP,
         "Start every partition at its first record with this timestamp or later. Takes precedence over "
         "`startingOffsetsByTimestamp` and `startingOffsets`.",
         units="ms since 1970",
@@ -206,15 +205,14 @@ class ReadOptions(CommonOptions):
         "Where a batch ends, exclusive. In JSON, -1 means latest.",
         default="latest",
         where=Where.BATCH,
-        elsewhere=Elsewhere.REFUSE,
+        not_in_streams="ending offset not valid in streaming queries",
     )
     ending_timestamp: int | None = option(
         "endingTimestamp",
-        kinds.MILLISECONDS,
+        kinds.TIMESTAMP,
         "Stop before the first record with this timestamp or later; if there is none, at the latest offset. Takes "
         "precedence over `endingOffsetsByTimestamp` and `endingOffsets`.",
         where=Where.BATCH,
-        elsewhere=Elsewhere.REFUSE,
         units="ms since 1970",
     )
     ending_offsets_by_timestamp: PartitionValues | None = option(
@@ -223,7 +221,7 @@ class ReadOptions(CommonOptions):
         "Stop each partition before its first record with its own timestamp or later; if there is none, at the latest "
         "offset. Takes precedence over `endingOffsets`.",
         where=Where.BATCH,
-        elsewhere=Elsewhere.REFUSE,
+        not_in_streams="ending timestamp not valid in streaming queries",
         units="ms since 1970",
     )
     fail_on_data_loss: bool = option(
@@ -426,13 +424,13 @@ class ReadOptions(CommonOptions):
     )
     min_partitions: int | None = option(
         "minPartitions",
-        kinds.COUNT,
+        kinds.MIN_PARTITIONS,
         "Split large offset ranges so that there are at least this many input partitions. Not possible with "
         "`commit=task`.",
     )
     max_records_per_partition: int | None = option(
         "maxRecordsPerPartition",
-        kinds.COUNT,
+        kinds.MAX_RECORDS_PER_PARTITION,
         "Split offset ranges with more offsets than this into several input partitions. Not possible with "
         "`commit=task`.",
         units="records",
@@ -450,14 +448,15 @@ class ReadOptions(CommonOptions):
     )
     max_offsets_per_trigger: int | None = option(
         "maxOffsetsPerTrigger",
-        kinds.COUNT,
-        "Maximum number of offsets in a micro-batch, divided among the partitions in proportion to their lag.",
+        kinds.OFFSETS,
+        "Maximum number of offsets in a micro-batch, divided among the partitions in proportion to their lag. 0 reads "
+        "nothing.",
         where=Where.STREAM,
         units="offsets",
     )
     min_offsets_per_trigger: int | None = option(
         "minOffsetsPerTrigger",
-        kinds.COUNT,
+        kinds.OFFSETS,
         "Delay a micro-batch until this many new offsets are available, or until `maxTriggerDelay` has passed.",
         where=Where.STREAM,
         units="offsets",
@@ -538,13 +537,53 @@ OPTIONS: tuple[Option, ...] = tuple(
 )
 """Every option."""
 
-REFUSED: Mapping[str, str] = {
-    "kafka.auto.offset.reset": "use startingOffsets",
-    "kafka.key.deserializer": "keys are binary; cast the column",
-    "kafka.value.deserializer": "values are binary; cast the column",
-    "kafka.enable.auto.commit": "use commit=batch, task or none",
-    "kafka.interceptor.classes": "interceptors are Java classes",
-    "kafka.key.serializer": "keys are binary or string; cast the column",
-    "kafka.value.serializer": "values are binary or string; cast the column",
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A setting of Kafka that would break what the connector promises.
+
+    Attributes:
+        where: Where it is refused. Elsewhere it has no meaning, and is ignored as Kafka's clients ignore it.
+        spark: Spark's words.
+        instead: What to use instead.
+    """
+
+    where: Where
+    spark: str
+    instead: str
+
+
+REFUSED: Mapping[str, Refused] = {
+    "kafka.auto.offset.reset": Refused(
+        Where.READ, "Kafka option 'auto.offset.reset' is not supported", "use startingOffsets"
+    ),
+    "kafka.key.deserializer": Refused(
+        Where.READ,
+        "Kafka option 'key.deserializer' is not supported as keys are deserialized as byte arrays with "
+        "ByteArrayDeserializer",
+        "keys are binary; cast the column",
+    ),
+    "kafka.value.deserializer": Refused(
+        Where.READ,
+        "Kafka option 'value.deserializer' is not supported as values are deserialized as byte arrays with "
+        "ByteArrayDeserializer",
+        "values are binary; cast the column",
+    ),
+    "kafka.enable.auto.commit": Refused(
+        Where.READ, "Kafka option 'enable.auto.commit' is not supported", "use commit=batch, task or none"
+    ),
+    "kafka.interceptor.classes": Refused(
+        Where.ALL, "Kafka option 'interceptor.classes' is not supported", "interceptors are Java classes"
+    ),
+    "kafka.key.serializer": Refused(
+        Where.SINK,
+        "Kafka option 'key.serializer' is not supported as keys are serialized with ByteArraySerializer",
+        "keys are binary or string; cast the column",
+    ),
+    "kafka.value.serializer": Refused(
+        Where.SINK,
+        "Kafka option 'value.serializer' is not supported as values are serialized with ByteArraySerializer",
+        "values are binary or string; cast the column",
+    ),
 }
 """Settings of Kafka that would break what the connector promises, and what to use instead."""

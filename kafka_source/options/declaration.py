@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from enum import Enum, Flag, auto
+from enum import Flag, auto
 from typing import Generic, TypeVar, overload
 
 KAFKA_PREFIX = "kafka."
@@ -32,11 +32,17 @@ class Where(Flag):
     ALL = BATCH | STREAM | SINK
 
 
-class Elsewhere(Enum):
-    """What happens to an option that is given where it has no effect."""
+class NotTakenError(ValueError):
+    """A value that a kind does not take, with the reason.
 
-    IGNORE = "ignored with a warning"
-    REFUSE = "an error"
+    Args:
+        reason: Why, for people; empty: the kind's `takes` says it.
+        spark: Spark's words for it; empty: the kind's.
+    """
+
+    def __init__(self, reason: str = "", *, spark: str = "") -> None:
+        super().__init__(reason)
+        self.reason, self.spark = reason, spark
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +51,14 @@ class Kind(Generic[_T_co]):
 
     Attributes:
         takes: The accepted values, for people: it completes the sentence "it takes …".
-        parse: Returns the value of a text; raises ValueError, KeyError, TypeError or re.error on any other text.
+        parse: Returns the value of a text; raises ValueError (`NotTakenError` with a reason), KeyError or TypeError on
+            any other text.
+        spark: What Spark's own source says of any other text, with `{}` for the text; empty: nothing of its own.
     """
 
     takes: str
     parse: Callable[[str], _T_co]
+    spark: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +72,8 @@ class Option:
         default: The parsed value if the option is not given; None: no value.
         default_text: The default in words, if the value does not say it.
         where: Where it has an effect.
-        elsewhere: What happens where it has none.
+        not_in_streams: Spark's words of the error if a stream has the option; empty: where it has no effect, it is
+            ignored with a warning.
         units: Of the value, if any.
         formerly: A name that it had before; refused with an error that names the new one.
     """
@@ -74,7 +84,7 @@ class Option:
     default: object
     default_text: str
     where: Where
-    elsewhere: Elsewhere
+    not_in_streams: str
     units: str
     formerly: str
 
@@ -88,7 +98,7 @@ def option(
     default: _T,
     default_text: str = ...,
     where: Where = ...,
-    elsewhere: Elsewhere = ...,
+    not_in_streams: str = ...,
     units: str = ...,
     formerly: str = ...,
 ) -> _T: ...
@@ -100,7 +110,7 @@ def option(
     *,
     default_text: str = ...,
     where: Where = ...,
-    elsewhere: Elsewhere = ...,
+    not_in_streams: str = ...,
     units: str = ...,
     formerly: str = ...,
 ) -> _T | None: ...
@@ -112,7 +122,7 @@ def option(
     default: object = None,
     default_text: str = "",
     where: Where = Where.READ,
-    elsewhere: Elsewhere = Elsewhere.IGNORE,
+    not_in_streams: str = "",
     units: str = "",
     formerly: str = "",
 ) -> object:
@@ -120,7 +130,7 @@ def option(
 
     The return type ties the field to its kind. Without a `default` the field is None where the option is not given.
     """
-    declared = Option(name, kind, doc, default, default_text, where, elsewhere, units, formerly)
+    declared = Option(name, kind, doc, default, default_text, where, not_in_streams, units, formerly)
     return field(default=default, metadata={_METADATA: declared})
 
 

@@ -7,7 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import Literal, TypeVar
 
-from kafka_source.options.declaration import Kind
+from kafka_source.options.declaration import Kind, NotTakenError
+from kafka_source.options.java_regex import to_python
 
 PartitionValues = dict[str, dict[int, int]]
 """A number for each partition of some topics."""
@@ -23,7 +24,7 @@ QuotaScope = Literal["query", "member"]
 TimestampStrategy = Literal["error", "latest"]
 TransactionalOnLost = Literal["stop", "replay"]
 StartingWord = Literal["earliest", "latest", "committed"]
-EndingWord = Literal["latest"]
+EndingWord = Literal["earliest", "latest"]
 
 _Word = TypeVar("_Word", bound=str)
 
@@ -50,8 +51,14 @@ def word(*words: _Word) -> Kind[_Word]:
     return Kind("one of " + ", ".join(words), lambda text: known[text.strip().lower()])
 
 
-def integer(low: int | None = None, high: int | None = None) -> Kind[int]:
-    """Return the kind of an option that takes a whole number within bounds, both included."""
+def integer(low: int | None = None, high: int | None = None, spark: str = "") -> Kind[int]:
+    """Return the kind of an option that takes a whole number within bounds, both included.
+
+    Args:
+        low: The lower bound; None: none.
+        high: The upper bound; None: none.
+        spark: What Spark says of another value; see `Kind`.
+    """
 
     def parse(text: str) -> int:
         value = int(text)
@@ -60,7 +67,7 @@ def integer(low: int | None = None, high: int | None = None) -> Kind[int]:
         return value
 
     bounds = [f"of at least {low}"] * (low is not None) + [f"at most {high}"] * (high is not None)
-    return Kind(" ".join(["a whole number", " and ".join(bounds)]).strip(), parse)
+    return Kind(" ".join(["a whole number", " and ".join(bounds)]).strip(), parse, spark)
 
 
 def offsets(words: Sequence[_Word]) -> Kind[_Word | PartitionValues]:
@@ -76,7 +83,8 @@ def offsets(words: Sequence[_Word]) -> Kind[_Word | PartitionValues]:
             raise ValueError
         return values
 
-    return Kind(" or ".join(f'"{one}"' for one in words) + ' or JSON such as {"topic":{"0":23,"1":-2}}', parse)
+    takes = " or ".join(f'"{one}"' for one in words) + ' or JSON such as {"topic":{"0":23,"1":-2}}'
+    return Kind(takes, parse, spark='Expected e.g. {{"topicA":{{"0":23,"1":-1}},"topicB":{{"0":-2}}}}, got {}')
 
 
 def _positive(text: str) -> float:
@@ -104,8 +112,13 @@ def _topics(text: str) -> tuple[str, ...]:
 
 
 def _pattern(text: str) -> str:
-    re.compile(_text(text))
-    return text.strip()
+    if not text.strip():
+        spark = f"Pattern to subscribe is empty as specified value for option 'subscribePattern' is '{text}'"
+        raise NotTakenError(spark=spark)
+    try:
+        return to_python(text.strip())
+    except (ValueError, re.error, OverflowError, RecursionError) as problem:
+        raise NotTakenError(f"but not {problem}" if isinstance(problem, ValueError) else str(problem)) from None
 
 
 def _assignors(text: str) -> tuple[str, ...]:
@@ -162,23 +175,40 @@ def _assignor_options(text: str) -> dict[str, dict[str, object]]:
 
 
 _STARTING: tuple[StartingWord, ...] = ("earliest", "latest", "committed")
-_ENDING: tuple[EndingWord, ...] = ("latest",)
+_ENDING: tuple[EndingWord, ...] = ("earliest", "latest")
 
 BOOLEAN = Kind("true or false", _boolean)
 TEXT = Kind("a non-empty string", _text)
 COUNT = integer(1)
 RETRIES = integer(0)
 MILLISECONDS = integer(0)
+OFFSETS = integer(0)
+TIMESTAMP = integer(0, spark="Expected a single long value, got {}")
+MIN_PARTITIONS = integer(1, spark="minPartitions must be positive")
+MAX_RECORDS_PER_PARTITION = integer(1, spark="maxrecordsperpartition must be positive")
 DURATION = Kind("a duration such as 15m or 30s", _duration)
 RATE = Kind("a number above 0", _positive)
 ARROW_ROWS = integer(1, _ARROW_MOST)
 ARROW_BYTES = integer(1, 1 << 30)
 UNPACKED_BYTES = integer(1, _ARROW_MOST)
 SAMPLES = integer(2)
-TOPICS = Kind("comma-separated topic names", _topics)
-TOPIC_PATTERN = Kind("a regular expression", _pattern)
-PARTITIONS = Kind('JSON such as {"topic":[0,1]}', _partition_list)
-TIMESTAMPS = Kind('JSON such as {"topic":{"0":1700000000000}}', _partition_values)
+TOPICS = Kind(
+    "comma-separated topic names",
+    _topics,
+    spark="No topics to subscribe to as specified value for option 'subscribe' is '{}'",
+)
+TOPIC_PATTERN = Kind("a regular expression of Java or Python", _pattern)
+PARTITIONS = Kind(
+    'JSON such as {"topic":[0,1]}',
+    _partition_list,
+    spark="No topicpartitions to assign as specified value for option 'assign' is '{}'",
+)
+TIMESTAMPS = Kind(
+    'JSON such as {"topic":{"0":1700000000000}}',
+    _partition_values,
+    spark='Expected e.g. {{"topicA": {{"0": 123456789, "1": 123456789}}, '
+    '"topicB": {{"0": 123456789, "1": 123456789}}}}, got {}',
+)
 ASSIGNORS = Kind("comma-separated names of assignors", _assignors)
 ASSIGNOR_OPTIONS = Kind('JSON such as {"weighted":{"weight":2}}', _assignor_options)
 STARTING_OFFSETS = offsets(_STARTING)

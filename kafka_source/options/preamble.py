@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from functools import cache
 
 from kafka_source.options.catalog import ReadOptions, SinkOptions
 from kafka_source.options.declaration import Where
-from kafka_source.options.validation import check_read, check_sink
+from kafka_source.options.validation import check_load, check_read, check_sink
 from kafka_source.runtime import log_setup
 
 log = logging.getLogger(__name__)
+
+
+def load_options(given: Mapping[str, str]) -> ReadOptions:
+    """Return the options of a read that is being loaded: Spark says later whether it is a batch or a stream.
+
+    The warnings are left to `read_options`, which knows that.
+
+    Raises:
+        OptionError: See `check_load`.
+    """
+    log_setup.set_up()
+    return check_load(given).options
 
 
 def read_options(given: Mapping[str, str], where: Where) -> ReadOptions:
@@ -43,4 +56,10 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
 
 def _warn(warnings: tuple[str, ...]) -> None:
     for warning in warnings:
-        log.warning("%s", warning)
+        _warn_once(warning)
+
+
+@cache
+def _warn_once(warning: str) -> None:
+    """Log a warning, in this process for the first time only: Spark makes a writer for every micro-batch."""
+    log.warning("%s", warning)

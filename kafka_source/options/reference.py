@@ -20,8 +20,11 @@ def as_markdown() -> str:
     lines += ["## Names that changed", "", "An old name is an error that names the new one.", ""]
     lines += [f"- `{one.formerly}` is now `{one.name}`." for one in former]
     lines += ["", "## Settings of Kafka that are refused", ""]
-    lines += ["They would break what the connector promises.", ""]
-    lines += [f"- `{name}`: {instead}." for name, instead in REFUSED.items()]
+    lines += [
+        "They would break what the connector promises. [Settings of Kafka](kafka-settings.md) has all others.",
+        "",
+    ]
+    lines += [f"- `{name}` ({_where(refused.where)}): {refused.instead}." for name, refused in REFUSED.items()]
     return "\n".join(lines) + "\n"
 
 
@@ -44,7 +47,10 @@ def default_words(option: Option) -> str:
 def _table(options: list[Option]) -> list[str]:
     rows = ["| option | takes | default | where | what it does |", "| --- | --- | --- | --- | --- |"]
     for option in options:
-        where = ", ".join(word for flag, word in _WHERE.items() if flag in option.where)
         takes = takes_words(option).replace("|", "\\|")
-        rows.append(f"| `{option.name}` | {takes} | {default_words(option)} | {where} | {option.doc} |")
+        rows.append(f"| `{option.name}` | {takes} | {default_words(option)} | {_where(option.where)} | {option.doc} |")
     return rows
+
+
+def _where(where: Where) -> str:
+    return ", ".join(word for flag, word in _WHERE.items() if flag in where)

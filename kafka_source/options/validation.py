@@ -5,21 +5,42 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from kafka_source.client_config import HIDDEN, Settings
-from kafka_source.client_config.java_names import KNOWN
+from kafka_source.client_config.java_settings import KNOWN
 from kafka_source.errors import OptionError
 from kafka_source.model.cluster_identity import MOVED_FROM
 from kafka_source.options.catalog import OPTIONS, REFUSED, CommonOptions, ReadOptions, SinkOptions
-from kafka_source.options.declaration import KAFKA_PREFIX, Elsewhere, Option, Where, declared_in
+from kafka_source.options.declaration import KAFKA_PREFIX, NotTakenError, Option, Where, declared_in
 
 _ALSO_WITHOUT_PREFIX = ("metadata.recovery.strategy", "metadata.recovery.rebootstrap.trigger.ms")
 
-# Spark uses these itself and passes them on all the same.
-_SPARKS_OWN = frozenset({"checkpointlocation", "path"})
+# Spark uses these itself, and passes them on all the same; some of them only for tables (`TableCatalog`).
+_SPARKS_OWN = frozenset(
+    {
+        "checkpointlocation",
+        "path",
+        "queryname",
+        "asyncprogresstrackingenabled",
+        "asyncprogresstrackingcheckpointintervalms",
+        "_asyncprogresstrackingoverridesinksupportcheck",
+        "provider",
+        "location",
+        "owner",
+        "comment",
+        "external",
+        "is_managed_location",
+        "collation",
+        "serialization.format",
+    }
+)
+
+# At this similarity (difflib's ratio) a name is a misspelt one and not another one: `startingOffset` is, and
+# `maxFilesPerTrigger`, an option of Spark's file sources, is not.
+_NEAR = 0.88
 
 _BY_NAME = {option.name.lower(): option for option in OPTIONS}
 _BY_FORMER_NAME = {option.formerly.lower(): option for option in OPTIONS if option.formerly}
@@ -33,34 +54,73 @@ class Checked(Generic[_OptionsT]):
 
     Attributes:
         options: Their values.
-        warnings: About options that have no effect where they are given.
+        warnings: About options that have no effect where they are given, or that are not known.
     """
 
     options: _OptionsT
     warnings: tuple[str, ...] = ()
 
 
+class _OtherQueryError(OptionError):
+    """An option that is wrong in this kind of query, and may be right in the other one: a batch, or a stream."""
+
+    def plain(self) -> OptionError:
+        """Return the error that users see."""
+        return OptionError(self.option, self.got, self.takes, spark=self.spark)
+
+
 def check_read(given: Mapping[str, str], where: Where) -> Checked[ReadOptions]:
     """Check the options of a read and parse their values.
+
+    Options that nobody knows are ignored with a warning, as Spark ignores them, unless their names look like misspelt
+    names of options.
 
     Args:
         given: The options as Spark passes them.
         where: BATCH or STREAM.
 
     Raises:
-        OptionError: An option is unknown, refused, missing, has a value that it does not take, or contradicts another;
-            names the option, its value and what it takes.
+        OptionError: An option is misspelt, refused, missing, has a value that it does not take, or contradicts another;
+            names the option, its value and what it takes. Where Spark's own source has words for it, they come first.
     """
+    try:
+        return _check_read(given, where)
+    except _OtherQueryError as problem:
+        raise problem.plain() from None
+
+
+def _check_read(given: Mapping[str, str], where: Where) -> Checked[ReadOptions]:
     checked = _check(given, where, ReadOptions)
     _check_topics(checked.options)
+    _check_servers(
+        checked.options, spark="Option 'kafka.bootstrap.servers' must be specified for configuring Kafka consumer"
+    )
     _check_positions(checked.options, where)
     _check_group(checked.options, where)
     return checked
 
 
+def check_load(given: Mapping[str, str]) -> Checked[ReadOptions]:
+    """Check the options of a read of which Spark does not say yet whether it is a batch or a stream.
+
+    Raises:
+        OptionError: The options are right in neither; see `check_read`.
+    """
+    problems: list[OptionError] = []
+    for where in (Where.BATCH, Where.STREAM):
+        try:
+            return _check_read(given, where)
+        except OptionError as problem:
+            problems.append(problem)
+    # Of two problems, the one that does not depend on the kind of query is the one to tell.
+    told = next((one for one in problems if not isinstance(one, _OtherQueryError)), problems[0])
+    raise told.plain() if isinstance(told, _OtherQueryError) else told
+
+
 def check_sink(given: Mapping[str, str]) -> Checked[SinkOptions]:
     """Check the options of a write and parse their values; arguments and errors as in `check_read`."""
     checked = _check(given, Where.SINK, SinkOptions)
+    _check_servers(checked.options)
     _check_transactional(checked.options)
     return checked
 
@@ -82,6 +142,7 @@ def _check(given: Mapping[str, str], where: Where, make: type[_OptionsT]) -> Che
     """Check each option on its own."""
     values: dict[str, object] = {}
     settings: dict[str, str] = {}
+    of_kafka: list[Option] = []
     warnings: list[str] = []
     given_lower = {name.lower(): text for name, text in given.items()}
     for name, text in given.items():
@@ -90,8 +151,9 @@ def _check(given: Mapping[str, str], where: Where, make: type[_OptionsT]) -> Che
             key = KAFKA_PREFIX + key
             if given_lower.get(key, text) != text:
                 raise OptionError(name, text, f"the same value as {key}, which is given too: {given_lower[key]}")
-        if key in REFUSED:
-            raise OptionError(name, text, f"nothing: it is not supported, {REFUSED[key]}")
+        refused = REFUSED.get(key)
+        if refused is not None and refused.where & where:
+            raise OptionError(name, text, f"nothing: {refused.instead}", spark=refused.spark)
         if key in _BY_FORMER_NAME:
             raise OptionError(name, text, f"nothing: it has a new name, {_BY_FORMER_NAME[key].name}")
         if key == MOVED_FROM:
@@ -101,18 +163,24 @@ def _check(given: Mapping[str, str], where: Where, make: type[_OptionsT]) -> Che
             settings[key.removeprefix(KAFKA_PREFIX)] = text
         option = _BY_NAME.get(key)
         if option is None:
-            if key.startswith(KAFKA_PREFIX) or key in _SPARKS_OWN:
-                continue
-            # The value may be a secret whose name is misspelt or lacks the prefix.
-            raise OptionError(name, HIDDEN, f"nothing: there is no such option{_closest(key)}")
+            if not key.startswith(KAFKA_PREFIX) and key not in _SPARKS_OWN:
+                warnings.append(_unknown(name))
+            continue
         if not option.where & where:
-            if option.elsewhere is Elsewhere.REFUSE:
-                raise OptionError(name, text, "nothing here: it has an effect in batch reads only")
+            if where is Where.STREAM and option.not_in_streams:
+                takes = "nothing here: it has an effect in batch reads only"
+                raise _OtherQueryError(option.name, text, takes, spark=option.not_in_streams)
             warnings.append(f"option {option.name} has no effect here and is ignored")
             continue
-        values[key] = _parse(option, text)
-    if "kafka.bootstrap.servers" not in values:
-        raise OptionError("kafka.bootstrap.servers", None, "host:port of one or more brokers; it is required")
+        if key.startswith(KAFKA_PREFIX):
+            of_kafka.append(option)
+        else:
+            values[key] = _parse(option, text)
+    known = Settings(settings)
+    for option in of_kafka:
+        # Its value may be a variable, which only the driver and the tasks can resolve (config.providers).
+        setting = option.name.lower().removeprefix(KAFKA_PREFIX)
+        values[option.name.lower()] = _parse(option, known[setting], known.shown(setting))
     return Checked(_make(make, values, settings), tuple(warnings))
 
 
@@ -124,19 +192,47 @@ def _make(make: type[_OptionsT], values: Mapping[str, object], settings: Mapping
     return construct(settings=Settings(settings), **fields)
 
 
-def _parse(option: Option, text: str) -> object:
+def _parse(option: Option, text: str, shown: str | None = None) -> object:
+    """Return the value of a text; errors show `shown` in its place."""
     try:
         return option.kind.parse(text)
-    except (ValueError, KeyError, TypeError, re.error):
-        raise OptionError(option.name, text, option.kind.takes) from None
+    except (ValueError, KeyError, TypeError) as problem:
+        why = problem if isinstance(problem, NotTakenError) else NotTakenError()
+        takes = f"{option.kind.takes}, {why.reason}" if why.reason else option.kind.takes
+        shown = text if shown is None else shown
+        raise OptionError(option.name, shown, takes, spark=why.spark or _filled(option.kind.spark, shown)) from None
 
 
-def _closest(key: str) -> str:
-    meant: dict[str, str] = {}
-    for name in (*(KAFKA_PREFIX + known for known in sorted(KNOWN)), *(option.name for option in OPTIONS)):
-        meant |= {name.lower(): name, name.lower().removeprefix(KAFKA_PREFIX): name}
-    close = difflib.get_close_matches(key, meant, n=1)
-    return f"; did you mean {meant[close[0]]}?" if close else ""
+def _filled(spark: str, text: str) -> str:
+    return spark.format(" ".join(text.split()))
+
+
+def _unknown(name: str) -> str:
+    """Return the warning about an option that nobody knows. Its value may be a secret, so it is never shown.
+
+    Raises:
+        OptionError: The name looks like a misspelt name of an option.
+    """
+    key = name.lower()
+    if key in KNOWN:
+        return f"option {name} is not known and is ignored; the Kafka clients get it as {KAFKA_PREFIX}{key}"
+    plain = {_without_marks(option.name): option.name for option in OPTIONS}
+    near = difflib.get_close_matches(_without_marks(name), plain, n=1, cutoff=_NEAR)
+    if near:
+        raise OptionError(name, HIDDEN, f"nothing: there is no such option; did you mean {plain[near[0]]}?")
+    return f"option {name} is not known and is ignored"
+
+
+def _without_marks(name: str) -> str:
+    """Return a name in lower case without dots, dashes and underscores."""
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def _check_servers(options: CommonOptions, spark: str = "") -> None:
+    if not options.bootstrap_servers:
+        raise OptionError(
+            "kafka.bootstrap.servers", None, "host:port of one or more brokers; it is required", spark=spark
+        )
 
 
 def _check_topics(options: ReadOptions) -> None:
@@ -147,30 +243,55 @@ def _check_topics(options: ReadOptions) -> None:
     }
     chosen = [name for name, value in named.items() if value is not None]
     if len(chosen) != 1:
-        got = " and ".join(chosen) if chosen else None
-        raise OptionError("subscribe", got, "exactly one of assign, subscribe, subscribePattern")
+        which = "Only one of the following options can" if chosen else "One of the following options must"
+        raise OptionError(
+            "subscribe",
+            " and ".join(chosen) if chosen else None,
+            "exactly one of assign, subscribe, subscribePattern",
+            spark=f"{which} be specified for Kafka source: subscribe, subscribepattern, assign. See the docs for more "
+            "details",
+        )
 
 
 def _check_positions(options: ReadOptions, where: Where) -> None:
-    start, end = options.starting_offsets, options.ending_offsets
+    first, last = options.starting_timestamp, options.ending_timestamp
+    firsts, lasts = options.starting_offsets_by_timestamp, options.ending_offsets_by_timestamp
+    # As in Spark, only the option that takes precedence is looked at.
+    start = options.starting_offsets if first is None and firsts is None else None
+    end = options.ending_offsets if last is None and lasts is None else None
     if where is Where.BATCH:
-        if start == "latest" or _names_offset(start, -1):
-            raise OptionError("startingOffsets", "latest", "where a batch starts: latest (-1) would read nothing")
-        if _names_offset(end, -2):
-            raise OptionError("endingOffsets", "earliest", "where a batch ends: earliest (-2) would read nothing")
+        _check_ends_of_batch(start, end)
     if start == "committed" and options.group_id is None:
         raise OptionError("startingOffsets", "committed", "committed only with kafka.group.id")
     low, high = options.min_offsets_per_trigger, options.max_offsets_per_trigger
     if low is not None and high is not None and low > high:
-        raise OptionError("minOffsetsPerTrigger", str(low), f"at most maxOffsetsPerTrigger ({high})")
-    first, last = options.starting_timestamp, options.ending_timestamp
-    firsts, lasts = options.starting_offsets_by_timestamp, options.ending_offsets_by_timestamp
-    if isinstance(start, dict) and isinstance(end, dict) and first is None and firsts is None:
-        _check_order("endingOffsets", start, end, lambda value: value >= 0)
+        raise OptionError(
+            "minOffsetsPerTrigger",
+            str(low),
+            f"at most maxOffsetsPerTrigger ({high})",
+            spark=f"The value of minOffsetPerTrigger({low}) is higher than the maxOffsetsPerTrigger({high})",
+        )
+    if isinstance(start, dict) and isinstance(end, dict):
+        _check_order("startingOffsets", "endingOffsets", start, end, sentinels=True)
     if first is not None and last is not None and first > last:
         raise OptionError("endingTimestamp", str(last), f"at least startingTimestamp ({first})")
-    if firsts is not None and lasts is not None:
-        _check_order("endingOffsetsByTimestamp", firsts, lasts, lambda value: True)
+    if first is None and last is None and firsts is not None and lasts is not None:
+        _check_order("startingOffsetsByTimestamp", "endingOffsetsByTimestamp", firsts, lasts, sentinels=False)
+
+
+def _check_ends_of_batch(start: object, end: object) -> None:
+    """Refuse a batch that starts at latest, or ends at earliest."""
+    takes_start, takes_end = "where a batch starts: latest (-1) would read nothing", "where a batch ends: earliest (-2)"
+    late, early = "be latest for batch queries on Kafka", "be earliest for batch queries on Kafka"
+    if start == "latest":
+        raise _OtherQueryError("startingOffsets", start, takes_start, spark=f"starting offset can't {late}")
+    if end == "earliest":
+        raise OptionError("endingOffsets", end, f"{takes_end} would read nothing", spark=f"ending offset can't {early}")
+    for tp in _with_offset(start, -1):
+        raise _OtherQueryError("startingOffsets", "-1", takes_start, spark=f"startingOffsets for {tp} can't {late}")
+    for tp in _with_offset(end, -2):
+        takes = f"{takes_end} would read nothing"
+        raise OptionError("endingOffsets", "-2", takes, spark=f"ending offset for {tp} can't {early}")
 
 
 def _check_group(options: ReadOptions, where: Where) -> None:
@@ -178,7 +299,8 @@ def _check_group(options: ReadOptions, where: Where) -> None:
     if commit in ("batch", "task", "sink") and not options.in_group:
         raise OptionError("commit", commit, "batch, task and sink only with kafka.group.id, whose offsets they commit")
     if commit in ("batch", "sink") and where is Where.BATCH:
-        raise OptionError("commit", commit, "task or none in a batch read; kafka_source.pinned commits a whole read")
+        takes = "task or none in a batch read; kafka_source.pinned commits a whole read"
+        raise _OtherQueryError("commit", commit, takes)
     if commit == "sink" and options.group_start == "starting":
         raise OptionError(
             "group.start",
@@ -201,20 +323,50 @@ def _check_group(options: ReadOptions, where: Where) -> None:
 
 
 def _check_order(
-    name: str,
+    first: str,
+    last: str,
     starts: Mapping[str, Mapping[int, int]],
     ends: Mapping[str, Mapping[int, int]],
-    counts: Callable[[int], bool],
+    *,
+    sentinels: bool,
 ) -> None:
-    for topic, parts in starts.items():
-        for partition, start in parts.items():
-            end = ends.get(topic, {}).get(partition)
-            if end is not None and counts(start) and counts(end) and start > end:
-                raise OptionError(name, str(end), f"at least the start, {start}, for {topic}-{partition}")
+    """Check that two options in JSON name the same partitions, and that no start is above its end.
+
+    Args:
+        first: The name of the option with the starts.
+        last: The name of the option with the ends.
+        starts: Its values, by topic and partition.
+        ends: The values of the other one.
+        sentinels: Whether negative values mean earliest and latest, which are resolved later.
+    """
+    from_, to = _flat(starts), _flat(ends)
+    if from_.keys() != to.keys():
+        others = ", ".join(sorted(from_.keys() ^ to.keys()))
+        raise OptionError(
+            last,
+            json.dumps(ends),
+            f"a value for exactly the partitions of {first}, and not for others (only one of the two names {others})",
+            spark="MISMATCHED_TOPIC_PARTITIONS_BETWEEN_START_OFFSET_AND_END_OFFSET",
+        )
+    for name, start in from_.items():
+        if start > to[name] and not (sentinels and min(start, to[name]) < 0):
+            what = "OFFSET" if sentinels else "TIMESTAMP"
+            raise OptionError(
+                last,
+                str(to[name]),
+                f"at least the start, {start}, for {name}",
+                spark=f"UNRESOLVED_START_{what}_GREATER_THAN_END_{what}",
+            )
 
 
-def _names_offset(offsets: object, value: int) -> bool:
-    return isinstance(offsets, dict) and any(v == value for parts in offsets.values() for v in parts.values())
+def _flat(values: Mapping[str, Mapping[int, int]]) -> dict[str, int]:
+    return {f"{topic}-{partition}": value for topic, parts in values.items() for partition, value in parts.items()}
+
+
+def _with_offset(offsets: object, value: int) -> Iterator[str]:
+    """Yield the partitions, as `topic-0`, for which an option in JSON gives this value."""
+    if isinstance(offsets, dict):
+        yield from (name for name, found in _flat(offsets).items() if found == value)
 
 
 def _check_transactional(options: SinkOptions) -> None:

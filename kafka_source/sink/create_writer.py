@@ -11,12 +11,13 @@ from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
 from pyspark.sql.types import StructType
 
 from kafka_source.client_config import hidden
+from kafka_source.client_config.java_settings import Role
 from kafka_source.engine_selection import check_engine
 from kafka_source.errors import InvalidConfigurationError, OptionError
 from kafka_source.options import SinkOptions, sink_options
 from kafka_source.quota.settings import QuotaSettings
-from kafka_source.sink.delivery import check_settings
-from kafka_source.sink.produce.producer_config import producer_config, transactional_config
+from kafka_source.sink.delivery import check_settings, writes_native
+from kafka_source.sink.produce.producer_config import check_transactional
 from kafka_source.sink.schema import sink_columns
 from kafka_source.sink.target import ExactlyOnce, Target
 from kafka_source.sink.writer import BatchWriter, StreamWriter
@@ -59,10 +60,11 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
 def _target(given: Mapping[str, str], schema: StructType, write_id: str | None = None) -> Target:
     options = sink_options(given)
     exactly_once = _exactly_once(options, write_id)
-    # The tasks compute this configuration again. Computing it here raises its errors in the driver.
-    _ = producer_config(options.settings) if exactly_once is None else transactional_config(options.settings)
-    check_engine(options.engine, options.settings)
     check_settings(options.settings, options.engine)
+    native = writes_native(options.settings, options.engine)
+    check_engine(options.engine, options.settings, Role.PRODUCER, native=native)
+    if exactly_once is not None:
+        check_transactional(options.settings)
     return Target(options, sink_columns(schema, options.topic), exactly_once, QuotaSettings.of(options), _name(given))
 
 

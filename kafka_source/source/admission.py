@@ -47,7 +47,8 @@ def rate_limit(
     ends = {}
     for tp, (start, _) in available.items():
         share = int(max_offsets * sizes[tp] / total)
-        ends[tp] = start + min(sizes[tp], max(1, share))
+        # A limit of 0 stands still, as in Spark.
+        ends[tp] = start + min(sizes[tp], max(1, share) if max_offsets else 0)
     return ends
 
 

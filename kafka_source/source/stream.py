@@ -131,7 +131,8 @@ if HAS_READ_LIMITS:
         def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
             """Return the options' limit; Spark replaces it by ReadAllAvailable for Trigger.Once."""
             options = self._query.options
-            limit = options.max_offsets_per_trigger or options.min_offsets_per_trigger
+            limit = options.max_offsets_per_trigger
+            limit = options.min_offsets_per_trigger if limit is None else limit
             if limit is None and QuotaSettings.of(options) is not None:
                 # The quota decides at each trigger. Spark only has to know that there is a limit.
                 return ReadMaxBytes(_ANY_BYTES)

@@ -7,18 +7,30 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafka_source.client_config import DEFAULT_CLIENT_ID, Settings, librdkafka_config
+from kafka_source.client_config.java_settings import Role
 from kafka_source.errors import OptionError
 from kafka_source.sink.produce.partitioner import JAVA_COMPATIBLE
+
+DELIVERY_TIMEOUT_MS = 120_000
+"""Java's default of `delivery.timeout.ms`."""
+
+REQUEST_BYTES = 1_048_576
+"""Java's default of `max.request.size`."""
+
+LINGER_MS = 50
+"""Our default of `linger.ms`.
+
+Full batches cost half as much as small ones. No record waits longer for it: the flush at the end of a task sends every
+batch at once.
+"""
 
 # Java's defaults where librdkafka's differ; the last two are our own.
 _DEFAULTS = {
     "client.id": DEFAULT_CLIENT_ID,
     "partitioner": JAVA_COMPATIBLE,
-    "message.timeout.ms": "120000",
-    "message.max.bytes": "1048576",
-    # Full batches cost half as much as small ones. No record waits longer for it: the flush at the end of a task sends
-    # every batch at once.
-    "linger.ms": "50",
+    "message.timeout.ms": str(DELIVERY_TIMEOUT_MS),
+    "message.max.bytes": str(REQUEST_BYTES),
+    "linger.ms": str(LINGER_MS),
     # Memory for records that wait to be sent. A Python worker's memory is outside of the executor's heap, so keep it
     # small.
     "queue.buffering.max.kbytes": "65536",
@@ -61,27 +73,18 @@ _IDEMPOTENCE = (
 )
 
 
-def producer_config(settings: Settings) -> dict[str, Any]:
-    """Return librdkafka's configuration for an at-least-once sink.
+def is_idempotent(settings: Settings) -> bool:
+    """Return whether an at-least-once producer is idempotent: by Java's rule, unless another setting contradicts it."""
+    given = settings.get("enable.idempotence")
+    return not _contradicting(settings, _IDEMPOTENCE) if given is None else given.lower() in ("true", "t", "1")
+
+
+def check_transactional(settings: Settings) -> None:
+    """Check that no setting contradicts transactions.
 
     Raises:
-        OptionError: A setting is unknown or not allowed, or its value is wrong.
+        OptionError: One does.
     """
-    given = librdkafka_config(settings)
-    given = {_ALIASES.get(name, name): value for name, value in given.items()}
-    config: dict[str, Any] = {**_DEFAULTS, **given}
-    # Java's rule: idempotent by default, unless another setting contradicts it.
-    config.setdefault("enable.idempotence", not any(_contradicting(settings, _IDEMPOTENCE)))
-    return config
-
-
-def transactional_config(settings: Settings) -> dict[str, Any]:
-    """Return librdkafka's configuration for an exactly-once sink, without `transactional.id`.
-
-    Raises:
-        OptionError: As `producer_config`, or a setting contradicts transactions.
-    """
-    config = producer_config(settings)
     timeout_ms = transaction_timeout_ms(settings)
     # librdkafka refuses a producer whose delivery or request timeout exceeds its transaction timeout.
     demands = (
@@ -96,7 +99,31 @@ def transactional_config(settings: Settings) -> dict[str, Any]:
         ),
     )
     for name, demand in _contradicting(settings, demands):
-        raise OptionError(f"kafka.{name}", settings[name], f"{demand.takes} with transactional=true")
+        raise OptionError(f"kafka.{name}", settings.shown(name), f"{demand.takes} with transactional=true")
+
+
+def producer_config(settings: Settings) -> dict[str, Any]:
+    """Return librdkafka's configuration for an at-least-once sink.
+
+    Raises:
+        OptionError: A setting is unknown or not allowed, or its value is wrong.
+    """
+    given = librdkafka_config(settings, Role.PRODUCER)
+    given = {_ALIASES.get(name, name): value for name, value in given.items()}
+    config: dict[str, Any] = {**_DEFAULTS, **given}
+    config.setdefault("enable.idempotence", is_idempotent(settings))
+    return config
+
+
+def transactional_config(settings: Settings) -> dict[str, Any]:
+    """Return librdkafka's configuration for an exactly-once sink, without `transactional.id`.
+
+    Raises:
+        OptionError: As `producer_config`, or a setting contradicts transactions.
+    """
+    config = producer_config(settings)
+    check_transactional(settings)
+    timeout_ms = transaction_timeout_ms(settings)
     return {
         **config,
         "message.timeout.ms": str(min(int(config["message.timeout.ms"]), timeout_ms)),

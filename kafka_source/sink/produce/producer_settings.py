@@ -4,52 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kafka_source.client_config import Settings, java_names
+from kafka_source.client_config import Settings
+from kafka_source.client_config.java_settings import FOLLOWED_BY_NATIVE, is_known
+from kafka_source.client_config.librdkafka import is_librdkafkas
 from kafka_source.kafka_client.settings import retry_policy
 from kafka_source.runtime.retry import RetryPolicy
-from kafka_source.sink.produce.producer_config import producer_config, transactional_config
+from kafka_source.sink.produce.producer_config import (
+    DELIVERY_TIMEOUT_MS,
+    LINGER_MS,
+    REQUEST_BYTES,
+    check_transactional,
+    is_idempotent,
+    transaction_timeout_ms,
+)
 
 _ACKS = {"all": -1, "-1": -1, "1": 1}
-_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 # librdkafka's default. Java's 16 KiB would mean 60 times as many requests for the broker.
 _BATCH_BYTES = 1_000_000
 _METADATA_MS = 300_000
 _UNKNOWN_TOPIC_MS = 30_000
-
-_SUPPORTED = frozenset(
-    {
-        "acks",
-        "batch.size",
-        "bootstrap.servers",
-        "buffer.memory",
-        "client.id",
-        "client.dns.lookup",
-        "compression.gzip.level",
-        "compression.lz4.level",
-        "compression.type",
-        "compression.zstd.level",
-        "connections.max.idle.ms",
-        "delivery.timeout.ms",
-        "enable.idempotence",
-        "linger.ms",
-        "max.in.flight.requests.per.connection",
-        "max.request.size",
-        "metadata.max.age.ms",
-        "metadata.recovery.rebootstrap.trigger.ms",
-        "metadata.recovery.strategy",
-        "receive.buffer.bytes",
-        "reconnect.backoff.max.ms",
-        "reconnect.backoff.ms",
-        "request.timeout.ms",
-        "retries",
-        "retry.backoff.max.ms",
-        "retry.backoff.ms",
-        "send.buffer.bytes",
-        "socket.connection.setup.timeout.ms",
-        "topic.metadata.propagation.max.ms",
-        "transaction.timeout.ms",
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,34 +62,41 @@ class ProducerSettings:
         """Return the settings of the native producer; `librdkafka_only` must be empty for `settings`.
 
         Raises:
-            OptionError: As `producer_config` and `transactional_config`.
+            OptionError: A value is no number, or with `transactional` a setting contradicts transactions.
         """
-        config = transactional_config(settings) if transactional else producer_config(settings)
+        delivery_timeout = settings.seconds("delivery.timeout.ms", DELIVERY_TIMEOUT_MS)
+        if transactional:
+            check_transactional(settings)
+            delivery_timeout = min(delivery_timeout, transaction_timeout_ms(settings) / 1000)
         compression = settings.get("compression.type", "none").lower()
+        record_bytes, batch_bytes = settings.integer("max.request.size"), settings.integer("batch.size")
+        record_bytes = REQUEST_BYTES if record_bytes is None else record_bytes
+        batch_bytes = _BATCH_BYTES if batch_bytes is None else batch_bytes
+        unknown_topic_ms = settings.integer("max.block.ms")
         return cls(
             acks=_ACKS[settings.get("acks", "all").lower()],
-            idempotent=str(config["enable.idempotence"]).lower() in ("true", "t", "1"),
+            idempotent=transactional or is_idempotent(settings),
             compression=compression,
             level=settings.integer(f"compression.{compression}.level"),
-            batch_bytes=max(1, min(settings.integer("batch.size") or _BATCH_BYTES, int(config["message.max.bytes"]))),
-            record_bytes=int(config["message.max.bytes"]),
-            linger=float(config["linger.ms"]) / 1000,
-            delivery_timeout=int(config["message.timeout.ms"]) / 1000,
+            batch_bytes=max(1, min(batch_bytes, record_bytes)),
+            record_bytes=record_bytes,
+            linger=settings.seconds("linger.ms", LINGER_MS),
+            delivery_timeout=delivery_timeout,
             request_timeout=settings.seconds("request.timeout.ms", 30_000),
             retry=retry_policy(settings),
             metadata_age=settings.seconds("metadata.max.age.ms", _METADATA_MS),
-            unknown_topic_timeout=settings.seconds("topic.metadata.propagation.max.ms", _UNKNOWN_TOPIC_MS),
+            unknown_topic_timeout=settings.seconds(
+                "topic.metadata.propagation.max.ms", _UNKNOWN_TOPIC_MS if unknown_topic_ms is None else unknown_topic_ms
+            ),
         )
 
 
 def librdkafka_only(settings: Settings) -> list[str]:
     """Return the names of the given settings that only librdkafka supports."""
-    known = _SUPPORTED | java_names.GROUP | java_names.SECURITY | java_names.IGNORED
-    found = sorted(name for name in settings if name not in known)
+    own = (name for name in settings if not is_known(name) and name not in FOLLOWED_BY_NATIVE)
+    found = sorted(name for name in own if is_librdkafkas(name))
     if settings.get("acks", "all").lower() not in _ACKS:
         found.append("acks")
-    if settings.get("compression.type", "none").lower() not in _CODECS:
-        found.append("compression.type")
     if settings.integer("retries") == 0:
         found.append("retries")
     return found

@@ -11,12 +11,18 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from kafka_source.client_config import Settings, java_names, librdkafka_config
+from kafka_source.client_config import Settings, librdkafka_config
+from kafka_source.client_config.check import check_settings
+from kafka_source.client_config.java_settings import Role
 from kafka_source.errors import AuthenticationError, OptionError, RetriableError
 from kafka_source.kafka_client.sasl_arguments import sasl_arguments
 
 PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="pw";'
 SCRAM = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="alice" password="pw";'
+KEYTAB = 'com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true keyTab="/etc/k" principal="me@X";'
+DELEGATED = (
+    'org.apache.kafka.common.security.scram.ScramLoginModule required username="id" password="pw" tokenauth="true";'
+)
 OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
 
 
@@ -43,6 +49,10 @@ def python_sasl(settings: Settings) -> dict[str, Any]:
         ("fetch.max.wait.ms", "500", {"fetch.wait.max.ms": "500"}),
         ("receive.buffer.bytes", "65536", {"socket.receive.buffer.bytes": "65536"}),
         ("connections.max.idle.ms", "-1", {"connections.max.idle.ms": "0"}),
+        ("receive.buffer.bytes", "-1", {"socket.receive.buffer.bytes": "0"}),
+        ("client.dns.lookup", "default", {"client.dns.lookup": "use_all_dns_ips"}),
+        ("max.block.ms", "5000", {"topic.metadata.propagation.max.ms": "5000"}),
+        ("allow.auto.create.topics", "true", {}),
         ("statistics.interval.ms", "1000", {"statistics.interval.ms": "1000"}),
         ("default.api.timeout.ms", "60000", {}),
         ("group.id", "g", {}),
@@ -60,28 +70,124 @@ def test_a_compression_level_counts_for_its_own_codec(codec: str, level: dict[st
     assert config == {"compression.type": codec, **level}
 
 
-@pytest.mark.parametrize("name", sorted(java_names.REFUSED))
-def test_what_would_change_the_records_is_refused(name: str) -> None:
-    with pytest.raises(OptionError) as caught:
-        librdkafka_config(Settings({name: "org.example.Some"}))
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize(
+    ("role", "name"),
+    [
+        (Role.CONSUMER, "auto.offset.reset"),
+        (Role.CONSUMER, "value.deserializer"),
+        (Role.PRODUCER, "partitioner.class"),
+        (Role.PRODUCER, "transactional.id"),
+        (Role.CONSUMER, "ssl.engine.factory.class"),
+        (Role.PRODUCER, "sasl.login.class"),
+    ],
+)
+def test_what_cannot_be_is_refused_for_the_clients_that_have_it(role: Role, name: str, native: bool) -> None:
+    with pytest.raises(OptionError, match="it takes nothing: ") as caught:
+        check_settings(Settings({name: "org.example.Some"}), role, native=native)
     assert caught.value.option == f"kafka.{name}"
 
 
-def test_values_are_checked_by_librdkafka_itself() -> None:
-    with pytest.raises(OptionError, match=r"kafka\.max\.request\.size got '10'.*outside allowed range"):
-        librdkafka_config(Settings({"max.request.size": "10"}))
-    with pytest.raises(OptionError, match=r"kafka\.compression\.type got 'zip'"):
-        librdkafka_config(Settings({"compression.type": "zip"}))
+def test_a_setting_of_another_client_has_no_meaning_as_in_java() -> None:
+    shared = Settings({"acks": "2", "key.serializer": "x", "max.request.size": "nothing", "bootstrap.servers": "a:1"})
+    assert check_settings(shared, Role.CONSUMER, native=False) == ()
+    assert librdkafka_config(shared, Role.CONSUMER) == {"bootstrap.servers": "a:1"}
 
 
-@pytest.mark.parametrize("name", ["sasl.passwrod", "error_cb", "opaque", "plugin.library.pathz"])
-def test_a_name_that_nobody_knows_is_refused_and_its_value_not_shown(name: str) -> None:
-    with pytest.raises(OptionError) as caught:
-        librdkafka_config(Settings({name: "topsecret"}))
-    assert caught.value.option == f"kafka.{name}"
+# Values that Java takes, and what librdkafka gets.
+BEYOND = {
+    "receive.buffer.bytes": ("200000000", "socket.receive.buffer.bytes=100000000"),
+    "fetch.max.bytes": ("2147483647", "fetch.max.bytes=2147483135"),
+    "max.partition.fetch.bytes": ("2147483647", "max.partition.fetch.bytes=1000000000"),
+    "retry.backoff.ms": ("0", "retry.backoff.ms=1"),
+    "fetch.max.wait.ms": ("600000", "fetch.wait.max.ms=300000"),
+    "request.timeout.ms": ("600000", "socket.timeout.ms=300000"),
+    "metadata.max.age.ms": ("604800000", "metadata.max.age.ms=86400000"),
+}
+
+
+@pytest.mark.parametrize("name", BEYOND)
+def test_a_value_that_java_takes_is_taken_and_narrowed_for_librdkafka_with_a_warning(name: str) -> None:
+    value, accepted = BEYOND[name]
+    settings = Settings({name: value})
+    assert check_settings(settings, Role.CONSUMER, native=True) == ()
+    (warning,) = check_settings(settings, Role.CONSUMER, native=False)
+    assert f"kafka.{name}={value}" in warning
+    assert warning.endswith(accepted)
+    theirs, _, narrowed = accepted.partition("=")
+    assert librdkafka_config(settings)[theirs] == narrowed
+
+
+@pytest.mark.parametrize("name", ["batch.size", "max.request.size", "max.block.ms"])
+def test_zero_is_taken_where_java_takes_it(name: str) -> None:
+    settings = Settings({name: "0"})
+    assert check_settings(settings, Role.PRODUCER, native=True) == ()
+    check_settings(settings, Role.PRODUCER, native=False)
+    Producer({**librdkafka_config(settings, Role.PRODUCER), "log_level": 0})
+
+
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize(
+    ("role", "name", "value"),
+    [
+        (Role.CONSUMER, "request.timeout.ms", "-1"),
+        (Role.CONSUMER, "request.timeout.ms", "2147483648"),
+        (Role.CONSUMER, "receive.buffer.bytes", "-2"),
+        (Role.CONSUMER, "fetch.min.bytes", "many"),
+        (Role.CONSUMER, "check.crcs", "maybe"),
+        (Role.PRODUCER, "acks", "2"),
+        (Role.PRODUCER, "compression.type", "zip"),
+        (Role.CONSUMER, "client.dns.lookup", "never"),
+    ],
+)
+def test_a_value_that_java_refuses_is_refused(role: Role, name: str, value: str, native: bool) -> None:
+    if native and name == "check.crcs":
+        return
+    with pytest.raises(OptionError, match=f"kafka.{name} got '{value}'"):
+        check_settings(Settings({name: value}), role, native=native)
+
+
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize(
+    "name", ["sasl.passwrod", "error_cb", "opaque", "plugin.library.pathz", "block.on.buffer.full"]
+)
+def test_a_name_that_nobody_knows_is_ignored_with_a_warning_and_its_value_not_shown(name: str, native: bool) -> None:
+    settings = Settings({name: "topsecret"})
+    (warning,) = check_settings(settings, Role.CONSUMER, native=native)
+    assert f"kafka.{name} is not known to any Kafka client" in warning
+    assert "topsecret" not in warning
+    assert librdkafka_config(settings) == {}
     if name.startswith("sasl"):
-        assert "did you mean kafka.sasl.password?" in str(caught.value)
-        assert "topsecret" not in str(caught.value)
+        assert warning.endswith("did you mean kafka.sasl.password?")
+
+
+def test_librdkafkas_own_settings_are_checked_by_librdkafka_and_told_where_the_native_engine_serves() -> None:
+    settings = Settings({"queued.min.messages": "7"})
+    assert check_settings(settings, Role.CONSUMER, native=False) == ()
+    assert librdkafka_config(settings) == {"queued.min.messages": "7"}
+    (warning,) = check_settings(settings, Role.CONSUMER, native=True)
+    assert "use engine=librdkafka" in warning
+    with pytest.raises(OptionError, match=r"kafka\.queued\.min\.messages got 'x'"):
+        check_settings(Settings({"queued.min.messages": "x"}), Role.CONSUMER, native=False)
+
+
+def test_a_setting_whose_effect_a_user_would_miss_is_told() -> None:
+    (warning,) = check_settings(Settings({"group.protocol": "consumer"}), Role.CONSUMER, native=True)
+    assert "kafka.group.protocol has no meaning here" in warning
+    assert (
+        check_settings(Settings({"group.protocol": "CLASSIC", "metric.reporters": "x"}), Role.CONSUMER, native=True)
+        == ()
+    )
+
+
+def test_a_wrong_certificate_or_login_comes_out_for_the_native_engine_too() -> None:
+    with pytest.raises(OptionError, match=r"kafka\.ssl\.truststore\.location"):
+        check_settings(
+            Settings({"security.protocol": "SSL", "ssl.truststore.location": "/no/such"}), Role.CONSUMER, native=True
+        )
+    kerberos = Settings({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "GSSAPI"})
+    # Its own connections need no librdkafka with Kerberos.
+    assert check_settings(kerberos, Role.CONSUMER, native=True) == ()
 
 
 @pytest.mark.parametrize(("mechanism", "jaas"), [("PLAIN", PLAIN), ("SCRAM-SHA-256", SCRAM), ("scram-sha-512", SCRAM)])
@@ -111,7 +217,36 @@ def test_user_and_password(protocol: str, mechanism: str, jaas: str) -> None:
     ("settings", "named"),
     [
         ({"security.protocol": "TLS"}, "security.protocol"),
-        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "AWS_MSK_IAM"}, "sasl.mechanism"),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "AWS"}, "sasl.mechanism"),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI", "sasl.jaas.config": KEYTAB}, "sasl.jaas.config"),
+        (
+            {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-256", "sasl.jaas.config": DELEGATED},
+            "sasl.jaas.config",
+        ),
+        (
+            {
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "PLAIN",
+                "sasl.login.callback.handler.class": "my.Login",
+            },
+            "sasl.login.callback.handler.class",
+        ),
+        (
+            {
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "OAUTHBEARER",
+                "sasl.login.callback.handler.class": "my.Login",
+            },
+            "sasl.login.callback.handler.class",
+        ),
+        (
+            {
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "PLAIN",
+                "sasl.client.callback.handler.class": "my.Client",
+            },
+            "sasl.client.callback.handler.class",
+        ),
         ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}, "sasl.jaas.config"),
         ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "a"}, "sasl.jaas.config"),
         ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.jaas.config": SCRAM}, "sasl.jaas.config"),

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import pickle
 import re
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from kafka_source.errors import OptionError
-from kafka_source.options import OPTIONS, ReadOptions, SinkOptions, Where, check_read, check_sink, column_options
+from kafka_source.options import (
+    OPTIONS,
+    ReadOptions,
+    SinkOptions,
+    Where,
+    check_load,
+    check_read,
+    check_sink,
+    column_options,
+    read_options,
+)
 from kafka_source.options.declaration import declared_in
 from kafka_source.options.reference import as_markdown
 
@@ -103,19 +114,181 @@ def test_a_misspelt_option_is_told_what_was_meant():
     with pytest.raises(OptionError, match="did you mean startingOffsets"):
         parse({**BASE, "startingOfsets": "earliest"}, Where.STREAM)
     with pytest.raises(OptionError, match=r"did you mean kafka\.group\.id"):
-        parse({**BASE, "group.id": "g"}, Where.STREAM)
+        parse({**BASE, "kafka_group_id": "g"}, Where.STREAM)
 
 
-@pytest.mark.parametrize("name", ["sasl.jaas.config", "sasl.pasword", "ssl.keystore.key", "anything"])
-def test_the_value_of_an_unknown_option_is_not_shown(name):
-    with pytest.raises(OptionError, match=name) as caught:
+# What Spark hands to a sink besides the user's options, and options of Spark's other sources in a shared dict.
+SPARKS_OWN = ("queryName", "checkpointLocation", "path", "asyncProgressTrackingEnabled", "owner")
+OTHERS = ("header", "maxFilesPerTrigger", "maxBytesPerTrigger", "inferSchema", "numPartitions", "timestampFormat")
+
+
+@pytest.mark.parametrize("check", [lambda given: check_read(given, Where.STREAM), check_sink])
+def test_what_spark_hands_over_is_known_and_other_options_are_ignored_with_a_warning(check):
+    assert check({**BASE, **dict.fromkeys(SPARKS_OWN, "x")}).warnings == check(BASE).warnings
+    warnings = check({**BASE, **dict.fromkeys(OTHERS, "x")}).warnings
+    assert set(warnings) - set(check(BASE).warnings) == {f"option {one} is not known and is ignored" for one in OTHERS}
+
+
+@pytest.mark.parametrize("name", ["sasl.jaas.config", "ssl.keystore.key", "group.id", "auto.offset.reset"])
+def test_a_setting_without_its_prefix_is_ignored_as_spark_ignores_it_and_told(name):
+    checked = check_read({**BASE, name: "topsecret"}, Where.BATCH)
+    assert name not in checked.options.settings
+    (warning,) = checked.warnings
+    assert f"kafka.{name}" in warning
+    assert "topsecret" not in warning
+
+
+@pytest.mark.parametrize("name", ["startingOffset", "subscribe_pattern", "fail.on.data.loss", "commits", "topics"])
+def test_the_value_of_a_misspelt_option_is_not_shown(name):
+    with pytest.raises(OptionError, match=f"{name}.*did you mean") as caught:
         parse({**BASE, name: "topsecret"}, Where.BATCH)
     assert "topsecret" not in str(caught.value) + repr(vars(caught.value))
 
 
-def test_a_forgotten_prefix_is_told():
-    with pytest.raises(OptionError, match=r"did you mean kafka\.sasl\.jaas\.config\?"):
-        parse({**BASE, "sasl.jaas.config": "x"}, Where.BATCH)
+def test_an_unknown_option_is_told_once_in_a_process(caplog):
+    for _ in range(3):
+        read_options({**BASE, "told.once": "x"}, Where.STREAM)
+    assert [record.message for record in caplog.records] == ["option told.once is not known and is ignored"]
+
+
+@pytest.mark.parametrize(
+    ("given", "where", "words"),
+    [
+        (
+            {"subscribe": None},
+            Where.BATCH,
+            "One of the following options must be specified for Kafka source: subscribe, subscribepattern, assign",
+        ),
+        (
+            {"subscribePattern": "a"},
+            Where.STREAM,
+            "Only one of the following options can be specified for Kafka source: subscribe, subscribepattern, assign",
+        ),
+        ({"subscribe": " , "}, Where.BATCH, "No topics to subscribe to as specified value for option 'subscribe' is"),
+        ({"subscribe": None, "subscribePattern": " "}, Where.BATCH, "Pattern to subscribe is empty"),
+        (
+            {"subscribe": None, "assign": "a"},
+            Where.BATCH,
+            "No topicpartitions to assign as specified value for option 'assign' is 'a'",
+        ),
+        (
+            {"kafka.bootstrap.servers": None},
+            Where.STREAM,
+            "Option 'kafka.bootstrap.servers' must be specified for configuring Kafka consumer",
+        ),
+        ({"startingOffsets": "latest"}, Where.BATCH, "starting offset can't be latest for batch queries on Kafka"),
+        (
+            {"startingOffsets": '{"orders":{"3":-1}}'},
+            Where.BATCH,
+            "startingOffsets for orders-3 can't be latest for batch queries on Kafka",
+        ),
+        ({"endingOffsets": "earliest"}, Where.BATCH, "ending offset can't be earliest for batch queries on Kafka"),
+        (
+            {"endingOffsets": '{"orders":{"3":-2}}'},
+            Where.BATCH,
+            "ending offset for orders-3 can't be earliest for batch queries on Kafka",
+        ),
+        ({"endingOffsets": "latest"}, Where.STREAM, "ending offset not valid in streaming queries"),
+        ({"endingOffsetsByTimestamp": "{}"}, Where.STREAM, "ending timestamp not valid in streaming queries"),
+        ({"startingOffsets": "x"}, Where.STREAM, 'Expected e.g. {"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}, got x'),
+        ({"startingTimestamp": "x"}, Where.STREAM, "Expected a single long value, got x"),
+        ({"minPartitions": "a"}, Where.STREAM, "minPartitions must be positive"),
+        ({"maxRecordsPerPartition": "0"}, Where.BATCH, "maxrecordsperpartition must be positive"),
+        (
+            {"minOffsetsPerTrigger": "20", "maxOffsetsPerTrigger": "15"},
+            Where.STREAM,
+            "The value of minOffsetPerTrigger(20) is higher than the maxOffsetsPerTrigger(15).",
+        ),
+        (
+            {"kafka.key.deserializer": "x"},
+            Where.BATCH,
+            "Kafka option 'key.deserializer' is not supported as keys are deserialized as byte arrays with",
+        ),
+        ({"kafka.enable.auto.commit": "x"}, Where.STREAM, "Kafka option 'enable.auto.commit' is not supported"),
+        (
+            {"startingOffsets": '{"orders":{"0":5}}', "endingOffsets": '{"orders":{"0":4}}'},
+            Where.BATCH,
+            "UNRESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET",
+        ),
+        (
+            {"startingOffsets": '{"orders":{"0":5}}', "endingOffsets": '{"orders":{"1":9}}'},
+            Where.BATCH,
+            "MISMATCHED_TOPIC_PARTITIONS_BETWEEN_START_OFFSET_AND_END_OFFSET",
+        ),
+        (
+            {"startingOffsetsByTimestamp": '{"a":{"0":5}}', "endingOffsetsByTimestamp": '{"a":{"0":4}}'},
+            Where.BATCH,
+            "UNRESOLVED_START_TIMESTAMP_GREATER_THAN_END_TIMESTAMP",
+        ),
+    ],
+)
+def test_sparks_own_words_come_first(given, where, words):
+    merged = {name: value for name, value in {**BASE, **given}.items() if value is not None}
+    with pytest.raises(OptionError) as caught:
+        parse(merged, where)
+    assert str(caught.value).startswith(words)
+    assert "it takes" in str(caught.value)
+
+
+def test_only_the_start_and_the_end_that_take_precedence_are_looked_at():
+    parsed = parse({**BASE, "startingTimestamp": "5", "startingOffsets": "latest"}, Where.BATCH)
+    assert parsed.starting_timestamp == 5
+    by_timestamp = {"endingOffsetsByTimestamp": '{"orders":{"0":9}}', "endingOffsets": "earliest"}
+    assert parse({**BASE, **by_timestamp}, Where.BATCH).ending_offsets_by_timestamp == {"orders": {0: 9}}
+    assert parse({**BASE, "startingOffsets": '{"orders":{"0":7}}', "endingTimestamp": "9"}, Where.BATCH)
+
+
+def test_an_ending_timestamp_is_ignored_in_a_stream_as_spark_ignores_it():
+    checked = check_read({**BASE, "endingTimestamp": "5"}, Where.STREAM)
+    assert checked.options.ending_timestamp is None
+    assert checked.warnings == ("option endingTimestamp has no effect here and is ignored",)
+
+
+@pytest.mark.parametrize(
+    ("name", "refused"),
+    [
+        ("auto.offset.reset", [Where.BATCH, Where.STREAM]),
+        ("key.deserializer", [Where.BATCH, Where.STREAM]),
+        ("value.deserializer", [Where.BATCH, Where.STREAM]),
+        ("enable.auto.commit", [Where.BATCH, Where.STREAM]),
+        ("key.serializer", [Where.SINK]),
+        ("value.serializer", [Where.SINK]),
+        # Java classes cannot run here, so this one is refused in a sink too.
+        ("interceptor.classes", [Where.BATCH, Where.STREAM, Where.SINK]),
+    ],
+)
+def test_what_breaks_a_source_is_refused_in_a_source_and_what_breaks_a_sink_in_a_sink(name, refused):
+    given = {**BASE, f"kafka.{name}": "x"}
+    for where in (Where.BATCH, Where.STREAM, Where.SINK):
+        expected = pytest.raises(OptionError, match="is not supported") if where in refused else nullcontext()
+        with expected:
+            check_sink(given) if where is Where.SINK else check_read(given, where)
+
+
+def test_a_load_is_refused_for_what_is_wrong_in_a_batch_and_in_a_stream():
+    assert check_load({**BASE, "startingOffsets": "latest"}).options.starting_offsets == "latest"
+    assert check_load({**BASE, "endingOffsets": "latest"}).options.ending_offsets == "latest"
+    for of_one_kind in ({"startingOffsets": "latest"}, {"endingOffsets": "latest"}, {}):
+        with pytest.raises(OptionError, match="failOnDataLoss got 'maybe'"):
+            check_load({**BASE, **of_one_kind, "failOnDataLoss": "maybe"})
+        with pytest.raises(OptionError, match="commit got 'task'"):
+            check_load({**BASE, **of_one_kind, "commit": "task"})
+    with pytest.raises(OptionError, match="starting offset can't be latest"):
+        check_load({**BASE, "startingOffsets": "latest", "endingOffsets": "latest"})
+
+
+def test_the_value_of_a_declared_setting_may_come_from_the_environment(monkeypatch):
+    monkeypatch.setenv("GROUP_OF_THIS_TEST", "orders-group")
+    monkeypatch.setenv("LEVEL_OF_THIS_TEST", "topsecret")
+    providers = {
+        "kafka.config.providers": "env",
+        "kafka.config.providers.env.class": "org.apache.kafka.common.config.provider.EnvVarConfigProvider",
+    }
+    parsed = parse({**BASE, **providers, "kafka.group.id": "${env:GROUP_OF_THIS_TEST}"}, Where.STREAM)
+    assert parsed.group_id == "orders-group"
+    with pytest.raises(OptionError, match="read_committed") as caught:
+        parse({**BASE, **providers, "kafka.isolation.level": "${env:LEVEL_OF_THIS_TEST}"}, Where.STREAM)
+    assert "topsecret" not in str(caught.value) + repr(vars(caught.value))
 
 
 def test_a_bound_per_trigger_is_ignored_in_a_batch_with_a_warning():
@@ -161,11 +334,11 @@ def test_an_old_name_is_refused_with_the_new_one(old, new, text):
             check_sink({**SERVERS, name: text})
 
 
-def test_a_read_option_is_ignored_in_a_sink_with_a_warning_and_an_end_is_refused():
-    checked = check_sink({**SERVERS, "batch.rows": "10"})
-    assert checked.warnings == ("option batch.rows has no effect here and is ignored",)
-    with pytest.raises(OptionError, match="endingOffsets got 'latest'; it takes nothing here"):
-        check_sink({**SERVERS, "endingOffsets": "latest"})
+def test_a_read_option_is_ignored_in_a_sink_with_a_warning():
+    checked = check_sink({**SERVERS, "batch.rows": "10", "endingOffsets": "latest", "includeHeaders": "perhaps"})
+    assert checked.warnings == tuple(
+        f"option {name} has no effect here and is ignored" for name in ("batch.rows", "endingOffsets", "includeHeaders")
+    )
 
 
 def test_the_columns_are_known_before_anything_else_is_checked():

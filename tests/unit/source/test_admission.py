@@ -74,6 +74,11 @@ def test_limits_apply_only_where_spark_says_so():
     assert admission.ends({A: 0, B: 0}, {A: 30, B: 10}, {}, limited=False) == {A: 30, B: 10}
 
 
+def test_a_limit_of_0_stands_still_as_in_spark():
+    admission = Admission(parsed(maxOffsetsPerTrigger=0))
+    assert admission.ends({A: 3, B: 0}, {A: 30, B: 10}, {}, limited=True) == {A: 3, B: 0}
+
+
 def test_a_trigger_waits_for_the_minimum_until_the_delay_is_over():
     clock = Clock()
     admission = Admission(parsed(minOffsetsPerTrigger=10, maxTriggerDelay="60s"), clock=clock)

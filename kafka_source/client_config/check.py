@@ -1,0 +1,115 @@
+"""Checks the settings of the Kafka clients where a query is planned, by the table of Java's settings.
+
+Java's own rules decide which values are right. A value that Java takes is taken; where librdkafka's range is narrower,
+librdkafka gets the nearest value that it accepts, and the user a warning.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+
+from kafka_source.client_config.java_settings import (
+    FOLLOWED_BY_NATIVE,
+    JAVA,
+    KNOWN,
+    Handling,
+    JavaSetting,
+    Role,
+    Type,
+    is_known,
+)
+from kafka_source.client_config.librdkafka import check_own_setting, is_librdkafkas, librdkafka_config, narrowed
+from kafka_source.client_config.sasl import sasl_of, security_protocol
+from kafka_source.client_config.settings import Settings
+from kafka_source.client_config.tls import check_versions, ssl_context, tls_of
+from kafka_source.errors import OptionError
+
+log = logging.getLogger(__name__)
+
+_INTEGERS = {Type.SHORT: 15, Type.INT: 31, Type.LONG: 63}
+
+
+def check_settings(settings: Settings, role: Role, *, native: bool) -> tuple[str, ...]:
+    """Check all settings of a query.
+
+    Args:
+        settings: Settings of the Kafka clients.
+        role: CONSUMER in a read, PRODUCER in a write.
+        native: Whether the native engine serves; if not, librdkafka has to take the settings too.
+
+    Returns:
+        Warnings: settings that nobody knows, that have no effect although a user may expect one, or whose values are
+        narrowed for librdkafka.
+
+    Raises:
+        OptionError: A setting is refused, or has a value that Java does not take.
+    """
+    warnings: list[str] = []
+    for name in settings:
+        java = JAVA.get(name)
+        if java is not None:
+            warnings += _checked(settings, java, role, native=native)
+        elif not is_known(name):
+            warnings += _not_of_java(settings, name, native=native)
+    if native:
+        _check_security(settings)
+    else:
+        check_versions(settings)
+        librdkafka_config(settings, role)
+    return tuple(warnings)
+
+
+def _checked(settings: Settings, java: JavaSetting, role: Role, *, native: bool) -> list[str]:
+    """Check one setting of Java and return its warnings."""
+    if java.refused_for & role:
+        raise OptionError(f"kafka.{java.name}", settings.shown(java.name), f"nothing: {java.does}")
+    handling = java.native if native else java.librdkafka
+    if handling in (Handling.UNUSED, Handling.REFUSED) or not java.roles & role:
+        if java.harmless is not None and settings[java.name].lower() not in java.harmless:
+            return [f"setting kafka.{java.name} has no meaning here and is ignored: {java.does}"]
+        log.debug("setting ignored name=kafka.%s", java.name)
+        return []
+    if not _takes(java, settings[java.name]):
+        raise OptionError(f"kafka.{java.name}", settings.shown(java.name), java.takes)
+    if native or not java.rdkafka:
+        return []
+    return [
+        f"setting kafka.{java.name}={settings.shown(java.name)} is out of librdkafka's range, which uses {accepted}"
+        for accepted in narrowed(settings, java.name)
+    ]
+
+
+def _takes(java: JavaSetting, value: str) -> bool:
+    """Return whether Java takes a value."""
+    if java.words:
+        return value.lower() in java.words
+    if java.type in _INTEGERS:
+        try:
+            number = int(value)
+        except ValueError:
+            return False
+        limit = 1 << _INTEGERS[java.type]
+        return -limit <= number < limit and (java.least is None or number >= java.least)
+    if java.type is Type.BOOLEAN:
+        return value.lower() in ("true", "false")
+    return True
+
+
+def _not_of_java(settings: Settings, name: str, *, native: bool) -> list[str]:
+    """Check a setting that Java does not have: librdkafka's own, or nobody's. Nobody's value is not shown."""
+    if not is_librdkafkas(name):
+        close = difflib.get_close_matches(name, sorted(KNOWN), n=1)
+        meant = f"; did you mean kafka.{close[0]}?" if close else ""
+        return [f"setting kafka.{name} is not known to any Kafka client and is ignored{meant}"]
+    if native and name not in FOLLOWED_BY_NATIVE:
+        return [f"setting kafka.{name} is librdkafka's own, and the native engine ignores it: use engine=librdkafka"]
+    check_own_setting(settings, name)
+    return []
+
+
+def _check_security(settings: Settings) -> None:
+    """Read certificates and credentials once, so that what is wrong with them comes out in the driver."""
+    if security_protocol(settings).endswith("SSL"):
+        ssl_context(tls_of(settings))
+    sasl_of(settings)

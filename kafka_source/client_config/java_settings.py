@@ -1,0 +1,481 @@
+"""Every setting of Java's consumer, producer and admin client (kafka-clients 4.3), and what this package does with it.
+
+The names, types and lower bounds are those of Java's `ConsumerConfig`, `ProducerConfig`, `AdminClientConfig`,
+`SslConfigs` and `SaslConfigs`; a test compares them with the jar. `check` compares what users give with this table,
+`librdkafka` translates by it, and docs/kafka-settings.md is generated from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, Flag, auto
+
+
+class Role(Flag):
+    """The clients of Java that have a setting: a read consumes, a write produces."""
+
+    CONSUMER = auto()
+    PRODUCER = auto()
+    ADMIN = auto()
+    ALL = CONSUMER | PRODUCER | ADMIN
+
+
+class Handling(Enum):
+    """What becomes of a setting."""
+
+    HONOURED = "honoured"
+    MAPPED = "mapped"
+    UNUSED = "no meaning"
+    REFUSED = "refused"
+
+
+class Type(Enum):
+    """The types of Java (`ConfigDef.Type`), for people: they complete the sentence "it takes …"."""
+
+    INT = "a whole number"
+    LONG = "a whole number of 64 bits"
+    SHORT = "a whole number of 16 bits"
+    DOUBLE = "a number"
+    BOOLEAN = "true or false"
+    STRING = "a text"
+    LIST = "texts, separated by commas"
+    CLASS = "the name of a Java class"
+    PASSWORD = "a secret"  # noqa: S105 - words for people
+
+
+_NOBODY = Role(0)
+
+
+@dataclass(frozen=True, slots=True)
+class JavaSetting:
+    """A setting of the Java clients.
+
+    Attributes:
+        name: Its name.
+        roles: The Java clients that have it.
+        type: Its type.
+        native: What the native engine and our own connections do with it.
+        librdkafka: What the librdkafka engine does with it.
+        does: What it does here, where that is not what Java's documentation says; or why it has no meaning, or what to
+            use instead. A sentence without a full stop.
+        least: Java's lower bound of a number; None: none.
+        words: The texts that Java takes, in lower case; empty: any.
+        rdkafka: librdkafka's name, under which it gets the value; empty: it does not get it.
+        refused_for: The roles in which it is refused; in the other ones it has no meaning.
+        harmless: The values that change nothing; with any other one the user expects something that does not happen, so
+            that a warning is due. None: no value needs a warning.
+    """
+
+    name: str
+    roles: Role
+    type: Type
+    native: Handling
+    librdkafka: Handling
+    does: str = ""
+    least: int | None = None
+    words: tuple[str, ...] = ()
+    rdkafka: str = ""
+    refused_for: Role = _NOBODY
+    harmless: tuple[str, ...] | None = None
+
+    @property
+    def takes(self) -> str:
+        """The accepted values, for people."""
+        if self.words:
+            return "one of " + ", ".join(self.words)
+        return self.type.value + (f", at least {self.least}" if self.least is not None else "")
+
+
+_C, _P, _A = Role.CONSUMER, Role.PRODUCER, Role.ADMIN
+_CP, _PA, _CA, _ALL = _C | _P, _P | _A, _C | _A, Role.ALL
+_INT, _LONG, _STRING, _LIST, _CLASS, _BOOL = Type.INT, Type.LONG, Type.STRING, Type.LIST, Type.CLASS, Type.BOOLEAN
+_SECRET, _DOUBLE, _SHORT = Type.PASSWORD, Type.DOUBLE, Type.SHORT
+
+
+def _honoured(
+    name: str, roles: Role, kind: Type, does: str = "", *, least: int | None = None, words: tuple[str, ...] = ()
+) -> JavaSetting:
+    """A setting that both engines follow; librdkafka gets it by other ways than its name (security, the group)."""
+    return JavaSetting(name, roles, kind, Handling.HONOURED, Handling.HONOURED, does, least, words)
+
+
+def _passed(
+    name: str,
+    roles: Role,
+    kind: Type,
+    does: str = "",
+    *,
+    native: Handling = Handling.HONOURED,
+    least: int | None = None,
+    words: tuple[str, ...] = (),
+    rdkafka: str = "",
+) -> JavaSetting:
+    """A setting that librdkafka gets, under its own name for it."""
+    how = Handling.MAPPED if rdkafka else Handling.HONOURED
+    return JavaSetting(name, roles, kind, native, how, does, least, words, rdkafka or name)
+
+
+def _unused(
+    name: str,
+    roles: Role,
+    kind: Type,
+    does: str,
+    *,
+    least: int | None = None,
+    harmless: tuple[str, ...] | None = None,
+) -> JavaSetting:
+    return JavaSetting(name, roles, kind, Handling.UNUSED, Handling.UNUSED, does, least, harmless=harmless)
+
+
+def _refused(name: str, roles: Role, kind: Type, does: str, *, least: int | None = None) -> JavaSetting:
+    return JavaSetting(name, roles, kind, Handling.REFUSED, Handling.REFUSED, does, least, refused_for=roles)
+
+
+_JVM = "it chooses a part of the Java platform"
+_METRICS = "there are no metrics of Java here; see the query's progress"
+_JAVA_CLASS = "it is a Java class"
+_MAPPED, _UNUSED = Handling.MAPPED, Handling.UNUSED
+
+_CONNECTIONS = (
+    _passed("bootstrap.servers", _ALL, _LIST),
+    _unused("bootstrap.controllers", _A, _LIST, "clients connect to brokers"),
+    _passed(
+        "client.dns.lookup",
+        _ALL,
+        _STRING,
+        "the native engine always tries all addresses of a name; `default`, which Kafka 4 no longer has, means that",
+        words=("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only", "default"),
+    ),
+    _passed("client.id", _ALL, _STRING, "default `kafkagroup`; control connections append their purpose to it"),
+    _passed(
+        "client.rack",
+        _C,
+        _STRING,
+        "`env:NAME` takes the environment variable NAME of each process, so that each executor has its own rack",
+    ),
+    _passed(
+        "connections.max.idle.ms",
+        _ALL,
+        _LONG,
+        "our own connections stay open until the broker closes them",
+        native=_UNUSED,
+    ),
+    _honoured("default.api.timeout.ms", _CA, _INT, "how long the driver tries a request", least=0),
+    _passed("metadata.max.age.ms", _ALL, _LONG, "in a read it is an option, see [options](options.md)", least=0),
+    _unused("metadata.max.idle.ms", _P, _LONG, "metadata are kept as long as a task's producer", least=5000),
+    _passed("metadata.recovery.strategy", _ALL, _STRING, "an option, see [options](options.md)"),
+    _passed("metadata.recovery.rebootstrap.trigger.ms", _ALL, _LONG, "an option, see [options](options.md)", least=0),
+    _passed(
+        "receive.buffer.bytes",
+        _ALL,
+        _INT,
+        "-1: the operating system's, as without it",
+        least=-1,
+        rdkafka="socket.receive.buffer.bytes",
+    ),
+    _passed(
+        "send.buffer.bytes",
+        _ALL,
+        _INT,
+        "-1: the operating system's, as without it",
+        least=-1,
+        rdkafka="socket.send.buffer.bytes",
+    ),
+    _passed(
+        "reconnect.backoff.ms",
+        _ALL,
+        _LONG,
+        "the native engine backs off by `retry.backoff.ms`",
+        least=0,
+        native=_UNUSED,
+    ),
+    _passed(
+        "reconnect.backoff.max.ms",
+        _ALL,
+        _LONG,
+        "the native engine backs off by `retry.backoff.max.ms`",
+        least=0,
+        native=_UNUSED,
+    ),
+    _passed("request.timeout.ms", _ALL, _INT, least=0, rdkafka="socket.timeout.ms"),
+    _passed("retry.backoff.ms", _ALL, _LONG, least=0),
+    _passed("retry.backoff.max.ms", _ALL, _LONG, least=0),
+    _passed("socket.connection.setup.timeout.ms", _ALL, _LONG, "it bounds TCP, TLS and login together"),
+    _unused("socket.connection.setup.timeout.max.ms", _ALL, _LONG, "the timeout of a connection does not grow"),
+    _passed("enable.metrics.push", _ALL, _BOOL, "the native engine pushes no metrics", native=_UNUSED),
+    _unused("metric.reporters", _ALL, _LIST, _METRICS),
+    _unused("metrics.num.samples", _ALL, _INT, _METRICS, least=1),
+    _unused("metrics.recording.level", _ALL, _STRING, _METRICS),
+    _unused("metrics.sample.window.ms", _ALL, _LONG, _METRICS, least=0),
+    _honoured(
+        "config.providers",
+        _ALL,
+        _LIST,
+        "`FileConfigProvider`, `DirectoryConfigProvider` and `EnvVarConfigProvider`, with their parameters; each "
+        "process resolves the variables itself, as Java does, so the files must be on all machines",
+    ),
+    _unused("security.providers", _ALL, _STRING, _JVM),
+)
+
+_GROUP = (
+    _honoured("group.id", _C, _STRING, "the group that a read joins, see [groups](group.md)"),
+    _honoured("group.instance.id", _C, _STRING, "a prefix, see [options](options.md)"),
+    _honoured("heartbeat.interval.ms", _C, _INT, "an option, see [options](options.md)"),
+    _honoured("max.poll.interval.ms", _C, _INT, "an option, see [options](options.md)", least=1),
+    _honoured("partition.assignment.strategy", _C, _LIST, "names of [assignors](assignors.md), or Java's classes"),
+    _honoured("session.timeout.ms", _C, _INT, "an option, see [options](options.md)"),
+    _unused(
+        "group.protocol",
+        _C,
+        _STRING,
+        "members use the classic protocol, in which clients assign",
+        harmless=("classic",),
+    ),
+    _unused("group.remote.assignor", _C, _STRING, "it belongs to `group.protocol=consumer`", harmless=()),
+    _unused("auto.commit.interval.ms", _C, _INT, "see the option `commit`", least=0),
+    _unused("internal.throw.on.fetch.stable.offset.unsupported", _C, _BOOL, "internal to Kafka"),
+    _unused("max.poll.records", _C, _INT, "the option `batch.rows` bounds the rows of a batch", least=1),
+    _unused("share.acknowledgement.mode", _C, _STRING, "share groups are not supported"),
+    _unused("share.acquire.mode", _C, _STRING, "share groups are not supported"),
+    _refused("auto.offset.reset", _C, _STRING, "use `startingOffsets`"),
+    _refused("enable.auto.commit", _C, _BOOL, "use `commit=batch`, `task` or `none`"),
+)
+
+_FETCH = (
+    _unused("allow.auto.create.topics", _C, _BOOL, "a read creates no topics"),
+    _passed("check.crcs", _C, _BOOL, "the native engine always checks", native=_UNUSED),
+    _unused("exclude.internal.topics", _C, _BOOL, "`subscribePattern` never matches them"),
+    _passed("fetch.max.bytes", _C, _INT, "the native engine asks for at most 8 MiB at a time", least=0),
+    _passed("fetch.max.wait.ms", _C, _INT, least=0, rdkafka="fetch.wait.max.ms"),
+    _passed("fetch.min.bytes", _C, _INT, least=0),
+    _honoured("isolation.level", _C, _STRING, "an option, see [options](options.md)"),
+    _passed("max.partition.fetch.bytes", _C, _INT, "the native engine asks for at most 8 MiB at a time", least=0),
+    _refused("key.deserializer", _C, _CLASS, "keys are binary; cast the column"),
+    _refused("value.deserializer", _C, _CLASS, "values are binary; cast the column"),
+    _refused("interceptor.classes", _CP, _LIST, "interceptors are Java classes"),
+)
+
+_PRODUCE = (
+    _passed("acks", _P, _STRING, "0 is written by librdkafka", words=("all", "-1", "0", "1")),
+    _passed("batch.size", _P, _INT, "default 1 MB", least=0),
+    JavaSetting(
+        "buffer.memory",
+        _P,
+        _LONG,
+        _UNUSED,
+        _MAPPED,
+        "the native engine sends a batch as soon as it is full",
+        0,
+        rdkafka="queue.buffering.max.kbytes",
+    ),
+    *(
+        _passed(f"compression.{codec}.level", _P, _INT, least=least, rdkafka="compression.level")
+        for codec, least in (("gzip", None), ("lz4", 1), ("zstd", -131_072))
+    ),
+    _passed("compression.type", _P, _STRING, words=("none", "gzip", "snappy", "lz4", "zstd")),
+    _passed("delivery.timeout.ms", _P, _INT, least=0),
+    _passed("enable.idempotence", _P, _BOOL),
+    _passed("linger.ms", _P, _LONG, "default 50", least=0),
+    _passed(
+        "max.block.ms",
+        _P,
+        _LONG,
+        "how long a topic may be unknown; default 30000",
+        least=0,
+        rdkafka="topic.metadata.propagation.max.ms",
+    ),
+    _passed(
+        "max.in.flight.requests.per.connection",
+        _P,
+        _INT,
+        "the native engine has one request under way for each broker",
+        least=1,
+        native=_UNUSED,
+    ),
+    _passed("max.request.size", _P, _INT, least=0, rdkafka="message.max.bytes"),
+    _unused("partitioner.adaptive.partitioning.enable", _P, _BOOL, "records without a key are spread evenly"),
+    _unused("partitioner.availability.timeout.ms", _P, _LONG, "records without a key are spread evenly", least=0),
+    _passed(
+        "retries",
+        _PA,
+        _INT,
+        "0 is written by librdkafka; else deliveries are tried until `delivery.timeout.ms`",
+        least=0,
+    ),
+    _passed("transaction.timeout.ms", _P, _INT, "default 10 minutes"),
+    _refused("transactional.id", _P, _STRING, "use `transactional=true` and `transactional.id.prefix`"),
+    _refused("transaction.two.phase.commit.enable", _P, _BOOL, "the sink's two-phase commit does not need it"),
+    _refused("key.serializer", _P, _CLASS, "keys are binary or string; cast the column"),
+    _refused("value.serializer", _P, _CLASS, "values are binary or string; cast the column"),
+    _refused(
+        "partitioner.class",
+        _P,
+        _CLASS,
+        "it is a Java class; records with a key use Java's default partitioner, and a column `partition` takes "
+        "precedence",
+    ),
+    _refused("partitioner.ignore.keys", _P, _BOOL, "write without a key, or with a column `partition`"),
+)
+
+_SSL = (
+    _honoured("security.protocol", _ALL, _STRING),
+    _honoured("ssl.cipher.suites", _ALL, _LIST, "in the names of OpenSSL"),
+    _honoured(
+        "ssl.enabled.protocols",
+        _ALL,
+        _LIST,
+        "TLSv1.2 and TLSv1.3; librdkafka cannot be limited to one of them, so that is refused there",
+    ),
+    _honoured("ssl.endpoint.identification.algorithm", _ALL, _STRING),
+    _honoured("ssl.key.password", _ALL, _SECRET),
+    _honoured("ssl.keystore.certificate.chain", _ALL, _SECRET),
+    _honoured("ssl.keystore.key", _ALL, _SECRET),
+    _honoured("ssl.keystore.location", _ALL, _STRING, "PEM, JKS, and with the extra `pkcs12` PKCS12"),
+    _honoured("ssl.keystore.password", _ALL, _SECRET),
+    _honoured("ssl.keystore.type", _ALL, _STRING, "PEM, PKCS12 or JKS; the file's content decides"),
+    _honoured("ssl.protocol", _ALL, _STRING, "TLS, TLSv1.2 or TLSv1.3, with the limit of `ssl.enabled.protocols`"),
+    _honoured("ssl.truststore.certificates", _ALL, _SECRET),
+    _honoured("ssl.truststore.location", _ALL, _STRING, "PEM, JKS, and with the extra `pkcs12` PKCS12"),
+    _honoured("ssl.truststore.password", _ALL, _SECRET),
+    _honoured("ssl.truststore.type", _ALL, _STRING, "PEM, PKCS12 or JKS; the file's content decides"),
+    _refused(
+        "ssl.engine.factory.class",
+        _ALL,
+        _CLASS,
+        f"{_JAVA_CLASS}; use `kafka.ssl.keystore.*` and `kafka.ssl.truststore.*`",
+    ),
+    _unused("ssl.keymanager.algorithm", _ALL, _STRING, _JVM),
+    _unused("ssl.provider", _ALL, _STRING, _JVM),
+    _unused("ssl.secure.random.implementation", _ALL, _STRING, _JVM),
+    _unused("ssl.trustmanager.algorithm", _ALL, _STRING, _JVM),
+)
+
+_KERBEROS = "the ticket is that of the process's user, who renews it"
+_REFRESH = "a token is fetched again after 80 % of its life"
+_BROKERS = "it is for brokers"
+_ASSERTION = (
+    "tokens are fetched by client credentials; for another grant name a function in `sasl.oauthbearer.token.provider`"
+)
+
+_SASL = (
+    _honoured("sasl.mechanism", _ALL, _STRING, "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI, AWS_MSK_IAM"),
+    _honoured(
+        "sasl.jaas.config", _ALL, _SECRET, "a JAAS file of the JVM (`java.security.auth.login.config`) is not read"
+    ),
+    _honoured(
+        "sasl.client.callback.handler.class",
+        _ALL,
+        _CLASS,
+        "`IAMClientCallbackHandler` with AWS_MSK_IAM; any other class is refused",
+    ),
+    _honoured(
+        "sasl.login.callback.handler.class",
+        _ALL,
+        _CLASS,
+        "the handlers of Kafka, AWS and Google; for another one, which is refused, name a function in "
+        "`sasl.oauthbearer.token.provider`",
+    ),
+    _refused("sasl.login.class", _ALL, _CLASS, f"{_JAVA_CLASS}; name a function in `sasl.oauthbearer.token.provider`"),
+    _honoured("sasl.kerberos.service.name", _ALL, _STRING),
+    _unused("sasl.kerberos.kinit.cmd", _ALL, _STRING, _KERBEROS),
+    _unused("sasl.kerberos.min.time.before.relogin", _ALL, _LONG, _KERBEROS),
+    _unused("sasl.kerberos.ticket.renew.jitter", _ALL, _DOUBLE, _KERBEROS),
+    _unused("sasl.kerberos.ticket.renew.window.factor", _ALL, _DOUBLE, _KERBEROS),
+    _unused("sasl.login.connect.timeout.ms", _ALL, _INT, "a token has to come within 10 seconds"),
+    _unused("sasl.login.read.timeout.ms", _ALL, _INT, "a token has to come within 10 seconds"),
+    _unused("sasl.login.refresh.buffer.seconds", _ALL, _SHORT, _REFRESH, least=0),
+    _unused("sasl.login.refresh.min.period.seconds", _ALL, _SHORT, _REFRESH, least=0),
+    _unused("sasl.login.refresh.window.factor", _ALL, _DOUBLE, _REFRESH),
+    _unused("sasl.login.refresh.window.jitter", _ALL, _DOUBLE, _REFRESH),
+    _unused("sasl.login.retry.backoff.max.ms", _ALL, _LONG, "a login is tried again by `retry.backoff.ms`"),
+    _unused("sasl.login.retry.backoff.ms", _ALL, _LONG, "a login is tried again by `retry.backoff.ms`"),
+    _honoured("sasl.oauthbearer.token.endpoint.url", _ALL, _STRING),
+    _honoured("sasl.oauthbearer.scope", _ALL, _STRING),
+    _honoured("sasl.oauthbearer.client.credentials.client.id", _ALL, _STRING),
+    _honoured("sasl.oauthbearer.client.credentials.client.secret", _ALL, _SECRET),
+    _unused("sasl.oauthbearer.header.urlencode", _ALL, _BOOL, "they are always encoded, as RFC 6749 says"),
+    _unused("sasl.oauthbearer.jwt.validator.class", _ALL, _CLASS, "brokers validate tokens"),
+    _refused("sasl.oauthbearer.jwt.retriever.class", _ALL, _CLASS, _ASSERTION),
+    *(
+        _unused(f"sasl.oauthbearer.{name}", _ALL, kind, _BROKERS)
+        for name, kind in (
+            ("clock.skew.seconds", _INT),
+            ("expected.audience", _LIST),
+            ("expected.issuer", _STRING),
+            ("jwks.endpoint.refresh.ms", _LONG),
+            ("jwks.endpoint.retry.backoff.max.ms", _LONG),
+            ("jwks.endpoint.retry.backoff.ms", _LONG),
+            ("jwks.endpoint.url", _STRING),
+            ("scope.claim.name", _STRING),
+            ("sub.claim.name", _STRING),
+        )
+    ),
+    *(
+        _refused(f"sasl.oauthbearer.assertion.{name}", _ALL, kind, _ASSERTION, least=0 if kind is _INT else None)
+        for name, kind in (
+            ("algorithm", _STRING),
+            ("claim.aud", _STRING),
+            ("claim.exp.seconds", _INT),
+            ("claim.iss", _STRING),
+            ("claim.jti.include", _BOOL),
+            ("claim.nbf.seconds", _INT),
+            ("claim.sub", _STRING),
+            ("file", _STRING),
+            ("private.key.file", _STRING),
+            ("private.key.passphrase", _SECRET),
+            ("template.file", _STRING),
+        )
+    ),
+)
+
+SECTIONS: Mapping[str, tuple[JavaSetting, ...]] = {
+    "Connections and requests": _CONNECTIONS,
+    "Consumer groups": _GROUP,
+    "Reading": _FETCH,
+    "Writing": _PRODUCE,
+    "TLS": _SSL,
+    "Login": _SASL,
+}
+"""All settings of Java, by what they are about."""
+
+JAVA: Mapping[str, JavaSetting] = {one.name: one for section in SECTIONS.values() for one in section}
+"""All settings of Java by name."""
+
+TOKEN_PROVIDER = "sasl.oauthbearer.token.provider"  # noqa: S105 - a name
+"""Our own setting: who makes the OAUTHBEARER tokens."""
+
+OWN = frozenset(
+    {
+        "cluster.moved.from",
+        "enable.ssl.certificate.verification",
+        "sasl.mechanisms",
+        "sasl.oauthbearer.client.id",
+        "sasl.oauthbearer.client.secret",
+        TOKEN_PROVIDER,
+        "sasl.password",
+        "sasl.username",
+        "ssl.ca.location",
+        "ssl.ca.pem",
+        "ssl.certificate.location",
+        "ssl.certificate.pem",
+        "ssl.crl.location",
+        "ssl.key.location",
+        "ssl.key.pem",
+    }
+)
+"""Settings that Java does not have and both engines follow: librdkafka's names for security, and our own."""
+
+FOLLOWED_BY_NATIVE = frozenset({"topic.metadata.propagation.max.ms"})
+"""Settings of librdkafka's own that the native engine follows too."""
+
+KNOWN = frozenset(JAVA) | OWN
+"""All names that both engines know."""
+
+CONFIG_PROVIDERS = "config.providers"
+"""The setting that names the providers of values, and the prefix of their own settings."""
+
+
+def is_known(name: str) -> bool:
+    """Return whether a setting is in `KNOWN`, or belongs to a provider of values (`config.providers.{name}.class`)."""
+    return name in KNOWN or name.startswith(f"{CONFIG_PROVIDERS}.")
