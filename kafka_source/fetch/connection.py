@@ -32,16 +32,29 @@ class FetchConnection(RequestConnection):
         rack: `client.rack`, to fetch from the closest replica (KIP-392); "": none.
         read_committed: The isolation level of all requests.
         timeout: Seconds without a byte of an outstanding response after which the connection counts as lost.
+        min_bytes: How many bytes the broker waits for (`fetch.min.bytes`).
+        max_wait_ms: How long it waits for them at most (`fetch.max.wait.ms`); at most half of the timeout is used.
 
     Raises:
         InvalidConfigurationError: The broker does not support the version of Fetch that is used here.
     """
 
-    def __init__(self, raw: BlockingConnection, rack: str, *, read_committed: bool, timeout: float) -> None:
+    def __init__(
+        self,
+        raw: BlockingConnection,
+        rack: str,
+        *,
+        read_committed: bool,
+        timeout: float,
+        min_bytes: int = fetch_protocol.MIN_BYTES,
+        max_wait_ms: int = fetch_protocol.MAX_WAIT_MS,
+    ) -> None:
         raw.versions.version_for(FetchRequest, fetch_protocol.VERSION)
         super().__init__(raw, what="Fetching from", timeout=timeout, most_bytes=MOST_BATCH_BYTES + _MOST_ENVELOPE_BYTES)
         self._rack = rack
         self._read_committed = read_committed
+        self._min_bytes = min_bytes
+        self._max_wait_ms = min(max_wait_ms, int(timeout * 500))
         # The total pause of throttled responses since the last one with records.
         self._throttled_ms = 0
 
@@ -63,6 +76,9 @@ class FetchConnection(RequestConnection):
                 max_bytes=max_bytes,
                 read_committed=self._read_committed,
                 rack=self._rack if any_replica else "",
+                # A broker that waits for more than it may send would always wait to the end.
+                min_bytes=min(self._min_bytes, max_bytes),
+                max_wait_ms=self._max_wait_ms,
             )
         )
 

@@ -15,6 +15,10 @@ from kafka_source.kafka_client.request_frame import frame, string
 API_KEY = 1
 VERSION = 11
 MAX_WAIT_MS = 500
+"""Java's default of `fetch.max.wait.ms`."""
+
+MIN_BYTES = 1
+"""Java's default of `fetch.min.bytes`."""
 
 _ASK = struct.Struct(">iiiibii")  # replica id, max wait, min bytes, max bytes, isolation level, session id, its epoch
 _ASK_PARTITION = struct.Struct(">iiqqi")  # partition, leader epoch, fetch offset, log start offset, max bytes
@@ -81,17 +85,25 @@ class Response:
 
 
 def encode(
-    client_id: str, correlation_id: int, wanted: Iterable[Wanted], *, max_bytes: int, read_committed: bool, rack: str
+    client_id: str,
+    correlation_id: int,
+    wanted: Iterable[Wanted],
+    *,
+    max_bytes: int,
+    read_committed: bool,
+    rack: str,
+    min_bytes: int = MIN_BYTES,
+    max_wait_ms: int = MAX_WAIT_MS,
 ) -> bytes:
     """Return a request with its length prefix.
 
-    It uses no fetch session. The broker responds as soon as it has one byte, or after `MAX_WAIT_MS` without records.
+    It uses no fetch session. The broker responds as soon as it has `min_bytes` bytes, or after `max_wait_ms`.
     """
     topics: dict[str, list[Wanted]] = {}
     for each in wanted:
         topics.setdefault(each.topic, []).append(each)
     parts = [
-        _ASK.pack(-1, MAX_WAIT_MS, 1, max_bytes, read_committed, 0, -1),
+        _ASK.pack(-1, max_wait_ms, min_bytes, max_bytes, read_committed, 0, -1),
         _COUNT.pack(len(topics)),
     ]
     for topic, asked in topics.items():

@@ -14,6 +14,7 @@ from confluent_kafka import TopicPartition as Position
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings, librdkafka_config
+from kafka_source.client_config.java_settings import Role
 from kafka_source.client_config.tls import check_versions
 from kafka_source.errors import (
     CorruptRecordsError,
@@ -39,6 +40,8 @@ _SMALLEST_GRAIN, _LARGEST_GRAIN = 4096, 1 << 20
 _UNLIMITED_BYTES = 4 * _LARGEST_GRAIN
 _AHEAD_MS = 5
 _CLUSTER_SECONDS = 10.0
+SETTLE_SECONDS = 10.0
+"""How long the log may end before a planned range until that is a loss; `kafkaConsumer.pollTimeoutMs` can lower it."""
 _UNKNOWN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC)
 
 
@@ -136,7 +139,7 @@ class LibrdkafkaEngine:
             "check.crcs": True,
             # How long a topic may be unknown before librdkafka reports it as missing.
             "topic.metadata.propagation.max.ms": 10_000,
-            **librdkafka_config(self._settings),
+            **librdkafka_config(self._settings, Role.CONSUMER),
             "group.id": self._settings.get("group.id") or kind.label,
             "isolation.level": "read_committed" if kind.read_committed else "read_uncommitted",
             "enable.auto.commit": False,
@@ -205,6 +208,8 @@ class _LibrdkafkaReader:
         self._open = {r.topic_partition: r for r in request.ranges if r.size > 0}
         self._next = {tp: r.start for tp, r in self._open.items()}
         self._unassigned = dict.fromkeys(self._open)
+        # When to look again at a log that ended before its range.
+        self._look_again: dict[TopicPartition, float] = {}
         self._rows = Rows(request.columns)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -227,12 +232,13 @@ class _LibrdkafkaReader:
             deadline += self._throttled()
             if self._pacer.paces and len(self._rows) and time.monotonic() > self._rows.since + PACED_BATCH_SECONDS:
                 yield self._rows.drain()
+            self._check_ends()
             if messages:
                 # Set after the messages are consumed, because the consumer of the batches may be slow.
                 deadline = self._deadline()
             elif self._engine.topic_became_unknown():
                 self._check_existence()
-            elif time.monotonic() > deadline:
+            elif self._open and time.monotonic() > deadline:
                 raise self._timed_out()
         if len(self._rows):
             yield self._rows.drain()
@@ -335,7 +341,7 @@ class _LibrdkafkaReader:
                 if end >= whole.end:
                     self._finish(tp)
                 else:
-                    self._check_still_there(whole)
+                    self._look_again[tp] = time.monotonic() + min(SETTLE_SECONDS, self._request.timeout_ms / 1000)
         elif whole is None:
             if error.fatal():
                 raise from_confluent(error, "Reading failed")
@@ -364,10 +370,16 @@ class _LibrdkafkaReader:
             raise from_confluent(error, f"Asking for the offsets of {whole.topic}-{whole.partition} failed") from error
         return low, high
 
-    def _check_still_there(self, whole: Range) -> None:
-        low, high = self._watermarks(whole)
-        if high < whole.end and not self._request.read_committed:
-            self._lost(whole, (low, high))
+    def _check_ends(self) -> None:
+        """Look again, after a while, at logs that ended before their ranges: a new leader may know fewer offsets."""
+        for tp in [tp for tp, when in self._look_again.items() if time.monotonic() >= when]:
+            del self._look_again[tp]
+            whole = self._open.get(tp)
+            if whole is None:
+                continue
+            low, high = self._watermarks(whole)
+            if high < whole.end and not self._request.read_committed:
+                self._lost(whole, (low, high))
 
     def _check_existence(self) -> None:
         for tp, whole in list(self._open.items()):

@@ -14,6 +14,7 @@ from kafka_source.errors import error_for_code
 from kafka_source.fetch import librdkafka
 from kafka_source.fetch.connection import FetchConnection
 from kafka_source.fetch.engine import FetchRequest
+from kafka_source.fetch.fetch_protocol import MAX_WAIT_MS, MIN_BYTES
 from kafka_source.kafka_client import Deadline, IdleConnections, KafkaClient, Snapshot, cached_client
 from kafka_source.kafka_client.messages import OffsetForLeaderEpochRequest
 from kafka_source.model.cluster_identity import MOVED_FROM, check_same_cluster
@@ -32,7 +33,8 @@ class NativeConnections:
 
     Attributes:
         cluster: The last metadata: brokers and partition leaders.
-        most_bytes: The maximum size of a response; `fetch.max.bytes` and `max.partition.fetch.bytes` can lower it.
+        most_bytes: The maximum size of a response; `fetch.max.bytes` can lower it.
+        most_partition_bytes: The maximum size of one partition in a response; `max.partition.fetch.bytes` can lower it.
         record_bytes: The last known average size of a record in responses, in bytes by topic.
         batch_bytes: The last known average size of a record batch, in bytes by topic.
     """
@@ -41,8 +43,10 @@ class NativeConnections:
         self._settings = settings
         self._idle: IdleConnections[tuple[int, bool], FetchConnection] = IdleConnections()
         self._buffer: bytearray | None = None
-        given = (settings.integer(name) for name in ("fetch.max.bytes", "max.partition.fetch.bytes"))
-        self.most_bytes = min([MOST_FETCH_BYTES, *(size for size in given if size)])
+        self.most_bytes = _at_most(settings, "fetch.max.bytes")
+        self.most_partition_bytes = _at_most(settings, "max.partition.fetch.bytes")
+        self._min_bytes = _or_default(settings.integer("fetch.min.bytes"), MIN_BYTES)
+        self._max_wait_ms = _or_default(settings.integer("fetch.max.wait.ms"), MAX_WAIT_MS)
         self.cluster = Snapshot(None, {})
         self.record_bytes: dict[str, float] = {}
         self.batch_bytes: dict[str, float] = {}
@@ -82,6 +86,8 @@ class NativeConnections:
             self._settings.get("client.rack") or "",
             read_committed=read_committed,
             timeout=client.settings.request_timeout,
+            min_bytes=self._min_bytes,
+            max_wait_ms=self._max_wait_ms,
         )
 
     def keep(self, node: int, connection: FetchConnection, *, read_committed: bool) -> None:
@@ -143,3 +149,13 @@ class NativeConnections:
     def _client(self) -> KafkaClient:
         """The client for metadata and offset requests."""
         return cached_client(self._settings)
+
+
+def _at_most(settings: Settings, name: str) -> int:
+    """Return a bound in bytes. With 0 brokers send one record batch, as they do with 1."""
+    given = settings.integer(name)
+    return MOST_FETCH_BYTES if given is None else max(1, min(MOST_FETCH_BYTES, given))
+
+
+def _or_default(given: int | None, default: int) -> int:
+    return default if given is None else given

@@ -40,6 +40,7 @@ from kafka_source.schema import arrow_schema
 log = logging.getLogger(__name__)
 
 SETTLE_SECONDS = 10.0
+"""How long the log may end before a planned range until that is a loss; `kafkaConsumer.pollTimeoutMs` can lower it."""
 _LEAST_FETCH_BYTES = 64 * 1024
 _UNKNOWN_RECORD_BYTES = 1024
 _BACK_OFF = RetryPolicy(0.05, 1.0)
@@ -240,7 +241,8 @@ class NativeReader:
         topic, engine = part.whole.topic, self._engine
         each = engine.record_bytes.get(topic, _UNKNOWN_RECORD_BYTES)
         about = int(part.left * each * 1.1 + engine.batch_bytes.get(topic, 0.0))
-        return max(part.least_bytes, min(engine.most_bytes, max(_LEAST_FETCH_BYTES, about)))
+        most = min(engine.most_bytes, engine.most_partition_bytes)
+        return max(part.least_bytes, min(most, max(_LEAST_FETCH_BYTES, about)))
 
     # ---- waiting
 
@@ -266,7 +268,9 @@ class NativeReader:
     def _check_patience(self, parts: Iterable[_Part]) -> None:
         """Raise RetriableError if one of them has returned no records within `kafkaConsumer.pollTimeoutMs`."""
         since = time.monotonic() - self._request.timeout_ms / 1000
-        late = [part for part in parts if part.waits_since < since]
+        # Where the leader has said that the log ends too early, `_check_end` waits for the end.
+        awaited = [part for part in parts if part.node is None or part.short_since is None]
+        late = [part for part in awaited if part.waits_since < since]
         if not late:
             return
         where = ", ".join(f"{part.name} at offset {part.asked}" for part in late[:5])
@@ -445,7 +449,7 @@ class NativeReader:
                 part.waits_since = time.monotonic()
         elif part.follower:
             self._set_aside(part, RetriableError(f"A follower has {part.name} up to {fetched.high_watermark} only."))
-        elif part.short_for() > SETTLE_SECONDS:
+        elif part.short_for() > min(SETTLE_SECONDS, self._request.timeout_ms / 1000):
             # A new leader may know fewer offsets for a short time.
             self._report_loss(part, available=(fetched.log_start, fetched.high_watermark))
             part.asked = part.whole.end

@@ -47,6 +47,7 @@ class BlockingConnection:
             sock = socket.create_connection((endpoint.host, endpoint.port), settings.connect_timeout)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            settings.set_buffers(sock)
             if settings.tls is not None:
                 sock = settings.tls.wrap_socket(sock, server_hostname=endpoint.host)
             session = _shake_hands(sock, endpoint, settings)

@@ -191,6 +191,12 @@ class _Wire(asyncio.Protocol):
         """Set the maximum size of a response."""
         self._frames.most_bytes = most_bytes
 
+    def set_buffers(self, settings: ConnectionSettings) -> None:
+        """Set the sizes of the socket's buffers."""
+        raw = None if self._transport is None else self._transport.get_extra_info("socket")
+        if raw is not None:
+            settings.set_buffers(raw)
+
     def exchange(self, data: bytes) -> asyncio.Future[bytes]:
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         if self.closed or self._transport is None:
@@ -248,4 +254,5 @@ async def _connect(endpoint: Endpoint, settings: ConnectionSettings) -> _Wire:
         ssl=settings.tls,
         server_hostname=endpoint.host if settings.tls is not None else None,
     )
+    wire.set_buffers(settings)
     return wire

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -41,6 +43,8 @@ class ConnectionSettings:
         request_timeout: Seconds to wait for a response.
         retry: The pauses between attempts.
         rebootstrap_after: Seconds without metadata until the client rebootstraps (KIP-1102); None: never.
+        receive_buffer: The size of the socket's receive buffer in bytes (`receive.buffer.bytes`); None: the system's.
+        send_buffer: The size of its send buffer (`send.buffer.bytes`); None: the system's.
         moved_from: The id of the cluster from which the topics were migrated (`cluster.moved.from`), or None.
     """
 
@@ -53,6 +57,15 @@ class ConnectionSettings:
     retry: RetryPolicy
     rebootstrap_after: float | None
     moved_from: str | None = None
+    receive_buffer: int | None = None
+    send_buffer: int | None = None
+
+    def set_buffers(self, sock: socket.socket) -> None:
+        """Set the sizes of a socket's buffers, as far as the operating system allows them."""
+        for option, size in ((socket.SO_RCVBUF, self.receive_buffer), (socket.SO_SNDBUF, self.send_buffer)):
+            if size is not None:
+                with contextlib.suppress(OSError):
+                    sock.setsockopt(socket.SOL_SOCKET, option, size)
 
     @property
     def bootstrap_names(self) -> str:
@@ -76,7 +89,15 @@ class ConnectionSettings:
             retry=retry_policy(settings),
             rebootstrap_after=rebootstrap_after(settings),
             moved_from=settings.get(MOVED_FROM),
+            receive_buffer=_buffer_size(settings, "receive.buffer.bytes"),
+            send_buffer=_buffer_size(settings, "send.buffer.bytes"),
         )
+
+
+def _buffer_size(settings: Settings, name: str) -> int | None:
+    size = settings.integer(name)
+    # -1 is Java's value for the operating system's size.
+    return None if size is None or size < 0 else size
 
 
 def retry_policy(settings: Settings) -> RetryPolicy:

@@ -1,25 +1,118 @@
-"""Mistakes that users make: each is told in one line, within seconds."""
+"""Mistakes that users make: each is told in one line, within seconds, and as early as Spark lets a Python source."""
 
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
-from tests.support import reader, stream
+from kafka_source.embedded import EmbeddedKafka
+from tests.support import numbers, produce, reader, stream
 
 SECONDS = 30
 
 
-def reason(caught) -> str:
-    """The line of an error that Spark wraps our message in."""
-    return next(line for line in str(caught.value).splitlines() if "kafka_source" in line and "Error" in line)
+def last_line(caught: pytest.ExceptionInfo[BaseException]) -> str:
+    """The last line of an error's Python traceback, which users look at: Spark's own follow with JVM frames."""
+    lines = [line for line in str(caught.value).splitlines() if "Error" in line and not line.startswith((" ", "\t"))]
+    return [line for line in lines if "org.apache.spark" not in line][-1]
 
 
-def test_a_wrong_option_is_named_when_the_query_is_planned(spark, kafka, topic):
-    with pytest.raises(Exception, match=r"Option startingOffsets got 'newest'; it takes") as caught:
-        reader(spark, kafka, topic(), startingOffsets="newest").load().collect()
-    assert "startingOffsets" in reason(caught)
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"startingOffsets": "newest"}, "Option startingOffsets got 'newest'; it takes"),
+        ({"startingOfsets": "latest"}, "did you mean startingOffsets"),
+        ({"minPartitions": "0"}, "minPartitions must be positive"),
+        ({"kafka.auto.offset.reset": "latest"}, "Kafka option 'auto.offset.reset' is not supported"),
+        ({"kafka.request.timeout.ms": "-1"}, "Option kafka.request.timeout.ms got '-1'"),
+        ({"subscribe": "a", "assign": '{"a":[0]}'}, "Only one of the following options can be specified"),
+    ],
+)
+def test_a_wrong_option_comes_out_at_load(spark, kafka, options, words):
+    for source in (spark.read, spark.readStream):
+        source = source.format("kafkagroup").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+        with pytest.raises(Exception, match="PYTHON_DATA_SOURCE_ERROR") as caught:
+            source.options(**{"subscribe": "t", **options}).load()
+        assert words in last_line(caught)
+
+
+def test_no_topic_at_all_comes_out_at_load_in_sparks_words(spark, kafka):
+    source = spark.read.format("kafkagroup").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+    with pytest.raises(Exception, match="One of the following options must be specified for Kafka source: subscribe"):
+        source.load()
+
+
+@pytest.mark.parametrize(
+    ("options", "schema", "words"),
+    [
+        ({"endingOffsets": "latest"}, None, "ending offset not valid in streaming queries"),
+        # With a schema Spark calls nothing of a Python source in load().
+        ({"failOnDataLoss": "maybe"}, "value binary", "Option failOnDataLoss got 'maybe'"),
+        ({}, "colour string", "Option schema got 'colour string'"),
+    ],
+)
+def test_what_only_a_started_stream_can_tell_ends_in_our_words(spark, kafka, topic, tmp_path, options, schema, words):
+    source = spark.readStream.format("kafkagroup").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+    source = source.option("subscribe", topic()).options(**options)
+    frame = (source if schema is None else source.schema(schema)).load()
+    query = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
+    with pytest.raises(Exception, match="OptionError") as caught:
+        query.awaitTermination(SECONDS)
+    assert "UnboundLocalError" not in str(caught.value)
+    assert words in last_line(caught)
+
+
+def test_a_wrong_option_of_a_sink_comes_out_at_save(spark, kafka):
+    frame = spark.range(1).selectExpr("CAST(id AS STRING) AS value")
+    writer = frame.write.format("kafkagroup").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+    with pytest.raises(Exception, match="OptionError") as caught:
+        writer.option("topic", "t").option("kafka.key.serializer", "x").mode("append").save()
+    assert "Kafka option 'key.serializer' is not supported as keys are serialized" in last_line(caught)
+
+
+def test_options_of_others_do_not_matter(spark: SparkSession, kafka: EmbeddedKafka, topic, tmp_path: Path) -> None:
+    """A shared dict with options of Spark, of other sources and of Java, and a name for the sink's query."""
+    name, copy = topic("orders", partitions=1), topic("copy", partitions=1)
+    produce(kafka.bootstrap_servers, name, 20)
+    shared = {
+        "kafka.bootstrap.servers": kafka.bootstrap_servers,
+        "header": "true",
+        "group.id": "a-group",
+        "kafka.some.future.setting": "x",
+        "kafka.receive.buffer.bytes": "-1",
+        "kafka.send.buffer.bytes": "131072",
+        "kafka.fetch.max.bytes": "2147483647",
+        "kafka.max.partition.fetch.bytes": "2147483647",
+        "kafka.request.timeout.ms": "600000",
+        "kafka.batch.size": "0",
+        "kafka.retry.backoff.ms": "0",
+        "kafka.metadata.max.age.ms": "604800000",
+        "kafka.client.dns.lookup": "default",
+        "kafka.acks": "all",
+        "includeHeaders": "true",
+        "topic": copy,
+        "subscribe": name,
+        "startingOffsets": "earliest",
+    }
+    for engine in ("native", "librdkafka"):
+        query = (
+            spark.readStream.format("kafkagroup")
+            .options(engine=engine, **shared)
+            .load()
+            .drop("topic")
+            .drop("partition")
+            .writeStream.format("kafkagroup")
+            .options(engine=engine, **shared)
+            .queryName(f"copied_by_{engine}")
+            .option("checkpointLocation", str(tmp_path / engine))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(180)
+    assert numbers(reader(spark, kafka, copy).load()) == sorted([*range(20), *range(20)])
 
 
 def test_an_unknown_topic_is_named(spark, kafka):
@@ -48,3 +141,26 @@ def test_a_stream_tells_the_same(spark, kafka, tmp_path):
     )
     with pytest.raises(Exception, match="Topic nowhere does not exist"):
         query.awaitTermination(SECONDS)
+
+
+@pytest.mark.parametrize("engine", ["native", "librdkafka"])
+@pytest.mark.parametrize("loses", [True, False])
+def test_an_end_that_does_not_come_is_awaited_for_the_poll_timeout(spark, kafka, topic, engine, loses):
+    name = topic("short", partitions=1)
+    produce(kafka.bootstrap_servers, name, 5)
+    source = reader(
+        spark,
+        kafka,
+        name,
+        engine=engine,
+        endingOffsets=f'{{"{name}":{{"0":9}}}}',
+        failOnDataLoss=str(not loses).lower(),
+    ).option("kafkaConsumer.pollTimeoutMs", "3000")
+    frame = source.load()
+    began = time.monotonic()
+    if loses:
+        assert numbers(frame) == list(range(5))
+    else:
+        with pytest.raises(Exception, match="DataLossError"):
+            frame.collect()
+    assert 3 <= time.monotonic() - began < 9

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import struct
 import uuid
 from collections.abc import Iterator
@@ -18,7 +19,8 @@ from kafka_source.errors import CorruptRecordsError, DataLossError, RetriableErr
 from kafka_source.fetch import connection, native_reader
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.native import NativeEngine
-from kafka_source.kafka_client import TopicMetadata
+from kafka_source.fetch.native_connections import MOST_FETCH_BYTES
+from kafka_source.kafka_client import KafkaClient, TopicMetadata, messages
 from kafka_source.model.stream_offset import Range
 from kafka_source.quota.task_pacer import Pacer
 from kafka_source.schema import Column
@@ -264,3 +266,43 @@ def test_without_fail_on_data_loss_what_a_new_leader_wrote_instead_is_read(broke
     elect_during_the_second_fetch(broker, kept=6)
     found = read(engine(broker), request(Range(TOPIC, 0, 0, 26), fail_on_data_loss=False))
     assert found == {0: [*range(10), *range(6, 26)]}
+
+
+def test_the_settings_of_fetches_are_those_of_java(broker):
+    """`fetch.max.bytes` bounds a response, `max.partition.fetch.bytes` each partition in it."""
+    seen: list[messages.FetchRequest] = []
+    broker.on_fetch = seen.append
+    broker.partitions = {0: filled(2), 1: filled(2)}
+    ours = {
+        "fetch.min.bytes": "7",
+        "fetch.max.wait.ms": "123",
+        "fetch.max.bytes": "150000",
+        "max.partition.fetch.bytes": "100000",
+    }
+    whole = [Range(TOPIC, number, 0, 20) for number in (0, 1)]
+    reader = engine(broker, **ours)
+    reader.record_bytes = {TOPIC: 1_000_000.0}
+    assert read(reader, request(*whole)) == {0: list(range(20)), 1: list(range(20))}
+    first = seen[0]
+    assert (first.min_bytes, first.max_wait_ms, first.max_bytes) == (7, 123, 150_000)
+    assert [p.partition_max_bytes for topic in first.topics for p in topic.partitions] == [100_000, 100_000]
+    # Nobody has to fit what Java takes into a buffer of 2 GiB.
+    most = engine(broker, **{"fetch.max.bytes": "2147483647", "max.partition.fetch.bytes": "2147483647"})
+    assert (most.most_bytes, most.most_partition_bytes) == (MOST_FETCH_BYTES, MOST_FETCH_BYTES)
+
+
+def test_the_buffers_of_sockets_have_the_size_of_the_settings(broker):
+    broker.partitions = {0: filled(1)}
+    small = {"receive.buffer.bytes": "20000", "send.buffer.bytes": "30000"}
+    sizes = []
+    for settings in ({}, {"receive.buffer.bytes": "-1", "send.buffer.bytes": "-1"}, small):
+        client = KafkaClient(Settings({"bootstrap.servers": broker.bootstrap_servers, **settings}))
+        try:
+            with client.open_socket(client.settings.bootstrap[0]) as raw:
+                options = (socket.SO_RCVBUF, socket.SO_SNDBUF)
+                sizes.append([raw.socket.getsockopt(socket.SOL_SOCKET, option) for option in options])
+        finally:
+            client.close()
+    assert sizes[0] == sizes[1]
+    # Linux doubles them, for its own bookkeeping.
+    assert all(given <= found <= 2 * given for given, found in zip((20_000, 30_000), sizes[2], strict=True))
