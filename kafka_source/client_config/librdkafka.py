@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 from confluent_kafka import KafkaException, Producer
@@ -12,7 +12,7 @@ from kafka_source.client_config.java_settings import JAVA, Role, is_known
 from kafka_source.client_config.sasl import OAuth, sasl_of, security_protocol
 from kafka_source.client_config.settings import Settings
 from kafka_source.client_config.tls import Pem, tls_of
-from kafka_source.client_config.tokens import token_for_librdkafka
+from kafka_source.client_config.tokens import LibrdkafkaTokens
 from kafka_source.errors import OptionError
 
 _PROBE = "kafkagroup.probe"
@@ -159,7 +159,7 @@ def _security(settings: Settings) -> dict[str, Any]:
 
 def _oauth(oauth: OAuth) -> dict[str, Any]:
     if oauth.provider:
-        return {"oauth_cb": partial(token_for_librdkafka, oauth)}
+        return {"oauth_cb": LibrdkafkaTokens(oauth)}
     extensions = ",".join(f"{name}={value}" for name, value in oauth.extensions.items())
     if not oauth.url:
         marks = " ".join(f"extension_{name}={value}" for name, value in oauth.extensions.items())

@@ -56,10 +56,28 @@ def provided_token(oauth: OAuth) -> Token:
         ) from None
 
 
-def token_for_librdkafka(oauth: OAuth, _: str) -> tuple[str, float, str, dict[str, str]]:
-    """Return a token as confluent-kafka's `oauth_cb` returns it; `_` is librdkafka's `sasl.oauthbearer.config`."""
-    token = provided_token(oauth)
-    return token.value, token.expires_at, oauth.principal, dict(oauth.extensions)
+class LibrdkafkaTokens:
+    """A provider as confluent-kafka's `oauth_cb`.
+
+    The first token is made at once, so that a provider's error is raised as it is: confluent-kafka would wait for 10
+    seconds, and then raise an error without the reason.
+
+    Args:
+        oauth: The provider.
+
+    Raises:
+        OptionError: See `provided_token`.
+        AuthenticationError: See `provided_token`.
+    """
+
+    def __init__(self, oauth: OAuth) -> None:
+        self._oauth = oauth
+        self._first: Token | None = provided_token(oauth)
+
+    def __call__(self, _: str) -> tuple[str, float, str, dict[str, str]]:
+        """Return a token, the time at which it expires, the principal and the extensions."""
+        token, self._first = self._first or provided_token(self._oauth), None
+        return token.value, token.expires_at, self._oauth.principal, dict(self._oauth.extensions)
 
 
 def _function(name: str) -> Callable[[dict[str, str]], tuple[str, float]]:
@@ -77,7 +95,7 @@ def _function(name: str) -> Callable[[dict[str, str]], tuple[str, float]]:
 
 def _aws(options: Mapping[str, str]) -> tuple[str, float]:
     """Return a token for MSK by IAM; the options are those of Java's `IAMLoginModule`."""
-    signer = importlib.import_module("aws_msk_iam_sasl_signer").MSKAuthTokenProvider
+    signer = importlib.import_module("aws_msk_iam_sasl_signer.MSKAuthTokenProvider")
     region, profile, role = options["region"], options.get("awsProfileName"), options.get("awsRoleArn")
     if role:
         session = options.get("awsRoleSessionName") or "kafkagroup"
@@ -105,7 +123,7 @@ def _google(options: Mapping[str, str]) -> tuple[str, float]:
     expires_at = credentials.expiry.timestamp() if credentials.expiry.tzinfo else _utc(credentials.expiry)
     email = getattr(credentials, "service_account_email", "") or options.get("principal", "")
     head = {"typ": "JWT", "alg": "GOOG_OAUTH2_TOKEN"}
-    claims = {"exp": expires_at, "iss": "Google", "iat": time.time(), "sub": email}
+    claims = {"exp": expires_at, "iss": "Google", "iat": time.time(), "scope": "kafka", "sub": email}
     parts = [json.dumps(head), json.dumps(claims), credentials.token]
     return ".".join(base64.urlsafe_b64encode(part.encode()).decode().rstrip("=") for part in parts), expires_at
 
