@@ -137,7 +137,8 @@ class CommonOptions:
     def __repr__(self) -> str:
         # Values may be secrets: a token in a URL, the settings of the clients.
         given = [one.name for field, one in declared_in(type(self)).items() if getattr(self, field) != one.default]
-        return f"{type(self).__name__}({', '.join(sorted({*given, *(KAFKA_PREFIX + name for name in self.settings)}))})"
+        settings = (KAFKA_PREFIX + name for name in self.settings.given)
+        return f"{type(self).__name__}({', '.join(sorted({*given, *settings}))})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -119,7 +119,23 @@ def test_a_misspelt_option_is_told_what_was_meant():
 
 # What Spark hands to a sink besides the user's options, and options of Spark's other sources in a shared dict.
 SPARKS_OWN = ("queryName", "checkpointLocation", "path", "asyncProgressTrackingEnabled", "owner")
-OTHERS = ("header", "maxFilesPerTrigger", "maxBytesPerTrigger", "inferSchema", "numPartitions", "timestampFormat")
+OTHERS = (
+    *(
+        "header",
+        "inferSchema",
+        "timestampFormat",
+        "sep",
+        "encoding",
+        "mode",
+        "samplingRatio",
+        "multiLine",
+        "compression",
+    ),
+    *("maxFilesPerTrigger", "maxBytesPerTrigger", "maxRecordsPerFile", "maxFileAge", "latestFirst", "cleanSource"),
+    *("recursiveFileLookup", "pathGlobFilter", "mergeSchema", "rowsPerSecond", "rampUpTime", "host", "port", "user"),
+    *("numPartitions", "partitionColumn", "isolationLevel", "batchsize", "fetchsize", "url", "dbtable", "password"),
+    *("startingVersion", "ignoreDeletes", "readChangeFeed", "replaceWhere", "txnAppId", "overwriteSchema"),
+)
 
 
 @pytest.mark.parametrize("check", [lambda given: check_read(given, Where.STREAM), check_sink])
@@ -286,6 +302,8 @@ def test_the_value_of_a_declared_setting_may_come_from_the_environment(monkeypat
     }
     parsed = parse({**BASE, **providers, "kafka.group.id": "${env:GROUP_OF_THIS_TEST}"}, Where.STREAM)
     assert parsed.group_id == "orders-group"
+    monkeypatch.delenv("GROUP_OF_THIS_TEST")
+    assert "kafka.group.id" in repr(pickle.loads(pickle.dumps(parsed)))
     with pytest.raises(OptionError, match="read_committed") as caught:
         parse({**BASE, **providers, "kafka.isolation.level": "${env:LEVEL_OF_THIS_TEST}"}, Where.STREAM)
     assert "topsecret" not in str(caught.value) + repr(vars(caught.value))
