@@ -7,6 +7,7 @@ librdkafka gets the nearest value that it accepts, and the user a warning.
 from __future__ import annotations
 
 import difflib
+import importlib.util
 import logging
 
 from kafka_source.client_config.java_settings import (
@@ -112,4 +113,7 @@ def _check_security(settings: Settings) -> None:
     """Read certificates and credentials once, so that what is wrong with them comes out in the driver."""
     if security_protocol(settings).endswith("SSL"):
         ssl_context(tls_of(settings))
-    sasl_of(settings)
+    sasl = sasl_of(settings)
+    if sasl is not None and sasl.mechanism == "GSSAPI" and importlib.util.find_spec("gssapi") is None:
+        takes = "a mechanism whose library is installed where the query and its tasks run: pip install gssapi"
+        raise OptionError("kafka.sasl.mechanism", "GSSAPI", takes)
