@@ -42,6 +42,9 @@ _SPARKS_OWN = frozenset(
 # `maxFilesPerTrigger`, an option of Spark's file sources, is not.
 _NEAR = 0.88
 
+# In a short name one swap of letters makes more of a difference: `tpoic`.
+_SHORT, _NEAR_IF_SHORT = 6, 0.8
+
 _BY_NAME = {option.name.lower(): option for option in OPTIONS}
 _BY_FORMER_NAME = {option.formerly.lower(): option for option in OPTIONS if option.formerly}
 
@@ -217,7 +220,9 @@ def _unknown(name: str) -> str:
     if key in KNOWN:
         return f"option {name} is not known and is ignored; the Kafka clients get it as {KAFKA_PREFIX}{key}"
     plain = {_without_marks(option.name): option.name for option in OPTIONS}
-    near = difflib.get_close_matches(_without_marks(name), plain, n=1, cutoff=_NEAR)
+    bare = _without_marks(name)
+    cutoff = _NEAR_IF_SHORT if len(bare) <= _SHORT else _NEAR
+    near = difflib.get_close_matches(bare, plain, n=1, cutoff=cutoff)
     if near:
         raise OptionError(name, HIDDEN, f"nothing: there is no such option; did you mean {plain[near[0]]}?")
     return f"option {name} is not known and is ignored"

@@ -198,7 +198,7 @@ def test_overwrite_is_refused(spark: SparkSession, kafka: EmbeddedKafka, topic: 
     assert records(kafka, name) == []
 
 
-@pytest.mark.parametrize("name", ["kafka.key.serializer", "kafka.partitioner.class", "kafka.linger.mz", "tpoic"])
+@pytest.mark.parametrize("name", ["kafka.key.serializer", "kafka.partitioner.class", "kafka.linger.ms", "tpoic"])
 def test_wrong_options_are_named_before_anything_is_written(
     spark: SparkSession, kafka: EmbeddedKafka, topic: Topic, name: str
 ) -> None:

@@ -154,7 +154,9 @@ def test_a_setting_without_its_prefix_is_ignored_as_spark_ignores_it_and_told(na
     assert "topsecret" not in warning
 
 
-@pytest.mark.parametrize("name", ["startingOffset", "subscribe_pattern", "fail.on.data.loss", "commits", "topics"])
+@pytest.mark.parametrize(
+    "name", ["startingOffset", "subscribe_pattern", "fail.on.data.loss", "commits", "topics", "tpoic"]
+)
 def test_the_value_of_a_misspelt_option_is_not_shown(name):
     with pytest.raises(OptionError, match=f"{name}.*did you mean") as caught:
         parse({**BASE, name: "topsecret"}, Where.BATCH)
