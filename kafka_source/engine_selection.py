@@ -2,44 +2,85 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
+import socket
+import sys
 from functools import cache
+from importlib import import_module
 
 from kafka_source.client_config import Settings
 from kafka_source.client_config.check import check_settings
 from kafka_source.client_config.java_settings import Role
 from kafka_source.errors import InvalidConfigurationError
+from kafka_source.version import __version__
 
 log = logging.getLogger(__name__)
 
 NATIVE_MODULE = "kafkagroup_native"
 
+#: The number of the kernel's interface that this version calls. `native/src/python/mod.rs` has the same number. Both
+#: change with every change of `native/kafkagroup_native.pyi`, so that a kernel that was built from other sources of the
+#: same version is noticed before a task calls it.
+INTERFACE = 1
+
+
+@cache
+def why_not_native() -> str | None:
+    """Return why this process cannot use the native engine, or None if it can.
+
+    This is the handshake between the two distributions: the module is loaded, and its version and the number of its
+    interface are compared with ours. The answer is kept, because a process cannot load another module later.
+    """
+    where = f"in {sys.prefix} on {socket.gethostname()}"
+    try:
+        kernel = import_module(NATIVE_MODULE)
+    except ModuleNotFoundError as error:
+        if error.name == NATIVE_MODULE:
+            return f"the package kafkagroup-native is not installed {where}"
+        return f"the package kafkagroup-native {where} is not complete: {error}"
+    except Exception as error:
+        # Mostly an ImportError: the file is damaged, or was built for another machine or C library.
+        return f"the package kafkagroup-native {where} cannot be loaded: {error}"
+    version, interface = getattr(kernel, "__version__", None), getattr(kernel, "INTERFACE", None)
+    if (version, interface) != (__version__, INTERFACE):
+        return (
+            f"the package kafkagroup-native {where} has version {version} (interface {interface}), but kafkagroup "
+            f"{__version__} needs version {__version__} (interface {INTERFACE})"
+        )
+    return None
+
 
 def is_native(name: str) -> bool:
-    """Whether the native engine serves.
+    """Return whether the native engine serves in this process; with `auto`, warn once if it does not.
 
     Args:
         name: The `engine` option: native, librdkafka or auto.
 
     Raises:
-        InvalidConfigurationError: `native` is asked for and not installed.
+        InvalidConfigurationError: `native` is asked for, and this process cannot use it.
     """
     if name == "librdkafka":
         return False
-    if importlib.util.find_spec(NATIVE_MODULE) is not None:
+    reason = why_not_native()
+    if reason is None:
         return True
     if name == "native":
         raise InvalidConfigurationError(
-            "engine=native, but the package kafkagroup-native is not installed where the tasks run; "
-            "install it there, or use engine=auto or librdkafka"
+            f"engine=native, but {reason}. Run `pip install kafkagroup-native=={__version__}` there, or use "
+            "engine=auto or librdkafka."
         )
+    _warn(reason)
     return False
 
 
 @cache
+def _warn(reason: str) -> None:
+    log.warning("%s: the slower librdkafka engine serves (engine=auto)", reason)
+
+
+@cache
 def check_engine(name: str, settings: Settings, role: Role = Role.CONSUMER, *, native: bool | None = None) -> None:
-    """Check the settings where the query is planned, and log once what a user has to know about them.
+    """Check the engine and its settings where the query is planned, and log once what a user has to know about them.
 
     Args:
         name: The `engine` option.
@@ -49,9 +90,7 @@ def check_engine(name: str, settings: Settings, role: Role = Role.CONSUMER, *, n
 
     Raises:
         OptionError: A setting is refused, or has a value that it does not take.
-        InvalidConfigurationError: `native` is asked for and not installed.
+        InvalidConfigurationError: `native` is asked for, and this process cannot use it.
     """
     for warning in check_settings(settings, role, native=is_native(name) if native is None else native):
         log.warning("%s", warning)
-    if name == "auto" and importlib.util.find_spec(NATIVE_MODULE) is None:
-        log.warning("the package kafkagroup-native is not installed: the slower librdkafka engine serves (engine=auto)")

@@ -33,6 +33,7 @@ from typing import Protocol, final
 from typing_extensions import Buffer, CapsuleType
 
 __all__ = [
+    "INTERFACE",
     "Batch",
     "BatchBuilder",
     "BatchEncoder",
@@ -50,6 +51,9 @@ __all__ = [
 ]
 
 __version__: str
+
+INTERFACE: int
+"""The number of this interface, which kafkagroup compares with the one that it needs before it plans a query."""
 
 class _ArrowArray(Protocol):
     """An object that exports one Arrow array, such as `pyarrow.RecordBatch` (Arrow PyCapsule interface)."""

@@ -16,10 +16,10 @@ def engine_for(name: str, settings: Settings) -> FetchEngine:
         settings: Kafka client settings.
 
     Raises:
-        InvalidConfigurationError: The option is `native`, and the native engine is not installed.
+        InvalidConfigurationError: The option is `native`, and this process cannot use the native engine.
     """
     if is_native(name):
-        # A lazy import: the module cannot be imported without the Rust kernel, which is an optional extra.
+        # A lazy import: the module cannot be imported without the Rust kernel, which not every machine has.
         from kafka_source.fetch import native
 
         return native.engine(settings)

@@ -115,7 +115,7 @@ def writes_native(settings: Settings, engine: str) -> bool:
     """Return whether the native engine writes: not if a setting needs librdkafka.
 
     Raises:
-        InvalidConfigurationError: The option is `native`, and the native engine is not installed.
+        InvalidConfigurationError: The option is `native`, and this process cannot use the native engine.
     """
     return is_native(engine) and not librdkafka_only(settings)
 

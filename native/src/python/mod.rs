@@ -22,9 +22,14 @@ use crate::columns::Column;
 use crate::record_set::{self, Progress};
 use buffer::Buffer;
 
+/// The number of the interface that `kafkagroup_native.pyi` describes. `kafka_source` compares it with the number that it
+/// was written for (`engine_selection.py`), before it plans a query. Raise both with every change of the interface.
+const INTERFACE: u32 = 1;
+
 #[pymodule]
 fn kafkagroup_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("INTERFACE", INTERFACE)?;
     module.add_class::<RecordSet>()?;
     module.add_class::<BatchBuilder>()?;
     module.add_class::<Batch>()?;

@@ -1,0 +1,165 @@
+"""The handshake with the native engine: what does not fit is named where the query is planned, and `auto` goes on."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import re
+import subprocess
+import sys
+import tokenize
+from pathlib import Path
+
+import pytest
+
+import kafka_source
+from kafka_source.engine_selection import INTERFACE, is_native, why_not_native
+
+ROOT = Path(__file__).parents[2]
+STUB = ROOT / "native" / "kafkagroup_native.pyi"
+
+PLAN = """
+import logging
+import sys
+
+from kafka_source.client_config import Settings
+from kafka_source.engine_selection import check_engine, is_native
+from kafka_source.errors import InvalidConfigurationError
+
+logging.basicConfig(format="%(levelname)s %(message)s")
+servers = {"bootstrap.servers": "127.0.0.1:1"}
+try:
+    check_engine("native", Settings(servers))
+except InvalidConfigurationError as error:
+    print(error)
+for number in range(3):
+    check_engine("auto", Settings({**servers, "client.id": str(number)}))
+assert not is_native("auto")
+assert not is_native("librdkafka")
+"""
+
+ABSENT = """
+import sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name == "kafkagroup_native":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Refuse())
+"""
+
+
+def plan(folder: Path, before: str = "") -> subprocess.CompletedProcess[str]:
+    """Choose an engine in a fresh Python that finds the packages of `folder` first."""
+    return subprocess.run(
+        [sys.executable, "-c", before + PLAN],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def packaged(folder: Path, code: str) -> Path:
+    """A folder with a package `kafkagroup_native` of this code."""
+    package = folder / "kafkagroup_native"
+    package.mkdir()
+    (package / "__init__.py").write_text(code)
+    return folder
+
+
+def check(done: subprocess.CompletedProcess[str], reason: str) -> None:
+    """The error of `native` and the warning of `auto` give the reason, each once, and say what to do."""
+    assert done.returncode == 0, done.stderr
+    version = re.escape(kafka_source.__version__)
+    assert re.fullmatch(
+        rf"engine=native, but {reason}\. Run `pip install kafkagroup-native=={version}` there, or use engine=auto or "
+        r"librdkafka\.\n",
+        done.stdout,
+    ), done.stdout
+    assert re.fullmatch(rf"WARNING {reason}: the slower librdkafka engine serves \(engine=auto\)\n", done.stderr), (
+        done.stderr
+    )
+
+
+def test_a_package_that_is_not_installed(tmp_path: Path) -> None:
+    check(plan(tmp_path, ABSENT), r"the package kafkagroup-native is not installed in \S+ on \S+")
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ('__version__ = "0.0.9"', r"0\.0\.9 \(interface None\)"),
+        (f'__version__ = "0.0.9"\nINTERFACE = {INTERFACE}', rf"0\.0\.9 \(interface {INTERFACE}\)"),
+        (
+            f'__version__ = "{kafka_source.__version__}"\nINTERFACE = {INTERFACE + 1}',
+            rf"\S+ \(interface {INTERFACE + 1}\)",
+        ),
+    ],
+    ids=["before the handshake", "another version", "another interface"],
+)
+def test_a_package_of_other_sources(tmp_path: Path, code: str, found: str) -> None:
+    version = re.escape(kafka_source.__version__)
+    check(
+        plan(packaged(tmp_path, code)),
+        rf"the package kafkagroup-native in \S+ on \S+ has version {found}, but kafkagroup {version} needs version "
+        rf"{version} \(interface {INTERFACE}\)",
+    )
+
+
+def test_a_damaged_file(tmp_path: Path) -> None:
+    packaged(tmp_path, "from .kafkagroup_native import *")
+    (tmp_path / "kafkagroup_native" / "kafkagroup_native.abi3.so").write_bytes(b"\x7fELF of another machine")
+    check(plan(tmp_path), r"the package kafkagroup-native in \S+ on \S+ cannot be loaded: .+")
+
+
+def test_a_wheel_of_another_system(tmp_path: Path) -> None:
+    # Its extension module has a name that this Python does not look for.
+    packaged(tmp_path, "from .kafkagroup_native import *")
+    check(plan(tmp_path), r"the package kafkagroup-native in \S+ on \S+ is not complete: .+")
+
+
+@pytest.mark.requires_native
+def test_the_installed_package_fits() -> None:
+    assert why_not_native() is None
+    assert is_native("native")
+    assert is_native("auto")
+    assert not is_native("librdkafka")
+
+
+def test_the_kernel_and_its_caller_have_the_same_interface() -> None:
+    module = (ROOT / "native" / "src" / "python" / "mod.rs").read_text()
+    assert re.findall(r"^const INTERFACE: u32 = (\d+);$", module, re.MULTILINE) == [str(INTERFACE)]
+
+
+# What the stub of an interface's number hashes to. If this fails, you changed the interface: raise both numbers
+# (engine_selection.py, mod.rs), and put the new digest here.
+DIGESTS = {1: "227a4b43f0637d15"}
+
+
+def test_another_interface_has_another_number() -> None:
+    assert interface_digest(STUB.read_text()) == DIGESTS[INTERFACE]
+
+
+def test_the_digest_is_of_the_interface_and_not_of_its_text() -> None:
+    stub = STUB.read_text()
+    assert interface_digest(stub.replace("Skip records below", "Leave out records below") + "# a note\n") == (
+        interface_digest(stub)
+    )
+    assert interface_digest(stub.replace("from_offset: int = 0", "from_offset: int = 1")) != interface_digest(stub)
+
+
+def interface_digest(stub: str) -> str:
+    """A digest of a stub's tokens without its comments and docstrings, which is the same in every version of Python."""
+    code, fresh = [], True
+    for token in tokenize.generate_tokens(io.StringIO(stub).readline):
+        if token.type in (tokenize.COMMENT, tokenize.NL, tokenize.INDENT, tokenize.DEDENT):
+            continue
+        # A string that begins a statement is a docstring.
+        if not (fresh and token.type == tokenize.STRING):
+            code.append(token.string)
+        fresh = token.type == tokenize.NEWLINE
+    return hashlib.sha256(" ".join(" ".join(code).split()).encode()).hexdigest()[:16]
