@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -36,7 +37,23 @@ _MODULES = {
 def __getattr__(name: str) -> object:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_MODULES[name]), name)
+    try:
+        module = import_module(_MODULES[name])
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] != "pyspark":
+            raise
+        # Spark is not a dependency, because another pyspark would replace a vendor's own. So this is the usual error
+        # of an incomplete installation, and one line says what to do.
+        raise ImportError(_spark_is_missing(error), name="pyspark") from None
+    return getattr(module, name)
+
+
+def _spark_is_missing(error: ImportError) -> str:
+    what = "there is none" if error.name == "pyspark" else f"this one is older ({error})"
+    return (
+        f"kafkagroup needs pyspark 4.0 or newer, and in {sys.prefix} {what}. Run `pip install 'kafkagroup[spark]'`; "
+        "for Spark Connect alone `pip install pyspark-client`; on Databricks or with databricks-connect use theirs."
+    )
 
 
 def __dir__() -> list[str]:

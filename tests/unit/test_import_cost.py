@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -17,7 +18,7 @@ sys.path.insert(0, {str(ROOT)!r})
 
 class Refuse:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in MISSING:
+        if name in MISSING or name.partition(".")[0] in MISSING:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 
 sys.meta_path.insert(0, Refuse())
@@ -62,6 +63,35 @@ def test_executors_load_no_library_of_the_command_line(module: str) -> None:
 )
 def test_what_needs_no_spark_and_no_client_loads_none(module: str, heavy: set[str]) -> None:
     assert loaded(module) & (heavy - {module}) == set()
+
+
+@pytest.mark.parametrize("name", ["register", "KafkaGroupSource", "FORMAT", "pinned"])
+@pytest.mark.parametrize(
+    ("missing", "what"),
+    [("pyspark", "there is none"), ("pyspark.sql.datasource", r"this one is older \(No module named '\S+'\)")],
+    ids=["no pyspark", "a pyspark without data sources"],
+)
+def test_a_missing_spark_is_one_line_that_says_what_to_install(name: str, missing: str, what: str) -> None:
+    done = python(
+        f"import kafka_source\ntry:\n    kafka_source.{name}\nexcept ImportError as error:\n    print(error)",
+        missing=(missing,),
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(
+        rf"kafkagroup needs pyspark 4\.0 or newer, and in \S+ {what}\. Run `pip install 'kafkagroup\[spark\]'`; for "
+        r"Spark Connect alone `pip install pyspark-client`; on Databricks or with databricks-connect use theirs\.\n",
+        done.stdout,
+    ), done.stdout
+
+
+def test_the_command_line_and_the_admin_calls_need_no_spark() -> None:
+    done = python(
+        "import sys\nimport assignors, kafka_source.admin, kafka_source.embedded\n"
+        "from kafka_source.cli import main\nsys.argv = ['kafkagroup', 'options']\nmain()",
+        missing=("pyspark",),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "subscribe" in done.stdout
 
 
 @pytest.mark.parametrize("library", ["typer", "rich"])

@@ -41,6 +41,10 @@ def test_each_folder_of_code_is_a_package(package: Path) -> None:
     assert {folder.relative_to(ROOT) for folder in folders} <= set(PACKAGES)
 
 
+def test_both_distributions_have_the_same_licence() -> None:
+    assert (ROOT / "native" / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
+
+
 def test_the_native_crate_has_the_same_version() -> None:
     crate = re.search(r'^version = "(.+)"$', (ROOT / "native" / "Cargo.toml").read_text(), re.MULTILINE)
     locked = re.search(

@@ -1,0 +1,37 @@
+"""The platforms for which the native engine has a wheel, and where each wheel is built."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One wheel of the native engine. It serves every CPython from 3.10 on (`abi3`).
+
+    Args:
+        triple: Rust's name of the target.
+        tag: The beginning of the wheel's platform tag.
+        system: `sys_platform` in environment markers.
+        machine: `platform_machine` in environment markers.
+        compatibility: maturin's `--compatibility`; None where the workflow builds the wheel on the system itself.
+    """
+
+    triple: str
+    tag: str
+    system: str
+    machine: str
+    compatibility: str | None = None
+
+
+#: `./run wheels` builds those with a `compatibility` on one Linux machine, by zig. The workflow release.yml builds all.
+#: musl has no marker of its own: it needs wheels because pip would build the sdist there.
+TARGETS = (
+    Target("x86_64-unknown-linux-gnu", "manylinux", "linux", "x86_64", "manylinux2014"),
+    Target("aarch64-unknown-linux-gnu", "manylinux", "linux", "aarch64", "manylinux2014"),
+    Target("x86_64-unknown-linux-musl", "musllinux", "linux", "x86_64", "musllinux_1_2"),
+    Target("aarch64-unknown-linux-musl", "musllinux", "linux", "aarch64", "musllinux_1_2"),
+    Target("x86_64-apple-darwin", "macosx", "darwin", "x86_64"),
+    Target("aarch64-apple-darwin", "macosx", "darwin", "arm64"),
+    Target("x86_64-pc-windows-msvc", "win", "win32", "AMD64"),
+)
