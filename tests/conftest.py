@@ -10,12 +10,20 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
+from tests.native import skip_without_native
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kafka_source.embedded import EmbeddedKafka
 
 pytest_plugins = ["kafka_source.embedded.pytest_plugin"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what is about the native engine where it cannot be used; all else runs on librdkafka."""
+    skip_without_native(items)
+
 
 # A busy machine is no failure.
 hypothesis.settings.register_profile("kafkagroup", deadline=None)

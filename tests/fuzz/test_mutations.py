@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+
+from tests.native import cargo_works
 
 CRATE = Path(__file__).parents[2] / "native"
 # `fuzz` is a release build with overflow checks and debug assertions.
@@ -20,7 +21,9 @@ SECONDS = 1500
 
 @pytest.mark.long
 @pytest.mark.timeout(SECONDS + 600)
-@pytest.mark.skipif(shutil.which("cargo") is None, reason="the native engine and its fuzzer are built with cargo")
+@pytest.mark.skipif(
+    not cargo_works(), reason="the native engine and its fuzzer are built with cargo, which does not work here"
+)
 def test_millions_of_mutated_batches_neither_crash_nor_hang_nor_give_a_wrong_row() -> None:
     """The mutations are those of a fixed seed; `native/tests/mutations.rs` checks each outcome."""
     done = subprocess.run(

@@ -135,6 +135,7 @@ def test_the_leader_goes(cluster, engine, end):
 GOES = {"killed": "kill", "restarted": "restart"}
 
 
+@pytest.mark.requires_native
 def test_the_leader_freezes(cluster):
     topic = cluster.create_topic("leader-frozen", 2, replication_factor=3)
     ranges = fill(cluster, topic)
@@ -218,6 +219,7 @@ def test_a_connection_ends_in_the_middle_of_an_answer(engine):
         assert cuts >= 2
 
 
+@pytest.mark.requires_native
 @pytest.mark.parametrize("follower", ["alive", "unknown"])
 def test_a_leader_names_another_replica(proxied, follower):
     """KIP-392: the leader's answers are changed as if it had a replica selector."""

@@ -28,6 +28,9 @@ ALL = columns_of(source_schema(headers=True))
 PARTITIONS = 2
 RECORDS = 600
 
+# Most tests compare the two.
+pytestmark = pytest.mark.requires_native
+
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[EmbeddedKafka]:

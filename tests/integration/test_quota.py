@@ -208,6 +208,7 @@ def rate_settles(wire: Wire, bound: float, seconds: float = 3.0) -> None:
     until(settled, f"a rate of {bound}")
 
 
+@pytest.mark.requires_native
 def test_a_bound_is_raised_lowered_and_removed_in_flight(spark, kafka, wire, tmp_path):
     topic = fill(kafka, "in-flight", 40, 1000)
     wire.forget()

@@ -185,6 +185,7 @@ def test_a_sink_writes_on_where_the_brokers_have_moved_to(spark, transactional):
 
 
 @pytest.mark.long
+@pytest.mark.requires_native
 def test_a_stream_leaves_frozen_brokers_for_the_name(spark, tmp_path):
     with place() as there:
         there.produce(FIRST, 0)
@@ -241,6 +242,7 @@ def test_a_stream_starts_over_when_a_proxy_asks_for_it(spark, tmp_path):
 
 
 @pytest.mark.long
+@pytest.mark.requires_native
 def test_with_the_strategy_none_a_stream_fails_and_says_so(spark, tmp_path):
     with place() as there:
         there.produce(FIRST, 0)

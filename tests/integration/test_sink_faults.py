@@ -217,6 +217,7 @@ def test_a_timeout_is_checked_again_where_it_is_another_one(kafka: EmbeddedKafka
         begin(3_600_000).write(iter(()))
 
 
+@pytest.mark.requires_native
 def test_f39_missing_rights_are_told_before_anything_is_written() -> None:
     with EmbeddedKafka(security=Security("SASL_PLAINTEXT", {"alice": "correct-horse"}, acls=True)) as own:
         own.create_topic("orders")

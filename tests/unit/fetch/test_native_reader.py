@@ -11,20 +11,22 @@ from itertools import pairwise
 
 import pytest
 
-pytest.importorskip("kafkagroup_native", reason="the native engine was not built (no cargo)")
-
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.errors import CorruptRecordsError, DataLossError, RetriableError, UnreadableRecordError
-from kafka_source.fetch import connection, native_reader
 from kafka_source.fetch.engine import FetchRequest
-from kafka_source.fetch.native import NativeEngine
-from kafka_source.fetch.native_connections import MOST_FETCH_BYTES
 from kafka_source.kafka_client import KafkaClient, TopicMetadata, messages
 from kafka_source.model.stream_offset import Range
 from kafka_source.quota.task_pacer import Pacer
 from kafka_source.schema import Column
 from tests.fake_broker import TOPIC, FakeBroker, Partition
+from tests.native import kernel
+
+kernel()
+
+from kafka_source.fetch import connection, native_reader  # noqa: E402
+from kafka_source.fetch.native import NativeEngine  # noqa: E402
+from kafka_source.fetch.native_connections import MOST_FETCH_BYTES  # noqa: E402
 
 NOT_LEADER = 6
 COLUMNS = (Column("partition"), Column("offset"))

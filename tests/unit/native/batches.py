@@ -6,12 +6,18 @@ import gzip
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import kafkagroup_native
 import pyarrow as pa
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from kafka.record.util import calc_crc32c
+
+from tests.native import kernel
+
+if TYPE_CHECKING:
+    import kafkagroup_native
+else:
+    kafkagroup_native = kernel()
 
 HEADER = DefaultRecordBatch.HEADER_STRUCT
 ALL = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-kafkagroup_native = pytest.importorskip("kafkagroup_native", reason="the native engine was not built (no cargo)")
+from tests.native import kernel
+from tests.unit.native.batches import ALL, CODECS, PARTITION, TOPIC, Row, batch, decode, with_crc
 
-from tests.unit.native.batches import ALL, CODECS, PARTITION, TOPIC, Row, batch, decode, with_crc  # noqa: E402
+kafkagroup_native = kernel()
 
 ROWS = [
     Row(100, b"first value", b"key", headers=(("h", b"x"), ("n", None))),

@@ -19,10 +19,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-kafkagroup_native = pytest.importorskip("kafkagroup_native", reason="the native engine was not built (no cargo)")
+from kafka_source.sink.produce.partitioner import partition_of
+from tests.native import kernel
+from tests.unit.native.batches import HEADER, Row, batch, decode, with_crc
 
-from kafka_source.sink.produce.partitioner import partition_of  # noqa: E402
-from tests.unit.native.batches import HEADER, Row, batch, decode, with_crc  # noqa: E402
+kafkagroup_native = kernel()
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

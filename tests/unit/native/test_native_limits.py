@@ -8,9 +8,10 @@ import tracemalloc
 import pyarrow as pa
 import pytest
 
-kafkagroup_native = pytest.importorskip("kafkagroup_native", reason="the native engine was not built (no cargo)")
+from tests.native import kernel
+from tests.unit.native.batches import CODECS, PARTITION, TOPIC, Row, batch, decode
 
-from tests.unit.native.batches import CODECS, PARTITION, TOPIC, Row, batch, decode  # noqa: E402
+kafkagroup_native = kernel()
 
 COMPRESSED = sorted(name for name in CODECS if name != "none")
 

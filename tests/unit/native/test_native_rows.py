@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_source.schema import arrow_schema, columns_of, source_schema
+from tests.native import kernel
+from tests.unit.native.batches import ALL, CODECS, HEADER, Row, batch, decode, with_crc
 
-kafkagroup_native = pytest.importorskip("kafkagroup_native", reason="the native engine was not built (no cargo)")
-
-from tests.unit.native.batches import ALL, CODECS, HEADER, Row, batch, decode, with_crc  # noqa: E402
+kafkagroup_native = kernel()
 
 headers = st.lists(st.tuples(st.text(max_size=8), st.none() | st.binary(max_size=8)), max_size=3).map(tuple)
 times = st.integers(min_value=-1, max_value=2**42)

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-kafkagroup_native = pytest.importorskip("kafkagroup_native", reason="the native engine was not built (no cargo)")
+from tests.native import kernel
+from tests.unit.native.batches import Row, batch, decode
 
-from tests.unit.native.batches import Row, batch, decode  # noqa: E402
+kafkagroup_native = kernel()
 
 LENGTH = struct.Struct(">qi")  # base offset, length
 HEAD = struct.Struct(">qiibihi")  # base offset, length, leader epoch, magic, CRC, attributes, last offset delta

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("kafkagroup_native", reason="the native engine was not built (no cargo)")
+from tests.native import kernel
+
+kernel()
 
 NATIVE = Path(__file__).parents[3] / "native"
 STUB = "kafkagroup_native.pyi"

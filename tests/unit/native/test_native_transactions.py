@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-kafkagroup_native = pytest.importorskip("kafkagroup_native", reason="the native engine was not built (no cargo)")
+from tests.native import kernel
+from tests.unit.native.batches import ABORT, COMMIT, Row, batch, decode, marker
 
-from tests.unit.native.batches import ABORT, COMMIT, Row, batch, decode, marker  # noqa: E402
+kafkagroup_native = kernel()
 
 STEPS = ("data", "data", "plain", "abort", "commit")
 

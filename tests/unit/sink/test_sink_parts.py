@@ -161,6 +161,7 @@ def test_a_stream_may_be_complete_but_a_batch_may_not_overwrite() -> None:
         batch_writer({"topic": "t"}, spark_schema("value string"), False)
 
 
+@pytest.mark.requires_native
 def test_an_engine_that_does_not_follow_a_setting_is_refused_before_any_task() -> None:
     options = {"topic": "t", "kafka.bootstrap.servers": "a:1", "engine": "native", "kafka.statistics.interval.ms": "1"}
     with pytest.raises(OptionError, match=r"auto or librdkafka with kafka\.statistics\.interval\.ms"):

@@ -16,7 +16,7 @@ from kafka_source.sink.produce.partitioner import partition_of
 from kafka_source.sink.records import HEADERS, Records
 from tests.fake_broker import TOPIC, FakeBroker, Partition, Silence
 
-pytest.importorskip("kafkagroup_native")
+pytestmark = pytest.mark.requires_native
 
 NOT_LEADER, TIMED_OUT, TOO_LARGE, NOT_ENOUGH_REPLICAS, UNKNOWN_TOPIC = 6, 7, 10, 19, 3
 INVALID_TOPIC, TOPIC_REFUSED = 17, 29

@@ -1,0 +1,53 @@
+"""The native engine for tests: its module, or the reason why the tests that are about it are skipped."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+#: `./run` sets it where it has installed the native engine. A test run then fails, and skips nothing, if the engine
+#: cannot be used: a broken engine must not look like a machine without one.
+EXPECTED = "KAFKAGROUP_TEST_NATIVE"
+
+
+def reason_to_skip() -> str | None:
+    """Why tests of the native engine are skipped here; None if they run."""
+    from kafka_source.engine_selection import why_not_native
+
+    reason = why_not_native()
+    if reason is not None and os.environ.get(EXPECTED):
+        raise pytest.UsageError(f"{EXPECTED} is set, but {reason}")
+    return reason
+
+
+def kernel() -> Any:
+    """The native module, for test modules that call it; they are skipped as a whole where it cannot be used."""
+    reason = reason_to_skip()
+    if reason is not None:
+        pytest.skip(reason, allow_module_level=True)
+    return import_module("kafkagroup_native")
+
+
+def skip_without_native(items: list[pytest.Item]) -> None:
+    """Where it is missing, skip the tests marked `requires_native` and those with the parameter `engine` = "native"."""
+    reason = reason_to_skip()
+    if reason is None:
+        return
+    for item in items:
+        parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        if item.get_closest_marker("requires_native") or parameters.get("engine") == "native":
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@cache
+def cargo_works() -> bool:
+    """Whether cargo can build: rustup's `cargo` is on the PATH of some machines without any toolchain."""
+    try:
+        return subprocess.run(["cargo", "--version"], capture_output=True, timeout=60, check=False).returncode == 0
+    except OSError:
+        return False
