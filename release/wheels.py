@@ -1,0 +1,158 @@
+"""Builds what is published into dist/: wheels and sdists of both distributions, with their hashes.
+
+    python -m release.wheels                            everything that one Linux machine can build
+    python -m release.wheels pure                       the distribution kafkagroup
+    python -m release.wheels x86_64-apple-darwin …      wheels of the native engine for these targets
+
+A wheel of the native engine contains the licences of what is linked in, and a bill of materials (CycloneDX). It is
+audited: the symbols of the C library that it needs, and that it needs nothing but Python's stable ABI.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from release.crates import linked_crates, notices
+from release.targets import TARGETS, Target
+
+ROOT = Path(__file__).parents[1]
+CRATE = ROOT / "native"
+DIST = ROOT / "dist"
+SUMS = "SHA256SUMS"
+NOTICES = "THIRD-PARTY-LICENSES.txt"
+
+
+class CannotBuildError(Exception):
+    """A target that this machine has no means to build for; the message says what is missing."""
+
+
+def main(asked: Sequence[str]) -> int:
+    """Build what is asked for, and print a table of it. Return 1 if something could not be built."""
+    if not asked:
+        shutil.rmtree(DIST, ignore_errors=True)
+    DIST.mkdir(exist_ok=True)
+    missing = []
+    if not asked or "pure" in asked:
+        run("-m", "build", "--outdir", str(DIST), str(ROOT))
+        run("-m", "maturin", "sdist", "--out", str(DIST), cwd=CRATE)
+    for target in TARGETS:
+        if target.triple in asked or (not asked and target.compatibility):
+            try:
+                build(target)
+            except CannotBuildError as error:
+                missing.append(f"{target.triple}: {error}")
+    files = sorted(file for file in DIST.iterdir() if file.name != SUMS)
+    (DIST / SUMS).write_text("".join(f"{digest(file)}  {file.name}\n" for file in files))
+    say("")
+    for file in files:
+        say(f"{file.stat().st_size / 1e6:6.2f} MB  {file.name}")
+    for line in missing:
+        say(f"not built  {line}")
+    return 1 if missing else 0
+
+
+def build(target: Target) -> None:
+    """Build, complete and audit the wheel of one target.
+
+    Raises:
+        CannotBuildError: Rust or the linker has no support for the target here.
+        subprocess.CalledProcessError: A tool failed.
+    """
+    if not has_standard_library(target.triple):
+        raise CannotBuildError(f"this Rust has no standard library for it (rustup target add {target.triple})")
+    zig = ["--zig", "--compatibility", target.compatibility] if target.compatibility else []
+    with tempfile.TemporaryDirectory() as folder:
+        command = ["-m", "maturin", "build", "--release", "--locked", "--target", target.triple, *zig]
+        run(*command, "--out", folder, cwd=CRATE)
+        (wheel,) = Path(folder).glob("*.whl")
+        shutil.copy(with_licences(wheel, target.triple), DIST / wheel.name)
+    audit(DIST / wheel.name, target)
+
+
+def has_standard_library(triple: str) -> bool:
+    """Return whether Rust can compile for a target here."""
+    command = ["rustc", "--print", "target-libdir", "--target", triple]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    return found.returncode == 0 and any(Path(found.stdout.strip()).glob("libstd-*"))
+
+
+def with_licences(wheel: Path, triple: str) -> Path:
+    """Return a copy of a wheel that contains the licences of the project and of what is linked in."""
+    folder = wheel.parent / "unpacked"
+    run("-m", "wheel", "unpack", "--dest", str(folder), str(wheel))
+    (information,) = folder.glob("*/*.dist-info")
+    texts = {
+        "LICENSE": (ROOT / "LICENSE").read_text(),
+        NOTICES: notices(information.name.removesuffix(".dist-info"), linked_crates(CRATE / "Cargo.toml", triple)),
+    }
+    for name, text in texts.items():
+        (information / "licenses").mkdir(exist_ok=True)
+        (information / "licenses" / name).write_text(text)
+    for bill in (information / "sboms").glob("*.json"):
+        # It names the crate by the folder in which it was built.
+        bill.write_text(bill.read_text().replace(CRATE.as_uri(), "file:///native"))
+    metadata = information / "METADATA"
+    metadata.write_text(with_licence_files(metadata.read_text(), texts))
+    run("-m", "wheel", "pack", "--dest", str(folder), str(information.parent))
+    (packed,) = folder.glob("*.whl")
+    return packed
+
+
+def with_licence_files(metadata: str, names: Iterable[str]) -> str:
+    """Return a wheel's metadata with a `License-File` for each of these names (PEP 639)."""
+    head, blank, body = metadata.partition("\n\n")
+    lines = [line for line in head.splitlines() if not line.startswith("License-File:")]
+    return "\n".join([*lines, *(f"License-File: {name}" for name in names)]) + blank + body
+
+
+def audit(wheel: Path, target: Target) -> None:
+    """Check a wheel's tags against its symbols, and show the bill of materials that it has.
+
+    Raises:
+        subprocess.CalledProcessError: The wheel needs more than its tags say.
+        ValueError: The wheel is not for the target, or has no bill of materials.
+    """
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    if not any(re.search(r"\.dist-info/sboms/.+\.cyclonedx\.json$", name) for name in names):
+        raise ValueError(f"{wheel.name} has no bill of materials")
+    if f"-abi3-{target.tag}" not in wheel.name:
+        raise ValueError(f"{wheel.name} is not for {target.triple}")
+    run("-m", "abi3audit", "--strict", "--summary", str(wheel))
+    if target.system == "linux":
+        run("-m", "auditwheel", "show", str(wheel))
+
+
+def run(*arguments: str, cwd: Path = ROOT) -> None:
+    """Run a module of this Python."""
+    # maturin finds zig as a module of the first `python3` on the PATH.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    # Without it the messages of panics contain the folders of the machine that built the wheel.
+    cargo = os.environ.get("CARGO_HOME", str(Path.home() / ".cargo"))
+    flags = f"{os.environ.get('RUSTFLAGS', '')} --remap-path-prefix={cargo}=cargo --remap-path-prefix={ROOT}=kafkagroup"
+    subprocess.run(
+        [sys.executable, *arguments], cwd=cwd, check=True, env={**os.environ, "PATH": path, "RUSTFLAGS": flags}
+    )
+
+
+def digest(file: Path) -> str:
+    """Return a file's SHA-256 in hexadecimal."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def say(line: str) -> None:
+    """Print a line."""
+    sys.stdout.write(line + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
