@@ -22,6 +22,8 @@ from assignors import (
     decode_subscription,
     encode_assignment,
 )
+from kafka_source.errors import code_name
+from kafka_source.group.claims import hold, with_held
 from kafka_source.group.member import GroupMember, Joined
 from kafka_source.kafka_client import Deadline, KafkaClient, Snapshot
 
@@ -121,9 +123,35 @@ def stale(cluster: ClusterMetadata, group: Mapping[str, Subscription], held: Map
     return None
 
 
-def encode(plan: Mapping[str, Assignment]) -> dict[str, bytes]:
-    """Return each member's assignment as bytes for SyncGroup, by member id."""
-    return {member_id: encode_assignment(assignment) for member_id, assignment in plan.items()}
+def undescribed(group: Mapping[str, Subscription], refused: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
+    """Return the topics that the leader may not describe, by the id of each member that subscribes to some.
+
+    Args:
+        group: The members' subscriptions.
+        refused: The error code of each topic that the brokers do not describe to the leader.
+    """
+    found = {member: tuple(sorted(set(sub.topics) & refused.keys())) for member, sub in group.items()}
+    return {member: topics for member, topics in found.items() if topics}
+
+
+def refusal(topics: Iterable[str], refused: Mapping[str, int]) -> str:
+    """Return the reason why a member that subscribes to topics which the leader may not describe gets nothing."""
+    named = ", ".join(f"{topic} ({code_name(refused[topic])})" for topic in topics)
+    return (
+        f"the leader cannot describe {named}, which this member subscribes to. Grant DESCRIBE on these topics to the "
+        "user of every member that may lead the group"
+    )
+
+
+def encode(
+    plan: Mapping[str, Assignment], held: Mapping[str, tuple[TopicPartition, ...]] | None = None
+) -> dict[str, bytes]:
+    """Return each member's assignment, with what is held for it, as bytes for SyncGroup, by member id."""
+    holding = held or {}
+    return {
+        member_id: encode_assignment(with_held(assignment, holding.get(member_id, ())))
+        for member_id, assignment in plan.items()
+    }
 
 
 def failure(reason: str, members: Iterable[GroupMember]) -> dict[str, bytes]:
@@ -169,8 +197,12 @@ async def lead(client: KafkaClient, group_id: str, assignor: Assignor, joined: J
         topics = frozenset(topics_of(group))
         snapshot = await client.metadata(topics, deadline)
         cluster = snapshot.for_assignor(topics)
+        # Java's leader fails as a whole (TopicAuthorizationException). The other members can be served, though.
+        starved = undescribed(group, snapshot.refused)
+        group = {member: subscription for member, subscription in group.items() if member not in starved}
         # In a thread: the assignor may take long for a large group, and the event loop has to send heartbeats.
         plan = await asyncio.get_running_loop().run_in_executor(None, assign, assignor, cluster, group)
+        plan, held = hold(assignor, group, plan, joined.generation)
     except AssignmentError as error:
         log.error("lead group=%s generation=%d failed: %s", group_id, joined.generation, error.reason)
         return Led(failure(error.reason, joined.members), topics, snapshot, error.reason)
@@ -179,11 +211,30 @@ async def lead(client: KafkaClient, group_id: str, assignor: Assignor, joined: J
         group_id,
         joined.generation,
         joined.protocol,
-        len(group),
+        len(joined.members),
         len(topics),
         sum(cluster.partitions.values()),
         (time.monotonic() - started) * 1000,
     )
     for member_id, assignment in plan.items():
         log.debug("lead group=%s member=%s partitions=%d", group_id, member_id, len(assignment.partitions))
-    return Led(encode(plan), topics, snapshot)
+    refusals: dict[str, bytes] = {}
+    for member in joined.members:
+        if member.member_id in starved:
+            reason = refusal(starved[member.member_id], snapshot.refused)
+            log.error(
+                "lead group=%s generation=%d member=%s failed: %s",
+                group_id,
+                joined.generation,
+                member.instance_id or member.member_id,
+                reason,
+            )
+            refusals |= failure(reason, [member])
+    if held:
+        log.info(
+            "lead group=%s generation=%d held=%d: micro-batches of their members still read them",
+            group_id,
+            joined.generation,
+            sum(map(len, held.values())),
+        )
+    return Led(encode(plan, held) | refusals, topics, snapshot)

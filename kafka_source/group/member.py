@@ -54,7 +54,7 @@ class Joined:
         member_id: This member's id.
         generation: The group's new generation.
         protocol: The protocol that the group chose; for consumers the assignor.
-        leader: The leader's member id.
+        leader: The leader's member id; "" in a group of the consumer protocol (KIP-848), which the brokers assign.
         members: All members if this member is the leader, else empty.
         skip_assignment: Whether a static leader has returned and the assignment stays as it is, so that the leader
             must not compute a new one (KIP-814).

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from assignors import AssignmentError, Assignor, TopicPartition, WireFormatError, decode_assignment
+from assignors import (
+    Assignment,
+    AssignmentError,
+    Assignor,
+    TopicPartition,
+    WireFormatError,
+    decode_assignment,
+)
 from kafka_source.client_config import Settings
 from kafka_source.errors import (
     ApplicationRecoverableError,
@@ -18,16 +26,21 @@ from kafka_source.errors import (
     KafkaGroupError,
     RetriableError,
 )
-from kafka_source.group import leader, topic_watch
+from kafka_source.group import broker_side, leader, topic_watch
+from kafka_source.group.between_calls import BetweenCalls
+from kafka_source.group.claims import without_held
 from kafka_source.group.committed_offsets import commit_offsets, fetch_committed
 from kafka_source.group.description import STABLE, describe
+from kafka_source.group.join_progress import log_progress
 from kafka_source.group.member import Joined, Member
 from kafka_source.group.member_state import State
-from kafka_source.group.model import GroupAssignment, GroupSettings, TopicFilter
+from kafka_source.group.model import BatchUnderWay, GroupAssignment, GroupSettings, TopicFilter
+from kafka_source.group.siblings import Siblings
 from kafka_source.group.slot import Slot
-from kafka_source.kafka_client import Deadline, KafkaClient, Snapshot
+from kafka_source.kafka_client import Deadline, KafkaClient, Snapshot, cached_client
 from kafka_source.kafka_client.messages import LeaveGroupRequest
 from kafka_source.model.commit_offset import CommitOffset
+from kafka_source.model.credentials import SlotCredentials
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +50,6 @@ _T = TypeVar("_T")
 _MOST_ROUNDS = 10
 _REQUEST_SECONDS = 30.0
 _CLOSE_SECONDS = 5.0
-_COORDINATOR_SECONDS = 60.0
 # Seconds between the JoinGroup of a slot that leads and those of the other slots.
 _LEADERS_HEAD_START = 0.02
 # Seconds between the heartbeats of a slot that waits for the query's other slots in `_bring_in`. The maximum grows with
@@ -52,13 +64,15 @@ class GroupMembership:
 
     All slots share one connection for heartbeats. Each slot has its own connection for JoinGroup and SyncGroup, because
     the coordinator holds these requests, and every request behind them on the same connection, until the rebalance
-    completes. Slots rejoin only when `rejoin` is called, so a micro-batch is never interrupted by a rebalance.
+    completes. Slots rejoin when `rejoin` is called, between micro-batches. The exception is a sibling that waits in a
+    join: then they rejoin at once, outside of `undisturbed`, and claim the partitions of the micro-batch under way.
 
     Args:
         config: Kafka client settings.
         settings: The group id, the slots and the timeouts.
         subscription: The topics to which all slots subscribe.
         assignors: The supported assignors in order of preference.
+        siblings: Where to meet the other reads of this driver and group; None: nowhere.
     """
 
     def __init__(
@@ -67,22 +81,38 @@ class GroupMembership:
         settings: GroupSettings,
         subscription: TopicFilter,
         assignors: Sequence[Assignor],
+        siblings: Siblings | None = None,
     ) -> None:
         if not assignors:
             raise ValueError("a group needs an assignor")
         self._settings = settings
         self._subscription = subscription
         self._client = KafkaClient(config, client_id=settings.client_id)
+        # A heartbeat that is not answered within its interval closes its connection. A commit may take longer.
+        self._commits = cached_client(config, "commit")
         self._slots = [Slot(number, self._client, settings, assignors) for number in range(settings.slots)]
+        self._strategies = tuple(assignor.name for assignor in assignors)
+        self._brokers_assign = False
         self._tasks: list[asyncio.Task[None]] = []
         self._assignment: GroupAssignment | None = None
         self._watched: dict[str, topic_watch.TopicState] = {}
         self._led_topics: frozenset[str] = frozenset()
         self._led_generation = -1
+        # The group has a leader that does not know it; see `_stale`.
+        self._leader_unaware = False
         self._topics_changed: str | None = None
         self._heard_at = time.monotonic()
         self._rebalancing_since: float | None = None
         self._closed = False
+        self._siblings = siblings
+        self._between = BetweenCalls(
+            self._client,
+            settings,
+            self._slots,
+            ask=lambda: self._ask(Deadline(_REQUEST_SECONDS)),
+            enter=self._enter,
+            leave=lambda reason: self._send_leave(reason, Deadline(_CLOSE_SECONDS)),
+        )
 
     def __repr__(self) -> str:
         return f"GroupMembership({self._settings.group!r}, slots={len(self._slots)})"
@@ -100,6 +130,7 @@ class GroupMembership:
             RetriableError: The slots could not join within `timeout_s`.
         """
         try:
+            self._run(self._meet_siblings(), timeout_s)
             return self._run(self._enter("the query starts", Deadline(timeout_s)), timeout_s)
         except BaseException:
             if self._settings.leave_on_close:
@@ -135,7 +166,9 @@ class GroupMembership:
             return lost
         if any(slot.member.membership.state is State.REBALANCING for slot in self._slots):
             return "a member joined, left or changed its subscription"
-        return self._topics_changed
+        if any(slot.held for slot in self._slots):
+            return "partitions were revoked while a micro-batch read them"
+        return self._between.rejoin_failed or self._topics_changed
 
     def lost(self) -> str | None:
         """Return the reason why the group has removed slots, or None.
@@ -150,6 +183,8 @@ class GroupMembership:
             with contextlib.suppress(RetriableError, TimeoutError):
                 self._run(self._ask(Deadline(_REQUEST_SECONDS)), _REQUEST_SECONDS)
         self.check()
+        if self._between.left is not None:
+            return self._between.left
         lost = [slot.number for slot in self._slots if slot.member.membership.state is State.LOST]
         if not lost:
             return None
@@ -167,12 +202,35 @@ class GroupMembership:
         for slot in self._slots:
             slot.member.check()
 
+    # ---- the micro-batch under way
+
+    @contextlib.contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """Keep the generation as it is inside the block, unless the block itself rejoins.
+
+        It first waits for a rejoin that is under way because a sibling waits.
+        """
+        self._client.run(self._between.begin_call())
+        try:
+            yield
+        finally:
+            if self._client.loop.alive:
+                self._client.loop.call_soon(self._between.end_call)
+
+    def reads(self, batch: BatchUnderWay) -> None:
+        """Note the micro-batch under way: a rejoin outside of `undisturbed` claims its partitions."""
+        self._between.under_way = batch
+
     # ---- offsets
 
     def committed(
-        self, partitions: Iterable[TopicPartition], timeout_s: float = _REQUEST_SECONDS
+        self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
     ) -> dict[TopicPartition, int | None]:
-        """Return the group's committed offsets, None for a partition without one; wait for open transactions."""
+        """Return the group's committed offsets, None for a partition without one; wait for open transactions.
+
+        The limit is `coordinator_timeout_ms`, unless another one is given.
+        """
+        timeout_s = self._settings.coordinator_timeout_ms / 1000 if timeout_s is None else timeout_s
         work = fetch_committed(self._client, self._settings.group, partitions, Deadline(timeout_s))
         return self._run(work, timeout_s)
 
@@ -192,7 +250,23 @@ class GroupMembership:
             UnknownTopicError: A topic does not exist; the offsets of the other topics are committed.
             UnknownOutcomeError: The coordinator has not answered in time.
         """
-        self._run(self._commit(offsets, Deadline(timeout_s)), timeout_s)
+        used = {number: self._slots[number].credentials() for number in offsets}
+        deadline = Deadline(timeout_s)
+
+        async def commit() -> list[BaseException | None]:
+            commits = (
+                commit_offsets(self._commits, used[number], of_slot, deadline, fail_on_unknown_topic=True)
+                for number, of_slot in offsets.items()
+            )
+            return await asyncio.gather(*commits, return_exceptions=True)
+
+        results = self._commits.run(commit(), timeout_s + _CLOSE_SECONDS)
+        problems = {number: result for number, result in zip(offsets, results, strict=True) if result is not None}
+        for number, problem in problems.items():
+            if isinstance(problem, FencedError) and problem.code is not None:
+                self._run(self._hear(self._slots[number], used[number], problem.code), _CLOSE_SECONDS)
+        for problem in problems.values():
+            raise problem
 
     # ---- leaving and closing
 
@@ -217,6 +291,8 @@ class GroupMembership:
                     self.leave()
             else:
                 self._run(self._stop_tasks(), _CLOSE_SECONDS)
+        if self._siblings is not None and self._client.loop.alive:
+            self._client.loop.call_soon(self._siblings.close)
         self._client.close()
 
     # ---- on the event loop
@@ -227,11 +303,29 @@ class GroupMembership:
         return self._client.run(work, timeout_s + _CLOSE_SECONDS)
 
     async def _enter(self, reason: str, deadline: Deadline) -> GroupAssignment:
+        async with self._waiting_told():
+            return await self._join_all(reason, deadline)
+
+    @contextlib.asynccontextmanager
+    async def _waiting_told(self) -> AsyncIterator[None]:
+        """Tell siblings and the log that this query waits in a join."""
+        progress = asyncio.ensure_future(log_progress(self._client, self._settings))
+        try:
+            if self._siblings is None:
+                yield
+            else:
+                async with self._siblings.waiting():
+                    yield
+        finally:
+            progress.cancel()
+
+    async def _join_all(self, reason: str, deadline: Deadline) -> GroupAssignment:
         started = time.monotonic()
         cause, fresh = reason, self._assignment is None
         for _ in range(_MOST_ROUNDS):
             topics = await self._subscribed_topics(deadline)
             moved = await self._round(topics, reason, deadline)
+            self._check_who_assigns()
             self._raise_failed_assignment()
             if moved:
                 # Cooperative rebalancing (KIP-429): the leader assigns revoked partitions to their new owners only
@@ -249,7 +343,9 @@ class GroupMembership:
                 # and a partition without an owner may just be moving to this query.
                 await self._leave(stale, deadline)
         self._start_tasks()
-        self._assignment = self._collect()
+        before, self._assignment = self._assignment, self._collect()
+        self._between.rejoin_failed = self._between.left = None
+        self._warn_of_lost_claims(before, self._assignment)
         log.info(
             "rebalance group=%s generation=%d cause=%r took_ms=%d leading=%s assignor=%s partitions=%d slots=%d",
             self._settings.group,
@@ -277,8 +373,10 @@ class GroupMembership:
         """Bring all slots into one generation; return whether another round must follow."""
         # Find the coordinator once before the slots join. If each slot looked for it, they would join at different
         # times and each would cause a rebalance.
-        await self._client.coordinator(self._settings.group, Deadline(min(deadline.left, _COORDINATOR_SECONDS)))
+        patience = min(deadline.left, self._settings.coordinator_timeout_ms / 1000)
+        await self._client.coordinator(self._settings.group, Deadline(patience))
         self._topics_changed = self._rebalancing_since = None
+        self._leader_unaware = False
         settled = asyncio.Event()
         lead_first = [slot for slot in self._slots if slot.leading] + [slot for slot in self._slots if not slot.leading]
         tasks = []
@@ -302,8 +400,9 @@ class GroupMembership:
 
         moved = False
         while True:
-            state = await slot.member.join(slot.subscribe(topics), lead, deadline, reason)
-            moved |= slot.take(state)
+            in_flight = self._between.under_way.ends.keys()
+            state = await slot.member.join(slot.subscribe(topics, in_flight), lead, deadline, reason)
+            moved |= slot.take(state, in_flight)
             if all(s.member.membership.state is State.STABLE for s in self._slots) and self._one_generation():
                 settled.set()
             pause = _FIRST_POLL
@@ -338,11 +437,16 @@ class GroupMembership:
             return None
         try:
             group = leader.subscriptions(d.member for d in described.members)
-            held = {d.member.member_id: decode_assignment(d.state) for d in described.members}
+            held = {d.member.member_id: _with_held(decode_assignment(d.state)) for d in described.members}
         except (AssignmentError, WireFormatError):
             # Another client's leader has made an assignment in a format of its own: it cannot be checked here.
             return None
-        leading = any(slot.leading for slot in self._slots)
+        # Before Kafka 3.2 (JoinGroup 9) a static leader that comes back is told its former id as the leader's. The
+        # coordinator knows its new id and takes it for the leader, but the member does not. So whoever meets a leader
+        # that is no member watches the topics: one of them is the leader, whose rejoin starts a rebalance.
+        named = self._slots[0].member.last_join.leader
+        self._leader_unaware = named not in {d.member.member_id for d in described.members}
+        leading = self._watches_as_leader
         wanted = frozenset(leader.topics_of(group))
         snapshot = await self._client.metadata(wanted, deadline)
         if leading:
@@ -359,6 +463,10 @@ class GroupMembership:
         unknown = {name for name in ours - anybody if name in snapshot.topics}
         return f"topic {min(unknown)} is assigned to nobody" if unknown else None
 
+    @property
+    def _watches_as_leader(self) -> bool:
+        return self._leader_unaware or any(slot.leading for slot in self._slots)
+
     async def _subscribed_topics(self, deadline: Deadline) -> tuple[str, ...]:
         if self._subscription.pattern is None:
             return topic_watch.topics_of(self._subscription, Snapshot(None, {}))
@@ -366,6 +474,22 @@ class GroupMembership:
         topics = topic_watch.topics_of(self._subscription, snapshot)
         self._watched = topic_watch.states_of(snapshot, topics)
         return topics
+
+    def _check_who_assigns(self) -> None:
+        """Say that the brokers assign the partitions, if they do; see `broker_side`.
+
+        Raises:
+            InvalidConfigurationError: None of the strategies is one that the brokers can replace.
+        """
+        if self._slots[0].member.last_join.leader:
+            self._brokers_assign = False
+            return
+        problem = broker_side.refusal(self._settings.group, self._strategies)
+        if problem is not None:
+            raise problem
+        if not self._brokers_assign:
+            log.warning("%s", broker_side.warning(self._settings.group, self._strategies))
+        self._brokers_assign = True
 
     def _raise_failed_assignment(self) -> None:
         for slot in self._slots:
@@ -384,24 +508,10 @@ class GroupMembership:
             slots=tuple(slot.assigned() for slot in self._slots),
         )
 
-    async def _commit(
-        self, offsets: Mapping[int, Mapping[TopicPartition, int | CommitOffset]], deadline: Deadline
-    ) -> None:
-        await asyncio.gather(
-            *(self._commit_one(self._slots[number], of_slot, deadline) for number, of_slot in offsets.items())
-        )
-
-    async def _commit_one(
-        self, slot: Slot, offsets: Mapping[TopicPartition, int | CommitOffset], deadline: Deadline
-    ) -> None:
-        used = slot.credentials()
-        try:
-            await commit_offsets(self._client, used, offsets, deadline, fail_on_unknown_topic=True)
-        except FencedError as error:
-            # The error code of a commit means the same as that of a heartbeat, and arrives earlier.
-            if error.code is not None and used == slot.credentials():
-                slot.member.hear(error.code)
-            raise
+    async def _hear(self, slot: Slot, used: SlotCredentials, code: int) -> None:
+        # The error code of a commit means the same as that of a heartbeat, and arrives earlier.
+        if used == slot.credentials():
+            slot.member.hear(code)
 
     # ---- heartbeats
 
@@ -412,6 +522,9 @@ class GroupMembership:
                 asyncio.ensure_future(self._forever(self._beat)),
                 asyncio.ensure_future(self._forever(self._watch_topics)),
             ]
+            if self._siblings is not None:
+                rejoin = functools.partial(self._between.rejoin_for, self._siblings)
+                self._tasks.append(asyncio.ensure_future(self._forever(rejoin)))
 
     async def _stop_tasks(self) -> None:
         for task in self._tasks:
@@ -447,6 +560,7 @@ class GroupMembership:
                 "heartbeat group=%s unanswered_s=%.0f: the session may have ended", self._settings.group, silent
             )
         self._warn_of_long_batch(now)
+        await self._between.leave_if_overdue()
         await asyncio.sleep(interval if answered else min(interval, 0.5))
 
     async def _beat_one(self, member: Member, deadline: Deadline) -> bool:
@@ -480,6 +594,39 @@ class GroupMembership:
                 limit,
             )
 
+    # ---- siblings
+
+    async def _meet_siblings(self) -> None:
+        if self._siblings is None:
+            return
+        try:
+            there = await self._siblings.open()
+        except OSError as error:
+            log.warning("group=%s: other reads of this driver cannot find this one: %s", self._settings.group, error)
+            self._siblings = None
+            return
+        if there:
+            log.warning(
+                "Two reads of group %s in this driver share its partitions: each record is read by one of them. If "
+                "both need all records, set group.membership=false, which makes kafka.group.id a label, or give each "
+                "read a group of its own.",
+                self._settings.group,
+            )
+
+    def _warn_of_lost_claims(self, before: GroupAssignment | None, now: GroupAssignment) -> None:
+        """Say which partitions of the micro-batch under way the leader has given to others all the same."""
+        had = {tp for slot in before.slots for tp in (*slot.partitions, *slot.held)} if before is not None else set()
+        has = {tp for slot in now.slots for tp in (*slot.partitions, *slot.held)}
+        if moved := sorted((had - has) & self._between.under_way.ends.keys()):
+            log.warning(
+                "rebalance group=%s generation=%d: the group's leader has given %s to other members while a "
+                "micro-batch of this query reads them. The micro-batch is finished and not committed there, so other "
+                "members may read these records again.",
+                self._settings.group,
+                now.generation,
+                _brief(moved),
+            )
+
     # ---- topics
 
     async def _watch_topics(self) -> None:
@@ -494,7 +641,7 @@ class GroupMembership:
             log.info("topics group=%s changed=%r", self._settings.group, self._topics_changed)
 
     async def _changed_topics(self) -> list[str]:
-        leading = any(slot.leading for slot in self._slots)
+        leading = self._watches_as_leader
         if not leading and self._subscription.pattern is None:
             return []  # Another application leads the group and watches the topics.
         before = self._watched
@@ -519,6 +666,9 @@ class GroupMembership:
 
     async def _leave(self, reason: str, deadline: Deadline) -> None:
         await self._stop_tasks()
+        await self._send_leave(reason, deadline)
+
+    async def _send_leave(self, reason: str, deadline: Deadline) -> None:
         members = [slot.member for slot in self._slots if slot.member.may_be_known]
         if members:
             request = LeaveGroupRequest(
@@ -536,6 +686,12 @@ class GroupMembership:
             log.info("leave group=%s slots=%d reason=%r", self._settings.group, len(members), reason)
         for slot in self._slots:
             slot.member.left()
+
+
+def _with_held(assignment: Assignment) -> Assignment:
+    """Return an assignment with the partitions that are held for the member: nobody else may have them."""
+    own, held = without_held(assignment)
+    return Assignment((*own.partitions, *held), own.user_data)
 
 
 def _slots(numbers: Sequence[int]) -> str:

@@ -46,6 +46,7 @@ class GroupSettings:
         session_timeout_ms: The time without a heartbeat after which the coordinator removes a member.
         rebalance_timeout_ms: The time for which a rebalance waits for a member to rejoin.
         heartbeat_interval_ms: The time between heartbeats.
+        coordinator_timeout_ms: How long to wait for a coordinator that is away or loads the group.
         rebalance_batch_ms: How long the leader collects topic changes before it triggers a single rebalance.
         metadata_max_age_ms: The interval at which topics are checked for changes.
         client_id: The members' `client.id`. It differs from the fetchers', so that a broker quota on theirs does not
@@ -61,6 +62,7 @@ class GroupSettings:
     session_timeout_ms: int = 45_000
     rebalance_timeout_ms: int = 300_000
     heartbeat_interval_ms: int = 3_000
+    coordinator_timeout_ms: int = 300_000
     rebalance_batch_ms: int = 2_000
     metadata_max_age_ms: int = 10_000
     client_id: str = "kafkagroup-member"
@@ -81,12 +83,14 @@ class SlotAssignment:
         partitions: All assigned partitions, including redundant copies.
         user_data: The assignor's user data for the slot.
         replicas: The replica number (1 or higher) of each partition that is not the primary copy.
+        held: Partitions of the slot's micro-batch that were taken away from it, and that nobody has until it rejoins.
     """
 
     credentials: SlotCredentials
     partitions: tuple[TopicPartition, ...]
     user_data: bytes | None = None
     replicas: Mapping[TopicPartition, int] = field(default_factory=dict)
+    held: tuple[TopicPartition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,3 +108,22 @@ class GroupAssignment:
     assignor: str
     leading: bool
     slots: tuple[SlotAssignment, ...]
+
+    @property
+    def held(self) -> dict[TopicPartition, int]:
+        """The slot for which each partition is held; see `SlotAssignment.held`."""
+        return {tp: slot.credentials.slot for slot in self.slots for tp in slot.held}
+
+
+@dataclass(frozen=True, slots=True)
+class BatchUnderWay:
+    """A micro-batch that a query has planned and of which it does not know yet that it is finished.
+
+    Attributes:
+        ends: The next offset after the batch, for each partition that it reads.
+        committed_elsewhere: Whether its tasks or its sink commit these offsets, with credentials that they have
+            already. A rejoin would make the credentials invalid.
+    """
+
+    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+    committed_elsewhere: bool = False

@@ -74,6 +74,7 @@ def group_settings(options: ReadOptions, *, partitions: int, stream: bool) -> Gr
         session_timeout_ms=options.session_timeout_ms or (45_000 if stream else 300_000),
         rebalance_timeout_ms=options.max_poll_interval_ms or (300_000 if stream else 1_800_000),
         heartbeat_interval_ms=options.heartbeat_interval_ms,
+        coordinator_timeout_ms=options.coordinator_timeout_ms,
         rebalance_batch_ms=options.rebalance_batch_ms,
         metadata_max_age_ms=options.metadata_max_age_ms,
         client_id=options.settings.client_id("member"),

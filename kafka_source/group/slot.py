@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from assignors import (
     NO_GENERATION,
@@ -15,6 +15,7 @@ from assignors import (
     decode_assignment,
     encode_subscription,
 )
+from kafka_source.group.claims import without_held
 from kafka_source.group.member import Member, MemberSettings
 from kafka_source.group.model import GroupSettings, SlotAssignment
 from kafka_source.kafka_client import KafkaClient
@@ -46,6 +47,8 @@ class Slot:
             ),
         )
         self.assignment = Assignment(())
+        # Taken away from this slot, and given to nobody until it rejoins: its micro-batch still reads them.
+        self.held: tuple[TopicPartition, ...] = ()
         self.protocols: tuple[tuple[str, bytes], ...] = ()
         self._rack = settings.rack
         self._assignors = {assignor.name: copy.deepcopy(assignor) for assignor in assignors}
@@ -66,49 +69,81 @@ class Slot:
     def hands_over(self) -> bool:
         """Whether the group uses a cooperative assignor, which moves a partition in two rebalances (KIP-429)."""
         joined = self.member.joined
-        return joined is not None and RebalanceProtocol.COOPERATIVE in self._assignors[joined.protocol].protocols
+        return joined is not None and self._moves_in_two_steps(joined.protocol)
 
     def assignor(self, name: str) -> Assignor:
         """Return this slot's assignor of the name that the group chose."""
         return self._assignors[name]
 
-    def subscribe(self, topics: Sequence[str]) -> Sequence[tuple[str, bytes]]:
-        """Return the assignors' names and this slot's metadata for them, for JoinGroup."""
-        # Claim the owned partitions only while this slot is a member: after it was removed, others may own them.
+    def subscribe(
+        self, topics: Sequence[str], in_flight: Collection[TopicPartition] = frozenset()
+    ) -> Sequence[tuple[str, bytes]]:
+        """Return the assignors' names and this slot's metadata for them, for JoinGroup.
+
+        Args:
+            topics: The topics to subscribe to.
+            in_flight: The partitions of the micro-batch under way. The slot claims those that it has, under every
+                strategy; see `claims`.
+        """
+        # Claim partitions only while this slot is a member: after it was removed, others may own them.
         known = self.member.membership.is_member
         wanted = frozenset(topics)
+        claimed = tuple(sorted(tp for tp in (*self.assignment.partitions, *self.held) if known and tp in in_flight))
         owned = tuple(tp for tp in self.assignment.partitions if known and self._cooperative and tp.topic in wanted)
+        # Partitions in flight stay claimed even if the query's pattern does not match their topic any more.
+        owned = (*owned, *sorted(set(claimed).difference(owned)))
         self._claimed = frozenset(owned)
         self.protocols = tuple(
-            (
-                name,
-                encode_subscription(
-                    Subscription(
-                        topics=tuple(topics),
-                        user_data=assignor.subscription_user_data(topics),
-                        owned=owned,
-                        generation=self.generation
-                        if known and RebalanceProtocol.COOPERATIVE in assignor.protocols
-                        else NO_GENERATION,
-                        rack=self._rack,
-                    )
-                ),
-            )
+            (name, self._metadata(assignor, topics, owned, claimed, known=known))
             for name, assignor in self._assignors.items()
         )
         return self.protocols
 
-    def take(self, state: bytes) -> bool:
+    def take(self, state: bytes, in_flight: Collection[TopicPartition] = frozenset()) -> bool:
         """Store the new assignment; return whether partitions were revoked, so that another rebalance must follow.
+
+        Revoked partitions of the micro-batch under way are `held`: the slot commits them before it rejoins.
 
         Raises:
             WireFormatError: The leader sent a malformed assignment.
         """
-        self.assignment = decode_assignment(state)
+        self.assignment, held = without_held(decode_assignment(state))
         joined = self.member.joined
         if joined is not None and joined.protocol in self._assignors:
             self._assignors[joined.protocol].on_assignment(self.assignment, joined.generation)
-        return bool(self._claimed - frozenset(self.assignment.partitions))
+        revoked = self._claimed - frozenset(self.assignment.partitions)
+        if joined is None or not self._moves_in_two_steps(joined.protocol):
+            # What an eager strategy took away without holding it has an owner already.
+            self.held = held
+            return False
+        self.held = tuple(sorted(tp for tp in revoked if tp in in_flight))
+        return bool(revoked.difference(self.held))
+
+    def _metadata(
+        self,
+        assignor: Assignor,
+        topics: Sequence[str],
+        owned: Sequence[TopicPartition],
+        claimed: Sequence[TopicPartition],
+        *,
+        known: bool,
+    ) -> bytes:
+        cooperative = RebalanceProtocol.COOPERATIVE in assignor.protocols
+        if not cooperative:
+            # Under a redundant strategy a partition has several owners, so there is nothing to hold back.
+            owned = () if assignor.redundant else claimed
+        subscription = Subscription(
+            topics=tuple(topics),
+            user_data=assignor.subscription_user_data(topics),
+            owned=owned,
+            generation=self.generation if known and (cooperative or owned) else NO_GENERATION,
+            rack=self._rack,
+        )
+        return encode_subscription(subscription)
+
+    def _moves_in_two_steps(self, protocol: str) -> bool:
+        assignor = self._assignors.get(protocol)
+        return assignor is not None and RebalanceProtocol.COOPERATIVE in assignor.protocols
 
     def credentials(self) -> SlotCredentials:
         """Return the credentials with which a task acts as this slot."""
@@ -128,7 +163,7 @@ class Slot:
         credentials, joined = self.credentials(), self.member.joined
         assignor = None if joined is None else self._assignors.get(joined.protocol)
         replicas = {} if assignor is None else dict(assignor.replicas(self.assignment))
-        return SlotAssignment(credentials, credentials.partitions, self.assignment.user_data, replicas)
+        return SlotAssignment(credentials, credentials.partitions, self.assignment.user_data, replicas, self.held)
 
 
 def is_cooperative(assignors: Sequence[Assignor]) -> bool:

@@ -21,9 +21,10 @@ from assignors import (
     load,
 )
 from kafka_source.client_config import Settings
-from kafka_source.error_codes import FENCED_INSTANCE_ID, ILLEGAL_GENERATION
+from kafka_source.error_codes import FENCED_INSTANCE_ID, ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID
 from kafka_source.errors import FencedError, KafkaGroupError
 from kafka_source.group import leader
+from kafka_source.group.claims import without_held
 from kafka_source.group.committed_offsets import commit_offsets
 from kafka_source.group.description import describe
 from kafka_source.group.member import Joined, Member, MemberSettings
@@ -37,6 +38,8 @@ log = logging.getLogger(__name__)
 
 _SECONDS = 30.0
 _LEAVE_SECONDS = 5.0
+# Seconds that one heartbeat of a task may take. A frozen coordinator never answers, another one takes its place.
+_TRY_SECONDS = 5.0
 # Seconds after which a JoinGroup without a response is assumed to be held until the other members rejoin.
 _PARKED_AFTER = 2.0
 
@@ -163,7 +166,7 @@ class SlotSession:
 
     async def _heartbeat(self, deadline: Deadline) -> None:
         async def ask() -> None:
-            result = await self._member.heartbeat(deadline)
+            result = await self._member.heartbeat(Deadline(min(deadline.left, _TRY_SECONDS)))
             if result.back_off:
                 raise ConnectionLost(f"The coordinator of group {self._credentials.group} is not ready.")
 
@@ -233,7 +236,8 @@ class SlotSession:
 
     def _check_still_ours(self, state: bytes) -> None:
         """Accept a later generation than the planned one only if this slot still owns the planned partitions."""
-        if not set(self._credentials.partitions) <= set(decode_assignment(state).partitions):
+        assignment, held = without_held(decode_assignment(state))
+        if not set(self._credentials.partitions) <= {*assignment.partitions, *held}:
             self._member.membership = replace(self._member.membership, state=State.LOST)
             raise self._moved_on()
 
@@ -282,10 +286,12 @@ class SlotSession:
                 "query with the same kafka.group.instance.id.",
                 code=FENCED_INSTANCE_ID,
             )
+        # Without a member id the coordinator does not know the member; with one it is a member of a later generation.
+        known = bool(self._member.membership.member_id)
         return FencedError(
             f"{who} is no longer a member of generation {c.generation}: the group has rebalanced, or the slot sent no "
             "heartbeat for longer than kafka.session.timeout.ms. Its partitions may be assigned to another member.",
-            code=ILLEGAL_GENERATION,
+            code=ILLEGAL_GENERATION if known else UNKNOWN_MEMBER_ID,
         )
 
 

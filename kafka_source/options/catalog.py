@@ -343,6 +343,15 @@ class ReadOptions(CommonOptions):
         default=3000,
         units="ms",
     )
+    coordinator_timeout_ms: int = option(
+        "coordinator.timeout.ms",
+        kinds.COUNT,
+        "How long a query waits for the group's coordinator while its broker is away or still loads the group. The "
+        "default outlives the restart of a broker. What needs no coordinator goes on meanwhile: a task of a stream "
+        "reads its records without checking its membership, unless it commits itself (`commit=task`).",
+        default=300_000,
+        units="ms",
+    )
     max_poll_interval_ms: int | None = option(
         "kafka.max.poll.interval.ms",
         kinds.COUNT,

@@ -32,3 +32,36 @@ def private_directory() -> Iterator[Path]:
         yield directory
     finally:
         os.close(handle)
+
+
+@contextmanager
+def exclusive(name: str) -> Iterator[None]:
+    """Let one process of this user and machine at a time be in a block of this name; others wait.
+
+    Raises:
+        OSError: As `private_directory`.
+    """
+    handle = _lock(name)
+    try:
+        yield
+    finally:
+        # The directory's lock keeps others from opening the file between these two steps.
+        with private_directory() as directory:
+            (directory / f"{name}.lock").unlink(missing_ok=True)
+            os.close(handle)
+
+
+def _lock(name: str) -> int:
+    while True:
+        with private_directory() as directory:
+            path = directory / f"{name}.lock"
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            if path.exists() and os.path.samestat(path.stat(), os.fstat(handle)):
+                return handle
+        except BaseException:
+            os.close(handle)
+            raise
+        # The process that held the lock has removed the file.
+        os.close(handle)

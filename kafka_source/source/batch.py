@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import logging
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from uuid import uuid4
 
@@ -15,6 +17,9 @@ from assignors.model import TopicPartition
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.cluster.topic_ids import TopicIds
 from kafka_source.engine_selection import check_engine
+from kafka_source.error_codes import FENCED_INSTANCE_ID
+from kafka_source.errors import FencedError
+from kafka_source.group.model import GroupSettings
 from kafka_source.group.query_settings import group_settings, subscription_of
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import Where
@@ -22,7 +27,10 @@ from kafka_source.quota.server_process import ticket_of_server_process
 from kafka_source.quota.settings import QuotaSettings
 from kafka_source.quota.stream_quota import CONSUMER_RATE
 from kafka_source.runtime import worker_process
+from kafka_source.runtime.deadline import Deadline
 from kafka_source.runtime.driver_pid import driver_pid
+from kafka_source.runtime.private_directory import exclusive
+from kafka_source.runtime.retry import RetryPolicy, retry
 from kafka_source.source import read_task
 from kafka_source.source.input_partitions import TaskFactory
 from kafka_source.source.partition_owner import (
@@ -33,6 +41,12 @@ from kafka_source.source.partition_owner import (
 from kafka_source.source.plan import plan, spans
 from kafka_source.source.read_task import Query, ReadTask, shares_of
 from kafka_source.source.start_and_end import resolve_batch
+
+log = logging.getLogger(__name__)
+
+# How long a planner joins again that tasks of another scan have fenced.
+_FENCED_SECONDS = 30.0
+_FENCED_PAUSES = RetryPolicy(0.2, 1.0)
 
 
 class BatchReader(DataSourceReader):
@@ -60,10 +74,33 @@ class BatchReader(DataSourceReader):
             if not options.in_group:
                 return list(self._plan(cluster, Standalone(cluster, subscription), subscribed))
             group = group_settings(options, partitions=len(subscribed), stream=False)
-            with closing(GroupMemberOwner(options, subscription, group, commits=False)) as members:
+            return [replace(task, takes_over=group) for task in self._plan_as_members(cluster, group, subscribed)]
+
+    def _plan_as_members(
+        self, cluster: Cluster, group: GroupSettings, subscribed: list[TopicPartition]
+    ) -> list[ReadTask]:
+        """Join, plan, and leave the slots to the tasks.
+
+        An action may scan its DataFrame several times, for example in a self-join. Each scan is planned by a process of
+        its own, with the same instance ids, so that all scans read the same. They fence each other if they join at the
+        same time, so they join one after the other. Tasks of an earlier scan may fence a planner too: then it joins
+        again. Without a commit its own joining does not disturb them.
+        """
+        options = self._query.options
+
+        def join_and_plan() -> list[ReadTask]:
+            members = GroupMemberOwner(options, subscription_of(options), group, commits=False)
+            with _one_planner(group), closing(members):
                 planned = self._plan(cluster, members, subscribed)
                 members.detach()
-            return [replace(task, takes_over=group) for task in planned]
+                return planned
+
+        def fenced(error: Exception, _: int, __: float) -> bool:
+            log.info("plan group=%s failed: %s", group.group, error)
+            return isinstance(error, FencedError) and error.code == FENCED_INSTANCE_ID
+
+        deadline = Deadline(_FENCED_SECONDS)
+        return retry(join_and_plan, _FENCED_PAUSES, on=FencedError, deadline=deadline, again=fenced)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one input partition, in an executor."""
@@ -98,3 +135,15 @@ class BatchReader(DataSourceReader):
             replace(task, ticket=ticket.of(number, share))
             for number, (task, share) in enumerate(zip(planned, shares_of(planned), strict=True))
         ]
+
+
+@contextmanager
+def _one_planner(group: GroupSettings) -> Iterator[None]:
+    """Let one planner at a time join with these instance ids, among the processes of this driver."""
+    identity = repr((group.group, group.instance_id_prefix)).encode()
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(exclusive(f"plan-{hashlib.sha256(identity).hexdigest()[:16]}"))
+        except OSError as error:
+            log.warning("group=%s: planners of this driver cannot find each other: %s", group.group, error)
+        yield

@@ -17,6 +17,7 @@ from kafka_source.cluster.topic_ids import TopicIds
 from kafka_source.engine_selection import check_engine
 from kafka_source.errors import RefreshRetriableError
 from kafka_source.group.query_settings import group_settings, subscription_of
+from kafka_source.group.siblings import Siblings
 from kafka_source.model.cluster_identity import check_same_cluster
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.model.topic_selection import TopicSelection
@@ -52,15 +53,16 @@ class MicroBatches:
 
     Args:
         query: The query.
+        siblings: Where to meet the other reads of this driver and group; None: nowhere.
     """
 
-    def __init__(self, query: Query) -> None:
+    def __init__(self, query: Query, siblings: Siblings | None = None) -> None:
         self._options = options = query.options
         check_engine(options.engine, options.settings)
         self._cluster = Cluster.of(options)
         self._selection = subscription_of(options)
         subscribed = self._cluster.partitions(self._selection)
-        self._owner = _partition_owner(options, self._cluster, self._selection, len(subscribed))
+        self._owner = _partition_owner(options, self._cluster, self._selection, len(subscribed), siblings)
         self._topics = TopicTracker(
             TopicIds(self._cluster.topics, options.metadata_max_age_ms),
             fail_on_data_loss=options.fail_on_data_loss,
@@ -72,6 +74,11 @@ class MicroBatches:
         self._latest: dict[TopicPartition, int] = {}
         # The last end offset of this process. A batch with another end is a replay from the checkpoint.
         self._planned: StreamOffset | None = None
+
+    def join(self) -> None:
+        """Join the group, if there is one and the query has not joined yet; raises as `next`."""
+        with self._owner.undisturbed():
+            self._owner.join()
 
     def next(self, start: StreamOffset, *, limited: bool) -> StreamOffset:
         """Return the end offset of the next micro-batch; `start` itself if there is nothing to plan.
@@ -86,7 +93,8 @@ class MicroBatches:
             InvalidConfigurationError: `start` is of another cluster.
         """
         self._check_cluster(start)
-        return self._retry(lambda: self._next(start, limited=limited))
+        with self._owner.undisturbed():
+            return self._retry(lambda: self._next(start, limited=limited))
 
     def _next(self, start: StreamOffset, *, limited: bool) -> StreamOffset:
         """Plan one trigger: what the query owns, where it continues, how far it may read."""
@@ -104,6 +112,7 @@ class MicroBatches:
             return start
         self._admission.batch_planned()
         self._planned = self._end_offset(known, starts, ends, owned)
+        self._owner.batch_planned({tp: end for tp, end in ends.items() if end > starts[tp]})
         return self._planned
 
     def tasks(self, start: StreamOffset, end: StreamOffset) -> list[TaskBundle]:
@@ -117,6 +126,10 @@ class MicroBatches:
             InvalidConfigurationError: `end` is of another cluster.
         """
         self._check_cluster(end)
+        with self._owner.undisturbed():
+            return self._tasks(start, end)
+
+    def _tasks(self, start: StreamOffset, end: StreamOffset) -> list[TaskBundle]:
         is_replay = end != self._planned
         if is_replay:
             end = self._without_lost_topics(end)
@@ -126,11 +139,18 @@ class MicroBatches:
         factory = TaskFactory(self._owner.credentials, self._cluster.cluster_id(), end.topics)
         ticket = None if self._quota is None else self._quota.ticket
         found = bundle_tasks(planned, factory, min_offsets=end.task_records, ticket=ticket)
+        self._owner.tasks_made(_ends_of(planned))
         return add_handoff(found, planned, end.stream or "") if self._sink_commits else found
 
     def finished(self, end: StreamOffset) -> None:
-        """Note that everything before `end` is durable in Spark's sink, so that the group's offsets can follow."""
-        self._owner.finish(end.without(self._topics.lost_from(end)).ends)
+        """Note that everything before `end` is durable in Spark's sink, so that the group's offsets can follow.
+
+        Raises:
+            InvalidConfigurationError: `end` is of another cluster, whose group has nothing to do with these offsets.
+        """
+        self._check_cluster(end)
+        with self._owner.undisturbed():
+            self._owner.finish(end.without(self._topics.lost_from(end)).ends)
 
     def stop_at_latest(self) -> None:
         """Let an AvailableNow run end at the latest offsets of now, in every partition of the subscription."""
@@ -168,11 +188,16 @@ class MicroBatches:
     def _retry(self, trigger: Callable[[], StreamOffset]) -> StreamOffset:
         """Retry while a partition has no leader, or a topic was just deleted or is not known to every broker yet."""
 
-        def again(_: Exception, __: int, ___: float) -> bool:
-            self._topics.refresh()
-            return True
+        # Counted from the first failure: a trigger may wait long for its group before it looks at the partitions.
+        deadline: Deadline | None = None
 
-        return retry(trigger, _RETRY_PAUSES, on=RefreshRetriableError, deadline=Deadline(_RETRY_SECONDS), again=again)
+        def again(_: Exception, __: int, ___: float) -> bool:
+            nonlocal deadline
+            deadline = deadline or Deadline(_RETRY_SECONDS)
+            self._topics.refresh()
+            return not deadline.over
+
+        return retry(trigger, _RETRY_PAUSES, on=RefreshRetriableError, again=again)
 
     def _commit_and_rejoin(self, start: StreamOffset) -> tuple[StreamOffset, OwnedPartitions]:
         """Commit what is before `start`, and rejoin the group if a rebalance is due.
@@ -226,13 +251,23 @@ class MicroBatches:
 
 
 def _partition_owner(
-    options: ReadOptions, cluster: Cluster, selection: TopicSelection, partitions: int
+    options: ReadOptions, cluster: Cluster, selection: TopicSelection, partitions: int, siblings: Siblings | None
 ) -> PartitionOwner:
     if not options.in_group:
         return Standalone(cluster, selection)
     group = group_settings(options, partitions=partitions, stream=True)
     commits = options.commit in (None, "batch")
-    return GroupMemberOwner(options, selection, group, commits=commits)
+    return GroupMemberOwner(options, selection, group, commits=commits, siblings=siblings)
+
+
+def _ends_of(planned: Iterable[PlannedInput]) -> dict[TopicPartition, int]:
+    """Return the next offset after what is planned, by partition; a partition may be cut into several ranges."""
+    ends: dict[TopicPartition, int] = {}
+    for one in planned:
+        for r in one.ranges:
+            if r.replica == 0:
+                ends[r.topic_partition] = max(r.end, ends.get(r.topic_partition, 0))
+    return ends
 
 
 def _min_records_per_task(options: ReadOptions) -> int:

@@ -8,28 +8,41 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from assignors.model import TopicPartition
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.error_codes import FENCED_INSTANCE_ID, UNKNOWN_MEMBER_ID
-from kafka_source.errors import FencedError, InvalidConfigurationError, KafkaGroupError, UnknownTopicError
+from kafka_source.errors import (
+    AbortableError,
+    FencedError,
+    InvalidConfigurationError,
+    KafkaGroupError,
+    RetriableError,
+    UnknownOutcomeError,
+    UnknownTopicError,
+)
 from kafka_source.group.member import RebalanceTimeout
 from kafka_source.group.membership import GroupMembership
-from kafka_source.group.model import GroupAssignment, GroupSettings
+from kafka_source.group.model import BatchUnderWay, GroupAssignment, GroupSettings
 from kafka_source.group.query_settings import REDUNDANT, strategies_of
+from kafka_source.group.siblings import Siblings
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import Copies
 from kafka_source.model.topic_selection import TopicSelection
 from kafka_source.options import ReadOptions
 from kafka_source.runtime.deadline import Deadline
+from kafka_source.runtime.retry import RetryPolicy, retry
 from kafka_source.transactions.offset_committer import TransactionalCommitter
 
 log = logging.getLogger(__name__)
 
 _JOIN_MARGIN_MS = 30_000
 _COMMIT_PAUSE_SECONDS = 1.0
+_COMMIT_PAUSES = RetryPolicy(_COMMIT_PAUSE_SECONDS, _COMMIT_PAUSE_SECONDS)
+_MAY_PASS = (RetriableError, AbortableError, UnknownOutcomeError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +69,22 @@ class OwnedPartitions:
 
 class PartitionOwner(Protocol):
     """Decides which partitions the query owns, and keeps their positions."""
+
+    def undisturbed(self) -> AbstractContextManager[None]:
+        """Return a block in which the query's members rejoin only if the block itself says so."""
+        ...
+
+    def batch_planned(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Note the next offset after the micro-batch that was just planned, for each partition that it reads."""
+        ...
+
+    def tasks_made(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Note that the tasks of this micro-batch have the slots' credentials."""
+        ...
+
+    def join(self) -> None:
+        """Join the group, if there is one and the query has not joined yet."""
+        ...
 
     def commit_and_rejoin(self, finished: Mapping[TopicPartition, int]) -> OwnedPartitions:
         """Commit `finished`, rejoin the group if a rebalance is due, and return what the query owns now.
@@ -110,6 +139,19 @@ class Standalone:
         self._cluster = cluster
         self._subscription = subscription
 
+    def undisturbed(self) -> AbstractContextManager[None]:
+        """Return a block that does nothing."""
+        return nullcontext()
+
+    def batch_planned(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Do nothing."""
+
+    def tasks_made(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Do nothing."""
+
+    def join(self) -> None:
+        """Do nothing."""
+
     def commit_and_rejoin(self, finished: Mapping[TopicPartition, int]) -> OwnedPartitions:
         """Return all partitions that exist."""
         return OwnedPartitions(dict.fromkeys(self._cluster.partitions(self._subscription), -1))
@@ -152,18 +194,26 @@ class GroupMemberOwner:
         subscription: The topics or partitions that the members subscribe to.
         group: From `group_settings`.
         commits: Whether the driver commits offsets. Else tasks or the sink do, or nobody.
+        siblings: Where to meet the other reads of this driver and group; None: nowhere.
     """
 
     def __init__(
-        self, options: ReadOptions, subscription: TopicSelection, group: GroupSettings, *, commits: bool
+        self,
+        options: ReadOptions,
+        subscription: TopicSelection,
+        group: GroupSettings,
+        *,
+        commits: bool,
+        siblings: Siblings | None = None,
     ) -> None:
         self._group = group
         self._commits = commits
         self._join_seconds = (group.rebalance_timeout_ms + _JOIN_MARGIN_MS) / 1000
         self._all_copies = options.redundant_emit == "all"
+        self._committed_elsewhere = options.commit in ("task", "sink")
         self._assignment: GroupAssignment | None = None
         self._owned = OwnedPartitions({})
-        self._membership = GroupMembership(options.settings, group, subscription, strategies_of(options))
+        self._membership = GroupMembership(options.settings, group, subscription, strategies_of(options), siblings)
         self._committer = (
             TransactionalCommitter(options.settings, f"{group.group}-{group.instance_id_prefix}")
             if commits and options.commit_transactional
@@ -176,23 +226,47 @@ class GroupMemberOwner:
         self._recreated: set[str] = set()
         self._compared_generation = -1
         self._joined = False
+        # The ends of the micro-batches that are planned and, as far as this driver knows, not committed.
+        self._under_way: dict[TopicPartition, int] = {}
+
+    def undisturbed(self) -> AbstractContextManager[None]:
+        """Return a block in which the slots rejoin only by its own calls; see `GroupMembership.undisturbed`."""
+        return self._membership.undisturbed()
+
+    def batch_planned(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Let the slots claim these partitions, should they have to rejoin before the micro-batch is finished."""
+        self._under_way |= ends
+        self._membership.reads(BatchUnderWay(dict(self._under_way)))
+
+    def tasks_made(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Let the slots rejoin only if that does not invalidate credentials with which tasks or the sink commit."""
+        self._under_way |= ends
+        self._membership.reads(BatchUnderWay(dict(self._under_way), self._committed_elsewhere))
+
+    def _nothing_under_way(self) -> None:
+        self._under_way = {}
+        self._membership.reads(BatchUnderWay())
 
     def commit_and_rejoin(self, finished: Mapping[TopicPartition, int]) -> OwnedPartitions:
         """Commit `finished`, rejoin the group if a rebalance is due, and return what the slots own now.
 
-        Members rejoin only in the calls of the readers between two micro-batches, never in the middle of one.
+        Members rejoin in the calls of the readers between two micro-batches. If another read of this driver waits for
+        them, they have rejoined before, and have claimed the partitions of the micro-batch that is committed here.
 
         Raises:
             FencedError: Another process uses a slot's instance id, or the group has removed the slots and
                 `group.on.lost` is `stop`.
         """
-        self._join()
+        self.join()
         lost = self._membership.lost()
         if lost is not None:
             self._rejoin_after(lost)
-        if not self._commit_finished(finished) and self._membership.rebalance_needed() is not None:
+        committed = self._commit_finished(finished)
+        if not committed and self._membership.rebalance_needed() is not None:
             self._retry_commit_before_rejoin(finished)
         reason = self._membership.rebalance_needed()
+        if committed or reason is not None:
+            self._nothing_under_way()
         if reason is not None:
             log.info("rejoin group=%s reason=%r", self._group.group, reason)
             self._wait_in(self._membership.rejoin)
@@ -202,7 +276,8 @@ class GroupMemberOwner:
         """Return whether the slots are still members, as far as this process knows."""
         return self._membership.lost() is None
 
-    def _join(self) -> None:
+    def join(self) -> None:
+        """Join with all slots, unless they have joined before."""
         if not self._joined:
             self._wait_in(self._membership.join)
             self._joined = True
@@ -228,6 +303,7 @@ class GroupMemberOwner:
                 code=UNKNOWN_MEMBER_ID,
             )
         log.warning("rejoin group=%s reason=%r: nothing is committed until then", self._group.group, lost)
+        self._nothing_under_way()
         self._wait_in(self._membership.rejoin)
 
     def owned(self) -> OwnedPartitions:
@@ -300,8 +376,10 @@ class GroupMemberOwner:
         """Return the part of `finished` that the driver has to commit; empty if it is not the driver that commits."""
         if not self._commits or not self._joined:
             return {}
-        owned = self.owned()
-        missing = {tp: end for tp, end in finished.items() if owned.commits(tp) and self._known.get(tp) != end}
+        owned, held = self.owned(), self._membership.assignment.held
+        missing = {
+            tp: end for tp, end in finished.items() if (owned.commits(tp) or tp in held) and self._known.get(tp) != end
+        }
         if missing and owned.generation != self._compared_generation:
             # Another application of the group may have read on before these partitions came back: never step back.
             compared = sorted(tp for tp in missing if tp.topic not in self._recreated)
@@ -325,7 +403,7 @@ class GroupMemberOwner:
             self._committer.commit(slots[0].credentials, offsets)
             return
         by_slot: dict[int, dict[TopicPartition, int]] = {}
-        mine = self.owned().slots
+        mine = {**self._membership.assignment.held, **self.owned().slots}
         for tp, offset in offsets.items():
             by_slot.setdefault(mine[tp], {})[tp] = offset
         self._membership.commit(by_slot)
@@ -338,14 +416,19 @@ class GroupMemberOwner:
     def remember(self, starts: Mapping[TopicPartition, int]) -> None:
         """Commit the starting offsets, so that a query which ends before its first batch starts there again."""
         if self.keeps_positions and starts:
-            self.commit(starts)
+            self._commit_patiently(starts)
 
     def rewind_committed(self, starts: Mapping[TopicPartition, int]) -> None:
         """Lower the group's offsets to these where they are higher."""
         committed = self.committed(sorted(starts))
         beyond = {tp: start for tp, start in starts.items() if (committed.get(tp) or 0) > start}
         if beyond:
-            self.commit(beyond)
+            self._commit_patiently(beyond)
+
+    def _commit_patiently(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit as `commit` does; a coordinator that is away or loads the group is waited for."""
+        deadline = Deadline(self._group.coordinator_timeout_ms / 1000)
+        retry(lambda: self.commit(offsets), _COMMIT_PAUSES, on=_MAY_PASS, deadline=deadline, again=_may_pass)
 
     def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int | None]:
         """Return the group's committed offsets; open transactions over them are waited for."""
@@ -354,7 +437,7 @@ class GroupMemberOwner:
 
     def credentials(self, slot: int) -> SlotCredentials:
         """Return the slot's credentials; a replayed batch may have had more slots than there are now."""
-        self._join()
+        self.join()
         slots = self._membership.assignment.slots
         return slots[slot % len(slots)].credentials
 
@@ -365,6 +448,11 @@ class GroupMemberOwner:
     def close(self) -> None:
         """Leave the group. With an instance id of the user's the slots stay members and wait for a restart."""
         self._membership.close()
+
+
+def _may_pass(error: Exception, _: int, __: float) -> bool:
+    log.info("commit failed and is tried again: %s", error)
+    return not isinstance(error, UnknownTopicError)
 
 
 def owned_by(assignment: GroupAssignment, *, all_copies: bool) -> OwnedPartitions:

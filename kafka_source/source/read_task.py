@@ -14,8 +14,8 @@ from pyspark.sql.types import StructType
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
-from kafka_source.error_codes import FENCED_INSTANCE_ID
-from kafka_source.errors import FencedError
+from kafka_source.error_codes import FENCED_INSTANCE_ID, ILLEGAL_GENERATION
+from kafka_source.errors import FencedError, RetriableError
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.select import engine_for
 from kafka_source.group.model import GroupSettings
@@ -35,7 +35,8 @@ from kafka_source.transactions.offset_committer import TransactionalCommitter
 log = logging.getLogger(__name__)
 
 _Commit = Callable[[Mapping[TopicPartition, int]], None]
-_HANDOFF_SECONDS = 60.0
+# Seconds in which a coordinator of good health answers a heartbeat, also if the task finds it anew.
+_ATTACH_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,8 @@ def read_bundle(bundle: TaskBundle, query: Query) -> Iterator[pa.RecordBatch]:
     """Yield the records of a stream's read tasks; raises as `read`."""
     if bundle.handoff is not None:
         client = cached_client(query.settings)
-        client.run(publish(client, BatchOfRun.of_task(), bundle.handoff, Deadline(_HANDOFF_SECONDS)))
+        deadline = Deadline(query.options.coordinator_timeout_ms / 1000)
+        client.run(publish(client, BatchOfRun.of_task(), bundle.handoff, deadline))
     if len(bundle.tasks) > 1 and query.options.commit != "task":
         yield from _read_together(bundle.tasks, query)
         return
@@ -191,7 +193,12 @@ def _session(task: ReadTask, query: Query, commits: bool) -> SlotSession | None:
     if task.takes_over is None:
         return _attach(task.credentials, query, commits)
     try:
-        return SlotSession.take_over(query.settings, task.takes_over, task.credentials)
+        return SlotSession.take_over(query.settings, task.takes_over, task.credentials, _patience(query, commits))
+    except RetriableError as error:
+        if commits:
+            raise
+        log.warning("reading without acting as the slot, because the coordinator does not answer: %s", error)
+        return None
     except FencedError as error:
         if commits:
             raise
@@ -201,10 +208,26 @@ def _session(task: ReadTask, query: Query, commits: bool) -> SlotSession | None:
         return None
 
 
+def _patience(query: Query, commits: bool) -> float:
+    """Return for how many seconds a task waits for the coordinator: a task that only reads can do without it."""
+    return query.options.coordinator_timeout_ms / 1000 if commits else _ATTACH_SECONDS
+
+
 def _attach(credentials: SlotCredentials, query: Query, commits: bool) -> SlotSession | None:
     try:
-        return SlotSession.attach(query.settings, credentials)
+        return SlotSession.attach(query.settings, credentials, _patience(query, commits))
+    except RetriableError as error:
+        if commits:
+            raise
+        # The task only reads. If its driver was replaced meanwhile, the coordinator refuses the driver's commit.
+        log.warning("reading without a check of the membership, because the coordinator does not answer: %s", error)
+        return None
     except FencedError as error:
+        if error.code == ILLEGAL_GENERATION and not commits:
+            # The driver's slots have rejoined since the batch was planned, because another read of the driver waited
+            # for them. The driver knows what of the batch it may commit.
+            log.info("the group has a new generation since the batch was planned; the batch is read to its end")
+            return None
         if commits or error.code == FENCED_INSTANCE_ID or query.options.group_on_lost == "stop":
             raise
         # The micro-batch is in Spark's offset log, so Spark would run it again after a restart. The task reads it to
@@ -233,10 +256,11 @@ def _check(session: SlotSession, commits: bool) -> None:
 
 def _committer(session: SlotSession, query: Query) -> _Commit:
     """Return the function that commits at the end; called before the reading, to fence earlier attempts of the task."""
+    patience = _patience(query, commits=True)
     if not query.options.commit_transactional:
-        return session.commit
+        return lambda ends: session.commit(ends, patience)
     credentials = session.credentials
     committer = TransactionalCommitter(
-        query.settings, f"{credentials.group}-{credentials.instance_id}", keep_ready=False
+        query.settings, f"{credentials.group}-{credentials.instance_id}", timeout=patience, keep_ready=False
     )
     return lambda ends: session.acting(lambda used: committer.commit(used, ends))

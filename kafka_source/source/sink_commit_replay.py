@@ -21,15 +21,14 @@ from kafka_source.options import ReadOptions
 from kafka_source.source.plan import PlannedInput
 from kafka_source.source_sink_handoff import Handoff
 
-_FETCH_SECONDS = 60.0
-
 
 def fetch_committed(options: ReadOptions) -> dict[TopicPartition, CommitOffset]:
     """Fetch the group's committed offsets; the metadata of those that the sink has committed is the stream's id."""
     if options.group_id is None:
         return {}
     client = cached_client(options.settings)
-    return client.run(fetch_all_committed(client, options.group_id, Deadline(_FETCH_SECONDS)))
+    deadline = Deadline(options.coordinator_timeout_ms / 1000)
+    return client.run(fetch_all_committed(client, options.group_id, deadline))
 
 
 def position(

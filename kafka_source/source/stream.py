@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
+from kafka_source.group.siblings import Siblings
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import Where
 from kafka_source.quota.settings import QuotaSettings
@@ -87,7 +88,10 @@ class _StreamReader(DataSourceStreamReader):
 
     def _batches(self) -> MicroBatches:
         if self._planner is None:
-            self._planner = MicroBatches(self._query)
+            options = self._query.options
+            group, servers = options.group_id, options.bootstrap_servers
+            siblings = Siblings.find(group, servers) if options.in_group and group is not None else None
+            self._planner = MicroBatches(self._query, siblings)
             self._leave = leave_on_exit(self._planner.close)
         return self._planner
 
@@ -131,6 +135,10 @@ if HAS_READ_LIMITS:
         def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
             """Return the options' limit; Spark replaces it by ReadAllAvailable for Trigger.Once."""
             options = self._query.options
+            if options.in_group and options.commit in ("task", "sink"):
+                # Spark calls this for every source before the first batch. The tasks of a replayed batch commit with
+                # the credentials of their slots, so no source may cause a rebalance after another has made its tasks.
+                self._batches().join()
             limit = options.max_offsets_per_trigger
             limit = options.min_offsets_per_trigger if limit is None else limit
             if limit is None and QuotaSettings.of(options) is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
@@ -12,8 +13,8 @@ from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.embedded import EmbeddedKafka
 from kafka_source.embedded.tcp_proxy import CutConnection, Frame, TcpProxy, pass_on
-from kafka_source.errors import AuthenticationError, FencedError
-from kafka_source.group import MemberSettings
+from kafka_source.errors import AuthenticationError, FencedError, RetriableError
+from kafka_source.group import MemberSettings, slot_session
 from kafka_source.group.member import Member
 from kafka_source.group.member_state import Membership, State
 from kafka_source.group.query_settings import group_settings, subscription_of
@@ -351,3 +352,52 @@ def test_a_parked_join_outlives_its_coordinator(cluster, on_three, group):
             cluster.restart(node)
             cluster.wait_ready()
         joining.result()
+
+
+def test_a_plain_commit_may_take_longer_than_a_heartbeat(proxied):
+    members, proxy = proxied
+    membership = members.make("orders", slots=1, heartbeat_interval_ms=200)
+    (slot,) = membership.join(30).slots
+    commits: list[Frame] = []
+
+    def slowly(frame):
+        if frame.api_key == OFFSET_COMMIT:
+            commits.append(frame)
+            time.sleep(1.5)
+        return [frame.payload]
+
+    proxy.on_response = slowly
+    membership.commit({0: dict.fromkeys(slot.partitions, 7)})
+    assert set(membership.committed(slot.partitions).values()) == {7}
+    assert len(commits) == 1
+
+
+@pytest.mark.parametrize("commit", ["batch", "task"])
+def test_a_task_reads_while_the_coordinator_is_silent(proxied, behind, group, monkeypatch, commit):
+    monkeypatch.setattr(read_task, "_ATTACH_SECONDS", 1.0)
+    monkeypatch.setattr(slot_session, "_TRY_SECONDS", 0.3)
+    members, proxy = proxied
+    name = behind[0].create_topic(f"{group}-silent", 1)
+    produce(members.config["bootstrap.servers"], name, 60)
+    (slot,) = members.make(name, slots=1).join(30).slots
+    given = {
+        "kafka.bootstrap.servers": members.config["bootstrap.servers"],
+        "subscribe": name,
+        "kafka.group.id": group,
+        "commit": commit,
+        "coordinator.timeout.ms": "2000",
+    }
+    query = read_task.Query.of(given, source_schema(headers=False), Where.STREAM)
+    task = read_task.ReadTask((Range(name, 0, 0, 60),), slot.credentials)
+    proxy.on_request = lambda frame: [] if frame.api_key == HEARTBEAT else [frame.payload]
+    if commit == "batch":
+        assert sum(batch.num_rows for batch in read_task.read(task, query)) == 60
+        return
+    with pytest.raises(RetriableError):
+        list(read_task.read(task, query))
+    # The coordinator comes back within the time limit: the task goes on.
+    began = time.monotonic()
+    proxy.on_request = lambda frame: (
+        [] if frame.api_key == HEARTBEAT and time.monotonic() - began < 1 else [frame.payload]
+    )
+    assert sum(batch.num_rows for batch in read_task.read(task, query)) == 60

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from confluent_kafka import Consumer
 
 from assignors import AssignmentError, Assignor
 from kafka_source.client_config import Settings
@@ -167,3 +169,65 @@ def test_a_group_that_the_user_may_not_join():
         allowed.join(30)
         assert held(allowed) == everything("orders", 2)
         members.close()
+
+
+def test_a_leader_fails_the_assignment_of_members_whose_topics_it_may_not_describe(caplog):
+    security = Security("SASL_PLAINTEXT", {"alice": "alice-secret", "bob": "bob-secret"}, acls=True)
+    with EmbeddedKafka(security=security) as kafka:
+        for name in ("orders", "clicks"):
+            kafka.create_topic(name, 2)
+        for user, name in (("alice", "orders"), ("bob", "clicks")):
+            kafka.allow(user, "READ", "DESCRIBE", resource="topic", name=name)
+            kafka.allow(user, "READ", resource="group", name="shared")
+        members = Memberships(Settings(kafka.java_client_config("alice")), "shared")
+        try:
+            leading = members.make("orders", slots=1, app="alice")
+            assert leading.join(30).leading
+            starved = members.make("clicks", slots=1, app="bob", config=Settings(kafka.java_client_config("bob")))
+            with ThreadPoolExecutor(1) as pool:
+                joining = pool.submit(starved.join, 60)
+                wait_for(leading.rebalance_needed, "the rebalance")
+                leading.rejoin(30)
+                with pytest.raises(AssignmentFailed, match=r"cannot describe clicks \(TOPIC_AUTHORIZATION_FAILED\)"):
+                    joining.result()
+            assert held(leading) == everything("orders", 2)
+            assert any(
+                "member=shared-bob-0 failed: the leader cannot describe clicks" in line for line in caplog.messages
+            )
+        finally:
+            members.close()
+
+
+class TestAGroupThatTheBrokersAssign:
+    @pytest.fixture
+    def consumer(self, kafka, topic, group):
+        name = topic("assigned-by-brokers", partitions=4)
+        consumer = Consumer(
+            {"bootstrap.servers": kafka.bootstrap_servers, "group.id": group, "group.protocol": "consumer"}
+        )
+        consumer.subscribe([name])
+        wait_for(lambda: consumer.poll(0.1) or consumer.assignment(), "an assignment")
+        polling = threading.Event()
+
+        def poll():
+            while not polling.wait(0.05):
+                consumer.poll(0.1)
+
+        thread = threading.Thread(target=poll, daemon=True)
+        thread.start()
+        yield name
+        polling.set()
+        thread.join(30)
+        consumer.close()
+
+    @pytest.mark.parametrize("strategy", ["copartition", "redundant", "weighted", "rack-aware"])
+    def test_is_refused_by_a_query_that_relies_on_its_strategy(self, kafka, members, consumer, group, strategy):
+        joining = members.make(consumer, slots=1, strategies=[strategy])
+        with pytest.raises(InvalidConfigurationError, match=f"strategy={strategy} has no effect"):
+            joining.join(60)
+        assert f"{group}-app-0" not in members_of(kafka, group)
+
+    def test_is_joined_with_a_warning_by_any_other_query(self, members, consumer, caplog):
+        joining = members.make(consumer, slots=1, strategies=["range"])
+        joining.join(60)
+        assert sum("strategy=range has no effect" in line for line in caplog.messages) == 1

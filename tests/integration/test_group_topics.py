@@ -7,6 +7,7 @@ import time
 from confluent_kafka.admin import NewPartitions
 
 from assignors import TopicPartition
+from kafka_source.kafka_client.messages import JoinGroupRequest
 from tests.groups import everything, held, wait_for
 
 
@@ -101,3 +102,18 @@ def test_partitions_that_came_while_the_application_was_away_are_assigned(kafka,
     after = members.make(orders)
     after.join(30)
     assert held(after) == everything(orders, 5)
+
+
+def test_a_static_leader_that_returns_to_an_old_broker_watches_the_topics(kafka, members, topic, monkeypatch):
+    # Before Kafka 3.2 a static leader that returns is told its former member id as the leader's.
+    monkeypatch.setattr(JoinGroupRequest, "max_version", 8)
+    orders = topic("orders", partitions=4)
+    before = members.make(orders, slots=2, leave_on_close=False)
+    before.join(30)
+    before.close()
+    after = members.make(orders, slots=2, leave_on_close=False)
+    assert not after.join(30).leading
+    grow(kafka, orders, 7)
+    assert wait_for(after.rebalance_needed, "the change") == f"topic {orders} has 7 partitions, 4 before"
+    after.rejoin(30)
+    assert held(after) == everything(orders, 7)

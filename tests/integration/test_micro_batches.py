@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from confluent_kafka.admin import NewPartitions
 from assignors import TopicPartition
 from kafka_source.admin import Groups
 from kafka_source.client_config import Settings
+from kafka_source.errors import InvalidConfigurationError
 from kafka_source.model.stream_offset import Range, StreamOffset
 from kafka_source.options import Where
 from kafka_source.schema import source_schema
@@ -180,3 +182,15 @@ def test_the_reader_for_spark_before_42_continues_at_the_batch_that_spark_asks_f
     # In the main thread a reader handles SIGTERM, which is the test process's own here.
     with ThreadPoolExecutor(1) as pool:
         pool.submit(run_twice).result(120)
+
+
+def test_nothing_is_committed_or_rejoined_for_a_batch_of_another_cluster(start, topic, kafka):
+    name = topic("moved")
+    produce(kafka.bootstrap_servers, name, 10)
+    planner = start(subscribe=name, kafka_group_id=f"{name}-group", startingOffsets="earliest")
+    end = after(planner, StreamOffset())
+    with pytest.raises(InvalidConfigurationError, match="cluster"):
+        planner.finished(replace(end, cluster="another"))
+    assert Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers})).committed(f"{name}-group") == dict.fromkeys(
+        end.partitions, 0
+    )

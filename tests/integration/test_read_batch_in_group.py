@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
 from kafka_source.admin import Groups
 from kafka_source.client_config import Settings
+from kafka_source.schema import source_schema
+from kafka_source.source.batch import BatchReader
 from tests.support import numbers, produce, reader
 
 
@@ -78,3 +82,27 @@ def test_the_group_can_be_left_a_label(spark, kafka, orders, groups):
     options = {"kafka_group_id": f"{orders}-label", "group_membership": "false"}
     assert reader(spark, kafka, orders, **options).load().count() == 300
     assert groups.describe(f"{orders}-label").members == ()
+
+
+def test_scans_of_one_dataframe_may_be_planned_at_the_same_time(kafka, orders):
+    given = {
+        "kafka.bootstrap.servers": kafka.bootstrap_servers,
+        "subscribe": orders,
+        "kafka.group.id": f"{orders}-scans",
+    }
+    readers = [BatchReader(given, source_schema(headers=False)) for _ in range(4)]
+
+    def planned(reader):
+        return sorted(r for task in reader.partitions() for r in task.ranges)
+
+    with ThreadPoolExecutor(len(readers)) as pool:
+        ranges = list(pool.map(planned, readers))
+    assert sum(r.size for r in ranges[0]) == 300
+    assert all(found == ranges[0] for found in ranges)
+
+
+def test_a_dataframe_can_be_joined_with_itself(spark, kafka, orders):
+    for number in range(3):
+        frame = reader(spark, kafka, orders, kafka_group_id=f"{orders}-self-{number}").load()
+        values = frame.selectExpr("CAST(value AS STRING) AS number")
+        assert values.alias("left").join(values.alias("right"), "number").count() == 300

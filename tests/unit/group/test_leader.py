@@ -113,3 +113,9 @@ def test_an_assignment_made_for_another_time_is_found_out() -> None:
     assert leader.stale(shrunk, GROUP, held) == "clicks-1 no longer exists"
     other = {**GROUP, "m-b": replace(GROUP["m-b"], topics=("orders",))}
     assert leader.stale(CLUSTER, other, held) == "topic clicks is no longer subscribed to"
+
+
+def test_topics_that_the_leader_may_not_describe_are_told_by_member() -> None:
+    refused = {"clicks": 29, "others": 29}
+    assert leader.undescribed(GROUP, refused) == {"m-b": ("clicks",)}
+    assert "cannot describe clicks (TOPIC_AUTHORIZATION_FAILED)" in leader.refusal(["clicks"], refused)

@@ -8,6 +8,7 @@ import pytest
 
 from assignors import Assignment, TopicPartition, decode_subscription, encode_assignment, load
 from kafka_source.client_config import Settings
+from kafka_source.group.claims import with_held
 from kafka_source.group.member import Joined
 from kafka_source.group.member_state import Membership, State
 from kafka_source.group.model import GroupSettings
@@ -81,3 +82,38 @@ def test_a_topic_that_is_no_longer_wanted_is_let_go_before_joining(make):
 @pytest.mark.parametrize(("strategies", "phases"), [(["range"], False), (["cooperative-sticky", "range"], True)])
 def test_whether_partitions_are_handed_over_hangs_on_the_groups_strategy(make, strategies, phases):
     assert make(*strategies).hands_over is phases
+
+
+def test_under_an_eager_strategy_a_slot_claims_the_partitions_of_its_micro_batch(make):
+    slot = make("range")
+    (metadata,) = (decode_subscription(m) for _, m in slot.subscribe(["orders"], {ORDERS[1]}))
+    assert (metadata.owned, metadata.generation) == (ORDERS[1:2], 4)
+    assert said(slot)["range"].generation == -1
+
+
+def test_what_an_eager_leader_holds_is_claimed_until_the_slot_rejoins_without_a_batch(make):
+    slot = make("range")
+    slot.subscribe(["orders"], {ORDERS[1]})
+    assert not slot.take(encode_assignment(with_held(Assignment(ORDERS[:1]), ORDERS[1:2])), {ORDERS[1]})
+    assert (slot.assignment.partitions, slot.held) == (ORDERS[:1], ORDERS[1:2])
+    (metadata,) = (decode_subscription(m) for _, m in slot.subscribe(["orders"], {ORDERS[1]}))
+    assert metadata.owned == ORDERS[1:2]
+    assert said(slot)["range"].owned == ()
+    assert not slot.take(encode_assignment(Assignment(ORDERS[:1])))
+    assert slot.held == ()
+
+
+def test_a_cooperative_slot_holds_what_its_micro_batch_reads_and_gives_up_the_rest_at_once(make):
+    slot = make("cooperative-sticky")
+    slot.subscribe(["orders"], {ORDERS[1]})
+    assert slot.take(encode_assignment(Assignment(ORDERS[:1])), {ORDERS[1]})
+    assert slot.held == ORDERS[1:2]
+    slot.subscribe(["orders"], {ORDERS[1]})
+    assert not slot.take(encode_assignment(Assignment(ORDERS[:1])), {ORDERS[1]})
+    assert slot.held == ORDERS[1:2]
+
+
+def test_copies_are_not_claimed(make):
+    slot = make("redundant")
+    (metadata,) = (decode_subscription(m) for _, m in slot.subscribe(["orders"], {ORDERS[1]}))
+    assert metadata.owned == ()

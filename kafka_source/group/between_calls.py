@@ -1,0 +1,175 @@
+"""What the slots of a stream do while Spark does not call it: rejoin for a sibling, and leave when they are overdue.
+
+Slots rejoin in Spark's calls, between micro-batches. There are two exceptions. A read of the same driver and group that
+waits in a join keeps Spark from calling this one, so the slots rejoin for it at once (see `siblings`). And if Spark has
+not called for `max.poll.interval.ms`, the slots leave, so that others can have their partitions (KIP-62).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
+
+from kafka_source.errors import KafkaGroupError
+from kafka_source.group.committed_offsets import fetch_committed
+from kafka_source.group.description import describe
+from kafka_source.group.member import RebalanceTimeout
+from kafka_source.group.member_state import State
+from kafka_source.group.model import BatchUnderWay, GroupSettings
+from kafka_source.group.siblings import Siblings
+from kafka_source.group.slot import Slot
+from kafka_source.kafka_client import Deadline, KafkaClient
+
+log = logging.getLogger(__name__)
+
+_REQUEST_SECONDS = 30.0
+# Seconds between two looks whether the slots have to rejoin, while a sibling waits in a join.
+_POLL_SECONDS = 0.1
+# Seconds that a rejoin may take beyond the rebalance timeout, until it is tried again.
+_MARGIN_SECONDS = 30.0
+
+
+class BetweenCalls:
+    """It runs on the membership's event loop. Without calls (`begin_call`), as in a batch, the slots never leave.
+
+    Args:
+        client: The cluster's client.
+        settings: The group's.
+        slots: The slots of the query.
+        ask: Sends a heartbeat for each slot.
+        enter: Rejoins with all slots, for a reason, within a deadline.
+        leave: Leaves with all slots, for a reason.
+
+    Attributes:
+        under_way: The micro-batch whose partitions the slots claim when they rejoin for a sibling.
+        rejoin_failed: Why a rejoin for a sibling has failed; None: it has not, or the slots have rejoined since then.
+        left: Why the slots have left; None: they have not, or have rejoined since then.
+    """
+
+    def __init__(
+        self,
+        client: KafkaClient,
+        settings: GroupSettings,
+        slots: Sequence[Slot],
+        *,
+        ask: Callable[[], Awaitable[object]],
+        enter: Callable[[str, Deadline], Awaitable[object]],
+        leave: Callable[[str], Coroutine[Any, Any, None]],
+    ) -> None:
+        self.under_way = BatchUnderWay()
+        self.rejoin_failed: str | None = None
+        self.left: str | None = None
+        self._client, self._settings, self._slots = client, settings, slots
+        self._ask, self._enter, self._leave = ask, enter, leave
+        self._calls = 0
+        self._called_at: float | None = None
+        self._busy: asyncio.Task[None] | None = None
+
+    # ---- Spark's calls
+
+    async def begin_call(self) -> None:
+        """Wait for a rejoin or a leave that is under way; no other one begins until `end_call`."""
+        self._calls += 1
+        try:
+            while self._busy is not None and not self._busy.done():
+                await asyncio.wait((self._busy,))
+        except BaseException:
+            self.end_call()
+            raise
+
+    def end_call(self) -> None:
+        """Note the end of a call."""
+        self._calls -= 1
+        self._called_at = time.monotonic()
+
+    async def _alone(self, work: Coroutine[Any, Any, None]) -> None:
+        """Let Spark's next call wait for this work."""
+        self._busy = asyncio.ensure_future(work)
+        try:
+            await self._busy
+        finally:
+            self._busy = None
+
+    # ---- siblings
+
+    async def rejoin_for(self, siblings: Siblings) -> None:
+        """Wait for a sibling that waits in a join, and rejoin if the group waits for these slots."""
+        await siblings.asked()
+        if not self._calls and not self._is_rebalancing:
+            # The sibling has just sent JoinGroup. Do not wait for the next regular heartbeat.
+            await self._ask()
+        if self._is_rebalancing and await self._may_rejoin() and not self._calls:
+            await self._alone(self._rejoin())
+        await asyncio.sleep(_POLL_SECONDS)
+
+    @property
+    def _is_rebalancing(self) -> bool:
+        return any(slot.member.membership.state is State.REBALANCING for slot in self._slots)
+
+    async def _may_rejoin(self) -> bool:
+        """Return whether nobody commits the micro-batch under way with credentials that a rejoin makes invalid."""
+        batch = self.under_way
+        if not batch.committed_elsewhere or not batch.ends:
+            return True
+        committed = await fetch_committed(
+            self._client, self._settings.group, batch.ends, Deadline(_REQUEST_SECONDS), stable=False
+        )
+        finished = all((committed[tp] or 0) >= end for tp, end in batch.ends.items())
+        if finished and self.under_way is batch:
+            self.under_way = BatchUnderWay()
+        return finished
+
+    async def _rejoin(self) -> None:
+        reason = "another read of this driver waits for it"
+        log.info("rejoin group=%s reason=%r", self._settings.group, reason)
+        while True:
+            try:
+                await self._enter(reason, Deadline(self._settings.rebalance_timeout_ms / 1000 + _MARGIN_SECONDS))
+                return
+            except RebalanceTimeout as error:
+                log.warning("%s The query keeps waiting.", error)
+            except (KafkaGroupError, TimeoutError) as error:
+                # Spark's next call rejoins, and raises the error if it remains.
+                self.rejoin_failed = f"a rejoin for another read of this driver failed: {error}"
+                log.warning("group=%s: %s", self._settings.group, self.rejoin_failed)
+                return
+
+    # ---- progress
+
+    async def leave_if_overdue(self) -> None:
+        """Leave if Spark has not called for longer than `max.poll.interval.ms` and other members want the partitions.
+
+        A query that is alone in its group stays: nobody gets anything by a rebalance, and its triggers may be further
+        apart.
+        """
+        if self._called_at is None or self._calls or self._busy is not None:
+            return
+        silent = time.monotonic() - self._called_at
+        if silent * 1000 <= self._settings.rebalance_timeout_ms:
+            return
+        if not any(slot.member.membership.is_member for slot in self._slots):
+            return
+        if not self._is_rebalancing and not (self.under_way.ends and await self._has_other_members()):
+            return
+        if self._calls:
+            return  # Spark has called meanwhile.
+        log.warning(
+            "leave group=%s slots=%d: Spark has not asked for a micro-batch for %.0f s, longer than "
+            "kafka.max.poll.interval.ms=%d. Other members get the partitions. Nothing of the micro-batch under way is "
+            "committed; the query rejoins when Spark asks again. If micro-batches or the pauses between triggers may "
+            "take this long, raise kafka.max.poll.interval.ms.",
+            self._settings.group,
+            len(self._slots),
+            silent,
+            self._settings.rebalance_timeout_ms,
+        )
+        self.left = f"they left after {silent:.0f} s without a call of Spark's (kafka.max.poll.interval.ms)"
+        await self._alone(self._leave("max.poll.interval.ms has expired"))
+
+    async def _has_other_members(self) -> bool:
+        described = await describe(self._client, self._settings.group, Deadline(_REQUEST_SECONDS))
+        ours = {slot.member.membership.member_id for slot in self._slots}
+        return any(d.member.member_id not in ours for d in described.members)

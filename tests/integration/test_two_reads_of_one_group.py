@@ -1,0 +1,226 @@
+"""Several reads of one group in one Spark driver: in no order do they wait for each other."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from kafka_source.group.siblings import Siblings
+from kafka_source.model.stream_offset import StreamOffset
+from kafka_source.options import Where
+from kafka_source.schema import source_schema
+from kafka_source.source.micro_batches import MicroBatches
+from kafka_source.source.read_task import Query
+from tests.apps.confluent_consumer import ConfluentConsumer
+from tests.support import produce, stream, until, written
+
+SECONDS = 45
+"""Far below `kafka.max.poll.interval.ms`, after which the group goes on without a read that keeps it waiting."""
+
+SETTINGS = {
+    "kafka_session_timeout_ms": 10_000,
+    "kafka_heartbeat_interval_ms": 300,
+    "startingOffsets": "earliest",
+    "group_members": 2,
+}
+
+
+@pytest.fixture
+def start(spark, kafka, tmp_path, request):
+    """Starts a query over the union of reads in one group."""
+
+    def begin(group, *topics, **options):
+        reads = [stream(spark, kafka, topic, kafka_group_id=group, **SETTINGS, **options) for topic in topics]
+        union = functools.reduce(lambda left, right: left.union(right), reads)
+        writer = union.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = writer.option("path", str(tmp_path / "out")).start()
+        request.addfinalizer(query.stop)
+        return query
+
+    return begin
+
+
+def test_a_union_of_two_topics_goes_on_through_every_rebalance(kafka, topic, group, start, tmp_path):
+    servers, (x, y) = kafka.bootstrap_servers, (topic("x", partitions=4), topic("y", partitions=2))
+    produce(servers, x, 100)
+    produce(servers, y, 100, first=1000)
+    query = start(group, x, y)
+    ours = functools.partial(written, tmp_path / "out")
+    until(lambda: len(ours()) >= 200, "the first records of both topics", SECONDS)
+    produce(servers, x, 50, first=100)
+    produce(servers, y, 50, first=1100)
+    until(lambda: len(ours()) >= 300, "another micro-batch", SECONDS)
+    other = ConfluentConsumer(servers, group, x)
+    try:
+        until(lambda: bool(other.assigned), "a partition for another consumer of the group", SECONDS)
+        produce(servers, x, 50, first=150)
+        produce(servers, y, 50, first=1150)
+        until(lambda: len(ours()) + len(other.records) >= 400, "records for all members", SECONDS)
+    finally:
+        other.close()
+    produce(servers, x, 50, first=200)
+    produce(servers, y, 50, first=1200)
+    until(lambda: len(ours()) + len(other.records) >= 500, "records after the consumer has left", SECONDS)
+    query.stop()
+    assert sorted([*ours(), *(value for _, _, value in other.records)]) == [*range(250), *range(1000, 1250)]
+
+
+def test_one_topic_loaded_twice_is_shared_and_each_record_is_read_once(kafka, topic, group, start, tmp_path):
+    servers, name = kafka.bootstrap_servers, topic("twice", partitions=4)
+    produce(servers, name, 200)
+    query = start(group, name, name)
+    for count in (200, 300, 400):
+        until(functools.partial(has_written, tmp_path / "out", count), f"{count} records", SECONDS)
+        produce(servers, name, 100, first=count)
+    until(lambda: len(written(tmp_path / "out")) >= 500, "all records", SECONDS)
+    query.stop()
+    assert written(tmp_path / "out") == list(range(500))
+
+
+def has_written(folder, count):
+    return len(written(folder)) >= count
+
+
+@pytest.mark.parametrize("options", [{"commit": "task"}, {"kafka_partition_assignment_strategy": "cooperative-sticky"}])
+def test_three_reads_restart_in_the_middle_of_a_batch(kafka, topic, group, start, tmp_path, options):
+    servers, names = kafka.bootstrap_servers, [topic(f"many-{n}", partitions=2) for n in range(3)]
+    for n, name in enumerate(names):
+        produce(servers, name, 100, first=1000 * n)
+    query = start(group, *names, **options)
+    until(lambda: len(written(tmp_path / "out")) == 300, "the first records", SECONDS)
+    query.stop()
+    # As if the driver had died before Spark noted the end of its last batch: it is run again.
+    last = max((tmp_path / "checkpoint" / "commits").glob("[0-9]*"), key=lambda file: int(file.name))
+    last.unlink()
+    (last.parent / f".{last.name}.crc").unlink(missing_ok=True)
+    for n, name in enumerate(names):
+        produce(servers, name, 100, first=1000 * n + 100)
+    query = start(group, *names, **options)
+    until(lambda: len(written(tmp_path / "out")) >= 600, "all records after a restart", SECONDS)
+    query.stop()
+    assert written(tmp_path / "out") == [1000 * n + value for n in range(3) for value in range(200)]
+
+
+def test_nothing_is_lost_where_another_client_leads_with_an_eager_strategy(kafka, topic, group, start, tmp_path):
+    servers, (x, y) = kafka.bootstrap_servers, (topic("lead-x", partitions=4), topic("lead-y", partitions=4))
+    leading = ConfluentConsumer(servers, group, x)
+    try:
+        until(lambda: bool(leading.assigned), "the first member", SECONDS)
+        query = start(group, x, y)
+        ours = functools.partial(written, tmp_path / "out")
+
+        def read():
+            return {*ours(), *(value for _, _, value in leading.records)}
+
+        produce(servers, x, 100)
+        produce(servers, y, 100, first=1000)
+        until(lambda: len(read()) == 200, "all records", SECONDS)
+        second = ConfluentConsumer(servers, group, y)
+        try:
+            until(lambda: bool(second.assigned), "the second consumer", SECONDS)
+            produce(servers, x, 100, first=100)
+            produce(servers, y, 100, first=1100)
+            until(lambda: len(read() | {value for _, _, value in second.records}) == 400, "all records of all", SECONDS)
+        finally:
+            second.close()
+        query.stop()
+    finally:
+        leading.close()
+
+
+# ---- without Spark, call by call
+
+
+@pytest.fixture
+def read(kafka, group):
+    """Makes a read of the group as a stream's reader process does."""
+    made = []
+
+    def make(topic, **options):
+        given = {
+            "kafka.bootstrap.servers": kafka.bootstrap_servers,
+            "subscribe": topic,
+            "kafka.group.id": group,
+            **{name.replace("_", "."): str(value) for name, value in {**SETTINGS, **options}.items()},
+        }
+        siblings = Siblings.find(group, kafka.bootstrap_servers)
+        made.append(MicroBatches(Query.of(given, source_schema(headers=False), Where.STREAM), siblings))
+        return made[-1]
+
+    yield make
+    for batches in made:
+        batches.close()
+
+
+def test_a_read_that_joins_takes_nothing_from_the_planned_batch_of_another(kafka, topic, group, read):
+    name = topic("claimed", partitions=4)
+    produce(kafka.bootstrap_servers, name, 400)
+    first, second = read(name), read(name)
+    end = first.next(StreamOffset(), limited=True)
+    assert sum(span.end - span.start for span in end.partitions.values()) == 400
+    other = second.next(StreamOffset(), limited=True)
+    assert all(span.start == span.end for span in other.partitions.values())
+    # Spark calls both again when the batch is durable.
+    produce(kafka.bootstrap_servers, name, 400, first=400)
+    ends = [end, other]
+    read_by = [400, 0]
+    until(lambda: sum(read_by) >= 800 or turn([first, second], ends, read_by), "all records, each once", SECONDS)
+    turn([first, second], ends, read_by)
+    assert sum(read_by) == 800
+    # Where the first read kept partitions that are the second's now, these have moved, and nothing is held any more.
+    assert all(batches._owner._membership.rebalance_needed() is None for batches in (first, second))
+
+
+def turn(reads, ends, read_by):
+    """One trigger of Spark's: every read in turn; returns nothing."""
+    before = list(ends)
+    for n, batches in enumerate(reads):
+        ends[n] = batches.next(before[n], limited=True)
+    for n, end in enumerate(ends):
+        if end is not before[n]:
+            read_by[n] += sum(max(0, span.end - span.start) for span in end.partitions.values())
+
+
+def test_a_wait_in_a_join_says_for_whom_it_waits(kafka, topic, group, members, read, caplog):
+    caplog.set_level(logging.INFO, "kafka_source.group")
+    name = topic("waits", partitions=2)
+    busy = members.make(name, slots=1, app="busy")
+    busy.join(30)
+    waiting = read(name)
+    with ThreadPoolExecutor(1) as pool:
+        joining = pool.submit(waiting.next, StreamOffset(), limited=True)
+        until(
+            lambda: any(f"{group}-busy-0" in line for line in lines(caplog, "join")), "a line about the wait", SECONDS
+        )
+        busy.rejoin(30)
+        joining.result(30)
+
+
+def test_a_second_read_of_the_group_in_a_driver_is_told_once(topic, group, read, caplog):
+    name = topic("told", partitions=2)
+    reads = [read(name), read(name)]
+    for batches in [*reads, *reads]:
+        batches.next(StreamOffset(), limited=True)
+    told = [line for line in lines(caplog, "Two reads") if "group.membership=false" in line]
+    assert len(told) == 1
+    assert group in told[0]
+
+
+def test_the_place_of_a_read_that_died_is_cleared_away(group, read, topic, kafka):
+    siblings = Siblings.find(group, kafka.bootstrap_servers)
+    assert siblings is not None
+    # 2^22 is the highest process id that Linux gives.
+    dead = siblings._directory / f"{siblings._family}-{1 << 23}-1.sock"
+    dead.touch()
+    started = time.monotonic()
+    read(topic("cleared", partitions=1)).next(StreamOffset(), limited=True)
+    assert not dead.exists()
+    assert time.monotonic() - started < SECONDS
+
+
+def lines(caplog, word):
+    return [r.getMessage() for r in caplog.records if r.getMessage().startswith(f"{word} ")]
