@@ -68,11 +68,14 @@ class KafkaGroupError(Exception):
     Args:
         message: What happened, to which topic-partition and offset, and what to do.
         code: Kafka's (-1 and up) or librdkafka's (below -1) error code; None if the error has none.
+        condition: The name of the error condition that Spark's own Kafka source has for this problem, for programs
+            that look for it in messages; None if Spark has none.
     """
 
-    def __init__(self, message: str, *, code: int | None = None) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, code: int | None = None, condition: str | None = None) -> None:
+        super().__init__(message if condition is None else f"[{condition}] {message}")
         self.code = code
+        self.condition = condition
         self.code_name = None if code is None else code_name(code)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -208,6 +211,8 @@ class DataLossError(ApplicationRecoverableError):
         reason: The known cause, as a sentence, for example that the topic was deleted and created again.
         truncated_to: The end offset to which a new leader's log was truncated, if records before `planned`, which were
             read already, are no longer in it; None if the log was not truncated.
+        problem: What is wrong, if the arguments above do not say it; without a full stop.
+        condition: The subclass of Spark's error condition KAFKA_DATA_LOSS.
     """
 
     def __init__(
@@ -219,22 +224,65 @@ class DataLossError(ApplicationRecoverableError):
         available: tuple[int, int] | None = None,
         reason: str = "",
         truncated_to: int | None = None,
+        problem: str = "",
+        condition: str = "COULD_NOT_READ_OFFSET_RANGE",
     ) -> None:
-        problem = "the partition no longer exists"
-        if available is not None:
-            problem = f"it has only offsets [{available[0]}, {available[1]})"
         if truncated_to is not None:
             problem = f"its log was truncated to offset {truncated_to}, and records read beyond that no longer exist"
+        elif available is not None:
+            problem = f"it has only offsets [{available[0]}, {available[1]})"
+        problem = problem or "the partition no longer exists"
         super().__init__(
             _sentences(
                 f"{topic}-{partition} cannot be read from offset {planned}: {problem}",
                 reason,
                 "Records may have been deleted by retention, or the topic was deleted or truncated. To continue with "
                 "the records that exist, and a warning in the log, set the option failOnDataLoss to false",
-            )
+            ),
+            condition=f"KAFKA_DATA_LOSS.{condition}",
         )
         self.topic, self.partition, self.planned, self.available = topic, partition, planned, available
         self.truncated_to = truncated_to
+
+    @staticmethod
+    def of_deleted(tp: TopicPartition, *, planned: int, reason: str = "") -> DataLossError:
+        """Return the error for a partition that was read up to `planned` and is not there any more."""
+        return DataLossError(
+            topic=tp.topic, partition=tp.partition, planned=planned, reason=reason, condition="PARTITIONS_DELETED"
+        )
+
+    @staticmethod
+    def of_unsubscribed(tp: TopicPartition, *, planned: int) -> DataLossError:
+        """Return the error for a partition that was read up to `planned`, and that the options do not select now."""
+        return DataLossError(
+            topic=tp.topic,
+            partition=tp.partition,
+            planned=planned,
+            problem="the checkpoint has this partition, but subscribe, subscribePattern or assign select it no more",
+            condition="PARTITIONS_DELETED",
+        )
+
+    @staticmethod
+    def of_added(tp: TopicPartition, *, start: int) -> DataLossError:
+        """Return the error for a partition that was added to a query and begins at offset `start` instead of 0."""
+        return DataLossError(
+            topic=tp.topic,
+            partition=tp.partition,
+            planned=0,
+            problem=f"the partition was added to the query and begins at offset {start} instead of 0",
+            condition="ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO",
+        )
+
+    @staticmethod
+    def of_lower_end(tp: TopicPartition, *, planned: int, end: int) -> DataLossError:
+        """Return the error for a partition that ends at `end` now, before the offset at which reading continues."""
+        return DataLossError(
+            topic=tp.topic,
+            partition=tp.partition,
+            planned=planned,
+            problem=f"it ends at offset {end} now",
+            condition="PARTITION_OFFSET_CHANGED",
+        )
 
 
 class CorruptRecordsError(ApplicationRecoverableError):
@@ -270,11 +318,12 @@ class OptionError(InvalidConfigurationError, ValueError):
         got: The value, None if the option is missing. Never a secret: callers pass a redacted value.
         takes: The valid values, for example "a number greater than 0".
         spark: What Spark's own Kafka source says in this case, without a full stop: users search for these words.
+        condition: See `KafkaGroupError`.
     """
 
-    def __init__(self, option: str, got: object, takes: str, *, spark: str = "") -> None:
+    def __init__(self, option: str, got: object, takes: str, *, spark: str = "", condition: str | None = None) -> None:
         what = f"Option {option} is missing" if got is None else f"Option {option} got {got!r}"
-        super().__init__(f"{spark and f'{spark}. '}{what}; it takes {takes}.")
+        super().__init__(f"{spark and f'{spark}. '}{what}; it takes {takes}.", condition=condition)
         self.option, self.got, self.takes, self.spark = option, got, takes, spark
 
 

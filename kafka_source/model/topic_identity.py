@@ -26,7 +26,7 @@ def lost_topic(offset: StreamOffset, name: str, now: Topic | None) -> DataLossEr
     """Return the error for a topic of `offset` that was deleted (`now` is None) or created again."""
     tp, span = next((tp, span) for tp, span in sorted(offset.partitions.items()) if tp.topic == name)
     reason = "The topic was deleted" if now is None else recreated(now.id)
-    return DataLossError(topic=name, partition=tp.partition, planned=span.end, reason=reason)
+    return DataLossError.of_deleted(tp, planned=span.end, reason=reason)
 
 
 def only_of(ranges: Iterable[Range], ids: Mapping[str, str]) -> dict[str, str]:
