@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
@@ -12,11 +13,13 @@ from kafka_source.client_config import Settings
 from kafka_source.cluster.list_offsets import EARLIEST, LATEST, list_offsets
 from kafka_source.error_codes import UNKNOWN_TOPIC_OR_PARTITION
 from kafka_source.errors import BootstrapError, RefreshRetriableError, RetriableError, UnknownTopicError, error_for_code
-from kafka_source.kafka_client import ConnectionLost, Deadline, EventLoop, KafkaClient, Snapshot
+from kafka_source.kafka_client import ConnectionLost, Deadline, EventLoop, KafkaClient, Snapshot, cached_client
 from kafka_source.model.topic_pattern import matching
 from kafka_source.model.topic_selection import Topic, TopicSelection
 from kafka_source.options import ReadOptions
 from kafka_source.runtime.retry import RetryPolicy, retry
+
+log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
@@ -39,10 +42,20 @@ class Cluster:
         timeout_ms: The time limit of each attempt. A lookup is retried for at least this long.
         retries: The minimum number of retries after retriable errors (Spark's `fetchOffset.numRetries`).
         retry_ms: The first pause between attempts (`fetchOffset.retryIntervalMs`); it doubles with each retry.
+        client: A client to share, which `close` must not close; by default this object has its own.
     """
 
-    def __init__(self, settings: Settings, *, timeout_ms: int = 10_000, retries: int = 3, retry_ms: int = 10) -> None:
-        self._client = KafkaClient(settings, EventLoop.shared(), settings.client_id("driver"))
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        timeout_ms: int = 10_000,
+        retries: int = 3,
+        retry_ms: int = 10,
+        client: KafkaClient | None = None,
+    ) -> None:
+        self._client = client or KafkaClient(settings, EventLoop.shared(), settings.client_id("driver"))
+        self._reported_missing: set[TopicPartition] = set()
         self._timeout = timeout_ms / 1000
         self._retries = retries
         self._pauses = RetryPolicy(retry_ms / 1000, _LONGEST_PAUSE)
@@ -55,6 +68,16 @@ class Cluster:
             options.settings,
             retries=options.fetch_offset_num_retries,
             retry_ms=options.fetch_offset_retry_interval_ms,
+        )
+
+    @staticmethod
+    def of_task(options: ReadOptions) -> Cluster:
+        """Return the cluster that a query reads from, for a task: with the client that its worker process keeps."""
+        return Cluster(
+            options.settings,
+            retries=options.fetch_offset_num_retries,
+            retry_ms=options.fetch_offset_retry_interval_ms,
+            client=cached_client(options.settings),
         )
 
     def close(self) -> None:
@@ -75,8 +98,10 @@ class Cluster:
     def partitions(self, subscription: TopicSelection) -> list[TopicPartition]:
         """Return the existing partitions of a subscription, sorted.
 
+        A partition of `assign` that does not exist is left out with a warning, as in Spark's own source.
+
         Raises:
-            UnknownTopicError: A topic or partition that the subscription names does not exist.
+            UnknownTopicError: A topic that the subscription names does not exist.
             AuthenticationError: This user may not describe a topic that the subscription names.
             BootstrapError: No broker answers.
         """
@@ -94,13 +119,15 @@ class Cluster:
                         code=UNKNOWN_TOPIC_OR_PARTITION,
                     )
         existing = {TopicPartition(name, number) for name in names for number in seen.topics[name].partitions}
-        missing = sorted(set(subscription.partitions) - existing)
-        if missing:
-            raise UnknownTopicError(
-                f"The partitions {', '.join(f'{tp.topic}-{tp.partition}' for tp in missing)} do not exist; "
-                "correct the option assign."
-            )
-        return sorted(subscription.partitions or existing)
+        self._report_missing(set(subscription.partitions) - existing)
+        return sorted(existing.intersection(subscription.partitions) if subscription.partitions else existing)
+
+    def _report_missing(self, partitions: set[TopicPartition]) -> None:
+        new = sorted(partitions - self._reported_missing)
+        if new:
+            names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in new)
+            log.warning("option assign names partitions that do not exist: %s; they are not read", names)
+        self._reported_missing |= partitions
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic | None]:
         """Return the current id and partition count of these topics; None for a topic that does not exist."""
@@ -114,15 +141,33 @@ class Cluster:
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the first offset of each partition."""
-        return self._offsets(dict.fromkeys(partitions, EARLIEST))
+        (found,) = self._offsets(dict.fromkeys(partitions, EARLIEST))
+        return found
 
     def latest(self, partitions: Iterable[TopicPartition], *, read_committed: bool) -> dict[TopicPartition, int]:
         """Return the high watermark of each partition; with `read_committed` the last stable offset."""
-        return self._offsets(dict.fromkeys(partitions, LATEST), read_committed=read_committed)
+        (found,) = self._offsets(dict.fromkeys(partitions, LATEST), read_committed=read_committed)
+        return found
+
+    def bounds(
+        self, earliest: Iterable[TopicPartition], latest: Iterable[TopicPartition], *, read_committed: bool
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+        """Return the first offset of some partitions and the latest of others, asked for at the same time.
+
+        Args:
+            earliest: The partitions whose first offset is returned.
+            latest: The partitions whose high watermark is returned; with `read_committed` the last stable offset.
+            read_committed: See `latest`.
+        """
+        first, last = self._offsets(
+            dict.fromkeys(earliest, EARLIEST), dict.fromkeys(latest, LATEST), read_committed=read_committed
+        )
+        return first, last
 
     def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """Return the offset of the first record at or after a timestamp (ms since 1970); None if there is none."""
-        return {tp: offset if offset >= 0 else None for tp, offset in self._offsets(times).items()}
+        (found,) = self._offsets(times)
+        return {tp: offset if offset >= 0 else None for tp, offset in found.items()}
 
     def _see(self, names: Iterable[str]) -> Snapshot:
         """Return the metadata of these topics; topics that do not exist are left out.
@@ -139,26 +184,33 @@ class Cluster:
         return seen
 
     def _offsets(
-        self, times: Mapping[TopicPartition, int], *, read_committed: bool = False
-    ) -> dict[TopicPartition, int]:
-        if not times:
-            return {}
-        client, topics = self._client, {tp.topic for tp in times}
+        self, *questions: Mapping[TopicPartition, int], read_committed: bool = False
+    ) -> list[dict[TopicPartition, int]]:
+        """Return the answer to each question, a timestamp for each partition, see `list_offsets`."""
+        partitions = {tp for times in questions for tp in times}
+        if not partitions:
+            return [{} for _ in questions]
+        client, topics = self._client, {tp.topic for tp in partitions}
 
-        async def ask(deadline: Deadline) -> dict[TopicPartition, int]:
-            by_leader: dict[int, dict[TopicPartition, int]] = {}
+        async def ask(deadline: Deadline) -> list[dict[TopicPartition, int]]:
             # Fetch the metadata for each lookup: the leaders may have changed, and the response contains the cluster
             # id, which shows whether the same cluster still answers.
-            leaders = _leaders(await client.metadata(topics, deadline), times)
-            for tp, leader in leaders.items():
-                by_leader.setdefault(leader, {})[tp] = times[tp]
+            leaders = _leaders(await client.metadata(topics, deadline), partitions)
+            # A request must not contain a partition twice, so each question has requests of its own.
+            asked: dict[tuple[int, int], dict[TopicPartition, int]] = {}
+            for number, times in enumerate(questions):
+                for tp, timestamp in times.items():
+                    asked.setdefault((number, leaders[tp]), {})[tp] = timestamp
             answers = await asyncio.gather(
                 *(
                     list_offsets(client, leader, theirs, deadline, read_committed=read_committed)
-                    for leader, theirs in by_leader.items()
+                    for (_, leader), theirs in asked.items()
                 )
             )
-            return {tp: offset for answer in answers for tp, offset in answer.items()}
+            found: list[dict[TopicPartition, int]] = [{} for _ in questions]
+            for (number, _), answer in zip(asked, answers, strict=True):
+                found[number] |= answer
+            return found
 
         return self._ask("Asking for offsets", ask)
 

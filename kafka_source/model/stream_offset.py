@@ -9,20 +9,27 @@ exceptions are in `MicroBatches.tasks`. An offset never contains a secret: check
      "topics": {"orders": "aVJo0ssOTxOMQ4bkUl_1Sw"},
      "partitions": {"orders": {"0": [100, 250, 0], "1": [90, 180, 1]}}}
 
-Where all copies of a partition emit rows (`redundant.emit=all`), a fourth element of a partition lists its readers:
-[[slot, replica], …]. Where the sink commits (`commit=sink`), "stream" is the stream's id.
+"split" is [minPartitions, maxRecordsPerPartition, min.records.per.task]; if one of the first two is set, a fourth
+element is the rule of the cuts. Where all copies of a partition emit rows (`redundant.emit=all`), a fourth element of a
+partition lists its readers: [[slot, replica], …]. Where the sink commits (`commit=sink`), "stream" is the stream's id.
+
+A query that was started with Spark's own Kafka source has offsets in its form, which says how far each partition was
+read and nothing else: {"orders": {"0": 250, "1": 180}}. These are read too, so that the query can continue.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from assignors.model import TopicPartition
 from kafka_source.errors import InvalidConfigurationError
 
 VERSION = 1
+
+CutRule = Literal[1, 2]
+"""How ranges are cut: 2 as in Spark's own Kafka source; 1 as in checkpoints that were written before there was a 2."""
 
 Copies = tuple[tuple[int, int], ...]
 """Pairs of a slot and the number of its copy of a partition (replica); 0 is the primary."""
@@ -30,13 +37,30 @@ Copies = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Range:
-    """A range of one partition, `[start, end)` in offsets; `replica` is the number of the copy that reads it."""
+    """A range of one partition, `[start, end)` in offsets.
+
+    Attributes:
+        topic: The topic.
+        partition: The partition number.
+        start: The first offset.
+        end: The offset after the last one.
+        replica: The number of the copy that reads the range.
+        from_earliest: A batch read that starts at `earliest` begins with this range: the task starts at the first
+            offset that the log has when it runs.
+        skip_deleted: A batch read that starts at `earliest` has this range: records before the first offset that the
+            log has when the task runs are left out, and are no data loss.
+        to_latest: A batch read that ends at `latest` ends with this range: the task reads to the latest offset of the
+            time when it runs.
+    """
 
     topic: str
     partition: int
     start: int
     end: int
     replica: int = 0
+    from_earliest: bool = False
+    skip_deleted: bool = False
+    to_latest: bool = False
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -100,6 +124,9 @@ class StreamOffset:
         max_records: `maxRecordsPerPartition` when the batch was planned; None: not set.
         task_records: `min.records.per.task` when the batch was planned, or its default.
         stream: The stream's id, the same in all batches of a checkpoint; None unless the sink commits (`commit=sink`).
+        cut_rule: How `min_partitions` and `max_records` cut ranges.
+        of_spark: Whether this is an offset of Spark's own Kafka source. Its spans are empty: the start of the batch is
+            in the offset before.
     """
 
     partitions: Mapping[TopicPartition, Span] = field(default_factory=dict)
@@ -111,6 +138,8 @@ class StreamOffset:
     task_records: int = 1
     topics: Mapping[str, str] = field(default_factory=dict)
     stream: str | None = None
+    cut_rule: CutRule = 2
+    of_spark: bool = False
 
     @property
     def ends(self) -> dict[TopicPartition, int]:
@@ -131,36 +160,55 @@ class StreamOffset:
         partitions: dict[str, dict[str, list[Any]]] = {}
         for tp, span in sorted(self.partitions.items()):
             partitions.setdefault(tp.topic, {})[str(tp.partition)] = span.to_json()
+        split: list[int | None] = [self.min_partitions, self.max_records, self.task_records]
+        if self._cuts and self.cut_rule != 1:
+            split.append(self.cut_rule)
         return {
             "version": VERSION,
             "cluster": self.cluster,
             "generation": self.generation,
             "slots": self.slots,
-            "split": [self.min_partitions, self.max_records, self.task_records],
+            "split": split,
             "topics": dict(sorted(self.topics.items())),
             "partitions": partitions,
             **({} if self.stream is None else {"stream": self.stream}),
         }
 
+    @property
+    def _cuts(self) -> bool:
+        return self.min_partitions is not None or self.max_records is not None
+
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> StreamOffset:
-        """Parse an offset that `to_json` has written; ignore keys that it does not know, such as a quota's figures.
+        """Parse an offset that `to_json` or Spark's own Kafka source has written.
+
+        Keys that are not known, such as a quota's figures, are ignored.
 
         Raises:
             InvalidConfigurationError: The offset is of a newer version, of another source, or damaged.
         """
+        if is_of_spark(value):
+            return StreamOffset(
+                {
+                    TopicPartition(topic, int(partition)): Span(offset, offset, -1)
+                    for topic, offsets in value.items()
+                    for partition, offset in offsets.items()
+                },
+                of_spark=True,
+            )
         version = value.get("version")
         if not isinstance(version, int):
             raise InvalidConfigurationError(
-                f"the checkpoint's offset is not one of kafkagroup's: {str(value)[:200]}; "
-                "a checkpoint of another source cannot be continued, start with a new checkpointLocation"
+                f"the checkpoint's offset is neither one of kafkagroup nor one of Spark's Kafka source: "
+                f"{str(value)[:200]}; such a checkpoint cannot be continued, start with a new checkpointLocation"
             )
         if version > VERSION:
             raise InvalidConfigurationError(
                 f"the checkpoint's offset has version {version}, this kafkagroup reads up to {VERSION}; upgrade it"
             )
         try:
-            minimum, maximum, least = (*value["split"], 1)[:3]
+            minimum, maximum, *more = value["split"]
+            cuts = minimum is not None or maximum is not None
             return StreamOffset(
                 {
                     TopicPartition(topic, int(partition)): Span.from_json(span)
@@ -172,12 +220,23 @@ class StreamOffset:
                 value["slots"],
                 minimum,
                 maximum,
-                least,
+                # Early versions of kafkagroup wrote neither this nor the rule of the cuts.
+                more[0] if more else 1,
                 # Early versions of kafkagroup wrote no topic ids.
                 dict(value.get("topics", {})),
                 value.get("stream"),
+                more[1] if len(more) > 1 else (1 if cuts else 2),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InvalidConfigurationError(
                 f"the checkpoint's offset is damaged ({error!r}): {str(value)[:200]}"
             ) from None
+
+
+def is_of_spark(value: Mapping[str, Any]) -> bool:
+    """Return whether an offset in a checkpoint has the form of Spark's own Kafka source (`KafkaSourceOffset`)."""
+    return all(
+        isinstance(offsets, dict)
+        and all(str(partition).isdigit() and type(offset) is int for partition, offset in offsets.items())
+        for offsets in value.values()
+    )

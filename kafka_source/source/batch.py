@@ -31,7 +31,7 @@ from kafka_source.runtime.deadline import Deadline
 from kafka_source.runtime.driver_pid import driver_pid
 from kafka_source.runtime.private_directory import exclusive
 from kafka_source.runtime.retry import RetryPolicy, retry
-from kafka_source.source import read_task
+from kafka_source.source import late_bounds, read_task
 from kafka_source.source.input_partitions import TaskFactory
 from kafka_source.source.partition_owner import (
     GroupMemberOwner,
@@ -64,7 +64,10 @@ class BatchReader(DataSourceReader):
         self._query = Query.of(given, schema, Where.BATCH)
 
     def partitions(self) -> list[InputPartition]:
-        """Return an input partition for each slot that has records to read; without a group, one for each range."""
+        """Return an input partition for each slot that has records to read; without a group, one for each range.
+
+        Without a group the words `earliest` and `latest` stay in the plan, and each action looks their offsets up.
+        """
         options = self._query.options
         check_engine(options.engine, options.settings)
         # Spark uses the planner's process for later plans too, so nothing may stay open in it.
@@ -114,7 +117,7 @@ class BatchReader(DataSourceReader):
         options = self._query.options
         owned = owner.commit_and_rejoin({})
         # Look up the topic ids before the offsets. Spark plans a DataFrame once, and a topic may be deleted and created
-        # again before an action reads it: then the task finds a different id and fails.
+        # again before an action reads it: then the task finds a different id and fails, if it has a planned offset.
         topics = TopicIds(cluster.topics, 0).ids({tp.topic for tp in owned.slots})
         bounds = resolve_batch(cluster, options, owner, sorted(owned.slots), subscribed=subscribed, check_all=False)
         end = StreamOffset(
@@ -124,8 +127,9 @@ class BatchReader(DataSourceReader):
             min_partitions=options.min_partitions,
             max_records=options.max_records_per_partition,
         )
+        inputs = plan(end) if options.in_group else late_bounds.mark(plan(end), bounds)
         factory = TaskFactory(owner.credentials, cluster.cluster_id(), topics)
-        planned = [factory.task(one) for one in plan(end)]
+        planned = [_without_ids_if_unbound(factory.task(one)) for one in inputs]
         quota = QuotaSettings.of(options)
         if quota is None:
             return planned
@@ -147,3 +151,8 @@ def _one_planner(group: GroupSettings) -> Iterator[None]:
         except OSError as error:
             log.warning("group=%s: planners of this driver cannot find each other: %s", group.group, error)
         yield
+
+
+def _without_ids_if_unbound(task: ReadTask) -> ReadTask:
+    """Return the task without topic ids if it has no planned offset, which only the topic of the plan would have."""
+    return replace(task, topics={}) if late_bounds.is_unbound(task.ranges) else task

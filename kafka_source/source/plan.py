@@ -9,12 +9,13 @@ what the group's other members have read.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from assignors.model import TopicPartition
-from kafka_source.model.stream_offset import Copies, Range, Span, StreamOffset
+from kafka_source.model.stream_offset import Copies, CutRule, Range, Span, StreamOffset
 
 
 class PlannedInput(NamedTuple):
@@ -69,7 +70,9 @@ def plan(end: StreamOffset, start: StreamOffset | None = None) -> list[PlannedIn
                 by_slot.setdefault(slot, []).append(Range(tp.topic, tp.partition, first, span.end, replica))
     if end.slots == 0:
         ranges = [r for slot in sorted(by_slot) for r in by_slot[slot]]
-        return [PlannedInput(-1, (piece,)) for piece in split(ranges, end.min_partitions, end.max_records)]
+        return [
+            PlannedInput(-1, (piece,)) for piece in split(ranges, end.min_partitions, end.max_records, end.cut_rule)
+        ]
     inputs: list[PlannedInput] = []
     total = sum(r.size for ranges in by_slot.values() for r in ranges)
     for slot in sorted(by_slot):
@@ -80,29 +83,66 @@ def plan(end: StreamOffset, start: StreamOffset | None = None) -> list[PlannedIn
         pieces = None
         if end.min_partitions is not None:
             pieces = max(1, round(sum(r.size for r in ranges) / total * end.min_partitions))
-        inputs += [PlannedInput(slot, (piece,)) for piece in split(ranges, pieces, end.max_records)]
+        inputs += [PlannedInput(slot, (piece,)) for piece in split(ranges, pieces, end.max_records, end.cut_rule)]
     return inputs
 
 
-def split(ranges: Sequence[Range], min_partitions: int | None, max_records: int | None) -> list[Range]:
+def split(
+    ranges: Sequence[Range], min_partitions: int | None, max_records: int | None, rule: CutRule = 2
+) -> list[Range]:
     """Cut large ranges into pieces (Spark's KafkaOffsetRangeCalculator), and drop empty ranges.
 
     Args:
         ranges: The ranges, in the order in which the pieces shall come.
         min_partitions: Cut until there are about this many pieces; None: do not cut for a number of pieces.
         max_records: The maximum size of a piece, in offsets; None: no maximum.
+        rule: How to cut.
     """
+    cut = _cut if rule == 2 else _cut_before_rule_2
     pieces = [r for r in ranges if r.size > 0]
     if max_records is not None:
-        pieces = [piece for r in pieces for piece in _cut(r, -(-r.size // max_records))]
+        pieces = [piece for r in pieces for piece in cut(r, -(-r.size // max_records))]
     if min_partitions is not None and len(pieces) < min_partitions:
+        if rule == 2:
+            return _split_in_proportion(pieces, min_partitions)
         total = sum(r.size for r in pieces)
-        pieces = [piece for r in pieces for piece in _cut(r, max(1, round(r.size / total * min_partitions)))]
+        pieces = [piece for r in pieces for piece in cut(r, max(1, round(r.size / total * min_partitions)))]
     return pieces
 
 
+def _split_in_proportion(ranges: Sequence[Range], min_partitions: int) -> list[Range]:
+    """Cut the ranges that are large enough, in proportion to their sizes (SPARK-36576).
+
+    The ranges that stay whole do not count for the proportion: otherwise one small range beside a large one would cost
+    the large one a piece.
+    """
+
+    def count(size: int, total: int, least: int) -> int:
+        # Rounded half up, as Java's Math.round.
+        return max(1, math.floor(size / total * least + 0.5))
+
+    total = sum(r.size for r in ranges)
+    whole = {r.topic_partition for r in ranges if count(r.size, total, min_partitions) == 1}
+    left = total - sum(r.size for r in ranges if r.topic_partition in whole)
+    least = max(1, min_partitions - sum(r.topic_partition in whole for r in ranges))
+    return [
+        piece for r in ranges for piece in ([r] if r.topic_partition in whole else _cut(r, count(r.size, left, least)))
+    ]
+
+
 def _cut(whole: Range, count: int) -> list[Range]:
-    bounds = [whole.start + whole.size * i // count for i in range(count + 1)]
+    """Cut a range into pieces, the larger ones last."""
+    bounds = [whole.start]
+    for left in range(count, 0, -1):
+        bounds.append(bounds[-1] + (whole.end - bounds[-1]) // left)
+    return _between(whole, bounds)
+
+
+def _cut_before_rule_2(whole: Range, count: int) -> list[Range]:
+    return _between(whole, [whole.start + whole.size * i // count for i in range(count + 1)])
+
+
+def _between(whole: Range, bounds: Sequence[int]) -> list[Range]:
     return [replace(whole, start=low, end=high) for low, high in itertools.pairwise(bounds) if low < high]
 
 

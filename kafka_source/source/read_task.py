@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
+from kafka_source.cluster.lookup import Cluster
 from kafka_source.error_codes import FENCED_INSTANCE_ID, ILLEGAL_GENERATION
 from kafka_source.errors import FencedError, RetriableError
 from kafka_source.fetch.engine import FetchRequest
@@ -21,6 +22,7 @@ from kafka_source.fetch.select import engine_for
 from kafka_source.group.model import GroupSettings
 from kafka_source.group.slot_session import SlotSession
 from kafka_source.kafka_client import Deadline, cached_client
+from kafka_source.model.cluster_identity import check_same_cluster
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import Range
 from kafka_source.options import ReadOptions, Where, read_options
@@ -28,7 +30,7 @@ from kafka_source.quota.settings import Ticket
 from kafka_source.quota.stream_quota import CONSUMER_RATE
 from kafka_source.quota.task_pacer import Pacer, pacer_of
 from kafka_source.schema import Column, columns_of
-from kafka_source.source import replica_column
+from kafka_source.source import late_bounds, replica_column
 from kafka_source.source_sink_handoff import BatchOfRun, Handoff, publish
 from kafka_source.transactions.offset_committer import TransactionalCommitter
 
@@ -61,9 +63,12 @@ class ReadTask(InputPartition):
 
 
 def shares_of(planned: Sequence[ReadTask]) -> list[float]:
-    """Return each task's share of the planned offsets, between 0 and 1."""
-    sizes = [sum(r.size for r in task.ranges) for task in planned]
-    return [size / max(1, sum(sizes)) for size in sizes]
+    """Return each task's share of the planned offsets, between 0 and 1.
+
+    A task whose ranges were empty when the batch was planned may find records, so it counts as one offset.
+    """
+    sizes = [max(1, sum(r.size for r in task.ranges)) for task in planned]
+    return [size / sum(sizes) for size in sizes]
 
 
 @dataclass(frozen=True)
@@ -168,7 +173,7 @@ def read(task: ReadTask, query: Query) -> Iterator[pa.RecordBatch]:
 def _batches(task: ReadTask, query: Query, pacer: Pacer) -> Iterator[pa.RecordBatch]:
     """Yield the records of the task's ranges from the engine, with exactly the requested columns."""
     options = query.options
-    for replica, ranges in replica_column.by_replica(task.ranges):
+    for replica, ranges in replica_column.by_replica(_with_bounds_of_now(task, query)):
         request = FetchRequest(
             ranges=ranges,
             columns=replica_column.columns_to_fetch(query.columns),
@@ -185,6 +190,21 @@ def _batches(task: ReadTask, query: Query, pacer: Pacer) -> Iterator[pa.RecordBa
         )
         for batch in engine_for(options.engine, query.settings).read(request):
             yield replica_column.with_replica(batch, query.columns, replica)
+
+
+def _with_bounds_of_now(task: ReadTask, query: Query) -> tuple[Range, ...]:
+    """Return the ranges of the task, late bounds replaced by the offsets of now, without those that are empty then."""
+    if not late_bounds.has_late_bounds(task.ranges):
+        return task.ranges
+    cluster = Cluster.of_task(query.options)
+    found = late_bounds.resolve(task.ranges, cluster, read_committed=query.options.read_committed)
+    check_same_cluster(
+        task.cluster,
+        cluster.cluster_id(),
+        servers=query.options.bootstrap_servers,
+        moved_from=query.options.cluster_moved_from,
+    )
+    return tuple(r for r in found if r.size)
 
 
 def _session(task: ReadTask, query: Query, commits: bool) -> SlotSession | None:

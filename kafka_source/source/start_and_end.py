@@ -19,10 +19,19 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class BatchBounds:
-    """The offsets that a batch reads, `[starts[tp], ends[tp])`; empty where the start is not less than the end."""
+    """The offsets that a batch reads, `[starts[tp], ends[tp])`.
+
+    Attributes:
+        starts: The first offset of each partition.
+        ends: The offset after the last one.
+        late_starts: The partitions that start at `earliest`, which each action of a batch without a group looks up.
+        late_ends: The partitions that end at `latest`, likewise.
+    """
 
     starts: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
+    late_starts: frozenset[TopicPartition] = frozenset()
+    late_ends: frozenset[TopicPartition] = frozenset()
 
 
 def resolve_batch(
@@ -47,13 +56,20 @@ def resolve_batch(
     Raises:
         DataLossError: `failOnDataLoss` is set and a checked start lies outside the log.
         OptionError: A JSON option does not name exactly the partitions of the subscription.
-        InvalidConfigurationError: No record matches a starting timestamp.
+        InvalidConfigurationError: No record matches a starting timestamp, or a start lies beyond its end.
     """
     committed = owner.committed(sorted(partitions)) if options.group_start == "committed" else {}
     starts = starting_offsets(cluster, options, partitions, committed, subscribed=subscribed, default="earliest")
     checked = {tp: start for tp, start in starts.items() if check_all or committed.get(tp) is not None}
     starts |= check_data_loss(cluster, options, checked)
-    return BatchBounds(starts, ending_offsets(cluster, options, partitions, subscribed=subscribed))
+    ends = ending_offsets(cluster, options, partitions, subscribed=subscribed)
+    for tp in partitions:
+        # A committed offset may be beyond the end: the group has read on.
+        if starts[tp] > ends[tp] and committed.get(tp) is None:
+            raise start_after_end(tp, starts[tp], ends[tp])
+    late_starts = frozenset(tp for tp in partitions if _starts_at_earliest(options, tp))
+    late_ends = frozenset(tp for tp in partitions if _ends_at_latest(options, tp))
+    return BatchBounds(starts, ends, late_starts, late_ends)
 
 
 def starting_offsets(
@@ -132,6 +148,15 @@ def ending_offsets(
     return _latest(cluster, options, partitions)
 
 
+def start_after_end(tp: TopicPartition, start: int, end: int) -> InvalidConfigurationError:
+    """Return the error for a batch whose options give a start beyond the end, which Spark refuses too."""
+    return InvalidConfigurationError(
+        f"The start of {tp.topic}-{tp.partition}, offset {start}, is beyond its end, offset {end}. Correct the "
+        "starting or the ending options; `latest` ends where the log ends now.",
+        condition="RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET",
+    )
+
+
 def check_data_loss(
     cluster: Cluster, options: ReadOptions, starts: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
@@ -153,12 +178,57 @@ def check_data_loss(
         available = (earliest[tp], latest[tp])
         if available[0] <= start <= available[1]:
             continue
-        error = DataLossError(topic=tp.topic, partition=tp.partition, planned=start, available=available)
-        if options.fail_on_data_loss:
-            raise error
-        moved[tp] = available[0] if start < available[0] else available[1]
-        log.warning("%s (failOnDataLoss is false: the query continues at offset %d)", error, moved[tp])
+        is_before = start < available[0]
+        error = DataLossError(
+            topic=tp.topic,
+            partition=tp.partition,
+            planned=start,
+            available=available,
+            condition="COULD_NOT_READ_OFFSET_RANGE" if is_before else "PARTITION_OFFSET_CHANGED",
+        )
+        raise_or_warn(options, error)
+        moved[tp] = available[0] if is_before else available[1]
     return moved
+
+
+def earliest_of_added(
+    cluster: Cluster, options: ReadOptions, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Return the first offsets of partitions that were added while a query runs, or while it was stopped.
+
+    Raises:
+        DataLossError: `failOnDataLoss` is set, and a partition does not begin at offset 0: records that the query has
+            not read were deleted.
+    """
+    starts = cluster.earliest(partitions)
+    for tp, start in starts.items():
+        if start > 0:
+            raise_or_warn(options, DataLossError.of_added(tp, start=start))
+    return starts
+
+
+def raise_or_warn(options: ReadOptions, error: DataLossError) -> None:
+    """Raise the error if `failOnDataLoss` is set; else log it, and the query continues."""
+    if options.fail_on_data_loss:
+        raise error
+    log.warning("%s (failOnDataLoss is false: the query continues)", error)
+
+
+def _starts_at_earliest(options: ReadOptions, tp: TopicPartition) -> bool:
+    if options.starting_timestamp is not None or options.starting_offsets_by_timestamp is not None:
+        return False
+    return _is_word_or_sentinel(options.starting_offsets or "earliest", tp, "earliest", EARLIEST)
+
+
+def _ends_at_latest(options: ReadOptions, tp: TopicPartition) -> bool:
+    if options.ending_timestamp is not None or options.ending_offsets_by_timestamp is not None:
+        # As in Spark: a partition without a record of the timestamp ends at the latest offset of the plan.
+        return False
+    return _is_word_or_sentinel(options.ending_offsets, tp, "latest", LATEST)
+
+
+def _is_word_or_sentinel(given: str | PartitionValues, tp: TopicPartition, word: str, sentinel: int) -> bool:
+    return given[tp.topic][tp.partition] == sentinel if isinstance(given, dict) else given == word
 
 
 def _latest(cluster: Cluster, options: ReadOptions, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -213,5 +283,12 @@ def _by_partition(
         difference = "; ".join(
             part for part in (missing and f"not named: {missing}", unknown and f"not of this query: {unknown}") if part
         )
-        raise OptionError(option, values, f"a value for exactly the partitions that are read ({difference})")
+        raise OptionError(
+            option,
+            values,
+            f"a value for exactly the partitions that are read ({difference})",
+            condition="KAFKA_TIMESTAMP_OFFSET_DOES_NOT_MATCH_ASSIGNED"
+            if "ByTimestamp" in option
+            else "KAFKA_START_OFFSET_DOES_NOT_MATCH_ASSIGNED",
+        )
     return flat

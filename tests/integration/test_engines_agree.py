@@ -131,7 +131,7 @@ def by_partition(table: pa.Table) -> pa.Table:
 
 def sub_ranges(ranges: tuple[Range, ...], rng: random.Random) -> tuple[Range, ...]:
     cuts = [sorted(rng.choices(range(r.start, r.end + 1), k=2)) for r in ranges]
-    return tuple(Range(r.topic, r.partition, *cut) for r, cut in zip(ranges, cuts, strict=True))
+    return tuple(Range(r.topic, r.partition, cut[0], cut[1]) for r, cut in zip(ranges, cuts, strict=True))
 
 
 def write_mixed(servers: str, topic: str, codec: str) -> None:

@@ -51,12 +51,28 @@ def test_what_is_not_there_is_told_at_once(broker: FakeBroker, cluster: Cluster)
     cluster.cluster_id()
     with pytest.raises(UnknownTopicError, match=r"Topic nowhere does not exist.*option subscribe"):
         cluster.partitions(TopicSelection(topics=("nowhere",)))
-    with pytest.raises(UnknownTopicError, match=r"orders-2 do not exist; correct the option assign"):
-        cluster.partitions(TopicSelection(partitions=(FIRST, TopicPartition(TOPIC, 2))))
     with pytest.raises(UnknownTopicError, match="offsets of orders-2 failed"):
         cluster.latest([TopicPartition(TOPIC, 2)], read_committed=False)
     assert cluster.topics(["nowhere"]) == {"nowhere": None}
     assert broker.asked.count("ListOffsetsRequest") == 0
+
+
+def test_partitions_of_assign_that_do_not_exist_are_left_out_and_told_once(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(2):
+        assert cluster.partitions(TopicSelection(partitions=(FIRST, TopicPartition(TOPIC, 2)))) == [FIRST]
+    assert caplog.text.count("option assign names partitions that do not exist: orders-2;") == 1
+    assert cluster.partitions(TopicSelection()) == []
+
+
+def test_first_and_latest_offsets_are_asked_for_together(broker: FakeBroker, cluster: Cluster) -> None:
+    cluster.cluster_id()
+    before = broker.asked.count("MetadataRequest")
+    assert cluster.bounds([FIRST], [FIRST, SECOND], read_committed=False) == ({FIRST: 0}, {FIRST: 7, SECOND: 3})
+    assert broker.asked.count("ListOffsetsRequest") == 2
+    assert broker.asked.count("MetadataRequest") == before + 1
+    assert cluster.bounds([], [], read_committed=False) == ({}, {})
 
 
 @pytest.mark.parametrize("named", [TOPIC, None])

@@ -103,7 +103,29 @@ def test_small_inputs_share_tasks_and_large_ones_stay_alone(end, least):
 
 def test_a_checkpoint_of_before_tasks_were_shared_means_one_task_for_each_slot():
     old = {**StreamOffset().to_json(), "split": [2, None]}
-    assert StreamOffset.from_json(old) == StreamOffset(min_partitions=2)
+    assert StreamOffset.from_json(old) == StreamOffset(min_partitions=2, cut_rule=1)
+
+
+def test_a_batch_that_was_planned_before_sparks_cuts_keeps_its_own():
+    whole = [Range("t", 0, 0, 7)]
+    assert [r.end for r in split(whole, 5, None, 1)] == [1, 2, 4, 5, 7]
+    assert [r.end for r in split(whole, 5, None, 2)] == [1, 2, 3, 5, 7]
+    end = StreamOffset({TopicPartition("t", 0): Span(0, 7, -1)}, min_partitions=5)
+    assert end.to_json()["split"] == [5, None, 1, 2]
+    before = {**end.to_json(), "split": [5, None, 1]}
+    assert [ranges[0].end for _, ranges in plan(StreamOffset.from_json(before))] == [1, 2, 4, 5, 7]
+
+
+def test_an_offset_of_sparks_own_source_says_how_far_each_partition_was_read():
+    found = StreamOffset.from_json({"orders": {"0": 5, "1": 0}, "payments": {"0": 7}})
+    assert found.of_spark
+    assert found.ends == {
+        TopicPartition("orders", 0): 5,
+        TopicPartition("orders", 1): 0,
+        TopicPartition("payments", 0): 7,
+    }
+    assert plan(found) == []
+    assert not StreamOffset.from_json(StreamOffset().to_json()).of_spark
 
 
 def test_a_slot_reads_all_its_partitions_in_one_input_partition():
@@ -122,7 +144,8 @@ def test_what_is_done_is_not_read_again_when_spark_does_not_say_where_it_stands(
 @pytest.mark.parametrize(
     ("found", "message"),
     [
-        ({"orders": {"0": 5}}, "not one of kafkagroup's"),
+        ({"logOffset": 5}, "neither one of kafkagroup nor one of Spark's"),
+        ({"orders": {"0": "5"}}, "neither one of kafkagroup nor one of Spark's"),
         ({**StreamOffset().to_json(), "version": 9}, "version 9"),
         ({"version": 1, "partitions": {}}, "damaged"),
     ],
