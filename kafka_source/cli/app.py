@@ -1,4 +1,4 @@
-"""The commands `kafkagroup options | groups | group | rewind | delete | transactions | quota`."""
+"""The commands of `kafkagroup`: options, groups, group, rewind, delete, transactions, quota, checkpoints."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rich.table import Table
 from assignors.model import TopicPartition
 from kafka_source.admin import Groups
 from kafka_source.cli import show
+from kafka_source.cli.checkpoints import checkpoint, import_checkpoint
 from kafka_source.cli.common import DRY_RUN, Config, Servers, Yes, console, exit_on_error, settings_of
 from kafka_source.cli.quota import quota
 from kafka_source.cli.transactions import transactions
@@ -21,10 +22,13 @@ from kafka_source.options.reference import default_words, takes_words
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    help="Show and change consumer groups, the transactions of exactly-once sinks, and quotas; list the options.",
+    help="Show and change consumer groups, the transactions of exactly-once sinks, and quotas; show and import "
+    "checkpoints; list the options.",
 )
 app.add_typer(transactions, name="transactions")
 app.add_typer(quota, name="quota")
+app.add_typer(checkpoint, name="checkpoint")
+app.command("import-checkpoint")(import_checkpoint)
 
 Topics = Annotated[
     list[str] | None,

@@ -15,7 +15,7 @@ from assignors.model import TopicPartition
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.cluster.topic_ids import TopicIds
 from kafka_source.engine_selection import check_engine
-from kafka_source.errors import RefreshRetriableError
+from kafka_source.errors import DataLossError, RefreshRetriableError
 from kafka_source.group.query_settings import group_settings, subscription_of
 from kafka_source.group.siblings import Siblings
 from kafka_source.model.cluster_identity import check_same_cluster
@@ -26,7 +26,7 @@ from kafka_source.quota.settings import QuotaSettings
 from kafka_source.quota.stream_quota import StreamQuota
 from kafka_source.runtime.deadline import Deadline
 from kafka_source.runtime.retry import RetryPolicy, retry
-from kafka_source.source import sink_commit_replay
+from kafka_source.source import sink_commit_replay, spark_checkpoint
 from kafka_source.source.admission import Admission
 from kafka_source.source.input_partitions import TaskFactory, add_handoff, bundle_tasks
 from kafka_source.source.partition_owner import (
@@ -38,6 +38,7 @@ from kafka_source.source.partition_owner import (
 from kafka_source.source.plan import PlannedInput, plan, spans
 from kafka_source.source.position_tracker import PositionTracker
 from kafka_source.source.read_task import Query, TaskBundle
+from kafka_source.source.start_and_end import raise_or_warn
 from kafka_source.source.topic_tracker import TopicTracker
 
 # Spark starts one task in the time in which a task reads many more records than this.
@@ -61,7 +62,7 @@ class MicroBatches:
         check_engine(options.engine, options.settings)
         self._cluster = Cluster.of(options)
         self._selection = subscription_of(options)
-        subscribed = self._cluster.partitions(self._selection)
+        self._subscribed = subscribed = self._cluster.partitions(self._selection)
         self._owner = _partition_owner(options, self._cluster, self._selection, len(subscribed), siblings)
         self._topics = TopicTracker(
             TopicIds(self._cluster.topics, options.metadata_max_age_ms),
@@ -74,6 +75,7 @@ class MicroBatches:
         self._latest: dict[TopicPartition, int] = {}
         # The last end offset of this process. A batch with another end is a replay from the checkpoint.
         self._planned: StreamOffset | None = None
+        self._selects_all_of_checkpoint = False
 
     def join(self) -> None:
         """Join the group, if there is one and the query has not joined yet; raises as `next`."""
@@ -99,13 +101,15 @@ class MicroBatches:
     def _next(self, start: StreamOffset, *, limited: bool) -> StreamOffset:
         """Plan one trigger: what the query owns, where it continues, how far it may read."""
         known, owned = self._commit_and_rejoin(start)
+        self._check_selection(known)
         partitions = self._topics.existing(owned.slots)
         starts = self._positions.resolve(known, owned, partitions, self._topics.lost_topics)
         self._latest = self._latest_offsets(starts)
         starts = self._positions.move_into_log(starts, self._latest)
         ends = self._admission.ends(starts, self._latest, owned.slots, limited=limited)
-        if ends is None or (ends == starts and self._positions.are_durable(known, starts)):
-            # An empty batch is planned only where nothing but the checkpoint can keep the positions.
+        if ends is None or (ends == starts and self._positions.are_durable(known, starts) and not start.of_spark):
+            # An empty batch is planned only where nothing but the checkpoint can keep the positions, and to replace an
+            # offset of Spark's own source, which has no ids of cluster and topics.
             return start
         if not self._owner.still_owned():
             # The driver was suspended while it planned, and other members may have read these records.
@@ -119,17 +123,20 @@ class MicroBatches:
         """Return the input partitions of the batch from `start` to `end`, with the slots' present credentials.
 
         A replay after a restart reads the same ranges in the same input partitions, except for topics that were
-        deleted or created again, and with `commit=sink` for what other members have read since.
+        deleted or created again, and with `commit=sink` for what other members have read since. `end` may be an offset
+        of Spark's own source, if the query was moved while a batch was planned and not finished.
 
         Raises:
             DataLossError: A topic of a replayed batch was lost, and `failOnDataLoss` is set.
-            InvalidConfigurationError: `end` is of another cluster.
+            InvalidConfigurationError: `end` is of another cluster, or `spark_checkpoint` does not know its start.
         """
         self._check_cluster(end)
         with self._owner.undisturbed():
             return self._tasks(start, end)
 
     def _tasks(self, start: StreamOffset, end: StreamOffset) -> list[TaskBundle]:
+        if end.of_spark:
+            end = self._planned_by_spark(start, end)
         is_replay = end != self._planned
         if is_replay:
             end = self._without_lost_topics(end)
@@ -220,6 +227,32 @@ class MicroBatches:
             self._owner.forget_topics(checked.newly_lost)
             self._positions.forget_topics(checked.newly_lost)
         return checked.start
+
+    def _planned_by_spark(self, start: StreamOffset, end: StreamOffset) -> StreamOffset:
+        start = self._without_lost_topics(start)
+        end = self._without_lost_topics(end)
+        return spark_checkpoint.planned_batch(
+            start,
+            end,
+            cluster=self._cluster,
+            options=self._options,
+            subscribed=self._subscribed,
+            existing=self._topics.existing(end.partitions),
+        )
+
+    def _check_selection(self, start: StreamOffset) -> None:
+        """Report partitions of the checkpoint that the query's options do not select any more, when the query starts.
+
+        Raises:
+            DataLossError: There are such partitions, and `failOnDataLoss` is set.
+        """
+        if self._selects_all_of_checkpoint:
+            return
+        selected = set(self._subscribed)
+        for tp, position in sorted(start.ends.items()):
+            if tp not in selected:
+                raise_or_warn(self._options, DataLossError.of_unsubscribed(tp, planned=position))
+        self._selects_all_of_checkpoint = True
 
     def _latest_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return self._cluster.latest(partitions, read_committed=self._options.read_committed)

@@ -153,7 +153,15 @@ class PositionTracker:
             self._cluster, self._options, others, {}, subscribed=self._subscribed, default="latest"
         )
         self._owner.remember(starts)
-        return starts | self._cluster.earliest(added)
+        # In a group a partition can be new to this query and old to the group. A topic that was created again is
+        # reported as such.
+        new = {tp for tp in added if tp.topic not in lost_topics and self._is_new(tp)}
+        late = start_and_end.earliest_of_added(self._cluster, self._options, new)
+        return starts | late | self._cluster.earliest([tp for tp in added if tp not in new])
+
+    def _is_new(self, tp: TopicPartition) -> bool:
+        """Return whether nobody else can have read a partition before this query."""
+        return not self._options.in_group or tp not in self._subscribed
 
 
 def furthest(position: int | None, committed: int | None) -> int | None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
+import pyspark
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
@@ -107,6 +108,12 @@ class StreamReaderSpark40(_StreamReader):
 
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802 - Spark's name and signature
         """Return the end offset of the next micro-batch; the last one if there is nothing new."""
+        if self._last_end is None and self._has_limits():
+            log.warning(
+                "Spark %s does not tell a Python source its trigger: with Trigger.AvailableNow this query ends after "
+                "one micro-batch within maxOffsetsPerTrigger or the quota. Run it again for the rest, or use Spark 4.2",
+                pyspark.__version__,
+            )
         self._last_end = self._next(self._last_end or self.initialOffset(), limited=True)
         return self._last_end
 
@@ -118,6 +125,10 @@ class StreamReaderSpark40(_StreamReader):
         """
         self._last_end = end
         return super().partitions(start, end)
+
+    def _has_limits(self) -> bool:
+        options = self._query.options
+        return options.max_offsets_per_trigger is not None or QuotaSettings.of(options) is not None
 
 
 if HAS_READ_LIMITS:

@@ -1,0 +1,287 @@
+"""Checkpoints of streaming queries as files: where a query is, and how one of Spark's Kafka source is continued.
+
+A checkpoint has a file for each micro-batch in `offsets` (Spark's OffsetSeqLog): a version, a line about the batch, and
+a line for each source. A file of the same name in `commits` says that the batch is finished. Spark's Kafka source
+writes where a query's first batch starts to `sources/{source}/0` (KafkaSourceInitialOffsetWriter).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pyarrow import fs
+
+from assignors.model import TopicPartition
+from kafka_source.errors import InvalidConfigurationError
+from kafka_source.model.stream_offset import Span, StreamOffset, is_of_spark
+
+_VERSION = "v1"
+_NO_OFFSET = "-"
+
+# What Spark writes down for a new query. It takes the values of its first versions for a batch without them; all other
+# settings come from the session (OffsetSeqMetadata.relevantSQLConfDefaultValues).
+_CONF_OF_NEW_QUERY = {
+    "spark.sql.streaming.aggregation.stateFormatVersion": "2",
+    "spark.sql.streaming.flatMapGroupsWithState.stateFormatVersion": "2",
+    "spark.sql.streaming.join.stateFormatVersion": "2",
+    "spark.sql.streaming.multipleWatermarkPolicy": "min",
+    "spark.sql.streaming.stateStore.compression.codec": "lz4",
+    "spark.sql.streaming.stateStore.encodingFormat": "unsaferow",
+    "spark.sql.streaming.statefulOperator.useStrictDistribution": "true",
+    "spark.sql.optimizer.pruneFiltersCanPruneStreamingSubplan": "false",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a source of a query continues.
+
+    Attributes:
+        source: The number of the source in the query, from 0.
+        offsets: The next offset to read of each partition; everything before it is in finished batches.
+        pending: Where the batch ends that is planned and not finished; None: there is none.
+    """
+
+    source: int
+    offsets: Mapping[TopicPartition, int]
+    pending: Mapping[TopicPartition, int] | None = None
+
+    def starting_offsets(self) -> str:
+        """Return the offsets as the JSON that the option `startingOffsets` takes."""
+        by_topic: dict[str, dict[str, int]] = {}
+        for tp, offset in sorted(self.offsets.items()):
+            by_topic.setdefault(tp.topic, {})[str(tp.partition)] = offset
+        return json.dumps(by_topic, separators=(",", ":"))
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """A file of `offsets` with the text that it has to have so that the query can continue.
+
+    Attributes:
+        batch: The number of the micro-batch, which is the file's name.
+        text: The whole text.
+    """
+
+    batch: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """A file of `offsets`: the line about the batch, and the text of each source's offset."""
+
+    about: str
+    sources: tuple[str, ...]
+
+    def text(self) -> str:
+        return "\n".join((_VERSION, self.about, *self.sources))
+
+    def offset(self, source: int) -> StreamOffset | None:
+        """Return the offset of a source; None if it is not a Kafka source, or has none in this batch."""
+        return None if source >= len(self.sources) else _offset(self.sources[source])
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The checkpoint of one query.
+
+    Attributes:
+        path: A local path, or a URI that pyarrow knows, such as `s3://…` and `hdfs://…`.
+    """
+
+    path: str
+
+    def positions(self) -> list[Position]:
+        """Return where each Kafka source of the query continues.
+
+        Raises:
+            InvalidConfigurationError: The checkpoint cannot be read, or has no offsets of a Kafka source.
+        """
+        found = [position for source in range(self._sources) if (position := self._position(source)) is not None]
+        if not found:
+            raise InvalidConfigurationError(f"The checkpoint {self.path} has no offsets of a Kafka source.")
+        return found
+
+    def rewrite(self, conf: Mapping[str, str] | None = None) -> Rewrite | None:
+        """Return the file that has to change so that kafkagroup continues this checkpoint of Spark's Kafka source.
+
+        That is so while the query's first batch is not finished: only Spark's source reads `sources`. A checkpoint with
+        a finished batch continues as it is; then, and for a checkpoint of kafkagroup, return None.
+
+        Args:
+            conf: Settings of Spark that a query without a batch shall keep, such as
+                `spark.sql.streaming.multipleWatermarkPolicy`; the defaults for others that a query cannot change later.
+
+        Raises:
+            InvalidConfigurationError: The checkpoint cannot be read.
+        """
+        if not self._batches:
+            initial = [self._initial(source) for source in range(self._sources)]
+            if not any(initial):
+                return None
+            kept = {**_CONF_OF_NEW_QUERY, **(conf or {})}
+            about = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": int(time.time() * 1000), "conf": kept})
+            lines = [_NO_OFFSET if one is None else _line(replace(one, of_spark=False)) for one in initial]
+            return Rewrite(0, _Batch(about, tuple(lines)).text())
+        if self._finished is not None or max(self._batches) != 0:
+            return None
+        batch = self._batches[0]
+        lines = [self._with_start(source, text) for source, text in enumerate(batch.sources)]
+        return None if tuple(lines) == batch.sources else Rewrite(0, replace(batch, sources=tuple(lines)).text())
+
+    def apply(self, change: Rewrite) -> None:
+        """Write the file of a change.
+
+        Raises:
+            InvalidConfigurationError: The file cannot be written.
+        """
+        system, base = self._place
+        name = f"{base}/offsets/{change.batch}"
+        try:
+            system.create_dir(f"{base}/offsets")
+            # The checksum that Hadoop keeps beside a local file is that of the old text.
+            for other in (f"{base}/offsets/.{change.batch}.crc", f"{base}/offsets/.{change.batch}.new"):
+                if system.get_file_info(other).type is not fs.FileType.NotFound:
+                    system.delete_file(other)
+            with system.open_output_stream(f"{base}/offsets/.{change.batch}.new") as file:
+                file.write(change.text.encode())
+            system.move(f"{base}/offsets/.{change.batch}.new", name)
+        except OSError as problem:
+            raise InvalidConfigurationError(f"The file {name} cannot be written: {problem}") from None
+
+    # ---- positions
+
+    def _position(self, source: int) -> Position | None:
+        last = max(self._batches, default=None)
+        pending = None
+        if last is not None and last != self._finished:
+            ending = self._batches[last].offset(source)
+            pending = None if ending is None else ending.ends
+        if self._finished is None:
+            start = self._initial(source) or self._start_of_first(source)
+        elif self._finished in self._batches:
+            start = self._batches[self._finished].offset(source) or self._initial(source)
+        else:
+            raise InvalidConfigurationError(
+                f"The checkpoint {self.path} has batch {self._finished} in commits and not in offsets; it is damaged."
+            )
+        return None if start is None else Position(source, start.ends, pending)
+
+    def _start_of_first(self, source: int) -> StreamOffset | None:
+        """Return where a first batch that kafkagroup has planned starts, as an offset that ends there."""
+        end = self._batches[0].offset(source) if 0 in self._batches else None
+        if end is None:
+            return None
+        if end.of_spark:
+            raise InvalidConfigurationError(
+                f"The checkpoint {self.path} has a first batch that is not finished, and no file sources/{source}/0, "
+                "which would say where the batch starts."
+            )
+        spans = {tp: Span(span.start, span.start, -1) for tp, span in end.partitions.items()}
+        return StreamOffset(spans)
+
+    def _with_start(self, source: int, text: str) -> str:
+        """Return a source's line of the first batch with the batch's start, if it is one of Spark's Kafka source."""
+        end, initial = _offset(text), self._initial(source)
+        if end is None or not end.of_spark:
+            return text
+        if initial is None:
+            raise InvalidConfigurationError(
+                f"The checkpoint {self.path} has no file sources/{source}/0, which would say where its first batch "
+                "starts: start the query with a new checkpointLocation."
+            )
+        starts = initial.ends
+        if missing := sorted(set(end.partitions) - set(starts)):
+            names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in missing)
+            raise InvalidConfigurationError(
+                f"The file sources/{source}/0 of the checkpoint {self.path} does not say where {names} start."
+            )
+        return _line(StreamOffset({tp: Span(starts[tp], last, -1) for tp, last in end.ends.items()}))
+
+    # ---- files
+
+    @cached_property
+    def _place(self) -> tuple[fs.FileSystem, str]:
+        try:
+            if "://" not in self.path:
+                place: tuple[fs.FileSystem, str] = (fs.LocalFileSystem(), str(Path(self.path).absolute()))
+            else:
+                place = fs.FileSystem.from_uri(self.path)
+            if place[0].get_file_info(place[1]).type is not fs.FileType.Directory:
+                raise InvalidConfigurationError(f"There is no checkpoint {self.path}.")
+        except (OSError, ValueError) as problem:
+            raise InvalidConfigurationError(f"The checkpoint {self.path} cannot be read: {problem}") from None
+        return place
+
+    def _names(self, folder: str) -> list[int]:
+        """Return the files and folders of a folder whose names are numbers, sorted; empty if there is no folder."""
+        system, base = self._place
+        entries = system.get_file_info(fs.FileSelector(f"{base}/{folder}", allow_not_found=True))
+        return sorted(int(entry.base_name) for entry in entries if entry.base_name.isdigit())
+
+    def _read(self, name: str) -> str | None:
+        """Return the text of a file; None if there is no such file."""
+        system, base = self._place
+        try:
+            with system.open_input_stream(f"{base}/{name}") as file:
+                return bytes(file.read()).decode()
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError) as problem:
+            raise InvalidConfigurationError(f"The file {name} of {self.path} cannot be read: {problem}") from None
+
+    @cached_property
+    def _batches(self) -> dict[int, _Batch]:
+        """The first batch and those that may be unfinished, by their numbers."""
+        names = self._names("offsets")
+        wanted = {number for number in names if self._finished is None or number >= self._finished}
+        return {number: self._batch(number) for number in sorted(wanted)}
+
+    def _batch(self, number: int) -> _Batch:
+        version, about, *sources = (self._read(f"offsets/{number}") or "").split("\n")
+        if version != _VERSION:
+            raise InvalidConfigurationError(
+                f"The file offsets/{number} of {self.path} has version {version[:20]!r}; this command reads {_VERSION}."
+            )
+        return _Batch(about, tuple(sources))
+
+    @cached_property
+    def _finished(self) -> int | None:
+        """The number of the last finished batch."""
+        return max(self._names("commits"), default=None)
+
+    @cached_property
+    def _sources(self) -> int:
+        """The number of sources."""
+        counts = [len(batch.sources) for batch in self._batches.values()]
+        return max([*counts, *(number + 1 for number in self._names("sources"))], default=0)
+
+    def _initial(self, source: int) -> StreamOffset | None:
+        """Return where Spark's Kafka source has started a query."""
+        text = self._read(f"sources/{source}/0")
+        if text is None:
+            return None
+        # A byte 0 comes first, which Spark 2.1 needed; then the version, which Spark 2.1 did not write.
+        return _offset(text.removeprefix("\0").removeprefix(f"{_VERSION}\n"))
+
+
+def _offset(text: str) -> StreamOffset | None:
+    """Parse the offset of a Kafka source, Spark's or ours; None for no offset or one of another source."""
+    try:
+        value: Any = json.loads(text)
+    except ValueError:
+        return None
+    if not isinstance(value, dict) or not value or not (is_of_spark(value) or "partitions" in value):
+        return None
+    return StreamOffset.from_json(value)
+
+
+def _line(offset: StreamOffset) -> str:
+    return json.dumps(offset.to_json(), separators=(",", ":"))
