@@ -20,6 +20,7 @@ PUBLIC_MODULES = [
     "kafka_source.embedded",
     "kafka_source.errors",
     "kafka_source.group",
+    "kafka_source.progress",
     "kafka_source.transactions",
     "assignors",
     "assignors.kafka_python",

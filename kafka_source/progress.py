@@ -1,0 +1,159 @@
+"""How far a stream is behind its topics, with the names that Spark's own Kafka source uses in a query's progress.
+
+Spark has no way for a Python source to report metrics. The progress of a query has its offsets, and from these a
+listener makes the same figures:
+
+    from kafka_source.progress import LagListener
+
+    spark.streams.addListener(LagListener(print))
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+    StreamingQueryProgress,
+)
+
+from assignors.model import TopicPartition
+from kafka_source.errors import InvalidConfigurationError
+from kafka_source.model.stream_offset import StreamOffset
+
+__all__ = ["LagListener", "SourceLag", "lag_of"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLag:
+    """How far one source of a query is behind.
+
+    Attributes:
+        query: The query's name, or its id if it has none.
+        batch: The number of the micro-batch after which this is so.
+        source: The number of the source in the query, from 0.
+        behind: By partition, the number of offsets between what was read and the latest offset of then.
+        bytes_per_offset: About how many bytes an offset has in a fetch response; None: unknown.
+    """
+
+    query: str
+    batch: int
+    source: int
+    behind: Mapping[TopicPartition, int]
+    bytes_per_offset: float | None = None
+
+    @property
+    def total(self) -> int:
+        """Return the number of offsets that are left in all partitions."""
+        return sum(self.behind.values())
+
+    @property
+    def metrics(self) -> dict[str, str]:
+        """Return the figures under Spark's names: `minOffsetsBehindLatest`, `max…`, `avg…`; empty without partitions.
+
+        `estimatedTotalBytesBehindLatest` is among them if the size of an offset is known.
+        """
+        if not self.behind:
+            return {}
+        found = {
+            "minOffsetsBehindLatest": str(min(self.behind.values())),
+            "maxOffsetsBehindLatest": str(max(self.behind.values())),
+            "avgOffsetsBehindLatest": str(self.total / len(self.behind)),
+        }
+        if self.bytes_per_offset is not None:
+            found["estimatedTotalBytesBehindLatest"] = str(self.total * self.bytes_per_offset)
+        return found
+
+
+def lag_of(progress: StreamingQueryProgress, *, bytes_per_offset: float | None = None) -> list[SourceLag]:
+    """Return how far each Kafka source of a query is behind: of kafkagroup, and of Spark's own source.
+
+    Args:
+        progress: The progress of a query, from a listener or `query.lastProgress`.
+        bytes_per_offset: About how many bytes an offset has, for sources that do not know it. A query with a quota
+            measures it.
+    """
+    found = []
+    for number, source in enumerate(progress.sources):
+        end, latest = _json(source.endOffset), _json(source.latestOffset)
+        read, available = _offsets(end), _offsets(latest)
+        if read is None or available is None:
+            continue
+        behind = {tp: max(0, offset - read[tp]) for tp, offset in available.items() if tp in read}
+        size = _measured_size(end)
+        found.append(
+            SourceLag(
+                progress.name or str(progress.id),
+                progress.batchId,
+                number,
+                behind,
+                bytes_per_offset if size is None else size,
+            )
+        )
+    return found
+
+
+class LagListener(StreamingQueryListener):
+    """Reports after each micro-batch how far each Kafka source is behind: `spark.streams.addListener(LagListener())`.
+
+    Args:
+        report: Called with each source's lag, in a thread of Spark; None: log a line at INFO.
+        bytes_per_offset: See `lag_of`.
+    """
+
+    def __init__(
+        self, report: Callable[[SourceLag], object] | None = None, *, bytes_per_offset: float | None = None
+    ) -> None:
+        self._report = report or _log
+        self._bytes_per_offset = bytes_per_offset
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
+        """Do nothing."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
+        """Report the lag of each source."""
+        for one in lag_of(event.progress, bytes_per_offset=self._bytes_per_offset):
+            self._report(one)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
+        """Do nothing."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
+        """Do nothing."""
+
+
+def _log(lag: SourceLag) -> None:
+    figures = " ".join(f"{name}={value}" for name, value in lag.metrics.items())
+    log.info("query=%s batch=%d source=%d %s", lag.query, lag.batch, lag.source, figures)
+
+
+def _json(text: str | None) -> Any:
+    try:
+        return json.loads(text or "null")
+    except ValueError:
+        return None
+
+
+def _offsets(value: Any) -> dict[TopicPartition, int] | None:
+    """Return the offsets in kafkagroup's or Spark's form; None if it is neither."""
+    try:
+        return StreamOffset.from_json(value).ends if isinstance(value, dict) and value else None
+    except InvalidConfigurationError:
+        return None
+
+
+def _measured_size(end: Mapping[str, Any]) -> float | None:
+    """Return the bytes of an offset as the query's quota has measured them; None without a quota."""
+    slots = end.get("quota", {}).get("slots", {}).values()
+    size, records = sum(slot["bytes"] for slot in slots), sum(slot["records"] for slot in slots)
+    return size / records if records else None
