@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import hypothesis
@@ -58,12 +59,20 @@ def topic(kafkagroup_topic: Callable[..., str]) -> Callable[..., str]:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A local Spark with two cores."""
+def spark(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+    """A local Spark with two cores; if tests of `tests/parity` are collected, it has the JVM's Kafka connector."""
     from pyspark.sql import SparkSession
 
+    jars: list[Path] = []
+    if any("parity" in item.path.parts for item in request.session.items):
+        from benchmarks.read.sources import PEER
+        from kafka_source.embedded import resolve
+
+        # A process has one session, so the connector cannot be added for these tests alone.
+        jars = resolve(PEER)
     session = (
         SparkSession.builder.master("local[2]")
+        .config("spark.jars", ",".join(map(str, jars)))
         .appName("kafkagroup-tests")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")

@@ -1,0 +1,444 @@
+"""KafkaMicroBatchSourceSuite: streams make the batches of `format("kafka")`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql import DataFrame
+
+from kafka_source.embedded import EmbeddedKafka
+from tests.parity.formats import OURS, SPARK, Formats, kind_of
+from tests.parity.topics import add_partitions, delete_before, send
+from tests.support import create_again
+
+Topic = Callable[..., str]
+NOON = 1_700_000_000_000
+
+
+def suite(name: str) -> pytest.MarkDecorator:
+    return pytest.mark.spark_test("KafkaMicroBatchSourceSuite", name)
+
+
+def sizes(batches: list[list[str]]) -> list[int]:
+    return [len(batch) for batch in batches]
+
+
+@suite("Trigger.AvailableNow")
+def test_available_now_reads_bounded_batches_to_the_end_of_then(
+    kafka: EmbeddedKafka, formats: Formats, topic: Topic
+) -> None:
+    name = topic("available", partitions=5)
+    for partition in range(5):
+        send(kafka, name, range(3 * partition, 3 * partition + 3), partition)
+    more = iter([True])
+    queries = formats.streams(
+        {"availableNow": True}, subscribe=name, maxOffsetsPerTrigger=5, startingOffsets="earliest"
+    )
+    # What comes while the query runs is left to the next run.
+    queries.on_batch = lambda _: send(kafka, name, [100]) if next(more, False) else None
+    queries.start().finish()
+    assert [len(batch) for batch in queries.rows[SPARK]][:3] == [5, 5, 5]
+    queries.on_batch = None
+    queries.start().finish()
+    assert queries.same_numbers() == [*range(15), 100]
+
+
+@suite("(de)serialization of initial offsets")
+def test_a_query_that_was_stopped_without_data_keeps_its_place(
+    kafka: EmbeddedKafka, formats: Formats, topic: Topic
+) -> None:
+    name = topic("initial", partitions=2)
+    send(kafka, name, range(3))
+    queries = formats.streams(subscribe=name).start().process()
+    queries.stop()
+    send(kafka, name, range(3, 6))
+    assert [int(v) for v in queries.start().process().same_batches()[0]] == [3, 4, 5]
+
+
+@suite("SPARK-26718 Rate limit set to Long.Max should not overflow integer during end offset calculation")
+def test_the_largest_limit(kafka: EmbeddedKafka, formats: Formats, topic: Topic) -> None:
+    name = topic("largest", partitions=1)
+    send(kafka, name, range(5))
+    queries = formats.available_now(subscribe=name, startingOffsets="earliest", maxOffsetsPerTrigger=2**63 - 1)
+    assert sizes(queries.same_batches()) == [5]
+
+
+@suite("maxOffsetsPerTrigger")
+def test_max_offsets_per_trigger(kafka: EmbeddedKafka, formats: Formats, topic: Topic) -> None:
+    name = topic("limited", partitions=3)
+    send(kafka, name, range(100, 201), 0)
+    send(kafka, name, range(10, 21), 1)
+    send(kafka, name, [1], 2)
+    options = {"subscribe": name, "maxOffsetsPerTrigger": 10, "startingOffsets": "earliest"}
+    queries = formats.streams({"availableNow": True}, **options).start().finish()
+    batches = queries.same_batches()
+    assert sizes(batches)[0] == 10
+    assert len([v for batch in batches for v in batch]) == 113
+
+
+@suite("minOffsetsPerTrigger")
+def test_min_offsets_per_trigger(kafka: EmbeddedKafka, formats: Formats, topic: Topic) -> None:
+    name = topic("held-back", partitions=1)
+    send(kafka, name, range(3))
+    options = {"subscribe": name, "minOffsetsPerTrigger": 5, "maxTriggerDelay": "10m", "startingOffsets": "earliest"}
+    queries = formats.streams(**options).start().process()
+    assert sizes(queries.same_batches()) == [3], "the first batch does not wait"
+    send(kafka, name, range(3, 6))
+    queries.process()
+    assert sizes(queries.same_batches()) == [3]
+    send(kafka, name, range(6, 9))
+    queries.process()
+    assert sizes(queries.same_batches()) == [3, 6]
+
+
+@suite("compositeReadLimit")
+def test_min_and_max_offsets_per_trigger(kafka: EmbeddedKafka, formats: Formats, topic: Topic) -> None:
+    name = topic("composite", partitions=2)
+    send(kafka, name, range(10), 0)
+    options = {
+        "subscribe": name,
+        "minOffsetsPerTrigger": 4,
+        "maxOffsetsPerTrigger": 6,
+        "maxTriggerDelay": "10m",
+        "startingOffsets": "earliest",
+    }
+    queries = formats.streams(**options).start().process()
+    assert sizes(queries.same_batches()) == [6, 4]
+    send(kafka, name, range(10, 13), 1)
+    queries.process()
+    assert sizes(queries.same_batches()) == [6, 4]
+    send(kafka, name, range(13, 17), 1)
+    queries.process()
+    assert sizes(queries.same_batches()) == [6, 4, 6]
+
+
+@suite("The value of minOffsetPerTrigger is higher than the maxOffsetsPerTrigger")
+def test_a_minimum_above_the_maximum(formats: Formats, topic: Topic) -> None:
+    name = topic("contradiction", partitions=1)
+    for one in (SPARK, *OURS):
+        with pytest.raises(Exception, match="minOffset"):
+            formats.stream_of(
+                one, {"subscribe": name, "minOffsetsPerTrigger": 20, "maxOffsetsPerTrigger": 15}
+            ).writeStream.format("noop").option(
+                "checkpointLocation", str(formats.folder / one)
+            ).start().processAllAvailable()
+
+
+@suite("input row metrics")
+def test_input_rows(kafka: EmbeddedKafka, formats: Formats, topic: Topic) -> None:
+    name = topic("rows", partitions=1)
+    send(kafka, name, range(3))
+    queries = formats.available_now(subscribe=name, startingOffsets="earliest")
+    counts = {n: sum(p["numInputRows"] for p in query.recentProgress) for n, query in queries.running.items()}
+    assert counts == dict.fromkeys(counts, 3)
+
+
+@suite("subscribing topic by pattern with topic deletions")
+@suite("delete a topic when a Spark job is running")
+def test_a_pattern_with_a_deleted_topic(kafka: EmbeddedKafka, formats: Formats, topic: Topic) -> None:
+    first, second = topic("deleted", partitions=2), topic("deleted", partitions=2)
+    prefix = first.rpartition("-")[0]
+    send(kafka, first, range(3))
+    options = {"subscribePattern": f"^{prefix}-.*", "startingOffsets": "earliest", "failOnDataLoss": "false"}
+    queries = formats.streams(**options, kafka_metadata_max_age_ms=100).start().process()
+    kafka.delete_topic(first)
+    send(kafka, second, range(3, 6))
+    queries.process()
+    queries.process()
+    assert queries.same_numbers() == list(range(6))
+
+
+@suite("subscribe topic by pattern with topic recreation between batches")
+def test_a_topic_created_again_with_fewer_records_is_data_loss(
+    kafka: EmbeddedKafka, formats: Formats, topic: Topic
+) -> None:
+    name = topic("recreated", partitions=1)
+    send(kafka, name, range(5))
+    queries = formats.streams(subscribe=name, startingOffsets="earliest", kafka_metadata_max_age_ms=100)
+    queries.start().process().stop()
+    kafka.delete_topic(name)
+    create_again(kafka, name, 1)
+    send(kafka, name, range(2))
+    queries.start()
+    # Spark sees a lower offset, and would miss a topic that has grown as large; we compare the topics' ids.
+    for query in queries.running.values():
+        with pytest.raises(Exception) as caught:
+            query.processAllAvailable()
+        assert kind_of(caught.value).startswith("KAFKA_DATA_LOSS.PARTITION")
+
+
+@suite("SPARK-41375: empty partitions should not record to latest offset")
+def test_empty_partitions(kafka: EmbeddedKafka, formats: Formats, topic: Topic) -> None:
+    name = topic("empty", partitions=3)
+    queries = formats.streams(subscribe=name, startingOffsets="earliest").start().process()
+    assert queries.same_batches() == []
+    send(kafka, name, range(3), 2)
+    assert sizes(queries.process().same_batches()) == [3]
+
+
+@suite("KafkaSource with watermark")
+@suite("Kafka column types")
+def test_columns_in_an_aggregation_with_a_watermark(kafka: EmbeddedKafka, formats: Formats, topic: Topic) -> None:
+    name = topic("watermark", partitions=1)
+    send(kafka, name, range(4), timestamp=NOON)
+    send(kafka, name, range(4, 6), timestamp=NOON + 60_000)
+    found = {}
+    for one in (SPARK, *OURS):
+        frame = formats.stream_of(one, {"subscribe": name, "startingOffsets": "earliest"})
+        counts = frame.withWatermark("timestamp", "10 seconds").groupBy("timestamp", "timestampType").count()
+        query = counts.writeStream.format("memory").queryName(f"watermark_{one}").outputMode("complete").start()
+        query.processAllAvailable()
+        query.stop()
+        found[one] = sorted(tuple(row) for row in formats.spark.table(f"watermark_{one}").collect())
+    assert len(found[SPARK]) == 2
+    assert all(found[one] == found[SPARK] for one in OURS)
+
+
+@suite("SPARK-22956: currentPartitionOffsets should be set when no new data comes in")
+def test_a_union_of_two_topics(kafka: EmbeddedKafka, formats: Formats, topic: Topic) -> None:
+    first, second = topic("one", partitions=1), topic("two", partitions=1)
+    send(kafka, first, range(5))
+    send(kafka, second, range(10, 15))
+    found = {}
+    for one in (SPARK, *OURS):
+        frames = [formats.stream_of(one, {"subscribe": t, "startingOffsets": "earliest"}) for t in (first, second)]
+        query = frames[0].union(frames[1]).writeStream.format("memory").queryName(f"union_{one}").start()
+        query.processAllAvailable()
+        found[one] = query
+    send(kafka, second, range(15, 18))
+    for one, query in found.items():
+        query.processAllAvailable()
+        query.stop()
+        values = formats.spark.table(f"union_{one}").selectExpr("CAST(value AS STRING)").collect()
+        assert sorted(int(row[0]) for row in values) == [*range(5), *range(10, 18)], one
+
+
+@suite("ensure stream-stream self-join generates only one offset in log and correct metrics")
+def test_a_self_join(kafka: EmbeddedKafka, formats: Formats, topic: Topic) -> None:
+    name = topic("joined", partitions=2)
+    send(kafka, name, [1, 2, 3])
+    for one in (SPARK, *OURS):
+        frame = formats.stream_of(one, {"subscribe": name, "startingOffsets": "earliest"})
+        values = frame.selectExpr("CAST(value AS INT) AS value")
+        checkpoint = formats.folder / f"joined-{one}"
+        query = (
+            values.join(values, "value")
+            .writeStream.format("memory")
+            .queryName(f"joined_{one}")
+            .option("checkpointLocation", str(checkpoint))
+            .start()
+        )
+        query.processAllAvailable()
+        query.stop()
+        assert formats.spark.table(f"joined_{one}").count() == 3
+        assert len((checkpoint / "offsets" / "0").read_text().splitlines()) == 3, "one line for the one source"
+
+
+@pytest.mark.parametrize(
+    "isolation",
+    [
+        pytest.param("read_committed", marks=suite("read Kafka transactional messages: read_committed")),
+        pytest.param("read_uncommitted", marks=suite("read Kafka transactional messages: read_uncommitted")),
+    ],
+)
+def test_transactions(kafka: EmbeddedKafka, formats: Formats, topic: Topic, isolation: str) -> None:
+    name = topic("transactions", partitions=1)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": name})
+    producer.init_transactions(30)
+    for first, commit in ((0, True), (5, False), (10, True)):
+        producer.begin_transaction()
+        for value in range(first, first + 5):
+            producer.produce(name, str(value))
+        (producer.commit_transaction if commit else producer.abort_transaction)(30)
+    # The broker answers before it has written the last marker.
+    producer.begin_transaction()
+    producer.produce(name, "99")
+    producer.commit_transaction(30)
+    options = {"startingOffsets": "earliest", "kafka.isolation.level": isolation, "maxOffsetsPerTrigger": 3}
+    queries = formats.streams(subscribe=name, **options).start().process()
+    expected = [*range(5), *range(10, 15), 99] if isolation == "read_committed" else [*range(15), 99]
+    assert queries.same_numbers() == expected
+
+
+@suite("SPARK-27494: read null key/values without exceptions")
+def test_null_keys_and_values(kafka: EmbeddedKafka, formats: Formats, topic: Topic) -> None:
+    name = topic("nulls", partitions=1)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for key, value in ((None, None), ("k", None), (None, "v"), ("", "")):
+        producer.produce(name, key=key, value=value)
+    producer.flush(10)
+    queries = formats.available_now(subscribe=name, startingOffsets="earliest")
+    assert [row[3] for row in queries.rows[SPARK][0]] == [None, None, "v", ""]
+    assert all(queries.rows[one] == queries.rows[SPARK] for one in OURS)
+
+
+def _count_tasks(counts: list[int], frame: DataFrame, _: int) -> None:
+    counts.append(frame.rdd.getNumPartitions())
+
+
+@suite("SPARK-30656: minPartitions")
+@suite("minPartitions is supported")
+def test_min_partitions(kafka: EmbeddedKafka, formats: Formats, topic: Topic) -> None:
+    name = topic("pieces", partitions=2)
+    send(kafka, name, range(12), 0)
+    send(kafka, name, range(12, 15), 1)
+    found = {}
+    for one in (SPARK, *OURS):
+        counts: list[int] = []
+        frame = formats.stream_of(one, {"subscribe": name, "startingOffsets": "earliest", "minPartitions": 6})
+        writer = frame.writeStream.foreachBatch(partial(_count_tasks, counts))
+        query = writer.trigger(availableNow=True).option("checkpointLocation", str(formats.folder / one)).start()
+        assert query.awaitTermination(60)
+        found[one] = counts
+    assert found[SPARK][0] >= 6
+    assert all(found[one] == found[SPARK] for one in OURS)
+
+
+@suite("cannot stop Kafka stream")
+def test_a_query_can_be_stopped(kafka: EmbeddedKafka, formats: Formats, topic: Topic) -> None:
+    name = topic("stopped", partitions=5)
+    send(kafka, name, range(5))
+    queries = formats.streams(subscribePattern=f"^{name}$", startingOffsets="earliest").start().process()
+    queries.stop()
+    assert not any(query.isActive for query in queries.running.values())
+
+
+@pytest.fixture
+def five(kafka: EmbeddedKafka, topic: Topic) -> str:
+    """Two old records and one of noon in each of five partitions."""
+    name = topic("five", partitions=5)
+    for partition in range(5):
+        send(kafka, name, [-10 - partition, -20 - partition], partition, NOON - 60_000)
+        send(kafka, name, [partition], partition, NOON)
+    return name
+
+
+SELECTIONS: dict[str, Callable[[str], dict[str, object]]] = {
+    "assign": lambda name: {"assign": json.dumps({name: list(range(5))})},
+    "subscribing topic by name": lambda name: {"subscribe": name},
+    "subscribing topic by pattern": lambda name: {"subscribePattern": f"^{name}$"},
+}
+STARTS: dict[str, Callable[[str], dict[str, object]]] = {
+    "earliest offsets": lambda name: {"startingOffsets": "earliest"},
+    "specific offsets": lambda name: {
+        "startingOffsets": json.dumps({name: {"0": -2, "1": 2, "2": 1, "3": 0, "4": -1}})
+    },
+    "specific timestamps": lambda name: {
+        "startingOffsetsByTimestamp": json.dumps({name: {str(n): NOON - (n % 2) * 60_000 for n in range(5)}})
+    },
+    "global timestamp per topic": lambda name: {"startingTimestamp": NOON},
+}
+_ALL_STARTS = [
+    pytest.param(selection, start, marks=suite(f"{selection} from {start}"))
+    for selection in SELECTIONS
+    for start in STARTS
+]
+
+
+@pytest.mark.parametrize(("selection", "start"), _ALL_STARTS)
+def test_where_a_stream_starts(formats: Formats, five: str, selection: str, start: str) -> None:
+    fail = "true" if selection == "assign" else "false"
+    queries = formats.available_now(**SELECTIONS[selection](five), **STARTS[start](five), failOnDataLoss=fail)
+    assert queries.same_rows()
+
+
+@pytest.mark.parametrize("selection", [pytest.param(s, marks=suite(f"{s} from latest offsets")) for s in SELECTIONS])
+def test_a_stream_from_latest_and_its_added_partitions(
+    kafka: EmbeddedKafka, formats: Formats, five: str, selection: str
+) -> None:
+    options = {"startingOffsets": "latest", "kafka_metadata_max_age_ms": 100}
+    queries = formats.streams(**SELECTIONS[selection](five), **options).start().process()
+    send(kafka, five, [100, 101], 3)
+    queries.process()
+    if selection != "assign":
+        add_partitions(kafka, five, 6)
+        send(kafka, five, [102], 5)
+        queries.process()
+        queries.process()
+    assert queries.same_numbers() == [100, 101] + [102] * (selection != "assign")
+
+
+@pytest.mark.parametrize("strategy", ["error", "latest"])
+@suite("subscribing topic by name from specific timestamps with non-matching starting offset")
+@suite("subscribing topic by name from global timestamp per topic with non-matching starting offset")
+def test_no_record_of_the_starting_time(kafka: EmbeddedKafka, formats: Formats, five: str, strategy: str) -> None:
+    options = {"startingTimestamp": NOON + 60_000, "startingOffsetsByTimestampStrategy": strategy}
+    queries = formats.streams(subscribe=five, **options).start()
+    if strategy == "error":
+        assert queries.same_error() == "no offset of this time"
+        return
+    queries.process()
+    send(kafka, five, [100])
+    assert queries.process().same_numbers() == [100]
+
+
+@suite("SPARK-53560: no crash looping during uncommitted batch retry in AvailableNow trigger")
+def test_an_unfinished_batch_is_run_again_by_available_now(
+    kafka: EmbeddedKafka, formats: Formats, topic: Topic
+) -> None:
+    name = topic("retried", partitions=1)
+    send(kafka, name, range(5))
+    queries = formats.available_now(subscribe=name, startingOffsets="earliest")
+    for one in (SPARK, *OURS):
+        commits = queries.folder / one / "commits"
+        last = max(commits.glob("[0-9]*"))
+        last.unlink()
+        (commits / f".{last.name}.crc").unlink(missing_ok=True)
+    add_partitions(kafka, name, 2)
+    send(kafka, name, range(5, 8), 1)
+    queries.start().finish()
+    assert queries.same_numbers() == sorted([*range(5), *range(5), *range(5, 8)])
+
+
+@suite("AvailableNow: offsets got unavailable")
+def test_deleted_records_are_skipped_by_available_now(kafka: EmbeddedKafka, formats: Formats, topic: Topic) -> None:
+    name = topic("unavailable", partitions=1)
+    send(kafka, name, range(10))
+    delete_before(kafka, name, {0: 4})
+    queries = formats.available_now(subscribe=name, startingOffsets="earliest", maxOffsetsPerTrigger=2)
+    assert queries.same_numbers() == list(range(4, 10))
+
+
+@suite("get offsets from case insensitive parameters")
+def test_options_in_any_case(kafka: EmbeddedKafka, formats: Formats, topic: Topic) -> None:
+    name = topic("cases", partitions=1)
+    send(kafka, name, range(3))
+    assert formats.available_now(SUBSCRIBE=name, StartingOffsets="EARLIEST").same_numbers() == [0, 1, 2]
+
+
+WRONG: dict[str, dict[str, object]] = {
+    "ending offset not valid in streaming queries": {"subscribe": "t", "endingOffsets": "latest"},
+    "ending timestamp not valid in streaming queries": {"subscribe": "t", "endingOffsetsByTimestamp": '{"t":{"0":1}}'},
+    "one of": {},
+    "only one of": {"subscribe": "t", "subscribePattern": "t"},
+    "no topics": {"subscribe": " , "},
+    "no pattern": {"subscribePattern": ""},
+    "no json": {"assign": "t"},
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+@suite("bad source options")
+def test_wrong_options(formats: Formats, case: str) -> None:
+    for one in (SPARK, *OURS):
+        with pytest.raises(Exception):  # noqa: B017 - Spark's texts differ from case to case
+            frame = formats.stream_of(one, WRONG[case])
+            query = frame.writeStream.format("noop").option("checkpointLocation", str(formats.folder / one)).start()
+            query.processAllAvailable()
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["auto.offset.reset", "key.deserializer", "value.deserializer", "enable.auto.commit", "interceptor.classes"],
+)
+@suite("unsupported kafka configs")
+def test_unsupported_settings(formats: Formats, option: str) -> None:
+    for one in (SPARK, *OURS):
+        with pytest.raises(Exception, match="not supported"):
+            frame = formats.stream_of(one, {"subscribe": "t", f"kafka.{option}": "x"})
+            query = frame.writeStream.format("noop").option("checkpointLocation", str(formats.folder / one)).start()
+            query.processAllAvailable()

@@ -1,0 +1,168 @@
+"""KafkaSinkSuite: what both formats write, and what both refuse to write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from kafka_source.embedded import EmbeddedKafka
+from tests.parity.formats import ALL, OURS, SPARK, Formats
+
+Topic = Callable[..., str]
+
+
+def suite(name: str) -> pytest.MarkDecorator:
+    return pytest.mark.spark_test("KafkaSinkSuite", name)
+
+
+def write(formats: Formats, frame: DataFrame, name: str, **options: object) -> None:
+    """Append a frame with one format."""
+    writer = frame.write.format("kafka" if name == SPARK else "kafkagroup").mode("append")
+    writer = writer.option("kafka.bootstrap.servers", formats.servers)
+    if name != SPARK:
+        writer = writer.option("engine", name)
+    for option, value in options.items():
+        writer = writer.option(option.replace("_", "."), str(value))
+    writer.save()
+
+
+def read(formats: Formats, topic: str) -> list[tuple[object, ...]]:
+    """Everything but offsets and times, as Spark's own source reads it."""
+    frame = formats.read(subscribe=topic, includeHeaders="true")[SPARK]
+    rows = frame.select("partition", "key", "value", "headers").collect()
+    return sorted((tuple(row) for row in rows), key=repr)
+
+
+def written(formats: Formats, topic: Topic, frame: DataFrame, partitions: int = 2) -> list[tuple[object, ...]]:
+    """Write a frame with each format to a topic of its own, compare the topics, and return what is in them."""
+    found = {}
+    for name in ALL:
+        target = topic(f"written-{name}", partitions=partitions)
+        write(formats, frame, name, topic=target)
+        found[name] = read(formats, target)
+    for name in OURS:
+        assert found[name] == found[SPARK], name
+    return found[SPARK]
+
+
+def kinds(formats: Formats, frame: DataFrame, **options: object) -> dict[str, str]:
+    """The errors with which each format refuses to write a frame."""
+    found = {}
+    for name in ALL:
+        with pytest.raises(Exception) as caught:
+            write(formats, frame, name, **options)
+        found[name] = str(caught.value)
+    return found
+
+
+@suite("batch - write to kafka")
+def test_a_batch_with_headers(spark: SparkSession, formats: Formats, topic: Topic) -> None:
+    frame = spark.createDataFrame(
+        [
+            Row(key=b"a", value=b"1", headers=[Row(key="h", value=b"x"), Row(key="h", value=None)]),
+            Row(key=b"b", value=b"2", headers=None),
+            Row(key=None, value=None, headers=[]),
+        ],
+        "key binary, value binary, headers array<struct<key string, value binary>>",
+    )
+    assert len(written(formats, topic, frame, partitions=1)) == 3
+
+
+@suite("batch - partition column and partitioner priorities")
+def test_the_partition_column_and_the_hash_of_keys(spark: SparkSession, formats: Formats, topic: Topic) -> None:
+    frame = spark.createDataFrame(
+        [Row(key=f"k{n}", value=str(n), partition=None if n % 2 else n % 3) for n in range(30)],
+        "key string, value string, partition int",
+    )
+    assert len(written(formats, topic, frame, partitions=3)) == 30
+
+
+@suite("batch - null topic field value, and no topic option")
+def test_a_null_topic(spark: SparkSession, formats: Formats) -> None:
+    frame = spark.createDataFrame([Row(topic=None, value="1")], "topic string, value string")
+    assert all("null topic" in text for text in kinds(formats, frame).values())
+
+
+@suite("batch - unsupported save modes")
+def test_overwrite_is_refused(spark: SparkSession, formats: Formats, topic: Topic) -> None:
+    frame = spark.createDataFrame([Row(value="1")])
+    for name in ALL:
+        writer = frame.write.format("kafka" if name == SPARK else "kafkagroup").option("topic", "t")
+        with pytest.raises(Exception, match=r"(?i)save mode overwrite not allowed for kafka"):
+            writer.option("kafka.bootstrap.servers", formats.servers).mode("overwrite").save()
+
+
+@pytest.mark.forced("Spark allows Python sources the modes append and overwrite only")
+def test_a_write_without_a_mode(spark: SparkSession, formats: Formats, topic: Topic) -> None:
+    frame = spark.createDataFrame([Row(value="1")])
+    target = topic("no-mode", partitions=1)
+    frame.write.format("kafka").option("kafka.bootstrap.servers", formats.servers).option("topic", target).save()
+    with pytest.raises(Exception, match="ErrorIfExists"):
+        frame.write.format("kafkagroup").option("kafka.bootstrap.servers", formats.servers).option(
+            "topic", target
+        ).save()
+    assert len(read(formats, target)) == 1
+
+
+SCHEMAS = {
+    "no value": ("key string", "'value' not found"),
+    "topic": ("topic int, value string", "topic"),
+    "value": ("topic string, value int", "value"),
+    "key": ("topic string, key int, value string", "key"),
+    "partition": ("topic string, value string, partition string", "partition"),
+}
+
+
+@pytest.mark.parametrize("case", SCHEMAS)
+@suite("streaming - write data with bad schema")
+@suite("streaming - write data with valid schema but wrong types")
+def test_wrong_columns(spark: SparkSession, formats: Formats, case: str) -> None:
+    schema, word = SCHEMAS[case]
+    frame = spark.createDataFrame([], schema)
+    options = {} if "topic" in schema else {"topic": "t"}
+    assert all(word in text for text in kinds(formats, frame, **options).values())
+
+
+@pytest.mark.parametrize("where", ["field", "option", "both"])
+@suite("streaming - write to kafka with topic field")
+@suite("streaming - write w/o topic field, with topic option")
+@suite("streaming - write to kafka with topic field and topic option")
+def test_a_stream(kafka: EmbeddedKafka, formats: Formats, topic: Topic, tmp_path: Path, where: str) -> None:
+    from tests.parity.topics import send
+
+    source = topic("source", partitions=1)
+    send(kafka, source, range(5))
+    found = {}
+    for name in ALL:
+        target, other = topic(f"target-{name}", partitions=1), topic(f"other-{name}", partitions=1)
+        column = {"field": target, "option": None, "both": other}[where]
+        frame = formats.stream_of(name, {"subscribe": source, "startingOffsets": "earliest"}).selectExpr(
+            "CAST(value AS STRING) AS value", *([f"'{column}' AS topic"] if column else [])
+        )
+        writer = frame.writeStream.format("kafka" if name == SPARK else "kafkagroup").queryName(f"q-{name}-{where}")
+        writer = writer.option("kafka.bootstrap.servers", formats.servers).trigger(availableNow=True)
+        if where != "field":
+            writer = writer.option("topic", target)
+        query = writer.option("checkpointLocation", str(tmp_path / name)).start()
+        assert query.awaitTermination(60)
+        found[name] = read(formats, target)
+    assert len(found[SPARK]) == 5
+    assert all(found[name] == found[SPARK] for name in OURS)
+
+
+@pytest.mark.forced(
+    "a Python sink has no output mode update (PythonWriteBuilder has no SupportsStreamingUpdateAsAppend)"
+)
+@suite("streaming - sink progress is produced")
+def test_output_mode_update(kafka: EmbeddedKafka, formats: Formats, topic: Topic, tmp_path: Path) -> None:
+    source = topic("updates", partitions=1)
+    frame = formats.stream_of(SPARK, {"subscribe": source}).groupBy("topic").count()
+    frame = frame.selectExpr("topic", "CAST(count AS STRING) AS value")
+    writer = frame.writeStream.format("kafkagroup").outputMode("update")
+    with pytest.raises(Exception, match=r"(?i)update"):
+        writer.option("kafka.bootstrap.servers", formats.servers).option(
+            "checkpointLocation", str(tmp_path)
+        ).start().processAllAvailable()
