@@ -1,4 +1,4 @@
-"""The commands of `kafkagroup`: options, groups, group, rewind, delete, transactions, quota, checkpoints."""
+"""The commands of `kafkagroup`: doctor, options, groups, group, rewind, delete, transactions, quota, checkpoints."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from kafka_source.admin import Groups
 from kafka_source.cli import show
 from kafka_source.cli.checkpoints import checkpoint, import_checkpoint
 from kafka_source.cli.common import DRY_RUN, Config, Servers, Yes, console, exit_on_error, settings_of
+from kafka_source.cli.doctor import doctor
 from kafka_source.cli.quota import quota
 from kafka_source.cli.transactions import transactions
 from kafka_source.cluster.lookup import Cluster
@@ -22,9 +23,10 @@ from kafka_source.options.reference import default_words, takes_words
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    help="Show and change consumer groups, the transactions of exactly-once sinks, and quotas; show and import "
-    "checkpoints; list the options.",
+    help="Check an installation; show and change consumer groups, the transactions of exactly-once sinks, and quotas; "
+    "show and import checkpoints; list the options.",
 )
+app.command()(doctor)
 app.add_typer(transactions, name="transactions")
 app.add_typer(quota, name="quota")
 app.add_typer(checkpoint, name="checkpoint")

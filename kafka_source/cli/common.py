@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from kafka_source.client_config import Settings
 from kafka_source.client_config.check import check_settings
@@ -22,7 +23,9 @@ Servers = Annotated[
 ]
 Config = Annotated[
     list[str] | None,
-    typer.Option("--config", "-c", help="A Kafka client setting as name=value, with Java's name. Can be repeated."),
+    typer.Option(
+        "--config", "-c", "-X", help="A Kafka client setting as name=value, with Java's name. Can be repeated."
+    ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Make the change. Without it, the command only shows the change.")]
 
@@ -58,5 +61,6 @@ def exit_on_error() -> Iterator[None]:
     try:
         yield
     except KafkaGroupError as error:
-        Console(stderr=True).print(f"[red]{error}[/red]")
+        # As text, since the message may contain what rich takes for markup, and in one line.
+        Console(stderr=True, soft_wrap=True).print(Text(str(error), style="red"))
         raise typer.Exit(1) from None

@@ -17,6 +17,7 @@ PAGE = ROOT / "docs" / "public-api.md"
 PUBLIC_MODULES = [
     "kafka_source",
     "kafka_source.admin",
+    "kafka_source.doctor",
     "kafka_source.embedded",
     "kafka_source.errors",
     "kafka_source.group",
