@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import socket
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,11 +16,9 @@ from kafka_source.doctor.versions import Installed, installed
 from kafka_source.kafka_client import Broker
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 _NAME = "executors"
-_COLUMN = "seen"
 _TASKS = 8
 
 
@@ -95,26 +93,24 @@ def _minor(version: str) -> str:
     return ".".join(version.split(".")[:2])
 
 
-def _look(
-    settings: Settings | None, brokers: Iterable[Broker], seconds: float
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _look(settings: Settings | None, brokers: Iterable[Broker], seconds: float) -> Callable[[int], bytes]:
     endpoints = [broker.endpoint for broker in brokers]
 
-    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow
-
-        for _ in batches:
-            pass
+    def work(_: int) -> bytes:
         probes = () if settings is None else tuple(probe(each, settings, seconds) for each in endpoints)
-        seen = SeenThere(socket.gethostname(), installed(), probes)
-        yield pyarrow.RecordBatch.from_pydict({_COLUMN: [pickle.dumps(seen)]})
+        return pickle.dumps(SeenThere(socket.gethostname(), installed(), probes))
 
     return work
 
 
-def _run(spark: SparkSession, work: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]) -> list[SeenThere]:
-    # Of DataFrames alone: Spark Connect has neither RDDs nor a SparkContext.
-    frame = spark.range(0, _TASKS, 1, _TASKS).mapInArrow(work, f"{_COLUMN} binary")
+def _run(spark: SparkSession, work: Callable[[int], bytes]) -> list[SeenThere]:
+    from pyspark.sql.functions import udf
+    from pyspark.sql.types import BinaryType
+
+    # Of DataFrames alone: Spark Connect has neither RDDs nor a SparkContext. Without Arrow, for which a driver needs
+    # pandas, and kafkagroup does not.
+    seen = udf(work, BinaryType(), useArrow=False)
+    frame = spark.range(0, _TASKS, 1, _TASKS).select(seen("id"))
     # These bytes come from our own tasks, over Spark's connection, as the results of all Python tasks do.
     return [pickle.loads(bytes(row[0])) for row in frame.collect()]
 
@@ -126,5 +122,5 @@ def _failure(problem: Exception) -> Finding:
     if "No module named" in happened:
         advice = "Install kafkagroup for the Python of the executors, see docs/recipes.md."
     else:
-        advice = "Check that the session can run Python: spark.range(1).mapInArrow(lambda i: i, 'id long').collect()."
+        advice = "Check that the session can run any Python UDF."
     return Finding(_NAME, "fail", f"A Spark job that only looks failed: {happened}", advice)

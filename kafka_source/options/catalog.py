@@ -23,6 +23,7 @@ from kafka_source.options.kinds import (
     GroupOnLost,
     GroupStart,
     IsolationLevel,
+    LogLevel,
     PartitionValues,
     QuotaScope,
     RecoveryStrategy,
@@ -59,6 +60,15 @@ class CommonOptions:
         "if the package kafkagroup-native is installed. A sink with `auto` uses `librdkafka` if a setting is given "
         "that only librdkafka has, such as `kafka.statistics.interval.ms`.",
         default="auto",
+        where=Where.ALL,
+    )
+    log_level: LogLevel | None = option(
+        "log.level",
+        kinds.LOG_LEVEL,
+        "The level at which the query's Python processes (planner, tasks) log to standard error, where Spark keeps "
+        "it with the logs of driver and executors. The option takes precedence over the environment variable "
+        "`KAFKAGROUP_LOG_LEVEL`; use it where you cannot set environment variables.",
+        default_text="no log, or `KAFKAGROUP_LOG_LEVEL`",
         where=Where.ALL,
     )
     metadata_recovery_strategy: RecoveryStrategy = option(

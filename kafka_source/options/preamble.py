@@ -1,4 +1,4 @@
-"""What every reader and writer does first: set up this process' log, check the options, log the warnings."""
+"""What every reader and writer does first: check the options, set up this process' log, log the warnings."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def read_options(given: Mapping[str, str], where: Where) -> ReadOptions:
     Raises:
         OptionError: See `check_read`.
     """
-    log_setup.set_up()
     checked = check_read(given, where)
+    log_setup.set_up(checked.options.log_level)
     _warn(checked.warnings)
     return checked.options
 
@@ -48,8 +48,8 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     Raises:
         OptionError: See `check_sink`.
     """
-    log_setup.set_up()
     checked = check_sink(given)
+    log_setup.set_up(checked.options.log_level)
     _warn(checked.warnings)
     return checked.options
 

@@ -10,13 +10,16 @@ from kafka_source.runtime import log_setup
 _tasks = itertools.count()
 
 
-def prepare() -> None:
+def prepare(log_level: str | None) -> None:
     """Set up logging; from the second task on, leave what the process has loaded out of garbage collections.
 
     Spark's daemon collects garbage after every task. A worker has some 70,000 objects of loaded modules, which take
     40 ms of a core, while Spark writes the batch's commit. The first task loads the modules, and the daemon's
     collection after it leaves no garbage that would be kept. Each module that is loaded later is collected as usual.
+
+    Args:
+        log_level: The option `log.level`.
     """
-    log_setup.set_up()
+    log_setup.set_up(log_level)
     if next(_tasks) == 1:
         gc.freeze()

@@ -41,8 +41,8 @@ class _Writer:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Spark unpickles a writer in each Python worker that writes or commits. Nothing else sets up logging there.
-        worker_process.prepare()
         self.__dict__.update(state)
+        worker_process.prepare(self._target.options.log_level)
 
     def _write(self, records: Iterable[Records]) -> CommitMessage:
         context = self.start.context()

@@ -110,7 +110,7 @@ class BatchReader(DataSourceReader):
         if not isinstance(partition, ReadTask):
             # If the plan has no input partitions, Spark adds an empty one of its own class.
             return iter(())
-        worker_process.prepare()
+        worker_process.prepare(self._query.options.log_level)
         return read_task.read(partition, self._query)
 
     def _plan(self, cluster: Cluster, owner: PartitionOwner, subscribed: list[TopicPartition]) -> list[ReadTask]:

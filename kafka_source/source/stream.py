@@ -61,7 +61,7 @@ class _StreamReader(DataSourceStreamReader):
         """Read the records of one input partition, in an executor."""
         if not isinstance(partition, TaskBundle):
             raise TypeError(f"an input partition of another source: {type(partition).__name__}")
-        worker_process.prepare()
+        worker_process.prepare(self._query.options.log_level)
         return read_task.read_bundle(partition, self._query)
 
     def commit(self, end: dict[str, Any]) -> None:

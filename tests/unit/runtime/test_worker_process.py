@@ -11,7 +11,7 @@ from kafka_source.runtime import worker_process
 
 counts = []
 for _ in range(3):
-    worker_process.prepare()
+    worker_process.prepare(None)
     gc.collect()
     counts.append((gc.get_freeze_count(), len(gc.get_objects())))
 garbage = []
