@@ -21,6 +21,7 @@ from kafka_source.group.committed_offsets import commit_offsets, fetch_all_commi
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.commit_offset import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
+from kafka_source.transactions.offset_chunks import chunks
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,11 @@ def _group(group: str, query: str) -> str:
 
 
 async def publish(client: KafkaClient, batch: BatchOfRun, handoff: Handoff, deadline: Deadline) -> None:
-    """Publish the ranges that a batch reads. To publish them again changes nothing."""
+    """Publish the ranges that a batch reads. To publish them again changes nothing.
+
+    A batch of thousands of partitions takes several commits. If only some of them succeed, the task fails, and
+    `collect` finds fewer partitions than the entries name.
+    """
     member = handoff.member
     identity = (
         batch.run,
@@ -87,7 +92,8 @@ async def publish(client: KafkaClient, batch: BatchOfRun, handoff: Handoff, dead
         tp: CommitOffset(end, metadata=json.dumps([start, *identity])) for tp, (start, end) in handoff.ranges.items()
     }
     no_member = SlotCredentials(_group(member.group, batch.query), -1, "", None)
-    await commit_offsets(client, no_member, entries, deadline)
+    for part in chunks(no_member.group, entries):
+        await commit_offsets(client, no_member, part, deadline)
 
 
 async def collect(client: KafkaClient, group: str, batch: BatchOfRun, deadline: Deadline) -> list[Handoff] | None:

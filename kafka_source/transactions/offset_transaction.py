@@ -34,6 +34,7 @@ from kafka_source.kafka_client import (
 from kafka_source.kafka_client.messages import AddOffsetsToTxnRequest, TxnOffsetCommitRequest
 from kafka_source.model.commit_offset import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
+from kafka_source.transactions.offset_chunks import chunks
 from kafka_source.transactions.open_transaction import OpenTransaction, end
 
 # The last versions before KIP-890's second protocol, as for all requests of a transaction: see `open_transaction`.
@@ -125,7 +126,9 @@ async def add_offsets(
         KafkaGroupError: Any other category; the transaction stays open.
     """
     await _add(client, transaction, group.member.group, deadline)
-    await _commit(client, transaction, group, deadline, fail_on_unknown_topic=fail_on_unknown_topic)
+    for part in chunks(group.member.group, group.offsets):
+        one = GroupOffsets(group.member, part)
+        await _commit(client, transaction, one, deadline, fail_on_unknown_topic=fail_on_unknown_topic)
 
 
 async def _add(client: KafkaClient, transaction: OpenTransaction, group: str, deadline: Deadline) -> None:
