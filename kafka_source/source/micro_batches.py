@@ -147,7 +147,12 @@ class MicroBatches:
         ticket = None if self._quota is None else self._quota.ticket
         found = bundle_tasks(planned, factory, min_offsets=end.task_records, ticket=ticket)
         self._owner.tasks_made(_ends_of(planned))
-        return add_handoff(found, planned, end.stream or "") if self._sink_commits else found
+        if not self._sink_commits:
+            return found
+        # The first batch hands over every position, also where there is nothing to read. The group's offsets may be
+        # behind them: other settings committed before, perhaps not the last batch.
+        idle = [] if is_replay or start.stream is not None else [sink_commit_replay.idle(end)]
+        return add_handoff(found, [*planned, *idle], end.stream or "")
 
     def finished(self, end: StreamOffset) -> None:
         """Note that everything before `end` is durable in Spark's sink, so that the group's offsets can follow.

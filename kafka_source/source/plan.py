@@ -59,8 +59,11 @@ def plan(end: StreamOffset, start: StreamOffset | None = None) -> list[PlannedIn
         end: The batch's end offset. It has each partition's start, end and slot, and the options that cut ranges.
         start: The batch's start offset; None: that of `end` itself. Spark before 4.2 asks for the end offset without
             telling the reader the start, so after a restart `end` may begin too early. The plan leaves out what lies
-            before `start`, unless the topic was created again in between.
+            before `start`, unless the topic was created again in between, or the stream's id says that `end` was
+            planned from `start` (`commit=sink`): then somebody has rewound the group.
     """
+    if start is not None and start.stream is not None and start.stream == end.stream:
+        start = None
     done = {tp: at for tp, at in start.ends.items() if end.same_topic(start, tp.topic)} if start is not None else {}
     by_slot: dict[int, list[Range]] = {}
     for tp, span in sorted(end.partitions.items()):

@@ -16,7 +16,7 @@ from kafka_source.group.committed_offsets import fetch_all_committed
 from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.model.commit_offset import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
-from kafka_source.model.stream_offset import Range
+from kafka_source.model.stream_offset import Range, StreamOffset
 from kafka_source.options import ReadOptions
 from kafka_source.source.plan import PlannedInput
 from kafka_source.source_sink_handoff import Handoff
@@ -39,20 +39,20 @@ def position(
 ) -> int | None:
     """Return the offset at which a partition continues; None if neither the checkpoint nor the group knows one.
 
-    From the sink's first commit for this stream on, the group's offsets describe the output and win. Before it, and for
-    a stream that has only now changed to `commit=sink`, the larger offset wins.
+    A stream has an id from its first batch with `commit=sink` on. The batch before `checkpointed` is decided then, so
+    the group's offsets describe the output, and the group counts, also where somebody has rewound it. Before, the
+    larger offset counts: other settings have committed the group's offsets, perhaps not the last ones.
 
     Args:
         tp: The partition.
         checkpointed: Its offset in the checkpoint; None: unknown.
         committed: The group's committed offsets.
-        stream: The stream's id; None: the stream has no batch yet.
+        stream: The stream's id; None: no batch of it was planned with `commit=sink`.
     """
     group_offset = committed[tp].offset if tp in committed else None
     if group_offset is None or checkpointed is None:
         return checkpointed if group_offset is None else group_offset
-    sink_has_committed = any(entry.metadata == stream for entry in committed.values())
-    return group_offset if sink_has_committed else max(group_offset, checkpointed)
+    return max(group_offset, checkpointed) if stream is None else group_offset
 
 
 def remaining(
@@ -86,6 +86,13 @@ def _remaining(r: Range, owned: Collection[TopicPartition], committed: CommitOff
         # The new owner starts at the group's offset and reads the range.
         return replace(r, start=r.end)
     return replace(r, start=max(r.start, group_offset))
+
+
+def idle(end: StreamOffset) -> PlannedInput:
+    """Return the partitions of a batch in which there is nothing to read, as empty ranges."""
+    return PlannedInput(
+        -1, tuple(Range(tp.topic, tp.partition, s.end, s.end) for tp, s in end.partitions.items() if s.start == s.end)
+    )
 
 
 def handoff_of(planned: Iterable[PlannedInput], member: SlotCredentials, stream: str) -> Handoff:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,8 +14,8 @@ from kafka_source.model.commit_offset import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import Range, Span, StreamOffset
 from kafka_source.options import Where, check_read
-from kafka_source.source.plan import PlannedInput
-from kafka_source.source.sink_commit_replay import handoff_of, position, remaining
+from kafka_source.source.plan import PlannedInput, plan
+from kafka_source.source.sink_commit_replay import handoff_of, idle, position, remaining
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -59,9 +61,11 @@ def test_nothing_is_read_that_another_may_have_read_too(mark: str, stands: int, 
         assert read == (set(range(max(10, stands), 20)) if owned else set())
 
 
-def test_the_checkpoint_leads_until_the_sink_has_committed_and_the_group_after_it() -> None:
-    assert position(A, 100, {A: CommitOffset(7)}, "mine") == 100
+def test_the_checkpoint_counts_until_the_sink_commits_and_the_group_after_it() -> None:
+    assert position(A, 100, {A: CommitOffset(7)}, None) == 100
     assert position(A, 100, {A: CommitOffset(7), B: CommitOffset(3, metadata="mine")}, "mine") == 7
+    # Nobody's mark is left: the whole group was rewound.
+    assert position(A, 100, {A: CommitOffset(7), B: CommitOffset(3)}, "mine") == 7
     assert position(A, None, {A: CommitOffset(7)}, None) == 7
     assert position(A, 100, {}, "mine") == 100
     assert position(A, None, {}, "mine") is None
@@ -76,6 +80,22 @@ def test_a_handoff_has_each_partition_once_however_it_was_cut() -> None:
     handoff = handoff_of(planned, member, "mine")
     assert handoff.ranges == {A: (10, 20), B: (5, 9)}
     assert handoff.member == SlotCredentials("g", 3, "m", "i")
+
+
+def test_a_batch_that_begins_before_the_last_ones_end_is_read_where_the_group_was_rewound() -> None:
+    start = StreamOffset({A: Span(0, 100, 0)}, stream="mine", slots=1)
+    end = StreamOffset({A: Span(20, 150, 0)}, stream="mine", slots=1)
+    assert plan(end, start) == [PlannedInput(0, (Range("t", 0, 20, 150),))]
+    # Planned without knowing the start, as Spark before 4.2 asks: the stream has another id.
+    assert plan(replace(end, stream="new"), start) == [PlannedInput(0, (Range("t", 0, 100, 150),))]
+    without = replace(start, stream=None), replace(end, stream=None)
+    assert plan(without[1], without[0]) == [PlannedInput(0, (Range("t", 0, 100, 150),))]
+
+
+def test_the_first_batch_hands_over_the_positions_where_there_is_nothing_to_read() -> None:
+    end = StreamOffset({A: Span(20, 150, 0), B: Span(7, 7, 0)}, stream="mine", slots=1)
+    handoff = handoff_of([*plan(end), idle(end)], SlotCredentials("g", 3, "m", None), "mine")
+    assert handoff.ranges == {A: (20, 150), B: (7, 7)}
 
 
 def test_the_streams_id_is_in_the_checkpoint_only_where_it_is_needed() -> None:
