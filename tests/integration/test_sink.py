@@ -214,7 +214,7 @@ def test_a_record_that_is_too_large_fails_the_task_with_topic_and_reason(
 ) -> None:
     name = topic("large", config={"max.message.bytes": 2000})
     df = spark.createDataFrame([("small",), ("x" * 5000,)], "value string").coalesce(1)
-    with pytest.raises(Exception, match="DeliveryError") as caught:
+    with pytest.raises(Exception, match="InvalidConfigurationError") as caught:
         write(df, kafka, name)
     assert f"A record for {name}" in str(caught.value)
     assert "max.message.bytes" in str(caught.value)

@@ -23,7 +23,6 @@ from kafka_source.client_config import librdkafka_config
 from kafka_source.embedded import EmbeddedKafka, Security
 from kafka_source.errors import (
     AuthenticationError,
-    DeliveryError,
     InvalidConfigurationError,
     KafkaGroupError,
     LostTransactionsError,
@@ -183,7 +182,7 @@ def test_f41_a_record_that_is_too_large_leaves_no_half_batch(kafka: EmbeddedKafk
     epoch = sink.begin()
     sink.task(epoch, 0, 0)
     records = as_records([b"small", b"x" * 3000], sink.topic)
-    with pytest.raises(DeliveryError, match=r"max\.message\.bytes"):
+    with pytest.raises(InvalidConfigurationError, match=r"max\.message\.bytes"):
         prepare(sink.settings, SinkTask(sink.prefix, sink.query, 0, 1), epoch, [records])
     sink.abort()
     assert sink.open() == []
@@ -247,7 +246,7 @@ def test_f39_missing_rights_are_told_before_anything_is_written() -> None:
         own.create_topic("closed")
         own.allow("alice", "DESCRIBE", "READ", name="closed")
         closed = Sink(own.bootstrap_servers, "closed", settings=settings, engine="librdkafka")
-        with pytest.raises(DeliveryError, match=r"closed-0 .*Topic authorization failed.* WRITE on the topic"):
+        with pytest.raises(AuthenticationError, match=r"closed-0 .*Topic authorization failed.* WRITE on the topic"):
             closed.run(0)
         with pytest.raises(AuthenticationError, match=r"closed-0 .*TOPIC_AUTHORIZATION_FAILED.* rights .* topic"):
             Sink(own.bootstrap_servers, "closed", settings=settings, engine="native").run(0)

@@ -5,11 +5,15 @@ from __future__ import annotations
 from confluent_kafka import KafkaError
 
 from kafka_source.error_codes import ADVICE
-from kafka_source.errors import DeliveryError
+from kafka_source.errors import AbortableError, DeliveryError, KafkaGroupError, category, error_for_code
 
 
-def delivery_error(code: int, topic: str, partition: int | None, detail: str = "") -> DeliveryError:
-    """Return the error for an error code of Kafka or librdkafka.
+def delivery_error(code: int, topic: str, partition: int | None, detail: str = "") -> KafkaGroupError:
+    """Return the error for an error code of Kafka or librdkafka, in the category that KIP-1050 gives the code.
+
+    A retriable code is abortable here: the producer has sent the record again until the delivery timeout. It becomes a
+    DeliveryError, as every abortable code does. Another code becomes the class of its category, for example
+    AuthenticationError if the user may not write to the topic.
 
     Args:
         code: The error code.
@@ -18,10 +22,9 @@ def delivery_error(code: int, topic: str, partition: int | None, detail: str = "
         detail: What is known besides the text of the code.
     """
     text = str(KafkaError(code).str())
-    return DeliveryError(
-        topic=topic,
-        partition=partition,
-        reason=f"{text}: {detail}" if detail else text,
-        advice=ADVICE.get(code, ""),
-        code=code,
-    )
+    reason = f"{text}: {detail}" if detail else text
+    if issubclass(category(code, in_transaction=True, produce=True), AbortableError):
+        return DeliveryError(topic=topic, partition=partition, reason=reason, advice=ADVICE.get(code, ""), code=code)
+    where = topic if partition is None or partition < 0 else f"{topic}-{partition}"
+    context = f"A record for {where} was not delivered"
+    return error_for_code(code, context, reason=reason, in_transaction=True, produce=True)

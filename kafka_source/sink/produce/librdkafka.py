@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from kafka_source.client_config import Settings
 from kafka_source.client_config.tls import check_versions
-from kafka_source.errors import AuthenticationError, DeliveryError, from_confluent
+from kafka_source.errors import AuthenticationError, KafkaGroupError, from_confluent
 from kafka_source.runtime.deadline import Deadline, call_within
 from kafka_source.sink.produce.delivery_errors import delivery_error
 from kafka_source.sink.produce.producer_config import producer_config, transactional_config
@@ -37,7 +37,12 @@ class LibrdkafkaDelivery:
         config: librdkafka's configuration.
         make: Creates the producer from its configuration; None for a producer without transactions.
         keep: Keeps the delivery for the worker's next task; None to keep none.
+
+    Attributes:
+        transaction: Always None: librdkafka does not tell its producer id and epoch.
     """
+
+    transaction: None = None
 
     def __init__(
         self,
@@ -156,7 +161,7 @@ class LibrdkafkaDelivery:
         if error is not None and self._failed is None:
             self._failed = error, message.topic() or "", message.partition()
 
-    def _error(self, error: KafkaError, topic: str, partition: int | None) -> DeliveryError:
+    def _error(self, error: KafkaError, topic: str, partition: int | None) -> KafkaGroupError:
         error = cause_of(error, self._producer)
         timed_out = self._problem is not None and error.code() == KafkaError._MSG_TIMED_OUT
         detail = self._problem.str() if self._problem is not None and timed_out else ""

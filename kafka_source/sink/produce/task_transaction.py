@@ -6,7 +6,7 @@ import contextlib
 
 from assignors.model import TopicPartition
 from kafka_source.error_codes import OPERATION_NOT_ATTEMPTED
-from kafka_source.errors import KafkaGroupError
+from kafka_source.errors import AbortableError, KafkaGroupError, RetriableError
 from kafka_source.kafka_client import TRANSACTION, Deadline, KafkaClient, check_coordinator, to_coordinator
 from kafka_source.kafka_client.messages import AddPartitionsToTxnRequest
 from kafka_source.sink.produce.accumulator import ProducerIdentity
@@ -38,9 +38,14 @@ class TaskTransaction:
 
         Raises:
             FencedError: Another process has initialised the transactional id.
-            KafkaGroupError: The coordinator refuses a partition, or does not answer in time.
+            AbortableError: The coordinator does not answer in time.
+            KafkaGroupError: The coordinator refuses a partition.
         """
-        self._client.run(self._add(partitions, Deadline(seconds)))
+        try:
+            self._client.run(self._add(partitions, Deadline(seconds)))
+        except RetriableError as error:
+            # KIP-1050: a transaction whose request was retried until the time was over is aborted.
+            raise AbortableError(str(error), code=error.code) from error
 
     def abort(self) -> None:
         """Abort the transaction. If the coordinator does not answer, the next initialisation of this id aborts it."""

@@ -10,8 +10,17 @@ import pytest
 from kafka.record.default_records import DefaultRecordBatch
 
 from kafka_source.client_config import Settings
-from kafka_source.errors import DeliveryError
+from kafka_source.errors import (
+    AbortableError,
+    ApplicationRecoverableError,
+    AuthenticationError,
+    DeliveryError,
+    FencedError,
+    InvalidConfigurationError,
+    KafkaGroupError,
+)
 from kafka_source.sink.delivery import deliver, writes_native
+from kafka_source.sink.produce.delivery_errors import delivery_error
 from kafka_source.sink.produce.partitioner import partition_of
 from kafka_source.sink.records import HEADERS, Records
 from tests.fake_broker import TOPIC, FakeBroker, Partition, Silence
@@ -112,7 +121,7 @@ def test_a_broker_that_says_nothing_is_asked_again(broker):
 
 def test_a_task_that_fails_leaves_its_identity_behind(broker):
     broker.partitions[1].error = TOO_LARGE
-    with pytest.raises(DeliveryError, match=rf"{TOPIC}-1 .*max\.message\.bytes") as caught:
+    with pytest.raises(InvalidConfigurationError, match=rf"{TOPIC}-1 .*max\.message\.bytes") as caught:
         send(broker)
     assert caught.value.code == TOO_LARGE
     broker.partitions[1].error = 0
@@ -130,7 +139,9 @@ def test_records_that_nobody_takes_are_told_with_the_reason(broker):
 
 def test_a_record_that_is_too_large_is_told_before_it_is_sent(broker):
     large = Records(pa.array([b"x" * 3000], pa.binary()), None, TOPIC)
-    with pytest.raises(DeliveryError, match=rf"{TOPIC}.*3\d\d\d bytes.*kafka\.max\.request\.size") as caught:
+    with pytest.raises(
+        InvalidConfigurationError, match=rf"{TOPIC}.*3\d\d\d bytes.*kafka\.max\.request\.size"
+    ) as caught:
         deliver(settings(broker, max_request_size="2000"), [large], "native")
     assert caught.value.code == TOO_LARGE
     assert not broker.produces
@@ -146,7 +157,7 @@ def test_a_partition_that_does_not_exist_is_told(broker):
 def test_a_topic_that_brokers_refuse_is_told_at_once(broker, error, told):
     broker.topic_error = error
     began = time.monotonic()
-    with pytest.raises(DeliveryError, match=rf"A record for {TOPIC} .*{told}"):
+    with pytest.raises(InvalidConfigurationError, match=rf"A record for {TOPIC} .*{told}"):
         send(broker)
     assert time.monotonic() - began < 10
 
@@ -210,3 +221,26 @@ def test_settings_of_librdkafka_alone_are_left_to_it(name, value):
     given = Settings({"bootstrap.servers": "a:1", name: value})
     assert not writes_native(given, "auto")
     assert writes_native(Settings({"bootstrap.servers": "a:1", "linger.ms": "5"}), "auto")
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (10, InvalidConfigurationError),  # MESSAGE_TOO_LARGE
+        (17, InvalidConfigurationError),  # INVALID_TOPIC_EXCEPTION
+        (29, AuthenticationError),  # TOPIC_AUTHORIZATION_FAILED
+        (45, ApplicationRecoverableError),  # OUT_OF_ORDER_SEQUENCE_NUMBER
+        (47, FencedError),  # INVALID_PRODUCER_EPOCH
+        (90, FencedError),  # PRODUCER_FENCED
+        (48, DeliveryError),  # INVALID_TXN_STATE: abortable in a response to Produce (KIP-890)
+        (NOT_ENOUGH_REPLICAS, DeliveryError),
+        (31_000, ApplicationRecoverableError),
+    ],
+)
+def test_a_record_that_is_refused_has_the_category_of_its_code(code: int, kind: type[KafkaGroupError]) -> None:
+    error = delivery_error(code, TOPIC, 1, "the reason")
+    assert isinstance(error, kind)
+    assert isinstance(error, AbortableError) == (kind is DeliveryError)
+    assert error.code == code
+    assert f"{TOPIC}-1" in str(error)
+    assert "the reason" in str(error)
