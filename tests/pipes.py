@@ -94,18 +94,26 @@ class Pipe:
             self.prepared.append(one)
         return number
 
+    def foreign_batch(self, values: list[bytes]) -> None:
+        """A batch whose rows are all of another source of the query, as in a union; all but deciding about it."""
+        self.offsets.append(self.offsets[-1])
+        number = len(self.offsets) - 2
+        self.epoch = self._run(self._phases.begin(Deadline(60)))
+        task = SinkTask(self.name, self.name, number, 0)
+        self.prepared, self.read = [prepare(self.settings, task, self.epoch, [as_records(values, self.topic)])], []
+
     def sources(self) -> tuple[GroupOffsets, ...]:
         """What the sink commits for the source."""
         batch = BatchOfRun(self.name, self.run, len(self.offsets) - 2)
         client, wrote = cached_client(self.settings), any(one.transaction is not None for one in self.prepared)
-        return self._run(offsets_of_sources(client, self.group, batch, Deadline(60), wrote=wrote))
+        decided = self.epoch.covers(self.name, batch.number)
+        return self._run(offsets_of_sources(client, self.group, batch, Deadline(60), wrote=wrote, decided=decided))
 
     def decide(self) -> None:
         """What Spark calls in the driver after the tasks."""
         number = len(self.offsets) - 2
         transactions = {one.transaction: one.partitions for one in self.prepared if one.transaction is not None}
-        sources = () if self.epoch.covers(self.name, number) else self.sources()
-        batch = PreparedBatch(self.name, number, transactions, sources)
+        batch = PreparedBatch(self.name, number, transactions, self.sources())
         self._run(self._phases.commit(self.epoch, batch, Deadline(60)))
 
     def whole_batch(self) -> int:

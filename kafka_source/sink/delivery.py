@@ -11,6 +11,7 @@ from kafka_source.errors import OptionError
 from kafka_source.sink.produce import librdkafka
 from kafka_source.sink.produce.producer_settings import librdkafka_only
 from kafka_source.sink.records import Records
+from kafka_source.transactions.open_transaction import OpenTransaction
 
 
 class RecordWriter(Protocol):
@@ -44,6 +45,11 @@ class Delivery(RecordWriter, Protocol):
 
 class TransactionalDelivery(RecordWriter, Protocol):
     """Delivers records in a transaction that the driver ends."""
+
+    @property
+    def transaction(self) -> OpenTransaction | None:
+        """The transaction that this delivery has initialised; None if the engine does not tell its producer epoch."""
+        ...
 
     def abort(self) -> None:
         """Abort the transaction. If that fails now, the next initialisation of the transactional id aborts it."""

@@ -74,9 +74,10 @@ def commit_batch(settings: Settings, sink: ExactlyOnce, messages: Sequence[Commi
     transactions = {one.transaction: one.partitions for one in prepared if one.transaction is not None}
     client, deadline = cached_client(settings), Deadline(_SECONDS)
     sources: tuple[GroupOffsets, ...] = ()
-    if sink.source_group is not None and not epoch.covers(batch.query, batch.number):
-        wrote = bool(transactions)
-        sources = client.run(offsets_of_sources(client, sink.source_group, batch, deadline, wrote=wrote))
+    if sink.source_group is not None:
+        wrote, decided = bool(transactions), epoch.covers(batch.query, batch.number)
+        work = offsets_of_sources(client, sink.source_group, batch, deadline, wrote=wrote, decided=decided)
+        sources = client.run(work)
     prepared_batch = PreparedBatch(batch.query, batch.number, transactions, sources)
     client.run(TwoPhaseCommit(client, sink.prefix).commit(epoch, prepared_batch, deadline))
 

@@ -15,8 +15,9 @@ from kafka_source.errors import FencedError, InvalidConfigurationError
 from kafka_source.group.committed_offsets import fetch_committed
 from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.model.credentials import SlotCredentials
-from kafka_source.source_sink_handoff import BatchOfRun, Handoff, publish
-from kafka_source.transactions.offset_transaction import add_offsets
+from kafka_source.sink.two_phase.source_offsets import offsets_of_sources
+from kafka_source.source_sink_handoff import BatchOfRun, Handoff, collect, publish
+from kafka_source.transactions.offset_transaction import add_offsets, commit_in
 from kafka_source.transactions.open_transaction import end, initialise
 from tests.committed_reader import CommittedReader
 from tests.pipes import Pipe
@@ -238,6 +239,84 @@ def test_a_batch_of_whose_source_a_part_was_overwritten_is_not_decided(kafka, to
     query.abort()
     assert visible(kafka, topics[1]) == []
     assert committed(kafka, group) == {}
+
+
+def test_offsets_that_are_larger_than_one_record_batch_are_handed_over_and_committed(kafka, topic, group):
+    """As those of thousands of partitions: a coordinator refuses requests above the size of a record batch.
+
+    Each offset has the stream's id with it, so a long one does it with fewer partitions.
+    """
+    partitions, stream_id = 300, "x" * 3_900
+    name = topic("by-sink-many", partitions=partitions)
+    client = cached_client(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
+    batch = BatchOfRun("query", "run", 0)
+    no_member = SlotCredentials(group, -1, "", None)
+    ranges = {TopicPartition(name, number): (0, number + 1) for number in range(partitions)}
+    client.run(publish(client, batch, Handoff(no_member, ranges, stream_id), Deadline(60)))
+    handoffs = client.run(collect(client, group, batch, Deadline(60))) or []
+    assert [handoff.ranges for handoff in handoffs] == [ranges]
+    sources = client.run(offsets_of_sources(client, group, batch, Deadline(60), wrote=True, decided=False))
+    transaction = client.run(initialise(client, f"{group}-many", 30_000, Deadline(30)))
+    client.run(commit_in(client, transaction, sources, Deadline(60)))
+    found = client.run(fetch_committed(client, group, ranges, Deadline(60)))
+    assert found == {tp: end for tp, (_, end) in ranges.items()}
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_group_that_was_rewound_is_read_again_from_there(kafka, topics, group, pipe, whole):
+    query = pipe()
+    to_the_end(query)
+    query.close()
+    before = committed(kafka, group)
+    rewound = before if whole else {TopicPartition(topics[0], 0): before[TopicPartition(topics[0], 0)]}
+    Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers})).rewind(group, dict.fromkeys(rewound, 0))
+    again = query.restarted()
+    try:
+        assert again.whole_batch() > 0
+        assert len(set(again.read)) == len(again.read) == sum(rewound.values())
+        assert again.whole_batch() == -1
+    finally:
+        again.close()
+    assert committed(kafka, group) == before == ends(kafka, topics)
+
+
+@pytest.mark.parametrize("kept", [1, 2])
+def test_a_checkpoint_that_was_put_back_stops_the_query_and_loses_nothing(kafka, topics, group, pipe, kept):
+    """Its next batch has the number of one that is decided: an earlier one, or the last one with other records."""
+    query = pipe(maxOffsetsPerTrigger=COUNT // 4)
+    for _ in range(3):
+        assert query.whole_batch() >= 0
+    query.close()
+    before = committed(kafka, group)
+    produce(kafka.bootstrap_servers, topics[0], 50, first=COUNT)
+    query.offsets = query.offsets[: kept + 1]
+    again = query.restarted()
+    try:
+        with pytest.raises(InvalidConfigurationError, match="the checkpoint is older than the output"):
+            again.whole_batch()
+        again.abort()
+    finally:
+        again.close()
+    assert committed(kafka, group) == before
+    # What the error advises: a new checkpoint continues at the group's offsets.
+    to_the_end(pipe("b"))
+    assert visible(kafka, topics[1], COUNT + 50) == sorted(str(n).encode() for n in range(COUNT + 50))
+
+
+def test_a_batch_with_rows_of_another_source_alone_is_decided(kafka, topic, group):
+    """As in a union: the source of the group has nothing to read yet."""
+    source, sink = topic("by-sink-idle", partitions=2), topic("by-sink-union")
+    query = Pipe(kafka.bootstrap_servers, source, sink, group, f"{group}-union")
+    try:
+        assert query.batch() == -1  # it has joined the group
+        query.foreign_batch([b"another"])
+        query.decide()
+        assert visible(kafka, sink, 1) == [b"another"]
+        produce(kafka.bootstrap_servers, source, 10)
+        assert query.whole_batch() >= 0
+    finally:
+        query.close()
+    assert sum(committed(kafka, group).values()) == 10
 
 
 def test_in_spark(spark, kafka, topics, group, tmp_path):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -16,10 +19,12 @@ from kafka_source.datasource import register
 from kafka_source.embedded import EmbeddedKafka
 from kafka_source.error_codes import TRANSACTIONAL_ID_NOT_FOUND
 from kafka_source.errors import FencedError, InvalidConfigurationError, KafkaGroupError, LostTransactionsError
-from kafka_source.kafka_client import Deadline, cached_client
+from kafka_source.kafka_client import Deadline, KafkaClient, cached_client
 from kafka_source.runtime.deadline import Deadline as Wait
+from kafka_source.runtime.failpoints import install
+from kafka_source.sink.delivery import in_transaction
 from kafka_source.sink.records import Records
-from kafka_source.sink.two_phase.committer import TwoPhaseCommit
+from kafka_source.sink.two_phase.committer import PreparedBatch, TwoPhaseCommit
 from kafka_source.sink.two_phase.ledger import Decision, Ledger
 from kafka_source.sink.two_phase.open_transactions import describe
 from kafka_source.sink.two_phase.prepare import Prepared, SinkTask, prepare
@@ -30,6 +35,14 @@ from tests.support import until
 from tests.two_phase import SIGKILL, TASKS, Sink, as_records, in_a_process, rows, take_over, visible, whole
 
 Topic = Callable[..., str]
+Hook = Callable[[Callable[[str], object] | None], None]
+
+
+@pytest.fixture
+def hook() -> Iterator[Hook]:
+    """Installs a function that each failpoint of this process calls."""
+    yield install
+    install(None)
 
 
 def test_batches_become_visible_once_and_nothing_stays_open(kafka: EmbeddedKafka, topic: Topic) -> None:
@@ -106,6 +119,91 @@ def test_a_decided_batch_is_finished_even_if_the_ledger_was_deleted_before(kafka
     assert in_a_process("sink-decided", kafka.bootstrap_servers, name, batches=(2,)) == SIGKILL
     sink.run(3)
     assert visible(kafka, name, 240) == whole(0, 1, 2, 3)
+
+
+@pytest.mark.parametrize("engine", ["native", "librdkafka"])
+def test_a_task_does_not_take_anothers_transaction_for_its_own(
+    kafka: EmbeddedKafka, topic: Topic, hook: Hook, engine: str
+) -> None:
+    """An attempt that Spark has given up, and that still runs, may use the id between the last record and the look."""
+    sink = Sink(kafka.bootstrap_servers, topic("eo-adopted"), engine=engine)
+    epoch = sink.begin()
+
+    def interfere(name: str) -> None:
+        if name == "task-flushed":
+            hook(None)
+            foreign = in_transaction(sink.settings, f"{sink.prefix}-0-0", "native")
+            foreign.send(as_records([b"foreign"], sink.topic))
+            foreign.flush()
+            foreign.release()
+
+    hook(interfere)
+    with pytest.raises(FencedError, match=rf"Another process has initialised {sink.prefix}-0-0"):
+        sink.task(epoch, 0, 0)
+    sink.abort(epoch)
+    assert visible(kafka, sink.topic) == []
+
+
+def test_a_driver_that_was_replaced_leaves_alone_what_the_next_one_has_prepared(
+    kafka: EmbeddedKafka, topic: Topic, hook: Hook
+) -> None:
+    """It has decided, and is suspended before it fences the earlier attempts of its tasks."""
+    sink = Sink(kafka.bootstrap_servers, topic("eo-late"))
+    first = sink.begin()
+    prepared = sink.task(first, 0, 0, attempt=1)
+    assert prepared.transaction is not None
+    suspended, resume = threading.Event(), threading.Event()
+
+    def suspend(name: str) -> None:
+        if name == "sink-committed" and not suspended.is_set():
+            suspended.set()
+            resume.wait(60)
+
+    hook(suspend)
+    batch = PreparedBatch(sink.query, 0, {prepared.transaction: prepared.partitions})
+    # With a client of its own, since the event loop of the others must go on.
+    with closing(KafkaClient(sink.settings)) as late, ThreadPoolExecutor(1) as pool:
+        work = TwoPhaseCommit(late, sink.prefix).commit(first, batch, Deadline(60))
+        deciding = pool.submit(late.run, work)
+        assert suspended.wait(60)
+        second = sink.begin()
+        newer = sink.task(second, 1, 0)  # its id is that of the earlier attempt
+        resume.set()
+        with pytest.raises(KafkaGroupError):
+            deciding.result(60)
+        late.run(others_done())
+    sink.decide(second, 1, [newer])
+    assert visible(kafka, sink.topic, 40) == sorted(rows(0, 0) + rows(1, 0))
+
+
+async def others_done() -> None:
+    """Wait for the work that an error has left behind."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    if left:
+        await asyncio.wait(left, timeout=30)
+
+
+def test_a_topic_that_is_deleted_after_the_decision_does_not_stop_the_sink(
+    kafka: EmbeddedKafka, topic: Topic, hook: Hook
+) -> None:
+    kept, deleted = topic("eo-kept"), topic("eo-then-deleted")
+    sink = Sink(kafka.bootstrap_servers, kept)
+    epoch = sink.begin()
+    both = [as_records([b"one"], kept), as_records([b"two"], deleted)]
+    prepared = prepare(sink.settings, SinkTask(sink.prefix, sink.query, 0, 0), epoch, both)
+
+    def die(name: str) -> None:
+        if name == "sink-committed":
+            raise KafkaGroupError("The driver dies here.")
+
+    hook(die)
+    with pytest.raises(KafkaGroupError, match="dies here"):
+        sink.decide(epoch, 0, [prepared])
+    hook(None)
+    kafka.delete_topic(deleted)
+    until(lambda: deleted not in kafka.admin().list_topics(timeout=10).topics, "the topic to be gone")
+    sink.run(1)
+    assert visible(kafka, kept, 61) == sorted([b"one", *whole(1)])
 
 
 def test_a_stage_that_runs_again_leaves_alone_what_was_prepared(kafka: EmbeddedKafka, topic: Topic) -> None:

@@ -81,6 +81,9 @@ class NativeTransactionalDelivery:
         settings: Settings of the Kafka clients.
         transactional_id: The transactional id; every other process that uses it is fenced.
 
+    Attributes:
+        transaction: See `TransactionalDelivery`.
+
     Raises:
         KafkaGroupError: The transactional id could not be initialised.
     """
@@ -88,8 +91,8 @@ class NativeTransactionalDelivery:
     def __init__(self, producer: NativeProducer, settings: Settings, transactional_id: str) -> None:
         client = producer.client
         timeout_ms = transaction_timeout_ms(settings)
-        opened = client.run(initialise(client, transactional_id, timeout_ms, Deadline(CONTROL_SECONDS)))
-        self._transaction = TaskTransaction(client, opened, timeout_ms)
+        self.transaction = client.run(initialise(client, transactional_id, timeout_ms, Deadline(CONTROL_SECONDS)))
+        self._transaction = TaskTransaction(client, self.transaction, timeout_ms)
         producer_settings = ProducerSettings.of(settings, transactional=True)
         accumulator = Accumulator(producer_settings, self._transaction.identity)
         self._sender = Sender(producer, producer_settings, accumulator, self._transaction)

@@ -220,14 +220,14 @@ class TwoPhaseCommit:
         transaction = one.transaction
         try:
             await end(self._client, transaction, commit=False, deadline=deadline)
-            # EndTxn leaves the epoch as it is. A task that still runs would open a new transaction of the same epoch,
-            # with the rest of its records only. InitProducerId raises the epoch and so fences the task.
-            name, timeout_ms = transaction.transactional_id, one.timeout_ms
-            await initialise(self._client, name, timeout_ms, deadline, ended=transaction)
         except KafkaGroupError as error:
             # It has ended in the meantime: a task initialised the id again, or the coordinator timed it out.
             if not is_gone(error):
                 raise
+            return
+        # EndTxn leaves the epoch as it is. A task that still runs would open a new transaction of the same epoch, with
+        # the rest of its records only. InitProducerId raises the epoch and so fences the task.
+        await self._fence(one, deadline)
 
     async def _initialise(self, name: str, deadline: Deadline) -> OpenTransaction:
         """Initialise one of the driver's transactional ids, which fences every other driver that holds it."""
@@ -287,7 +287,7 @@ class TwoPhaseCommit:
         failpoint("sink-committed")
         await asyncio.gather(
             self._ledger.record_finished(epoch.finished, decision, deadline, after=self._visible(decision, deadline)),
-            self._fence_earlier_attempts(batch, deadline),
+            self._fence_earlier_attempts(epoch, batch, deadline),
             self._abort_open(epoch, deadline),
         )
 
@@ -299,14 +299,38 @@ class TwoPhaseCommit:
         """Abort every open transaction of the sink; call it when all decided ones are committed."""
         await self._abort(await open_of(self._client, self._prefix, deadline), epoch.driver, deadline)
 
-    async def _fence_earlier_attempts(self, batch: PreparedBatch, deadline: Deadline) -> None:
+    async def _fence_earlier_attempts(self, epoch: DriverEpoch, batch: PreparedBatch, deadline: Deadline) -> None:
         """Fence the earlier attempts of each task.
 
         Spark may have taken a worker for dead that still runs. Such a worker could open another transaction, which
         would hold back readers until it times out.
         """
         names = [name for transaction in batch.transactions for name in _earlier_attempts(transaction)]
-        await asyncio.gather(*(initialise(self._client, name, _DECISION_TIMEOUT_MS, deadline) for name in names))
+        found = await asyncio.gather(*(self._described(name, deadline) for name in names))
+        earlier = [one for one in found if one is not None]
+        # They were described before this check, so none of them is of a driver that begins after it. The tasks of such
+        # a driver use the same ids, and `ended` spares what they have initialised since.
+        if not earlier or not await self._is_current(epoch.driver, deadline):
+            return
+        await asyncio.gather(*(self._fence(one, deadline) for one in earlier))
+
+    async def _described(self, name: str, deadline: Deadline) -> Described | None:
+        """Return the state of a transactional id; None if it was never used."""
+        try:
+            return await describe(self._client, name, deadline)
+        except KafkaGroupError as error:
+            if not is_gone(error):
+                raise
+            return None
+
+    async def _fence(self, one: Described, deadline: Deadline) -> None:
+        """Raise the epoch of a transactional id, unless another process has done so since it was described."""
+        name, timeout_ms = one.transaction.transactional_id, one.timeout_ms or _DECISION_TIMEOUT_MS
+        try:
+            await initialise(self._client, name, timeout_ms, deadline, ended=one.transaction)
+        except KafkaGroupError as error:
+            if not is_gone(error):
+                raise
 
     async def _commit_all(self, decision: Decision, deadline: Deadline) -> list[str]:
         """Commit the transactions of a decision; return the transactional ids of those that no longer exist."""

@@ -7,7 +7,13 @@ from dataclasses import dataclass, replace
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
-from kafka_source.errors import ApplicationRecoverableError, KafkaGroupError, LostTransactionsError
+from kafka_source.errors import (
+    ApplicationRecoverableError,
+    FencedError,
+    InvalidConfigurationError,
+    KafkaGroupError,
+    LostTransactionsError,
+)
 from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.runtime.failpoints import failpoint
 from kafka_source.sink.delivery import TransactionalDelivery, in_transaction
@@ -84,6 +90,7 @@ def prepare(
             pass
         return Prepared(0)
     delivery: TransactionalDelivery | None = None
+    opened: OpenTransaction | None = None
     count = 0
     try:
         for records in batches:
@@ -92,13 +99,14 @@ def prepare(
             if delivery is None:
                 task = _free_attempt(settings, task)
                 delivery = in_transaction(settings, task.transactional_id, engine)
+                opened = delivery.transaction or _initialised(settings, task)
             delivery.send(records)
             count += len(records)
-        if delivery is None:
+        if delivery is None or opened is None:
             return Prepared(0)
         delivery.flush()
         failpoint("task-flushed")
-        prepared = _prepared(settings, task, count)
+        prepared = _prepared(settings, task, opened, count)
         if prepared.transaction is None:
             delivery.abort()
     except BaseException:
@@ -129,6 +137,7 @@ def _free_attempt(settings: Settings, task: SinkTask) -> SinkTask:
 
 
 def _has_to_write(task: SinkTask, epoch: DriverEpoch) -> bool:
+    _check_checkpoint(task, epoch)
     if epoch.lost is None:
         return not epoch.covers(task.query, task.batch)
     decision, ids = epoch.lost.decision, epoch.lost.transactional_ids
@@ -137,9 +146,48 @@ def _has_to_write(task: SinkTask, epoch: DriverEpoch) -> bool:
     return any(name.rpartition("-")[0] == f"{task.prefix}-{task.partition}" for name in ids)
 
 
-def _prepared(settings: Settings, task: SinkTask, count: int) -> Prepared:
+def _check_checkpoint(task: SinkTask, epoch: DriverEpoch) -> None:
+    """Raise an error if the query's checkpoint is older than the ledger.
+
+    Spark commits a batch in its checkpoint after the sink has decided about it, and before the next batch begins. So a
+    replay is always the last decided batch. An earlier one means that the checkpoint was put back, from a backup for
+    example. From there Spark plans the batches again, with other records, and the sink would drop all of them up to the
+    last decided one as replays.
+    """
+    last = epoch.last
+    if last is None or last.query != task.query or task.batch >= last.batch:
+        return
+    raise InvalidConfigurationError(
+        f"The query runs batch {task.batch}, and the ledger of {task.prefix} has decided about batch {last.batch} "
+        "already: the checkpoint is older than the output. The sink would drop the records of every batch up to "
+        f"{last.batch} as replays. Nothing was written. Put back the newest checkpoint; with commit=sink a new "
+        "checkpoint continues at the group's offsets. A new transactional.id.prefix with the old checkpoint writes the "
+        "records after it again."
+    )
+
+
+def _initialised(settings: Settings, task: SinkTask) -> OpenTransaction:
+    """Return the transaction that the engine has just initialised, as its coordinator describes it.
+
+    If another process initialises the id in between, the result is that process's transaction. Then the engine is
+    fenced at its first record, and the task fails.
+    """
+    client = cached_client(settings)
+    return client.run(describe(client, task.transactional_id, Deadline(_SECONDS))).transaction
+
+
+def _prepared(settings: Settings, task: SinkTask, opened: OpenTransaction, count: int) -> Prepared:
     client = cached_client(settings)
     found = client.run(describe(client, task.transactional_id, Deadline(_SECONDS)))
+    if found.transaction != opened:
+        # The acknowledged records were in a transaction that is aborted. The newest one holds the records of another
+        # process, perhaps an attempt of this task that Spark has given up and that still runs.
+        raise FencedError(
+            f"Another process has initialised {task.transactional_id} while this task wrote: epoch "
+            f"{found.transaction.epoch} of producer id {found.transaction.producer_id} instead of epoch {opened.epoch} "
+            f"of {opened.producer_id}. The records of this task are aborted. Let only one query use the prefix "
+            f"{task.prefix}."
+        )
     if not found.is_open:
         raise ApplicationRecoverableError(
             f"The transaction of {task.transactional_id} is {found.state}, not {ONGOING}: another process uses the "

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import logging
+
 from kafka_source.errors import FencedError, InvalidConfigurationError
-from kafka_source.group.committed_offsets import fetch_committed
+from kafka_source.group.committed_offsets import fetch_all_committed, fetch_committed
+from kafka_source.group.description import describe
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.commit_offset import CommitOffset
 from kafka_source.source_sink_handoff import BatchOfRun, Handoff, collect
 from kafka_source.transactions.offset_transaction import GroupOffsets
 
+log = logging.getLogger(__name__)
+
 
 async def offsets_of_sources(
-    client: KafkaClient, group: str, batch: BatchOfRun, deadline: Deadline, *, wrote: bool
+    client: KafkaClient, group: str, batch: BatchOfRun, deadline: Deadline, *, wrote: bool, decided: bool
 ) -> tuple[GroupOffsets, ...]:
-    """Return the offsets that the source's group commits for a batch that is not decided yet.
+    """Return the offsets that the source's group commits for a batch; none for the replay of a decided batch.
 
     Args:
         client: Client of the cluster that the source reads from and the sink writes to.
@@ -21,18 +26,21 @@ async def offsets_of_sources(
         batch: The batch.
         deadline: Limit for the whole call.
         wrote: Whether the batch has rows.
+        decided: Whether the ledger has a decision about the batch.
 
     Raises:
-        InvalidConfigurationError: The batch has rows, but no source has published what it read.
+        InvalidConfigurationError: The batch has rows, but no source has published what it read, and the group has no
+            members. Or the batch is decided with other records than those that its source has read now.
         FencedError: Another member of the group has committed offsets inside the batch's ranges, so it has read the
             same records.
     """
     handoffs = await collect(client, group, batch, deadline)
+    if decided:
+        for handoff in handoffs or ():
+            await _check_is_replay(client, batch, handoff, deadline)
+        return ()
     if handoffs is None and wrote:
-        raise InvalidConfigurationError(
-            f"Option commit.group is {group}, but no source of this query has published what it read. Give the source "
-            f"kafka.group.id={group} and commit=sink; it must read from the cluster that the sink writes to."
-        )
+        await _check_has_source(client, group, batch, deadline)
     for handoff in handoffs or ():
         await _check_not_read_by_others(client, handoff, deadline)
     return tuple(
@@ -42,6 +50,47 @@ async def offsets_of_sources(
         )
         for handoff in handoffs or ()
     )
+
+
+async def _check_has_source(client: KafkaClient, group: str, batch: BatchOfRun, deadline: Deadline) -> None:
+    """Raise an error if nobody can be the source; a source without new records has published nothing yet.
+
+    A union, for example, may get its first rows from another source. A query with `commit=sink` is a member of the
+    group from its first batch on.
+    """
+    found = await describe(client, group, deadline)
+    if not found.members:
+        raise InvalidConfigurationError(
+            f"Option commit.group is {group}, but no source of this query has published what it read, and the group "
+            f"has no members. Give the source kafka.group.id={group} and commit=sink; it must read from the cluster "
+            "that the sink writes to."
+        )
+    log.warning(
+        "batch %d commits no offsets of group %s: no source of this query has read a record yet; if one has, it lacks "
+        "commit=sink",
+        batch.number,
+        group,
+    )
+
+
+async def _check_is_replay(client: KafkaClient, batch: BatchOfRun, handoff: Handoff, deadline: Deadline) -> None:
+    """Raise an error if a decided batch was planned again with records that the decision does not contain.
+
+    The decision has committed the ends of its ranges with the stream's mark. If a mark is below the end of a range,
+    the records behind it are not in the output. An offset without the mark tells nothing: somebody else has committed
+    it since, for example to rewind the group.
+    """
+    group = handoff.member.group
+    committed = await fetch_all_committed(client, group, deadline)
+    for tp, (_, end) in handoff.ranges.items():
+        entry = committed.get(tp)
+        if entry is not None and entry.metadata == handoff.stream and entry.offset < end:
+            raise InvalidConfigurationError(
+                f"Batch {batch.number} is decided up to offset {entry.offset} of {tp.topic}-{tp.partition}, and the "
+                f"query has planned it again up to offset {end}: the checkpoint is older than the output. The sink "
+                "would drop these records as a replay. Nothing was written. Put back the newest checkpoint, or use a "
+                "new one, which continues at the group's offsets."
+            )
 
 
 async def _check_not_read_by_others(client: KafkaClient, handoff: Handoff, deadline: Deadline) -> None:

@@ -11,11 +11,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from assignors.model import TopicPartition
 from kafka_source.error_codes import LEADER_NOT_AVAILABLE
-from kafka_source.errors import AuthenticationError, NotVisibleError, RetriableError, error_for_code
+from kafka_source.errors import (
+    AuthenticationError,
+    NotVisibleError,
+    RetriableError,
+    UnknownTopicError,
+    error_for_code,
+)
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.kafka_client.messages import DescribeProducersRequest
 from kafka_source.runtime.retry import RetryPolicy
@@ -25,6 +32,8 @@ log = logging.getLogger(__name__)
 
 _PAUSES = RetryPolicy(0.002, 0.5)
 _WHAT = "Looking for the commit marker"
+# Brokers' metadata lack a topic for a moment after it was created, and while its leaders change.
+_DELETED_SECONDS = 5.0
 
 
 async def wait_until_visible(
@@ -36,7 +45,8 @@ async def wait_until_visible(
 ) -> None:
     """Wait until none of the partitions holds one of the transactions open.
 
-    A user without READ on a topic may not ask. Then this function logs a warning and returns.
+    A user without READ on a topic may not ask. Then this function logs a warning and returns. A topic that was deleted
+    has no records to wait for.
 
     Args:
         client: Client of the cluster that the sink writes to.
@@ -52,12 +62,19 @@ async def wait_until_visible(
     producers = {(t.producer_id, t.epoch): t.transactional_id for t in transactions}
     missing: dict[TopicPartition, str] = {}
     problem: RetriableError | None = None
+    absent = _AbsentTopics()
     for pause in _PAUSES.pauses():
         if not left:
             return
         try:
             missing = await _still_open(client, left, producers, deadline)
             left = sorted(missing)
+        except _AbsentTopicsError as error:
+            problem = error
+            deleted = absent.deleted(error.topics)
+            if deleted:
+                log.warning("batch %d: its topics %s no longer exist", batch, ", ".join(sorted(deleted)))
+                left = [tp for tp in left if tp.topic not in deleted]
         except AuthenticationError as error:
             log.warning("cannot verify visibility of batch %d: not authorized to describe producers: %s", batch, error)
             return
@@ -69,6 +86,27 @@ async def wait_until_visible(
         if deadline.left <= pause:
             raise NotVisibleError(batch=batch, partitions=left, missing=missing, seconds=deadline.seconds) from problem
         await asyncio.sleep(pause)
+
+
+class _AbsentTopicsError(UnknownTopicError):
+    """The metadata lack these topics."""
+
+    def __init__(self, topics: Collection[str]) -> None:
+        super().__init__(f"{_WHAT} failed: there is no topic {', '.join(sorted(topics))}.")
+        self.topics = frozenset(topics)
+
+
+class _AbsentTopics:
+    """Tells a deleted topic from one that a broker's metadata lack for a moment."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, float] = {}
+
+    def deleted(self, topics: Collection[str]) -> set[str]:
+        """Return those of the topics that all metadata of the last seconds lacked."""
+        now = time.monotonic()
+        self._since = {topic: self._since.get(topic, now) for topic in topics}
+        return {topic for topic, since in self._since.items() if now - since >= _DELETED_SECONDS}
 
 
 async def _still_open(
@@ -85,15 +123,20 @@ async def open_producers(
     """Return (producer id, epoch) of each transaction that a partition's leader holds open, by partition.
 
     Raises:
+        UnknownTopicError: A topic does not exist.
         RetriableError: A partition has no leader, or the leader does not answer.
-        AuthenticationError: The user has no right to read a topic.
+        AuthenticationError: The user has no right to describe or read a topic.
     """
     wanted = sorted(set(partitions))
     snapshot = await client.metadata({tp.topic for tp in wanted}, deadline)
+    for topic, code in sorted(snapshot.refused.items()):
+        raise error_for_code(code, f"{_WHAT} in topic {topic} failed")
+    absent = {tp.topic for tp in wanted} - snapshot.topics.keys()
+    if absent:
+        raise _AbsentTopicsError(absent)
     by_leader: dict[int, dict[str, list[int]]] = {}
     for topic, number in wanted:
-        metadata = snapshot.topics.get(topic)
-        known = None if metadata is None else metadata.partitions.get(number)
+        known = snapshot.topics[topic].partitions.get(number)
         if known is None or known.leader < 0:
             raise error_for_code(LEADER_NOT_AVAILABLE, f"{_WHAT} in {topic}-{number} failed")
         by_leader.setdefault(known.leader, {}).setdefault(topic, []).append(number)
