@@ -365,8 +365,9 @@ class ReadOptions(CommonOptions):
     max_poll_interval_ms: int | None = option(
         "kafka.max.poll.interval.ms",
         kinds.COUNT,
-        "Rebalance timeout: how long a rebalance waits for this query's members. A stream joins between micro-batches "
-        "only, so it must be longer than a micro-batch.",
+        "How long a stream may take until it asks for its next micro-batch: then its members leave a group that has "
+        "others. A rebalance waits that long for this query's members. Make it longer than a micro-batch and than the "
+        "trigger's interval.",
         default_text="300000 for streams, 1800000 for batches",
         units="ms",
     )

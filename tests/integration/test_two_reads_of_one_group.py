@@ -13,6 +13,7 @@ from kafka_source.group.siblings import Siblings
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import Where
 from kafka_source.schema import source_schema
+from kafka_source.source import read_task
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query
 from tests.apps.confluent_consumer import ConfluentConsumer
@@ -85,7 +86,13 @@ def has_written(folder, count):
     return len(written(folder)) >= count
 
 
-@pytest.mark.parametrize("options", [{"commit": "task"}, {"kafka_partition_assignment_strategy": "cooperative-sticky"}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"commit": "task"},
+        pytest.param({"kafka_partition_assignment_strategy": "cooperative-sticky"}, marks=pytest.mark.long),
+    ],
+)
 def test_three_reads_restart_in_the_middle_of_a_batch(kafka, topic, group, start, tmp_path, options):
     servers, names = kafka.bootstrap_servers, [topic(f"many-{n}", partitions=2) for n in range(3)]
     for n, name in enumerate(names):
@@ -172,7 +179,7 @@ def test_a_read_that_joins_takes_nothing_from_the_planned_batch_of_another(kafka
     turn([first, second], ends, read_by)
     assert sum(read_by) == 800
     # Where the first read kept partitions that are the second's now, these have moved, and nothing is held any more.
-    assert all(batches._owner._membership.rebalance_needed() is None for batches in (first, second))
+    assert settled(first, second)
 
 
 def turn(reads, ends, read_by):
@@ -183,6 +190,43 @@ def turn(reads, ends, read_by):
     for n, end in enumerate(ends):
         if end is not before[n]:
             read_by[n] += sum(max(0, span.end - span.start) for span in end.partitions.values())
+
+
+@pytest.mark.parametrize("commit", ["batch", "task"])
+def test_another_query_of_the_driver_joins_while_tasks_read(kafka, topic, group, read, commit):
+    name = topic("tasks", partitions=4)
+    produce(kafka.bootstrap_servers, name, 400)
+    first, second = read(name, commit=commit), read(name, commit=commit)
+    end = first.next(StreamOffset(), limited=True)
+    bundles = first.tasks(StreamOffset(), end)
+    with ThreadPoolExecutor(1) as pool:
+        joining = pool.submit(second.next, StreamOffset(), limited=True)
+        if commit == "batch":
+            # The tasks begin in a generation that has ended.
+            joining.result(SECONDS)
+        query = Query.of(
+            {
+                "kafka.bootstrap.servers": kafka.bootstrap_servers,
+                "subscribe": name,
+                "kafka.group.id": group,
+                "commit": commit,
+            },
+            source_schema(headers=False),
+            Where.STREAM,
+        )
+        assert sum(b.num_rows for bundle in bundles for b in read_task.read_bundle(bundle, query)) == 400
+        other = joining.result(SECONDS)
+    assert all(span.start == span.end for span in other.partitions.values())
+    ends, read_by = [end, other], [400, 0]
+    until(lambda: turn([first, second], ends, read_by) or settled(first, second), "the group to settle", SECONDS)
+    produce(kafka.bootstrap_servers, name, 400, first=400)
+    until(lambda: turn([first, second], ends, read_by) or sum(read_by) >= 800, "all records", SECONDS)
+    assert sum(read_by) == 800
+
+
+def settled(*reads):
+    """Whether nothing of these reads is to be rebalanced."""
+    return all(batches._owner._membership.rebalance_needed() is None for batches in reads)
 
 
 def test_a_wait_in_a_join_says_for_whom_it_waits(kafka, topic, group, members, read, caplog):
