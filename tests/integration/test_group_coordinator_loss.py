@@ -28,7 +28,7 @@ from kafka_source.source.partition_owner import GroupMemberOwner
 from tests.groups import Memberships, everything, held, members_of, wait_for
 from tests.support import produce
 
-JOIN_GROUP, HEARTBEAT, SYNC_GROUP, OFFSET_COMMIT, METADATA = 11, 12, 14, 8, 3
+JOIN_GROUP, HEARTBEAT, SYNC_GROUP, OFFSET_COMMIT, OFFSET_FETCH, METADATA = 11, 12, 14, 8, 9, 3
 UNKNOWN_SERVER_ERROR, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, GROUP_AUTHORIZATION_FAILED = (
     code.to_bytes(2, "big", signed=True) for code in (-1, 22, 27, 30)
 )
@@ -401,3 +401,17 @@ def test_a_task_reads_while_the_coordinator_is_silent(proxied, behind, group, mo
         [] if frame.api_key == HEARTBEAT and time.monotonic() - began < 1 else [frame.payload]
     )
     assert sum(batch.num_rows for batch in read_task.read(task, query)) == 60
+
+
+@pytest.mark.long
+def test_a_coordinator_may_be_silent_for_longer_than_a_request_takes(proxied):
+    members, proxy = proxied
+    config = Settings({**members.config, "request.timeout.ms": "2000"})
+    membership = members.make("orders", slots=1, config=config)
+    membership.join(30)
+    began = time.monotonic()
+    proxy.on_request = lambda frame: (
+        [] if frame.api_key == OFFSET_FETCH and time.monotonic() - began < 33 else [frame.payload]
+    )
+    assert membership.committed(everything("orders", 6)) == dict.fromkeys(everything("orders", 6))
+    assert time.monotonic() - began > 30

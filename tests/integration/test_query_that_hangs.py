@@ -56,7 +56,7 @@ def test_a_consumer_beside_a_hung_query_gets_all_partitions(spark, kafka, topic,
         produce(servers, name, 100)
         until(lambda: len(sink.values) == 100, "the first records", SECONDS)
         if joins == "before it hangs":
-            other = early = ConfluentConsumer(servers, group, name)
+            early = other = ConfluentConsumer(servers, group, name)
             until(lambda: bool(early.assigned), "a share for the consumer", SECONDS)
         sink.hangs.set()
         produce(servers, name, 100, first=100)
