@@ -63,8 +63,8 @@ class JavaSetting:
         words: The texts that Java takes, in lower case; empty: any.
         rdkafka: librdkafka's name, under which it gets the value; empty: it does not get it.
         refused_for: The roles in which it is refused; in the other ones it has no meaning.
-        harmless: The values that change nothing; with any other one the user expects something that does not happen, so
-            that a warning is due. None: no value needs a warning.
+        harmless: The values, in lower case and without a package, that change nothing. Any other one is refused or, for
+            a setting without a meaning, worth a warning. None: all are refused, or none is worth a warning.
     """
 
     name: str
@@ -85,6 +85,10 @@ class JavaSetting:
         if self.words:
             return "one of " + ", ".join(self.words)
         return self.type.value + (f", at least {self.least}" if self.least is not None else "")
+
+    def is_harmless(self, value: str) -> bool:
+        """Return whether a value changes nothing: Java's default of a setting that is refused or has no meaning."""
+        return value.rsplit(".", 1)[-1].lower() in (self.harmless or ())
 
 
 _C, _P, _A = Role.CONSUMER, Role.PRODUCER, Role.ADMIN
@@ -128,8 +132,17 @@ def _unused(
     return JavaSetting(name, roles, kind, Handling.UNUSED, Handling.UNUSED, does, least, harmless=harmless)
 
 
-def _refused(name: str, roles: Role, kind: Type, does: str, *, least: int | None = None) -> JavaSetting:
-    return JavaSetting(name, roles, kind, Handling.REFUSED, Handling.REFUSED, does, least, refused_for=roles)
+def _refused(
+    name: str,
+    roles: Role,
+    kind: Type,
+    does: str,
+    *,
+    least: int | None = None,
+    harmless: tuple[str, ...] | None = None,
+) -> JavaSetting:
+    how = Handling.REFUSED
+    return JavaSetting(name, roles, kind, how, how, does, least, refused_for=roles, harmless=harmless)
 
 
 _JVM = "it chooses a part of the Java platform"
@@ -305,7 +318,13 @@ _PRODUCE = (
     ),
     _passed("transaction.timeout.ms", _P, _INT, "default 10 minutes"),
     _refused("transactional.id", _P, _STRING, "use `transactional=true` and `transactional.id.prefix`"),
-    _refused("transaction.two.phase.commit.enable", _P, _BOOL, "the sink's two-phase commit does not need it"),
+    _refused(
+        "transaction.two.phase.commit.enable",
+        _P,
+        _BOOL,
+        "the sink's two-phase commit does not need it",
+        harmless=("false",),
+    ),
     _refused("key.serializer", _P, _CLASS, "keys are binary or string; cast the column"),
     _refused("value.serializer", _P, _CLASS, "values are binary or string; cast the column"),
     _refused(
@@ -315,7 +334,9 @@ _PRODUCE = (
         "it is a Java class; records with a key use Java's default partitioner, and a column `partition` takes "
         "precedence",
     ),
-    _refused("partitioner.ignore.keys", _P, _BOOL, "write without a key, or with a column `partition`"),
+    _refused(
+        "partitioner.ignore.keys", _P, _BOOL, "write without a key, or with a column `partition`", harmless=("false",)
+    ),
 )
 
 _SSL = (
@@ -396,7 +417,13 @@ _SASL = (
     _honoured("sasl.oauthbearer.client.credentials.client.secret", _ALL, _SECRET),
     _unused("sasl.oauthbearer.header.urlencode", _ALL, _BOOL, "they are always encoded, as RFC 6749 says"),
     _unused("sasl.oauthbearer.jwt.validator.class", _ALL, _CLASS, "brokers validate tokens"),
-    _refused("sasl.oauthbearer.jwt.retriever.class", _ALL, _CLASS, _ASSERTION),
+    _refused(
+        "sasl.oauthbearer.jwt.retriever.class",
+        _ALL,
+        _CLASS,
+        _ASSERTION,
+        harmless=("defaultjwtretriever", "clientcredentialsjwtretriever"),
+    ),
     *(
         _unused(f"sasl.oauthbearer.{name}", _ALL, kind, _BROKERS)
         for name, kind in (

@@ -172,6 +172,25 @@ def test_librdkafkas_own_settings_are_checked_by_librdkafka_and_told_where_the_n
         check_settings(Settings({"queued.min.messages": "x"}), Role.CONSUMER, native=False)
 
 
+@pytest.mark.parametrize(
+    ("role", "name", "value"),
+    [
+        (Role.PRODUCER, "partitioner.ignore.keys", "false"),
+        (Role.PRODUCER, "transaction.two.phase.commit.enable", "False"),
+        (
+            Role.CONSUMER,
+            "sasl.oauthbearer.jwt.retriever.class",
+            "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever",
+        ),
+    ],
+)
+def test_the_default_of_a_refused_setting_changes_nothing(role: Role, name: str, value: str) -> None:
+    for native in (True, False):
+        assert check_settings(Settings({name: value}), role, native=native) == ()
+    with pytest.raises(OptionError):
+        check_settings(Settings({name: "true"}), role, native=True)
+
+
 def test_a_setting_whose_effect_a_user_would_miss_is_told() -> None:
     (warning,) = check_settings(Settings({"group.protocol": "consumer"}), Role.CONSUMER, native=True)
     assert "kafka.group.protocol has no meaning here" in warning
