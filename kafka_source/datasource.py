@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -106,5 +107,13 @@ class _RefusedStreamReader(DataSourceStreamReader):
 
 
 def register(spark: SparkSession) -> None:
-    """Register the format in a session; needed only if Spark does not find the module `pyspark_kafkagroup` itself."""
-    spark.dataSource.register(KafkaGroupSource)
+    """Register the format in a session; needed only if Spark does not find the module `pyspark_kafkagroup` itself.
+
+    It may be called again, and where Spark has found the module.
+    """
+    try:
+        spark.dataSource.register(KafkaGroupSource)
+    except AnalysisException as error:
+        # Spark 4.0 refuses a name that it has found by itself; newer versions replace it.
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise

@@ -27,7 +27,7 @@ def session(master: str) -> SparkSession:
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.python.unix.domain.socket.enabled", "true")
         .config("spark.executor.extraJavaOptions", os.environ.get("SPARK_SUBMIT_OPTS", ""))
-        .config("spark.executorEnv.PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+        .config("spark.executorEnv.PYTHONPATH", os.environ.get("EXECUTOR_PYTHONPATH", os.environ.get("PYTHONPATH", "")))
     )
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")

@@ -9,10 +9,19 @@ from pathlib import Path
 
 import pytest
 
+import kafka_source
 from tests.apps.process import streaming_app
 from tests.support import produce, stream, until, written
 
 ROOT = Path(__file__).parents[2]
+NOWHERE = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "none"}
+
+
+def test_the_format_may_be_registered_again(spark):
+    # Spark has found it by itself, which Spark 4.0 answers with an error.
+    for _ in range(3):
+        kafka_source.register(spark)
+    assert spark.read.format(kafka_source.FORMAT).options(**NOWHERE).load().columns[:2] == ["key", "value"]
 
 
 def test_two_queries_of_one_session_with_different_groups(spark, kafka, topic, tmp_path):
@@ -50,6 +59,25 @@ def test_on_a_cluster_of_worker_processes(kafka, topic, tmp_path):
         app.wait_for("batch", seconds=240)
         until(lambda: written(tmp_path / "out") == list(range(1000)), "all records in the files")
         app.stop()
+
+
+@pytest.mark.long
+@pytest.mark.requires_native
+@pytest.mark.timeout(500)
+def test_executors_without_the_native_engine_of_the_driver(kafka, topic, tmp_path, monkeypatch):
+    # The executors' Python finds a package of another version first.
+    (tmp_path / "old" / "kafkagroup_native").mkdir(parents=True)
+    (tmp_path / "old" / "kafkagroup_native" / "__init__.py").write_text('__version__ = "0.0.1"\n')
+    monkeypatch.setenv("EXECUTOR_PYTHONPATH", os.pathsep.join([str(tmp_path / "old"), str(ROOT)]))
+    name = topic("mixed", partitions=4)
+    produce(kafka.bootstrap_servers, name, 1000)
+    options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": name, "startingOffsets": "earliest"}
+    with streaming_app(tmp_path / "auto", options, master="local-cluster[2,1,1024]") as app:
+        app.wait_for("batch", seconds=240)
+        until(lambda: written(tmp_path / "auto" / "out") == list(range(1000)), "all records in the files")
+        app.stop()
+    with streaming_app(tmp_path / "native", {**options, "engine": "native"}, master="local-cluster[2,1,1024]") as app:
+        assert " has version 0.0.1 " in app.wait_for("engine=native, but the package kafkagroup-native", seconds=240)
 
 
 def test_through_spark_connect(kafka, topic, tmp_path):
