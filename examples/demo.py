@@ -1,11 +1,16 @@
-"""A demo of the main use: read orders in a batch and as a stream, as members of a consumer group. `./run demo`."""
+"""A demo of the main use: read orders in a batch and as a stream, as members of a consumer group.
+
+./run demo                                  on an embedded Kafka
+./run demo HOST:9092 TOPIC [OPTION=VALUE …] shows records of your own topic; it joins no group and commits nothing
+"""
 
 from __future__ import annotations
 
 import logging
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -27,8 +32,18 @@ WAIT_SECONDS = 90
 console = Console(width=110)
 
 
-def main() -> None:
+def main(servers: str | None = None, topic: str = "", *options: str) -> None:
     logging.basicConfig(level=logging.ERROR)
+    if servers is None:
+        demonstrate()
+    elif topic and all("=" in option for option in options):
+        show_own(servers, topic, dict(option.split("=", 1) for option in options))
+    else:
+        raise SystemExit(__doc__)
+
+
+def demonstrate() -> None:
+    """Read orders on an embedded Kafka."""
     with ExitStack() as stack:
         with waiting("Starting an embedded Kafka (the first start downloads its jars, 45 MB)"):
             servers = stack.enter_context(kafka())
@@ -41,6 +56,25 @@ def main() -> None:
         console.print(lag_table(groups.lag(GROUP, topics=[ORDERS]), f"lag of group {GROUP} before the stream"))
         read_stream(session, servers, groups)
         console.print(lag_table(groups.lag(GROUP, topics=[ORDERS]), f"lag of group {GROUP} after the stream"))
+    console.print("Next, a topic of your own, without a group or a commit: ./run demo HOST:9092 TOPIC", markup=False)
+
+
+def show_own(servers: str, topic: str, options: Mapping[str, str]) -> None:
+    """Show ten records of a topic. Without a group, reading changes nothing in Kafka."""
+    with ExitStack() as stack:
+        with waiting("Starting Spark"):
+            session = stack.enter_context(spark("kafkagroup demo"))
+        rows = (
+            session.read.format("kafkagroup")
+            .option("kafka.bootstrap.servers", servers)
+            .option("subscribe", topic)
+            .options(**options)
+            .load()
+        )
+        shown = rows.select("partition", "offset", "timestamp", col("key").cast("string"), col("value").cast("string"))
+        with waiting(f"Reading the first records of {topic}"):
+            console.print(as_table(shown.limit(10), f"records of {topic}"))
+    console.print("docs/reading.md has the options, docs/group.md says how to join a consumer group.", markup=False)
 
 
 def read_batch(session: SparkSession, servers: str) -> None:
@@ -146,4 +180,4 @@ def waiting(what: str) -> Iterator[None]:
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -6,8 +6,11 @@ import json
 import os
 import random
 import sys
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -30,6 +33,12 @@ def kafka(servers: str | None = None) -> Iterator[str]:
     with EmbeddedKafka() as embedded:
         embedded.create_topic(ORDERS, PARTITIONS)
         yield embedded.bootstrap_servers
+    spec = sys.modules["__main__"].__spec__
+    program = "" if spec is None else spec.name
+    if program.startswith("examples.") and program != "examples.demo":
+        print(
+            f"On a Kafka of your own (it makes and fills the topic {ORDERS} there): ./run python -m {program} HOST:9092"
+        )
 
 
 def make_topic(servers: str, topic: str = ORDERS) -> None:
@@ -45,8 +54,22 @@ def make_topic(servers: str, topic: str = ORDERS) -> None:
 
 @contextmanager
 def spark(name: str) -> Iterator[SparkSession]:
-    """Yield a local Spark session with two cores, whose Python workers run this Python."""
+    """Yield a local Spark session with two cores, whose Python workers run this Python.
+
+    The standard error of Spark and its workers goes to a file, which is shown if the block fails. Spark warns about the
+    machine when it starts, and its workers about connections that Spark has closed when it stops.
+    """
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    with ExitStack() as stack:
+        log = stack.enter_context(tempfile.NamedTemporaryFile(prefix="spark-", suffix=".log"))
+        stack.push(partial(_show_if_failing, Path(log.name)))
+        with _standard_error_to(log.fileno()):
+            session = _session(name)
+        stack.callback(session.stop)
+        yield session
+
+
+def _session(name: str) -> SparkSession:
     session = (
         SparkSession.builder.appName(name)
         .master("local[2]")
@@ -60,10 +83,24 @@ def spark(name: str) -> Iterator[SparkSession]:
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+@contextmanager
+def _standard_error_to(file: int) -> Iterator[None]:
+    """Give the processes that start in the block another standard error."""
+    kept = os.dup(2)
+    os.dup2(file, 2)
     try:
-        yield session
+        yield
     finally:
-        session.stop()
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def _show_if_failing(log: Path, kind: type[BaseException] | None, *_: object) -> None:
+    if kind is not None:
+        print(log.read_text(errors="replace")[-5000:], file=sys.stderr)
 
 
 def produce(servers: str, count: int, *, first: int = 0, topic: str = ORDERS) -> None:

@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import KafkaException
 
 from examples.setting import ORDERS, PARTITIONS
+from tests.support import produce
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,7 +30,7 @@ def servers(kafka):
 
 
 def run(name, *arguments):
-    """What `python -m examples.NAME` prints."""
+    """What `python -m examples.NAME` prints. On standard error is nothing: no warning of Spark, no traceback."""
     done = subprocess.run(
         [sys.executable, "-m", f"examples.{name}", *arguments],
         cwd=ROOT,
@@ -40,6 +41,7 @@ def run(name, *arguments):
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr[-5000:]
+    assert done.stderr == ""
     return done.stdout
 
 
@@ -83,7 +85,7 @@ def test_two_topics_are_joined_without_a_shuffle(kafka, servers):
     finally:
         kafka.delete_topic("customers")
     plan, _, result = said.partition("1000 orders, ")
-    assert result.strip() == "1000 with the city of their customer"
+    assert result.splitlines()[0] == "1000 with the city of their customer"
     assert "== Physical Plan ==" in plan
     assert "MapInArrow" in plan
     assert "Exchange" not in plan
@@ -94,3 +96,14 @@ def test_the_demo_shows_the_main_job_on_a_kafka_of_its_own():
     assert "All 5000 orders were read exactly once." in said
     assert "lag of group order-book before the stream" in said
     assert "lag of group order-book after the stream" in said
+    assert said.rstrip().endswith("./run demo HOST:9092 TOPIC")
+
+
+def test_the_demo_shows_a_topic_of_ones_own_and_changes_nothing(kafka, topic):
+    name = topic("mine", partitions=2)
+    produce(kafka.bootstrap_servers, name, 25)
+    before = {found.group_id for found in kafka.admin().list_consumer_groups().result(30).valid}
+    said = run("demo", kafka.bootstrap_servers, name, "kafka.client.id=curious")
+    assert f"records of {name}" in said
+    assert len(re.findall(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", said)) == 10
+    assert {found.group_id for found in kafka.admin().list_consumer_groups().result(30).valid} == before
