@@ -173,7 +173,9 @@ def _check(given: Mapping[str, str], where: Where, make: type[_OptionsT]) -> Che
             if where is Where.STREAM and option.not_in_streams:
                 takes = "nothing here: it has an effect in batch reads only"
                 raise _OtherQueryError(option.name, text, takes, spark=option.not_in_streams)
-            warnings.append(f"option {option.name} has no effect here and is ignored")
+            if not key.startswith(KAFKA_PREFIX):
+                # A setting has an effect on the clients that have it, which `client_config.check` knows.
+                warnings.append(f"option {option.name} has no effect here and is ignored")
             continue
         if key.startswith(KAFKA_PREFIX):
             of_kafka.append(option)

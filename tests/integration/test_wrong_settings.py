@@ -97,21 +97,20 @@ def test_options_of_others_do_not_matter(spark: SparkSession, kafka: EmbeddedKaf
         "subscribe": name,
         "startingOffsets": "earliest",
     }
-    for engine in ("native", "librdkafka"):
-        query = (
-            spark.readStream.format("kafkagroup")
-            .options(engine=engine, **shared)
-            .load()
-            .drop("topic")
-            .drop("partition")
-            .writeStream.format("kafkagroup")
-            .options(engine=engine, **shared)
-            .queryName(f"copied_by_{engine}")
-            .option("checkpointLocation", str(tmp_path / engine))
-            .trigger(availableNow=True)
-            .start()
-        )
-        assert query.awaitTermination(180)
+    stream_writer = (
+        spark.readStream.format("kafkagroup")
+        .options(engine="native", **shared)
+        .load()
+        .drop("topic", "partition")
+        .writeStream.format("kafkagroup")
+        .options(engine="native", **shared)
+        .queryName("copied")
+        .option("checkpointLocation", str(tmp_path))
+        .trigger(availableNow=True)
+    )
+    assert stream_writer.start().awaitTermination(180)
+    batch = spark.read.format("kafkagroup").options(engine="librdkafka", **shared).load().drop("topic", "partition")
+    batch.write.format("kafkagroup").options(engine="librdkafka", **shared).mode("append").save()
     assert numbers(reader(spark, kafka, copy).load()) == sorted([*range(20), *range(20)])
 
 

@@ -256,6 +256,12 @@ def test_only_the_start_and_the_end_that_take_precedence_are_looked_at():
     assert parse({**BASE, "startingOffsets": '{"orders":{"0":7}}', "endingTimestamp": "9"}, Where.BATCH)
 
 
+def test_a_setting_of_a_read_that_a_sink_has_too_is_not_said_to_be_ignored():
+    checked = check_sink({**SERVERS, "kafka.metadata.max.age.ms": "5000", "kafka.group.id": "g"})
+    assert checked.warnings == ()
+    assert checked.options.settings["metadata.max.age.ms"] == "5000"
+
+
 def test_an_ending_timestamp_is_ignored_in_a_stream_as_spark_ignores_it():
     checked = check_read({**BASE, "endingTimestamp": "5"}, Where.STREAM)
     assert checked.options.ending_timestamp is None
