@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 from kafka_source.embedded import admin_calls
 from kafka_source.embedded.class_archive import prepare_archive
 from kafka_source.embedded.errors import BrokerError
-from kafka_source.embedded.jars import Progress, kafka_jars, reporter
+from kafka_source.embedded.jars import KAFKA_VERSION, Progress, broker_version, kafka_jars, reporter
 from kafka_source.embedded.java import find_java
 from kafka_source.embedded.node import Node, NodeFiles, wait_until_started
 from kafka_source.embedded.ports import LOOPBACK, free_ports
@@ -24,7 +25,8 @@ from kafka_source.embedded.security import Mechanism, Security, broker_settings,
 from kafka_source.embedded.server_config import NodePorts, render_properties, server_config
 from kafka_source.embedded.storage import cluster_id_of, format_storage, is_formatted, new_uuid
 from kafka_source.embedded.tls import TlsFiles, make_tls_files
-from kafka_source.embedded.tools import QUICK_START, class_path, jvm_command, run_java
+from kafka_source.embedded.tools import QUICK_START, class_path, jvm_command
+from kafka_source.embedded.zookeeper import needs_zookeeper, zookeeper_node
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -48,11 +50,14 @@ class EmbeddedKafka:
         heap: The heap size of each node's JVM, as in `-Xmx`.
         jvm_options: Further options of each node's JVM. The default starts quickly; `()` is faster in the long run.
         start_timeout: Seconds within which a node must have started.
+        version: The version of Kafka that the nodes run, 2.8 or newer; None: `$KAFKAGROUP_KAFKA_VERSION`, else the
+            newest one that this package knows. A version before 3.3 runs with a ZooKeeper of its own.
         on_progress: Called with one line at a time during the one-time preparations: downloading the jars and
             archiving their classes. The lines are also logged at INFO.
 
     Raises:
-        ValueError: `nodes` is neither 1 nor 3, or `advertised_ports` names an unknown node.
+        ValueError: `nodes` is neither 1 nor 3, `advertised_ports` names an unknown node, or ACLs are asked for with a
+            version that has ZooKeeper.
     """
 
     def __init__(
@@ -66,6 +71,7 @@ class EmbeddedKafka:
         heap: str = "512m",
         jvm_options: Sequence[str] = QUICK_START,
         start_timeout: float = 60.0,
+        version: str | None = None,
         on_progress: Progress | None = None,
     ) -> None:
         if nodes not in (1, 3):
@@ -80,6 +86,11 @@ class EmbeddedKafka:
         self._data_dir = None if data_dir is None else Path(data_dir).absolute()
         self._jvm = (f"-Xmx{heap}", *jvm_options)
         self._start_timeout = start_timeout
+        self._version = version or broker_version()
+        if needs_zookeeper(self._version) and self._security.acls:
+            raise ValueError(f"ACLs need Kafka 3.3 or newer here, and the version is {self._version}")
+        self._zookeeper: Node | None = None
+        self._zookeeper_port: int | None = None
         self._on_progress = on_progress
         self._folder: Path | None = None
         self._nodes: dict[int, Node] = {}
@@ -101,8 +112,9 @@ class EmbeddedKafka:
         if self._nodes:
             raise BrokerError("This cluster is already started; stop it first, or use it as it is.")
         java = find_java()
-        kafka_jars(on_progress=self._on_progress)
-        prepare_archive(java, class_path(), _train, reporter(self._on_progress))
+        kafka_jars(self._version, on_progress=self._on_progress)
+        if self._version == KAFKA_VERSION:
+            prepare_archive(java, class_path(), _train, reporter(self._on_progress))
         return self._start()
 
     def _start(self) -> EmbeddedKafka:
@@ -130,7 +142,10 @@ class EmbeddedKafka:
         for node in self._nodes.values():
             if not node.join(max(0.0, deadline - time.monotonic())):
                 node.kill()
-        self._nodes, self._ports = {}, {}
+        # Last, because a broker that stops cleanly says so to ZooKeeper.
+        if self._zookeeper is not None:
+            self._zookeeper.kill()
+        self._nodes, self._ports, self._zookeeper = {}, {}, None
         if self._folder is not None and self._data_dir is None:
             shutil.rmtree(self._folder, ignore_errors=True)
         self._folder = None
@@ -369,10 +384,13 @@ class EmbeddedKafka:
     def _start_nodes(self) -> None:
         for attempt in range(1, _START_ATTEMPTS + 1):
             self._ports = self._choose_ports()
+            if needs_zookeeper(self._version):
+                self._start_zookeeper()
             self._nodes = {i: self._make_node(i) for i in self.node_ids}
             for i in self.node_ids:
                 self._write_config(i)
-            self._format()
+            if self._zookeeper is None:
+                self._format()
             deadline = time.monotonic() + self._start_timeout
             for node in self._nodes.values():
                 node.spawn()
@@ -388,14 +406,24 @@ class EmbeddedKafka:
                 for node in self._nodes.values():
                     node.kill()
 
+    def _start_zookeeper(self) -> None:
+        if self._zookeeper is not None:
+            self._zookeeper.kill()
+        (self._zookeeper_port,) = free_ports(1)
+        self._zookeeper = zookeeper_node(self._version, self._existing_folder(), self._zookeeper_port)
+        self._zookeeper.spawn()
+
     def _choose_ports(self) -> dict[int, NodePorts]:
         ports = iter(free_ports(3 * self._count))
         return {i: NodePorts(next(ports), next(ports), next(ports), self._advertised.get(i)) for i in self.node_ids}
 
-    def _make_node(self, node_id: int) -> Node:
+    def _existing_folder(self) -> Path:
         if self._folder is None:
             raise BrokerError("The cluster is not started: call start(), or use it in a with statement.")
-        files = NodeFiles(self._folder / f"node-{node_id}")
+        return self._folder
+
+    def _make_node(self, node_id: int) -> Node:
+        files = NodeFiles(self._existing_folder() / f"node-{node_id}")
         files.folder.mkdir(mode=0o700, exist_ok=True)
         command = jvm_command(
             *self._jvm,
@@ -405,6 +433,7 @@ class EmbeddedKafka:
             "-Dorg.slf4j.simpleLogger.showThreadName=false",
             main_class="kafka.Kafka",
             args=[str(files.config)],
+            version=self._version,
         )
         return Node(node_id, files, command, self._folder if self._data_dir is None else None)
 
@@ -412,7 +441,9 @@ class EmbeddedKafka:
         files = self._nodes[node_id].files
         controllers = {i: ports.controller for i, ports in self._ports.items()}
         security = broker_settings(self._security, self._tls)
-        config = server_config(node_id, self._ports[node_id], controllers, files.data, security, self._config)
+        config = server_config(
+            node_id, self._ports[node_id], controllers, files.data, security, self._config, self._zookeeper_port
+        )
         files.config.touch(mode=0o600)
         files.config.write_text(render_properties(config), encoding="ascii")
 
@@ -427,7 +458,10 @@ class EmbeddedKafka:
         )
 
     def _tool(self, main_class: str, *args: str) -> None:
-        result = run_java(main_class, *args)
+        # The tool of the nodes' own version: a newer one would format for a newer one.
+        quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+        command = jvm_command("-Xmx256m", *QUICK_START, quiet, main_class=main_class, args=args, version=self._version)
+        result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         if result.returncode != 0:
             raise BrokerError(f"{main_class} {args[0]} failed:\n{(result.stdout + result.stderr).strip()}")
 
@@ -474,7 +508,8 @@ def _train(archive: Path) -> None:
 
     Writing takes some seconds, hence the long timeouts.
     """
-    kafka = EmbeddedKafka(jvm_options=(*QUICK_START, f"-XX:ArchiveClassesAtExit={archive}"), start_timeout=120)
+    options = (*QUICK_START, f"-XX:ArchiveClassesAtExit={archive}")
+    kafka = EmbeddedKafka(jvm_options=options, start_timeout=120, version=KAFKA_VERSION)
     try:
         kafka._start().create_topic("training")
     finally:

@@ -23,7 +23,11 @@ from kafka_source.embedded.java import find_java
 
 log = logging.getLogger(__name__)
 
+#: The version of Kafka's tools, and of brokers for which no other is asked.
 KAFKA_VERSION = "4.3.1"
+
+#: The environment variable with the version of Kafka that brokers run.
+VERSION_VARIABLE = "KAFKAGROUP_KAFKA_VERSION"
 
 #: The environment variable with the path of an Ivy settings file (a mirror, credentials). Without it, Ivy uses Maven
 #: Central.
@@ -50,13 +54,19 @@ class _Dependency:
         return f"{self.group}:{self.artifact}:{self.version}"
 
 
-_KAFKA = (
-    _Dependency("org.apache.kafka", "kafka_2.13", KAFKA_VERSION, True),
-    # The command-line tools, without their dependencies (Connect, a web server): the common tools do not need them.
-    _Dependency("org.apache.kafka", "kafka-tools", KAFKA_VERSION, False),
-    # Kafka's dependencies contain no slf4j backend, and without one the broker writes no log.
-    _Dependency("org.slf4j", "slf4j-simple", "1.7.36", False),
-)
+def _kafka(version: str) -> tuple[_Dependency, ...]:
+    return (
+        _Dependency("org.apache.kafka", "kafka_2.13", version, True),
+        # The command-line tools, without their dependencies (Connect, a web server): the common tools do not need them.
+        _Dependency("org.apache.kafka", "kafka-tools", version, False),
+        # Kafka's dependencies contain no slf4j backend, and without one the broker writes no log.
+        _Dependency("org.slf4j", "slf4j-simple", "1.7.36", False),
+    )
+
+
+def broker_version() -> str:
+    """Return the version of Kafka that brokers run if none is given: `$KAFKAGROUP_KAFKA_VERSION`, else the newest."""
+    return os.environ.get(VERSION_VARIABLE) or KAFKA_VERSION
 
 
 def cache_dir() -> Path:
@@ -69,17 +79,18 @@ def cache_dir() -> Path:
     return Path(home) / ".cache" / "kafkagroup"
 
 
-def kafka_jars(*, on_progress: Progress | None = None) -> list[Path]:
+def kafka_jars(version: str = KAFKA_VERSION, *, on_progress: Progress | None = None) -> list[Path]:
     """Return the jars of the broker and its tools (47 files, 45 MB), downloaded at the first call.
 
     Args:
+        version: The version of Kafka.
         on_progress: Called with one line at a time during a download; the lines are also logged at INFO.
 
     Raises:
         JavaError: No usable Java was found.
         JarsError: The jars are not in the cache and could not be downloaded.
     """
-    return _resolve(_KAFKA, on_progress)
+    return _resolve(_kafka(version), on_progress)
 
 
 def resolve(coordinates: Sequence[str], transitive: bool = False, *, on_progress: Progress | None = None) -> list[Path]:
@@ -212,7 +223,7 @@ def _ivy_jar() -> Path:
             return jar
     raise JarsError(
         f"There is no ivy-*.jar in {' or '.join(map(str, places)) or 'pyspark'}. "
-        "Install pyspark with pip, which contains it, or set SPARK_HOME."
+        "Run `pip install 'kafkagroup[embedded]'`, which brings it with pyspark, or set SPARK_HOME."
     )
 
 

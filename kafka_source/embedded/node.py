@@ -16,8 +16,9 @@ from kafka_source.embedded.errors import BrokerError
 
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
 
-#: Kafka logs this line when the broker is registered, has caught up with the metadata, and accepts clients.
-_STARTED = "Kafka Server started"
+#: Kafka logs this line when the broker is registered, has caught up with the metadata, and accepts clients; the second
+#: one is that of a broker with ZooKeeper.
+_STARTED = re.compile(r"Kafka Server started|\[KafkaServer id=\d+\] started")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ class Node:
 
     def has_started(self) -> bool:
         """Return whether the broker has started since the last `spawn`."""
-        return _STARTED in self.log_of_this_start()
+        return _STARTED.search(self.log_of_this_start()) is not None
 
     def log_of_this_start(self) -> str:
         """Return the broker's log since the last `spawn`."""

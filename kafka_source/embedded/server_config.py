@@ -34,6 +34,7 @@ def server_config(
     log_dir: Path,
     security: Mapping[str, str],
     overrides: Mapping[str, object],
+    zookeeper: int | None = None,
 ) -> dict[str, str]:
     """Return the settings of a node that is broker and controller.
 
@@ -44,22 +45,34 @@ def server_config(
         log_dir: The node's data folder.
         security: The settings of the client listener and the authorizer, including `listener.security.protocol.map`.
         overrides: The user's settings, which take precedence.
+        zookeeper: The port of the ZooKeeper to which an old broker belongs; None: KRaft mode.
     """
     nodes = len(controllers)
     replicas = min(nodes, 3)
     in_sync = min(nodes, 2)
-    config: dict[str, object] = {
+    listeners = {CLIENT: ports.client, INTERNAL: ports.internal}
+    mode: dict[str, object] = {
         "process.roles": "broker,controller",
         "node.id": node_id,
         "controller.quorum.voters": ",".join(f"{i}@{LOOPBACK}:{port}" for i, port in sorted(controllers.items())),
-        "listeners": ",".join(
-            f"{name}://{LOOPBACK}:{port}"
-            for name, port in ((CLIENT, ports.client), (INTERNAL, ports.internal), (CONTROLLER, ports.controller))
-        ),
+        "controller.listener.names": CONTROLLER,
+    }
+    if zookeeper is None:
+        listeners[CONTROLLER] = ports.controller
+    else:
+        mode = {
+            "broker.id": node_id,
+            "zookeeper.connect": f"{LOOPBACK}:{zookeeper}",
+            # The broker may be up before ZooKeeper. A dead one is noticed after the session, as below in KRaft mode.
+            "zookeeper.connection.timeout.ms": 60_000,
+            "zookeeper.session.timeout.ms": 4000,
+        }
+    config: dict[str, object] = {
+        **mode,
+        "listeners": ",".join(f"{name}://{LOOPBACK}:{port}" for name, port in listeners.items()),
         "advertised.listeners": (
             f"{CLIENT}://{LOOPBACK}:{ports.advertised or ports.client},{INTERNAL}://{LOOPBACK}:{ports.internal}"
         ),
-        "controller.listener.names": CONTROLLER,
         "inter.broker.listener.name": INTERNAL,
         "log.dirs": log_dir,
         # A typo in a topic name must fail and not create a topic. Internal topics have few partitions, for a quick

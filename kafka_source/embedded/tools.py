@@ -7,21 +7,24 @@ import subprocess
 from collections.abc import Sequence
 
 from kafka_source.embedded.class_archive import archive_options
-from kafka_source.embedded.jars import kafka_jars
+from kafka_source.embedded.jars import KAFKA_VERSION, kafka_jars
 from kafka_source.embedded.java import find_java
 
 #: JVM options for small or short processes: a quick start in exchange for less throughput later.
 QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
-def class_path() -> str:
+def class_path(version: str = KAFKA_VERSION) -> str:
     """Return the jars of Kafka's broker and tools as a Java class path.
+
+    Args:
+        version: The version of Kafka.
 
     Raises:
         JavaError: No usable Java was found.
         JarsError: The jars are not in the cache and could not be downloaded.
     """
-    return os.pathsep.join(map(str, kafka_jars()))
+    return os.pathsep.join(map(str, kafka_jars(version)))
 
 
 def java_command(main_class: str, *args: str) -> list[str]:
@@ -40,9 +43,9 @@ def java_command(main_class: str, *args: str) -> list[str]:
     return jvm_command("-Xmx256m", *QUICK_START, quiet, main_class=main_class, args=args)
 
 
-def jvm_command(*options: str, main_class: str, args: Sequence[str]) -> list[str]:
-    """Return the command that runs a class of Kafka's jars with these JVM options."""
-    java, jars = find_java(), class_path()
+def jvm_command(*options: str, main_class: str, args: Sequence[str], version: str = KAFKA_VERSION) -> list[str]:
+    """Return the command that runs a class of Kafka's jars of this version with these JVM options."""
+    java, jars = find_java(), class_path(version)
     return [str(java), *archive_options(java, jars), *options, "-cp", jars, main_class, *args]
 
 

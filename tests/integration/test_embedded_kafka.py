@@ -354,6 +354,24 @@ def leader_of(kafka: EmbeddedKafka, topic: str) -> int:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize(("version", "nodes"), [("2.8.2", 1), ("3.3.2", 3), ("3.9.1", 1), ("4.0.1", 1)])
+def test_older_versions_of_kafka(version: str, nodes: int) -> None:
+    with EmbeddedKafka(nodes, version=version) as kafka:
+        kafka.create_topic("orders", replication_factor=nodes)
+        produce({"bootstrap.servers": kafka.bootstrap_servers}, "orders", b"one", b"two")
+        kafka.restart()
+        consumer = Consumer(
+            {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "g", "enable.auto.commit": False}
+        )
+        try:
+            consumer.assign([TopicPartition("orders", 0, OFFSET_BEGINNING)])
+            assert [message.value() for message in consumer.consume(2, timeout=60)] == [b"one", b"two"]
+        finally:
+            consumer.close()
+        assert f"Kafka version: {version}" in kafka.log()
+
+
+@pytest.mark.long
 def test_a_cluster_survives_the_loss_and_the_move_of_a_node(cluster: EmbeddedKafka) -> None:
     assert sorted(cluster.admin().list_topics(timeout=10).brokers) == cluster.node_ids == [1, 2, 3]
     cluster.create_topic("replicated", replication_factor=3, config={"min.insync.replicas": 2})

@@ -13,6 +13,7 @@ from kafka_source.embedded.security import broker_settings, client_settings, jav
 from kafka_source.embedded.server_config import NodePorts, render_properties, server_config
 from kafka_source.embedded.storage import new_uuid
 from kafka_source.embedded.tls import TlsFiles
+from kafka_source.embedded.zookeeper import needs_zookeeper
 
 SECRET = 'pass "word" \\ ü'
 
@@ -53,6 +54,33 @@ def test_the_users_settings_win_and_become_text() -> None:
     assert config["cleanup"] == "a,b"
     assert config["advertised.listeners"].startswith("CLIENT://127.0.0.1:19092,")
     assert config["listeners"].startswith("CLIENT://127.0.0.1:9092,")
+
+
+@pytest.mark.parametrize(
+    ("version", "old"), [("2.8.2", True), ("3.2.3", True), ("3.3.2", False), ("3.10.0", False), ("4.3.1", False)]
+)
+def test_brokers_before_kraft_have_a_zookeeper(version: str, old: bool) -> None:
+    assert needs_zookeeper(version) is old
+
+
+def test_acls_are_not_given_where_they_would_not_be_kept() -> None:
+    security = Security("SASL_PLAINTEXT", {"alice": "secret"}, acls=True)
+    with pytest.raises(ValueError, match=r"ACLs need Kafka 3\.3 or newer here, and the version is 2\.8\.2"):
+        EmbeddedKafka(security=security, version="2.8.2")
+    with pytest.raises(ValueError, match=r"a version of Kafka such as 3\.9\.1, got 'newest'"):
+        EmbeddedKafka(version="newest")
+
+
+def test_a_broker_with_zookeeper_has_no_controller() -> None:
+    ports = NodePorts(9092, 9093, 9094)
+    kraft = server_config(1, ports, {1: 9094}, Path("/data"), {}, {})
+    old = server_config(1, ports, {1: 9094}, Path("/data"), {}, {}, zookeeper=2181)
+    assert kraft["process.roles"] == "broker,controller"
+    assert "CONTROLLER://127.0.0.1:9094" in kraft["listeners"]
+    assert old["zookeeper.connect"] == "127.0.0.1:2181"
+    assert old["broker.id"] == "1"
+    assert "CONTROLLER" not in old["listeners"]
+    assert not {name for name in old if name.startswith(("controller.", "process.", "node."))}
 
 
 @pytest.mark.parametrize(("nodes", "replicas", "in_sync"), [(1, "1", "1"), (3, "3", "2")])
