@@ -1,0 +1,282 @@
+"""The main job and the group tests with older and newer versions: one axis at a time, from one base.
+
+    python -m release.matrix                        every cell, and the table in docs/compatibility.md
+    python -m release.matrix pyspark python-3.13    only these axes and cells; the table keeps the others
+
+Each cell is an environment of its own with the tests' requirements, in a folder that is kept (`.matrix`), and a run of
+pytest. A Python that is not on the machine is a line that says so.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from importlib import metadata
+from pathlib import Path
+
+from release.requirements import requirements
+
+ROOT = Path(__file__).parents[1]
+FOLDER = Path(os.environ.get("KAFKAGROUP_MATRIX", ROOT / ".matrix"))
+PAGE = ROOT / "docs" / "compatibility.md"
+BEGIN, END = "<!-- matrix: begin -->", "<!-- matrix: end -->"
+
+#: The main job as a batch and as a stream, and groups: alone, shared, with Java and librdkafka members, rebalanced.
+TESTS = (
+    "tests/integration/test_main_job.py",
+    "tests/integration/test_read_batch_in_group.py",
+    "tests/integration/test_sharing_a_group.py",
+    "tests/integration/test_group_membership.py",
+    "tests/integration/test_group_with_other_clients.py",
+    "tests/integration/test_restart_in_a_group.py",
+    "tests/integration/test_other_sparks.py",
+)
+#: The packages whose installed versions the table shows.
+SHOWN = ("pyspark", "pyarrow", "pandas", "confluent-kafka", "kafka-python")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One combination of versions. An empty requirement means the newest that the others allow.
+
+    Args:
+        axis: What differs from the base.
+        name: The value that differs.
+        python: The minor version of Python.
+        pyspark: The requirement of pyspark's version.
+        pyarrow: The requirement of pyarrow's version.
+        pandas: The requirement of pandas' version.
+        kafka: The version of the brokers; empty: that of the embedded Kafka.
+    """
+
+    axis: str
+    name: str
+    python: str = "3.11"
+    pyspark: str = ""
+    pyarrow: str = ""
+    pandas: str = "<3"
+    kafka: str = ""
+
+    @property
+    def id(self) -> str:
+        """Return the cell's name on the command line."""
+        return f"{self.axis}-{self.name}"
+
+
+BASE = Cell("base", "newest")
+CELLS = (
+    BASE,
+    *(replace(BASE, axis="pyspark", name=minor, pyspark=f"=={minor}.*") for minor in ("4.0", "4.1", "4.2")),
+    # The newest Spark needs Python 3.11: an older Python gets the newest one that it can have.
+    *(replace(BASE, axis="python", name=minor, python=minor) for minor in ("3.10", "3.12", "3.13", "3.14")),
+    *(replace(BASE, axis="kafka", name=version, kafka=version) for version in ("2.8.2", "3.3.2", "3.9.1", "4.0.1")),
+    # Our floor needs a Spark that accepts it.
+    replace(BASE, axis="pyarrow", name="15", pyspark="==4.0.*", pyarrow="==15.*"),
+    replace(BASE, axis="pyarrow", name="18", pyarrow="==18.*"),
+    replace(BASE, axis="pandas", name="3", pandas=">=3"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a cell showed.
+
+    Args:
+        cell: The cell's id.
+        python: The version of Python.
+        kafka: The version of the brokers.
+        versions: The installed versions, by package.
+        outcome: pytest's counts, or why there are none.
+        seconds: How long the tests took.
+        failed: The tests that failed.
+    """
+
+    cell: str
+    python: str
+    kafka: str
+    versions: dict[str, str]
+    outcome: str
+    seconds: float
+    failed: list[str]
+
+
+def main(asked: Sequence[str]) -> int:
+    """Run the cells that are asked for, print a line for each, and write the table. Return 1 if a test failed."""
+    results = {result.cell: result for result in earlier()}
+    bad = False
+    for cell in CELLS:
+        if asked and cell.id not in asked and cell.axis not in asked:
+            continue
+        result = results[cell.id] = run(cell)
+        bad |= bool(result.failed)
+        print(f"{cell.id}: {result.outcome} in {result.seconds:.0f} s", *result.failed, sep="\n  ", flush=True)
+        keep(results.values())
+        write_page([results[known.id] for known in CELLS if known.id in results])
+    return 1 if bad else 0
+
+
+def run(cell: Cell) -> Result:
+    """Make the environment of a cell and run the tests in it."""
+    from kafka_source.embedded.jars import KAFKA_VERSION
+
+    kafka = cell.kafka or KAFKA_VERSION
+    python = find_python(cell.python)
+    if python is None:
+        return Result(cell.id, cell.python, kafka, {}, "not run: this Python is not on the machine", 0, [])
+    folder = FOLDER / cell.id
+    try:
+        interpreter = environment(cell, python, folder)
+    except subprocess.CalledProcessError as error:
+        last = (error.stderr or error.stdout or "").strip().splitlines()[-1:]
+        return Result(cell.id, cell.python, kafka, {}, f"not installable: {' '.join(last)}", 0, [])
+    began = time.monotonic()
+    report = folder / "pytest.log"
+    with report.open("w") as log:
+        subprocess.run(
+            # Warnings are no errors here: other versions have their own, such as sockets that Spark 4.0 does not close.
+            [str(interpreter), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "default", *TESTS],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "KAFKAGROUP_KAFKA_VERSION": kafka},
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+    text = report.read_text(errors="replace")
+    failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", text, re.MULTILINE)
+    last = re.findall(r"\d+ (?:passed|failed|skipped|errors?)\b", text.rstrip().rpartition("\n")[2])
+    outcome = ", ".join(last) or "pytest did not end"
+    return Result(
+        cell.id, version_of(interpreter), kafka, installed(interpreter), outcome, time.monotonic() - began, failed
+    )
+
+
+def environment(cell: Cell, python: str, folder: Path) -> Path:
+    """Return the interpreter of the cell's environment, made at the first call.
+
+    Raises:
+        subprocess.CalledProcessError: The versions cannot be installed together.
+    """
+    interpreter = folder / "venv" / "bin" / "python"
+    wanted = folder / "requirements.txt"
+    pins = {"pyspark": cell.pyspark, "pyarrow": cell.pyarrow, "pandas": cell.pandas}
+    needed = requirements(metadata.requires("kafkagroup") or (), ["test"])
+    # The cell's versions replace ours: a version that we do not allow yet can be tried before we do.
+    lines = [line for line in needed if re.split(r"[^\w-]", line)[0] not in pins]
+    lines += [f"{name}{pin}" for name, pin in pins.items()]
+    text = "\n".join(lines) + "\n"
+    if not interpreter.exists() or not wanted.exists() or wanted.read_text() != text:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        subprocess.run([python, "-m", "venv", str(folder / "venv")], check=True, capture_output=True, text=True)
+        pip(interpreter, "install", *lines)
+        wanted.write_text(text)
+    native = sorted((ROOT / "dist").glob("kafkagroup_native-*.whl"))
+    if native:
+        # pip chooses the wheel of this platform. Without one the cell runs on librdkafka, and its tests say so.
+        arguments = ["--no-index", "--find-links", str(ROOT / "dist"), "--no-deps", "--force-reinstall"]
+        pip(interpreter, "install", *arguments, "kafkagroup-native")
+    return interpreter
+
+
+def pip(interpreter: Path, *arguments: str) -> None:
+    """Run pip of an environment.
+
+    Raises:
+        subprocess.CalledProcessError: It failed; with its output.
+    """
+    command = [str(interpreter), "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments]
+    subprocess.run(command, check=True, capture_output=True, text=True)
+
+
+def find_python(minor: str) -> str | None:
+    """Return a Python of this minor version that runs: of the PATH, else of pyenv or uv."""
+    for candidate in candidates(minor):
+        said = subprocess.run([candidate, "-c", "import ssl, venv"], capture_output=True, check=False)
+        if said.returncode == 0:
+            return candidate
+    return None
+
+
+def candidates(minor: str) -> Iterator[str]:
+    """Yield interpreters that may be of this minor version."""
+    name = f"python{minor}"
+    if found := shutil.which(name):
+        yield found
+    if shutil.which("pyenv"):
+        root = subprocess.run(["pyenv", "root"], capture_output=True, text=True, check=False).stdout.strip()
+        yield from map(str, sorted(Path(root, "versions").glob(f"{minor}.*/bin/{name}"), reverse=True))
+    if shutil.which("uv"):
+        found = subprocess.run(["uv", "python", "find", minor], capture_output=True, text=True, check=False).stdout
+        if found.strip():
+            yield found.strip()
+
+
+def version_of(interpreter: Path) -> str:
+    """Return the full version of an interpreter."""
+    code = "import platform; print(platform.python_version())"
+    return subprocess.run([str(interpreter), "-c", code], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+
+def installed(interpreter: Path) -> dict[str, str]:
+    """Return the installed versions of the packages that the table shows, and of the native engine."""
+    code = (
+        "import json, sys; from importlib.metadata import version\n"
+        "from kafka_source.engine_selection import why_not_native\n"
+        "found = {name: version(name) for name in sys.argv[1:]}\n"
+        "found['engine'] = 'librdkafka' if why_not_native() else 'native'\n"
+        "print(json.dumps(found))"
+    )
+    command = [str(interpreter), "-c", code, *SHOWN]
+    said = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    found: dict[str, str] = json.loads(said.stdout)
+    return found
+
+
+def earlier() -> Iterator[Result]:
+    """Yield the results of earlier runs."""
+    file = FOLDER / "results.json"
+    if file.exists():
+        yield from (Result(**one) for one in json.loads(file.read_text()))
+
+
+def keep(results: Iterable[Result]) -> None:
+    """Keep the results for later runs."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    (FOLDER / "results.json").write_text(json.dumps([asdict(one) for one in results], indent=1))
+
+
+def write_page(results: Sequence[Result]) -> None:
+    """Put the table of results into the page, between its two marks."""
+    text = PAGE.read_text()
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    PAGE.write_text(f"{before}{BEGIN}\n\n{table(results)}\n\n{END}{after}")
+
+
+def table(results: Sequence[Result]) -> str:
+    """Return the results as a table in Markdown."""
+    head = ["differs from the base", "Python", *SHOWN, "broker", "engine", "tests"]
+    rows = [
+        [
+            one.cell.replace("-", " ", 1),
+            one.python,
+            *(one.versions.get(name, "") for name in SHOWN),
+            one.kafka,
+            one.versions.get("engine", ""),
+            one.outcome,
+        ]
+        for one in results
+    ]
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(row) + " |" for row in lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
