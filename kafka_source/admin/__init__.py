@@ -1,4 +1,4 @@
-"""Administration of consumer groups: list, describe, lag, rewind, delete."""
+"""Administration of consumer groups, and of the checkpoints of queries."""
 
 from kafka_source.admin.groups import Group, Groups, MemberDescription, PartitionLag
 

@@ -63,12 +63,14 @@ def resolve_batch(
     checked = {tp: start for tp, start in starts.items() if check_all or committed.get(tp) is not None}
     starts |= check_data_loss(cluster, options, checked)
     ends = ending_offsets(cluster, options, partitions, subscribed=subscribed)
-    for tp in partitions:
-        # A committed offset may be beyond the end: the group has read on.
-        if starts[tp] > ends[tp] and committed.get(tp) is None:
-            raise start_after_end(tp, starts[tp], ends[tp])
     late_starts = frozenset(tp for tp in partitions if _starts_at_earliest(options, tp))
     late_ends = frozenset(tp for tp in partitions if _ends_at_latest(options, tp))
+    for tp in partitions:
+        # A committed offset may be beyond the end: the group has read on. Without a group a late end is checked by the
+        # task, as in Spark: Spark keeps the error of a plan, and the DataFrame could never be used again.
+        is_checked = committed.get(tp) is None and (options.in_group or tp not in late_ends)
+        if is_checked and starts[tp] > ends[tp]:
+            raise start_after_end(tp, starts[tp], ends[tp])
     return BatchBounds(starts, ends, late_starts, late_ends)
 
 
