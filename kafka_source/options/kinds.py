@@ -142,7 +142,7 @@ def _object(value: object) -> dict[str, object]:
 
 def _partition_list(text: str) -> dict[str, tuple[int, ...]]:
     named = _object(json.loads(text))
-    if not named or not all(isinstance(numbers, list) for numbers in named.values()):
+    if not all(isinstance(numbers, list) for numbers in named.values()):
         raise ValueError
     return {
         topic: tuple(sorted({_partition_number(one) for one in numbers}))

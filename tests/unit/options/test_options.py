@@ -58,7 +58,6 @@ def test_kafka_settings_are_passed_on_without_the_prefix():
         ({"subscribePattern": "a.*"}, Where.BATCH, "subscribe"),
         ({"subscribe": None, "subscribePattern": "a["}, Where.BATCH, "subscribePattern"),
         ({"subscribe": None, "assign": "[1]"}, Where.BATCH, "assign"),
-        ({"subscribe": None, "assign": "{}"}, Where.BATCH, "assign"),
         ({"subscribe": None, "assign": '{"t":[-1]}'}, Where.BATCH, "assign"),
         ({"subscribe": None}, Where.BATCH, "subscribe"),
         ({"startingOffsets": "latest"}, Where.BATCH, "startingOffsets"),
