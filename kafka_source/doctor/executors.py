@@ -79,9 +79,8 @@ def packages_finding(driver: Installed, there: SeenThere) -> Finding:
     ):
         if ours != theirs:
             return Finding(name, "fail", f"{what} is {theirs} there and {ours} in the driver.", advice)
-    if has.native_problem or (has.native is not None and has.native != has.kafkagroup):
-        problem = has.native_problem or f"its version is {has.native}, and kafkagroup's {has.kafkagroup}"
-        return Finding(name, "fail", f"The native engine cannot serve there: {problem}.", advice)
+    if has.native_problem:
+        return Finding(name, "fail", f"The native engine cannot serve there: {has.native_problem}.", advice)
     if has.native != driver.native:
         there_, here = has.native or "not installed", driver.native or "not installed"
         return Finding(name, "warn", f"kafkagroup-native is {there_} there, and {here} in the driver.", advice)

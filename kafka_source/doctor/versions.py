@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib import import_module, metadata, util
 
 from kafka_source.doctor.finding import Finding
-from kafka_source.engine_selection import NATIVE_MODULE
+from kafka_source.engine_selection import NATIVE_MODULE, why_not_native
 from kafka_source.version import __version__
 
 _DISTRIBUTION = "kafkagroup"
@@ -27,8 +27,8 @@ class Installed:
     Attributes:
         python: The version of Python.
         kafkagroup: The version of this package.
-        native: The version of the native engine; None if it is not installed or cannot be loaded.
-        native_problem: Why the installed native engine cannot be loaded; empty if there is no such problem.
+        native: The version of the native engine; None if it is not installed or cannot serve.
+        native_problem: Why the installed native engine cannot serve; empty if there is no such problem.
         spark: The version of the module `pyspark`; None if there is none.
         libraries: The versions of the other libraries by distribution; None: not installed.
         librdkafka: The version of librdkafka in confluent-kafka; None if it cannot be loaded.
@@ -72,17 +72,14 @@ def version_findings(found: Installed) -> list[Finding]:
 
 
 def engine_finding(found: Installed) -> Finding:
-    """Return which engine serves with `engine=auto`, and why.
-
-    The native engine must have kafkagroup's own version: the interface between them changes in any release.
-    """
+    """Return which engine serves with `engine=auto`, and why."""
     name = "engine"
     same = f"Install kafkagroup-native {found.kafkagroup} for this Python: pip install kafkagroup-native=="
     if found.native_problem:
         return Finding(
             name,
             "fail",
-            f"kafkagroup-native is installed, but Python {found.python} cannot load it: {found.native_problem}.",
+            f"The native engine is installed and cannot serve: {found.native_problem}.",
             f"{same}{found.kafkagroup}. Until then use engine=librdkafka.",
         )
     if found.native is None:
@@ -91,14 +88,6 @@ def engine_finding(found: Installed) -> Finding:
             "warn",
             f"librdkafka serves, because kafkagroup-native is not installed for Python {found.python}. It is slower "
             "than the native engine.",
-            f"{same}{found.kafkagroup}.",
-        )
-    if found.native != found.kafkagroup:
-        return Finding(
-            name,
-            "fail",
-            f"kafkagroup is version {found.kafkagroup}, kafkagroup-native is version {found.native}. The interface "
-            "between them may differ.",
             f"{same}{found.kafkagroup}.",
         )
     return Finding(name, "ok", f"The native engine serves: kafkagroup-native {found.native}.")
@@ -190,11 +179,11 @@ def _module_version(name: str) -> str | None:
 def _native() -> tuple[str | None, str]:
     if util.find_spec(NATIVE_MODULE) is None:
         return None, ""
-    try:
-        return str(import_module(NATIVE_MODULE).__version__), ""
-    except Exception as problem:
-        # For example a missing symbol of the C library, or a wheel for another processor.
-        return None, " ".join(str(problem).split()) or type(problem).__name__
+    reason = why_not_native()
+    if reason is not None:
+        return None, " ".join(reason.split())
+    # The handshake accepts this version only.
+    return __version__, ""
 
 
 def _librdkafka() -> str | None:

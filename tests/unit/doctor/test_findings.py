@@ -88,7 +88,7 @@ def test_versions_that_do_not_fit_fail_with_the_command_that_helps() -> None:
         ("0.1.0", "", "ok", "native engine serves"),
         (None, "", "warn", "librdkafka serves, because kafkagroup-native is not installed for Python 3.11.9"),
         (None, "GLIBC_2.34 not found", "fail", "GLIBC_2.34 not found"),
-        ("0.0.9", "", "fail", "kafkagroup is version 0.1.0, kafkagroup-native is version 0.0.9"),
+        (None, "kafkagroup-native has version 0.0.9", "fail", "cannot serve: kafkagroup-native has version 0.0.9"),
     ],
 )
 def test_the_engine_that_serves_is_named_with_the_reason(
@@ -220,7 +220,7 @@ def test_clocks(newest: float | None, state: str) -> None:
         ({"python": "3.12.2"}, "fail", "Python is 3.12 there and 3.11 in the driver"),
         ({"kafkagroup": "0.0.9"}, "fail", "kafkagroup is 0.0.9 there"),
         ({"native": None}, "warn", "kafkagroup-native is not installed there"),
-        ({"native": "0.0.9"}, "fail", "its version is 0.0.9"),
+        ({"native_problem": "its version is 0.0.9"}, "fail", "its version is 0.0.9"),
     ],
 )
 def test_the_executors_packages_are_compared_with_the_drivers(change: dict[str, object], state: str, says: str) -> None:
