@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kafka_source.errors import OptionError
 
@@ -37,20 +38,27 @@ def parse_jaas(text: str) -> LoginModule:
         OptionError: The text is not one login module that ends with a semicolon. The error never contains the text.
     """
     tokens = _tokens(text)
-    if len(tokens) < 3 or tokens[1].lower() not in _FLAGS or tokens.count(_MARK_END) != 1 or tokens[-1] != _MARK_END:
+    if len(tokens) < 3 or tokens[1].text.lower() not in _FLAGS or tokens.index(_END) != len(tokens) - 1:
         raise OptionError(_OPTION, "a text with another syntax (not shown)", _TAKES)
     pairs = tokens[2:-1]
-    if len(pairs) % 3 or any(mark != _MARK_EQUALS for mark in pairs[1::3]):
+    if len(pairs) % 3 or any(mark != _EQUALS for mark in pairs[1::3]):
         raise OptionError(_OPTION, "a text with another syntax (not shown)", _TAKES)
-    return LoginModule(tokens[0].rsplit(".", 1)[-1], dict(zip(pairs[0::3], pairs[2::3], strict=True)))
+    options = {name.text: value.text for name, value in zip(pairs[0::3], pairs[2::3], strict=True)}
+    return LoginModule(tokens[0].text.rsplit(".", 1)[-1], options)
 
 
-# The tokens "=" and ";" get a NUL in front, to distinguish them from a quoted "=" or ";".
-_MARK_EQUALS = "\0="
-_MARK_END = "\0;"
+class _Token(NamedTuple):
+    """A token; a quoted "=" or ";" is a text and no mark."""
+
+    text: str
+    is_mark: bool = False
 
 
-def _tokens(text: str) -> list[str]:
+_EQUALS = _Token("=", is_mark=True)
+_END = _Token(";", is_mark=True)
+
+
+def _tokens(text: str) -> list[_Token]:
     tokens, position, text = [], 0, text.rstrip()
     while position < len(text):
         match = _TOKEN.match(text, position)
@@ -59,8 +67,11 @@ def _tokens(text: str) -> list[str]:
         double, single, mark, word = match.groups()
         quoted = double if double is not None else single
         if quoted is not None:
-            tokens.append(re.sub(r"\\(.)", lambda m: _ESCAPES.get(m[1], m[1]), quoted, flags=re.DOTALL))
+            plain = re.sub(r"\\(.)", lambda m: _ESCAPES.get(m[1], m[1]), quoted, flags=re.DOTALL)
+            tokens.append(_Token(plain))
         else:
-            tokens.append(f"\0{mark}" if mark else word)
+            tokens.append(_Token(mark, is_mark=True) if mark else _Token(word))
         position = match.end()
+    if _END not in tokens:
+        raise OptionError(_OPTION, "a text with another syntax (not shown)", _TAKES)
     return tokens

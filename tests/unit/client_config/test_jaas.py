@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
@@ -31,6 +31,7 @@ def test_one_login_module(text: str, options: dict[str, str] | None) -> None:
 
 @hypothesis_settings(deadline=None)
 @given(st.dictionaries(st.from_regex(r"[A-Za-z_]\w{0,8}", fullmatch=True), st.text(st.characters(codec="utf-8"))))
+@example({"a": "\0;", "b": "\0="})
 def test_quoted_values_come_back(options: dict[str, str]) -> None:
     def quoted(value: str) -> str:
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
