@@ -443,9 +443,10 @@ class GroupMembership:
             return None
         # Before Kafka 3.2 (JoinGroup 9) a static leader that comes back is told its former id as the leader's. The
         # coordinator knows its new id and takes it for the leader, but the member does not. So whoever meets a leader
-        # that is no member watches the topics: one of them is the leader, whose rejoin starts a rebalance.
-        named = self._slots[0].member.last_join.leader
-        self._leader_unaware = named not in {d.member.member_id for d in described.members}
+        # that is no member watches the topics: one of them is the leader, whose rejoin starts a rebalance. Slots that
+        # come back after the leader are told its new id, so every slot's answer counts.
+        named = {slot.member.last_join.leader for slot in self._slots}
+        self._leader_unaware = not named <= {d.member.member_id for d in described.members}
         leading = self._watches_as_leader
         wanted = frozenset(leader.topics_of(group))
         snapshot = await self._client.metadata(wanted, deadline)

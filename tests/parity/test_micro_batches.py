@@ -135,7 +135,8 @@ def test_input_rows(kafka: EmbeddedKafka, formats: Formats, topic: Topic) -> Non
 @suite("subscribing topic by pattern with topic deletions")
 @suite("delete a topic when a Spark job is running")
 def test_a_pattern_with_a_deleted_topic(kafka: EmbeddedKafka, formats: Formats, topic: Topic) -> None:
-    first, second = topic("deleted", partitions=2), topic("deleted", partitions=2)
+    # The pattern must not match topics of other tests on the same broker.
+    first, second = topic("one-of-two-deleted", partitions=2), topic("one-of-two-deleted", partitions=2)
     prefix = first.rpartition("-")[0]
     send(kafka, first, range(3))
     options = {"subscribePattern": f"^{prefix}-.*", "startingOffsets": "earliest", "failOnDataLoss": "false"}
