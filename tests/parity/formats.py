@@ -9,16 +9,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 from chispa.rows_comparer import assert_basic_rows_equality
 from chispa.schema_comparer import assert_schema_equality
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from tests.native import reason_to_skip
 from tests.support import until
 
 SPARK = "kafka"
 OURS = ("native", "librdkafka")
 ALL = (SPARK, *OURS)
+# Where a scenario is about the plan and not about the engine: the engine that serves here, and the other in long runs.
+_SERVING, _OTHER = OURS if reason_to_skip() is None else OURS[::-1]
+ONE_DAILY = [_SERVING, pytest.param(_OTHER, marks=pytest.mark.long)]
 
 Row = tuple[str, int, int, str | None]
 """Topic, partition, offset, value."""

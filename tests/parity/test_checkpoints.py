@@ -16,14 +16,14 @@ from kafka_source.admin import Groups
 from kafka_source.cli.app import app
 from kafka_source.client_config import Settings
 from kafka_source.embedded import EmbeddedKafka
-from tests.parity.formats import OURS, SPARK, Formats, kind_of
+from tests.parity.formats import ONE_DAILY, OURS, SPARK, Formats, kind_of
 from tests.parity.topics import send
 
 Topic = Callable[..., str]
 Batches = list[list[int]]
 
 
-@pytest.fixture(params=OURS)
+@pytest.fixture(params=ONE_DAILY)
 def engine(request: pytest.FixtureRequest) -> str:
     """Each of our engines."""
     return str(request.param)

@@ -332,7 +332,12 @@ STARTS: dict[str, Callable[[str], dict[str, object]]] = {
     "global timestamp per topic": lambda name: {"startingTimestamp": NOON},
 }
 _ALL_STARTS = [
-    pytest.param(selection, start, marks=suite(f"{selection} from {start}"))
+    # How topics are selected and where they start is independent: all pairs are for long runs.
+    pytest.param(
+        selection,
+        start,
+        marks=[suite(f"{selection} from {start}"), *([pytest.mark.long] if "pattern" in selection else [])],
+    )
     for selection in SELECTIONS
     for start in STARTS
 ]

@@ -17,7 +17,7 @@ from pyspark.sql.functions import count, sum, window
 from benchmarks.read.sources import PEER
 from kafka_source.embedded import EmbeddedKafka, resolve
 from tests.apps.process import App
-from tests.parity.formats import OURS, SPARK, Formats
+from tests.parity.formats import ONE_DAILY, SPARK, Formats
 from tests.parity.topics import send
 from tests.support import until, written_rows
 
@@ -51,7 +51,7 @@ def output(spark: SparkSession, folder: Path) -> DataFrame:
     return spark.read.parquet(f"{folder}/out")
 
 
-@pytest.mark.parametrize("engine", OURS)
+@pytest.mark.parametrize("engine", ONE_DAILY)
 def test_a_query_with_state_moves_with_a_batch_that_was_not_finished(
     kafka: EmbeddedKafka, formats: Formats, spark: SparkSession, topic: Topic, tmp_path: Path, engine: str
 ) -> None:
