@@ -13,7 +13,7 @@ from kafka_source.client_config import Settings
 from kafka_source.cluster.list_offsets import EARLIEST, LATEST, list_offsets
 from kafka_source.error_codes import UNKNOWN_TOPIC_OR_PARTITION
 from kafka_source.errors import BootstrapError, RefreshRetriableError, RetriableError, UnknownTopicError, error_for_code
-from kafka_source.kafka_client import ConnectionLost, Deadline, EventLoop, KafkaClient, Snapshot, cached_client
+from kafka_source.kafka_client import ConnectionLost, Deadline, EventLoop, KafkaClient, Snapshot
 from kafka_source.model.topic_pattern import matching
 from kafka_source.model.topic_selection import Topic, TopicSelection
 from kafka_source.options import ReadOptions
@@ -62,22 +62,13 @@ class Cluster:
         self._patience = settings.seconds("default.api.timeout.ms", _PATIENCE_MS)
 
     @staticmethod
-    def of(options: ReadOptions) -> Cluster:
-        """Return the cluster that a query reads from."""
+    def of(options: ReadOptions, client: KafkaClient | None = None) -> Cluster:
+        """Return the cluster that a query reads from; with a client to share, see the class."""
         return Cluster(
             options.settings,
             retries=options.fetch_offset_num_retries,
             retry_ms=options.fetch_offset_retry_interval_ms,
-        )
-
-    @staticmethod
-    def of_task(options: ReadOptions) -> Cluster:
-        """Return the cluster that a query reads from, for a task: with the client that its worker process keeps."""
-        return Cluster(
-            options.settings,
-            retries=options.fetch_offset_num_retries,
-            retry_ms=options.fetch_offset_retry_interval_ms,
-            client=cached_client(options.settings),
+            client=client,
         )
 
     def close(self) -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import itertools
 import logging
 import os
@@ -21,7 +20,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from kafka_source.runtime.driver_pid import is_alive
-from kafka_source.runtime.private_directory import private_directory
+from kafka_source.runtime.private_directory import name_of, private_directory
 
 log = logging.getLogger(__name__)
 
@@ -55,8 +54,8 @@ class Siblings:
         """
         # The parent of a stream's reader process is the driver's JVM. Containers may share a directory, but not ids of
         # processes, hence the name of the host.
-        identity = repr((socket.gethostname(), group, sorted(servers.split(","))))
-        family = f"reads-{os.getppid()}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
+        identity = (socket.gethostname(), group, sorted(servers.split(",")))
+        family = f"reads-{os.getppid()}-{name_of(identity)}"
         try:
             with private_directory() as directory:
                 return cls(directory, family)

@@ -8,7 +8,6 @@ or when no task has asked for ten minutes.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import pickle
@@ -29,7 +28,7 @@ from kafka_source.quota.settings import QuotaSettings, Ticket
 from kafka_source.runtime import log_setup
 from kafka_source.runtime.control_port import Address, ControlClient
 from kafka_source.runtime.driver_pid import is_alive
-from kafka_source.runtime.private_directory import private_directory
+from kafka_source.runtime.private_directory import name_of, private_directory
 
 _IDLE_SECONDS = 600.0
 
@@ -50,15 +49,11 @@ def ticket_of_server_process(quota: QuotaSettings, settings: Settings, rate: str
     """
     try:
         with private_directory() as directory:
-            file = directory / f"quota-{driver}-{_digest(quota, settings, rate)}.json"
+            # All that a process does in one way for its accounts; the settings' repr masks secrets.
+            file = directory / f"quota-{driver}-{name_of((quota, settings, rate))}.json"
             return replace(_read(file, quota) or _start(quota, settings, rate, driver, file), account=name)
     except PermissionError as problem:
         raise InvalidConfigurationError(str(problem)) from None
-
-
-def _digest(quota: QuotaSettings, settings: Settings, rate: str) -> str:
-    """A name of all that a server process does in one way for its accounts; the settings' repr masks secrets."""
-    return hashlib.sha256(repr((quota, settings, rate)).encode()).hexdigest()[:16]
 
 
 def _read(file: Path, quota: QuotaSettings) -> Ticket | None:

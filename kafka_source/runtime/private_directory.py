@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import tempfile
 from collections.abc import Iterator
@@ -65,3 +66,8 @@ def _lock(name: str) -> int:
             raise
         # The process that held the lock has removed the file.
         os.close(handle)
+
+
+def name_of(identity: object) -> str:
+    """Return a short name, fit for a file here, that is the same in all processes for what has the same `repr`."""
+    return hashlib.sha256(repr(identity).encode()).hexdigest()[:16]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
@@ -29,7 +28,7 @@ from kafka_source.quota.stream_quota import CONSUMER_RATE
 from kafka_source.runtime import worker_process
 from kafka_source.runtime.deadline import Deadline
 from kafka_source.runtime.driver_pid import driver_pid
-from kafka_source.runtime.private_directory import exclusive
+from kafka_source.runtime.private_directory import exclusive, name_of
 from kafka_source.runtime.retry import RetryPolicy, retry
 from kafka_source.source import late_bounds, read_task
 from kafka_source.source.input_partitions import TaskFactory
@@ -144,10 +143,10 @@ class BatchReader(DataSourceReader):
 @contextmanager
 def _one_planner(group: GroupSettings) -> Iterator[None]:
     """Let one planner at a time join with these instance ids, among the processes of this driver."""
-    identity = repr((group.group, group.instance_id_prefix)).encode()
+    name = name_of((group.group, group.instance_id_prefix))
     with ExitStack() as stack:
         try:
-            stack.enter_context(exclusive(f"plan-{hashlib.sha256(identity).hexdigest()[:16]}"))
+            stack.enter_context(exclusive(f"plan-{name}"))
         except OSError as error:
             log.warning("group=%s: planners of this driver cannot find each other: %s", group.group, error)
         yield

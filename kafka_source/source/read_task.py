@@ -196,7 +196,7 @@ def _with_bounds_of_now(task: ReadTask, query: Query) -> tuple[Range, ...]:
     """Return the ranges of the task, late bounds replaced by the offsets of now, without those that are empty then."""
     if not late_bounds.has_late_bounds(task.ranges):
         return task.ranges
-    cluster = Cluster.of_task(query.options)
+    cluster = Cluster.of(query.options, cached_client(query.settings))
     found = late_bounds.resolve(task.ranges, cluster, read_committed=query.options.read_committed)
     check_same_cluster(
         task.cluster,
