@@ -7,7 +7,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -59,8 +59,10 @@ def _lock(name: str) -> int:
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
-            if path.exists() and os.path.samestat(path.stat(), os.fstat(handle)):
-                return handle
+            # The file may go between two looks at its path.
+            with suppress(FileNotFoundError):
+                if os.path.samestat(path.stat(), os.fstat(handle)):
+                    return handle
         except BaseException:
             os.close(handle)
             raise
