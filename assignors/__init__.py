@@ -12,11 +12,13 @@ from assignors.interface import (
     load,
     names,
 )
+from assignors.measures import Measures
 from assignors.model import (
     NO_GENERATION,
     Assignment,
     ClusterMetadata,
     GroupSubscription,
+    PartitionWork,
     Subscription,
     TopicPartition,
     TopicPartitions,
@@ -42,6 +44,8 @@ __all__ = [
     "Assignor",
     "ClusterMetadata",
     "GroupSubscription",
+    "Measures",
+    "PartitionWork",
     "RebalanceProtocol",
     "StickyUserData",
     "Subscription",

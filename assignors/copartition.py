@@ -14,6 +14,7 @@ from assignors.interface import AssignmentError, Assignor
 from assignors.model import Assignment, ClusterMetadata, GroupSubscription
 from assignors.ordering import sorted_names
 from assignors.range import TopicShare, readers_in_order, share_out, shares_of_alike
+from assignors.together import check_alike, check_disjoint
 
 _MISMATCHES = ("refuse", "colocate")
 
@@ -33,10 +34,7 @@ class CopartitionAssignor(Assignor):
     def __init__(self, groups: Sequence[Sequence[str]] | None = None, mismatch: str = "refuse") -> None:
         if mismatch not in _MISMATCHES:
             raise ValueError(f"mismatch must be one of {', '.join(_MISMATCHES)}, got {mismatch!r}")
-        named = [topic for group in groups or () for topic in set(group)]
-        if len(named) != len(set(named)):
-            twice = sorted({topic for topic in named if named.count(topic) > 1})
-            raise ValueError(f"topics are in two groups: {', '.join(twice)}; put topics that belong together into one")
+        check_disjoint(groups or ())
         self._groups = groups
         self._mismatch = mismatch
 
@@ -52,26 +50,12 @@ class CopartitionAssignor(Assignor):
         sets = [sorted_names(topic for topic in set(topics) if topic in counts) for topics in groups]
         shares: list[TopicShare] = []
         for topics in filter(None, sets):
-            self._check(topics, counts, readers)
+            if self._mismatch == "refuse":
+                check_alike(topics, counts, readers, "make them equal, or set mismatch='colocate'")
             shares += _share_together(topics, counts, readers)
         together = {topic for topics in sets for topic in topics}
         shares += shares_of_alike({t: n for t, n in counts.items() if t not in together}, readers)
         return share_out(cluster, group, shares)
-
-    def _check(self, topics: Sequence[str], counts: Mapping[str, int], readers: Mapping[str, tuple[str, ...]]) -> None:
-        if self._mismatch == "colocate":
-            return
-        advice = "make them equal, or set mismatch='colocate'"
-        if len({counts[topic] for topic in topics}) > 1:
-            listed = ", ".join(f"{topic} has {counts[topic]}" for topic in topics)
-            raise AssignmentError(f"co-partitioned topics have different partition counts: {listed}; {advice}")
-        for topic in topics[1:]:
-            odd = sorted(set(readers[topic]) ^ set(readers[topics[0]]))
-            if odd:
-                raise AssignmentError(
-                    f"co-partitioned topics have different subscribers: {', '.join(odd[:5])} "
-                    f"subscribes to only one of {topics[0]} and {topic}; {advice}"
-                )
 
 
 def _share_together(

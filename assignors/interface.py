@@ -9,6 +9,7 @@ from enum import IntEnum
 from importlib.metadata import entry_points
 from typing import ClassVar
 
+from assignors.measures import Measures
 from assignors.model import Assignment, ClusterMetadata, GroupSubscription, TopicPartition
 
 ENTRY_POINT_GROUP = "kafkagroup.assignors"
@@ -23,6 +24,7 @@ _BUILT_IN = {
     "copartition": "assignors.copartition:CopartitionAssignor",
     "redundant": "assignors.redundant:RedundantAssignor",
     "weighted": "assignors.weighted:WeightedAssignor",
+    "lag-balanced": "assignors.lag_balanced:LagBalancedAssignor",
 }
 
 
@@ -81,6 +83,29 @@ class Assignor(ABC):
 
     def on_assignment(self, assignment: Assignment, generation: int) -> None:  # noqa: B027 - most keep nothing
         """Take note of this member's new assignment and its generation."""
+
+    def work_interval(self) -> float | None:
+        """Return the least number of seconds between two rebalances that the leader asks for to balance the work.
+
+        None, as most strategies return, means that the strategy does not weigh work: the leader looks up no lags for
+        it (`ClusterMetadata.work`), and never asks for a rebalance for the sake of balance.
+        """
+        return None
+
+    def on_measures(self, measures: Measures) -> None:  # noqa: B027 - most send none
+        """Take note of what this member has measured, for its next `subscription_user_data`."""
+
+    def worth_a_rebalance(
+        self, cluster: ClusterMetadata, group: GroupSubscription, held: Mapping[str, Assignment]
+    ) -> str | None:
+        """Return why the leader should ask for a rebalance although the group has not changed; None: it should not.
+
+        Args:
+            cluster: The present metadata, with the present lags and rates.
+            group: The subscriptions with which the members joined.
+            held: The assignments that they have now.
+        """
+        return None
 
     def replicas(self, assignment: Assignment) -> Mapping[TopicPartition, int]:
         """Return the copy number, from 1, of each partition that this member holds as a standby.

@@ -74,6 +74,19 @@ class TopicPartitions(Sequence[TopicPartition]):
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionWork:
+    """What there is to read in one partition, as far as the leader knows.
+
+    Attributes:
+        lag: The number of records between the group's committed offset and the end of the partition; None: unknown.
+        rate: The number of records that are written to the partition per second; None: unknown.
+    """
+
+    lag: int | None = None
+    rate: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterMetadata:
     """The part of the cluster's metadata that an assignment depends on.
 
@@ -81,10 +94,13 @@ class ClusterMetadata:
         partitions: The number of partitions of each topic. A topic that is absent, or has 0, is not assigned.
         racks: For each topic, for each partition number, the racks of its replicas (offline ones too, KIP-881).
             A topic may be absent and a list may be short or empty: those racks are unknown.
+        work: The lag and the rate of each partition, for strategies that weigh them (`Assignor.work_interval`). Nothing
+            is known of a partition that is absent.
     """
 
     partitions: Mapping[str, int]
     racks: Mapping[str, Sequence[Sequence[str]]] = field(default_factory=dict)
+    work: Mapping[TopicPartition, PartitionWork] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

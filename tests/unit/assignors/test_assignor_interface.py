@@ -12,7 +12,17 @@ from assignors import Assignor, ClusterMetadata, Subscription, load, names
 
 @pytest.mark.parametrize(
     "name",
-    ["range", "roundrobin", "sticky", "cooperative-sticky", "rack-aware", "copartition", "redundant", "weighted"],
+    [
+        "range",
+        "roundrobin",
+        "sticky",
+        "cooperative-sticky",
+        "rack-aware",
+        "copartition",
+        "redundant",
+        "weighted",
+        "lag-balanced",
+    ],
 )
 def test_built_in_names(name: str) -> None:
     assignor = load(name)

@@ -31,6 +31,8 @@ EXAMPLES = 40
         ("redundant", {}, {"copies": 2}),
         ("redundant", {"copies": 3}, {"copies": 3}),
         ("weighted", {}, {}),
+        # Without lags it is `sticky`.
+        ("lag-balanced", {}, {"racks": False}),
     ],
 )
 def test_promises(name: str, options: Mapping[str, object], promises: dict[str, Any]) -> None:

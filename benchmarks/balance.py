@@ -1,0 +1,274 @@
+"""How soon a group has drained a skewed backlog, by strategy: a simulation of groups, without a broker.
+
+    ./run bench balance [--seeds 1000] [--plot FILE.svg]
+
+Each seed is a group of 8 members and 4 topics with 50 partitions. Speeds are between 1,000 and 4,000 records/s, equally
+likely on a logarithmic scale. The backlog is 20 minutes of what all members together read, spread over the partitions
+by Zipf's law. In one half of the figures nothing arrives meanwhile; in the other 40 % of what all members together can
+read, spread by the same law in another order. A member reads its backlog at its speed less what arrives; the group is
+done when its last member is. The time is divided by the time that the group would need if work could be divided at
+will, so 1.0 is the best that any assignment could reach.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import math
+import random
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import mean
+
+from assignors import (
+    Assignment,
+    Assignor,
+    ClusterMetadata,
+    Measures,
+    PartitionWork,
+    Subscription,
+    TopicPartition,
+    load,
+)
+from assignors.drain_time import AVERAGED_BATCHES, BATCH_NOISE
+from benchmarks._machine import describe_machine
+from kafka_source.group.balance_watch import Patience
+
+TOPICS = tuple(f"topic-{letter}" for letter in "abcd")
+PARTITIONS = 50
+MEMBERS = 8
+SLOWEST, FASTEST = 1_000.0, 4_000.0
+BACKLOG_SECONDS = 1200.0
+ARRIVING = (0.0, 0.4)
+ERROR = BATCH_NOISE / math.sqrt(AVERAGED_BATCHES)
+"""The standard deviation of what members and the leader measure, as a part of it."""
+
+LOOKS = 12
+"""How often the leader looks in an hour without changes: once in each interval, the soonest that it may ask."""
+
+LAST_SHOWN = 6.0
+"""The longest time to drain in the plot."""
+
+STRATEGIES = ("range", "roundrobin", "sticky", "lag-balanced")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The truth about a group, as no member knows it exactly."""
+
+    lags: Mapping[TopicPartition, int]
+    rates: Mapping[TopicPartition, float]
+    speeds: Mapping[str, float]
+
+    def ideal(self) -> float:
+        """The time to drain if work could be divided at will."""
+        return sum(self.lags.values()) / (sum(self.speeds.values()) - sum(self.rates.values()))
+
+    def seconds(self, answer: Mapping[str, Assignment]) -> float:
+        """The time to drain; infinite if a member gets more than it can read."""
+        longest = 0.0
+        for member, given in answer.items():
+            lag = sum(self.lags[tp] for tp in given.partitions)
+            spare = self.speeds[member] - sum(self.rates[tp] for tp in given.partitions)
+            longest = max(longest, 0.0 if lag == 0 else lag / spare if spare > 0 else math.inf)
+        return longest
+
+    def cluster(self, chance: random.Random | None = None) -> ClusterMetadata:
+        """What the leader knows: lags exactly, rates with an error."""
+        error = 0.0 if chance is None else ERROR
+        gauss = random.Random(0).gauss if chance is None else chance.gauss
+        return ClusterMetadata(
+            dict.fromkeys(TOPICS, PARTITIONS),
+            work={tp: PartitionWork(lag, max(0.0, self.rates[tp] * gauss(1, error))) for tp, lag in self.lags.items()},
+        )
+
+
+def zipf(chance: random.Random, total: float, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, float]:
+    weights = [1 / rank for rank in range(1, len(partitions) + 1)]
+    chance.shuffle(weights)
+    return {tp: total * weight / sum(weights) for tp, weight in zip(partitions, weights, strict=True)}
+
+
+def make(seed: int, arriving: float = ARRIVING[-1]) -> Group:
+    chance = random.Random(seed)
+    partitions = [TopicPartition(topic, number) for topic in TOPICS for number in range(PARTITIONS)]
+    speeds = {f"member-{n}": SLOWEST * (FASTEST / SLOWEST) ** chance.random() for n in range(MEMBERS)}
+    together = sum(speeds.values())
+    lags = zipf(chance, together * BACKLOG_SECONDS, partitions)
+    return Group({tp: int(lag) for tp, lag in lags.items()}, zipf(chance, together * arriving, partitions), speeds)
+
+
+class Members:
+    """The assignors of a group's members, over several rebalances."""
+
+    def __init__(self, strategy: str) -> None:
+        self._strategy = strategy
+        self._own: dict[str, Assignor] = {}
+        self._generation = 0
+        self.group: dict[str, Subscription] = {}
+        self.answer: Mapping[str, Assignment] = {}
+
+    def rebalance(self, group: Group, chance: random.Random | None = None) -> int:
+        """Rebalance; return how many partitions have left a member that is still there."""
+        self._own = {member: self._own.get(member) or load(self._strategy) for member in group.speeds}
+        for member, own in self._own.items():
+            error = 0.0 if chance is None else ERROR
+            measured = group.speeds[member] * (1 if chance is None else max(0.1, chance.gauss(1, error)))
+            own.on_measures(Measures(measured))
+        self.group = {
+            member: Subscription(TOPICS, own.subscription_user_data(TOPICS)) for member, own in self._own.items()
+        }
+        before, self.answer = self.answer, self.leader.assign(group.cluster(chance), self.group)
+        self._generation += 1
+        for member, own in self._own.items():
+            own.on_assignment(self.answer[member], self._generation)
+        return sum(
+            len(set(given.partitions) - set(self.answer[member].partitions))
+            for member, given in before.items()
+            if member in self.answer
+        )
+
+    @property
+    def leader(self) -> Assignor:
+        return next(iter(self._own.values()))
+
+
+def without(group: Group, member: str) -> Group:
+    return replace(group, speeds={name: speed for name, speed in group.speeds.items() if name != member})
+
+
+def with_another(group: Group) -> Group:
+    return replace(group, speeds={**group.speeds, "newcomer": math.sqrt(SLOWEST * FASTEST)})
+
+
+def replayed(group: Group, chance: random.Random) -> Group:
+    """The lags after one topic was rewound: they have moved to its partitions."""
+    topic = chance.choice(TOPICS)
+    total = sum(group.lags.values())
+    partitions = [tp for tp in group.lags if tp.topic == topic]
+    lags = zipf(chance, total, partitions)
+    return replace(group, lags={tp: int(lags.get(tp, 0)) for tp in group.lags})
+
+
+EVENTS = ("nothing happens", "a member leaves", "a member joins", "a topic is rewound")
+
+
+def after(event: str, group: Group, chance: random.Random) -> Group:
+    if event == "a member leaves":
+        return without(group, min(group.speeds))
+    if event == "a member joins":
+        return with_another(group)
+    return replayed(group, chance) if event == "a topic is rewound" else group
+
+
+def percentile(values: Sequence[float], part: float) -> float:
+    return sorted(values)[min(len(values) - 1, int(part * len(values)))]
+
+
+def show(values: Sequence[float]) -> str:
+    cells = [percentile(values, part) for part in (0.5, 0.95)]
+    never = sum(math.isinf(value) for value in values)
+    told = ["never" if math.isinf(cell) else f"{cell:.2f}" for cell in cells]
+    return f"{told[0]} | {told[1]} | {100 * never / len(values):.1f} %"
+
+
+def drain(seeds: int) -> dict[str, list[float]]:
+    """Print the times to drain; return those of groups in which nothing arrives."""
+    print("\n| arriving | strategy | time to drain, median | 95 % | never drained |\n| --- | --- | --- | --- | --- |")
+    found: dict[tuple[float, str], list[float]] = {}
+    for arriving, strategy in itertools.product(ARRIVING, STRATEGIES):
+        ratios = found[arriving, strategy] = []
+        for seed in range(seeds):
+            group = make(seed, arriving)
+            members = Members(strategy)
+            members.rebalance(group)
+            ratios.append(group.seconds(members.answer) / group.ideal())
+        print(f"| {100 * arriving:.0f} % | {strategy} | {show(ratios)} |", flush=True)
+    return {strategy: found[ARRIVING[0], strategy] for strategy in STRATEGIES}
+
+
+def moves(seeds: int) -> None:
+    print("\n| event | strategy | moves, mean | most | without a move | time to drain, median | 95 % | never drained |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    for event, strategy in itertools.product(EVENTS, ("sticky", "lag-balanced")):
+        counts, ratios = [], []
+        for seed in range(seeds):
+            group, chance = make(seed), random.Random(seed)
+            members = Members(strategy)
+            members.rebalance(group, chance)
+            changed = after(event, group, chance)
+            counts.append(members.rebalance(changed, chance))
+            ratios.append(changed.seconds(members.answer) / changed.ideal())
+        still = 100 * counts.count(0) / seeds
+        print(
+            f"| {event} | {strategy} | {mean(counts):.1f} | {max(counts)} | {still:.1f} % | {show(ratios)} |",
+            flush=True,
+        )
+
+
+def flapping(seeds: int) -> None:
+    """An hour without a change, with noisy measures: how often does the leader ask, and what moves?"""
+    worth = asked = moved = 0
+    for seed in range(seeds):
+        group, chance = make(seed), random.Random(seed)
+        members = Members("lag-balanced")
+        members.rebalance(group, chance)
+        interval = members.leader.work_interval() or 0.0
+        patience = Patience(interval, since=0.0)
+        for look in range(1, LOOKS + 1):
+            at = look * interval
+            reason = members.leader.worth_a_rebalance(group.cluster(chance), members.group, members.answer)
+            worth += reason is not None
+            patience = patience.looked(at, worth=reason is not None)
+            if patience.asked:
+                asked += 1
+                count = members.rebalance(group, chance)
+                moved += count
+                patience = patience.rebalanced(at, moved=count > 0)
+    error = 100 * ERROR
+    print(f"\nan hour without changes, {seeds} groups, {LOOKS} looks each, errors of {error:.0f} %:")
+    print(f"worth a rebalance in {worth} looks, {asked} rebalances asked for, {moved} partitions moved")
+
+
+def plot(found: Mapping[str, Sequence[float]], file: Path) -> None:
+    """Draw which part of the groups has drained after which time. Needs matplotlib (the extra `notebooks`)."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "balance"
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(7, 3.5))
+    for strategy, ratios in found.items():
+        step = max(1, len(ratios) // 100)
+        times = sorted(min(ratio, LAST_SHOWN) for ratio in ratios)[::step]
+        shares = [100 * step * (place + 1) / len(ratios) for place in range(len(times))]
+        # With topics of equal size, roundrobin and sticky give equally many partitions of each to everybody.
+        style = "--" if strategy == "roundrobin" else "-"
+        axes.step([times[0], *times, LAST_SHOWN], [0, *shares, 100], style, where="post", label=strategy)
+    axes.set(xlabel="time to drain / shortest possible time", ylabel="groups that have drained, %")
+    axes.set(xlim=(0.9, LAST_SHOWN), ylim=(0, 101))
+    axes.legend(frameon=False, loc="lower right")
+    figure.tight_layout()
+    figure.savefig(file, metadata={"Date": None})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=1000)
+    parser.add_argument("--plot", type=Path, help="draw the times to drain into this file")
+    given = parser.parse_args()
+    started = time.monotonic()
+    print(describe_machine())
+    found = drain(given.seeds)
+    moves(given.seeds)
+    flapping(given.seeds)
+    if given.plot:
+        plot(found, given.plot)
+    print(f"\n{time.monotonic() - started:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

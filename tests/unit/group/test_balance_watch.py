@@ -1,0 +1,44 @@
+"""When the leader asks for a rebalance for the sake of balance."""
+
+from __future__ import annotations
+
+from kafka_source.group.balance_watch import Patience
+
+
+def asked_at(patience: Patience, looks: dict[float, bool]) -> float | None:
+    """When it asks; the looks are by their time, with whether a rebalance was worth it."""
+    for at, worth in looks.items():
+        patience = patience.looked(at, worth=worth)
+        if patience.asked:
+            return at
+    return None
+
+
+def test_it_asks_after_the_interval_if_two_looks_in_a_row_find_it_worth() -> None:
+    fresh = Patience(300, since=1000)
+    assert asked_at(fresh, dict.fromkeys(range(1060, 2000, 60), True)) == 1300
+    assert asked_at(fresh, {1060: True, 1120: True, 1290: True}) is None
+    assert asked_at(fresh, {1310: True, 1370: False, 1430: True, 1490: True}) == 1490
+    assert asked_at(fresh, dict.fromkeys(range(1060, 9000, 60), False)) is None
+
+
+def test_every_rebalance_of_the_group_begins_the_interval_again() -> None:
+    patience = Patience(300, since=1000).looked(1200, worth=True).rebalanced(1250, moved=True)
+    assert asked_at(patience, {1300: True, 1360: True, 1550: True}) == 1550
+
+
+def test_it_waits_longer_after_a_rebalance_that_moved_nothing() -> None:
+    patience, at, pauses = Patience(300, since=0), 0.0, []
+    for _ in range(7):
+        since = at
+        while not patience.asked:
+            at += 60
+            patience = patience.looked(at, worth=True)
+        pauses.append(at - since)
+        patience = patience.rebalanced(at, moved=False)
+    assert pauses == [300, 600, 1200, 2400, 4800, 4800, 4800]
+    assert patience.rebalanced(at, moved=True).factor == 1
+
+
+def test_a_rebalance_that_it_did_not_ask_for_does_not_make_it_wait_longer() -> None:
+    assert Patience(300, since=0).rebalanced(100, moved=False).factor == 1
