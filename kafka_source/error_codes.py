@@ -58,10 +58,12 @@ SASL_AUTHENTICATION_FAILED = 58
 DELEGATION_TOKEN_AUTH_DISABLED = 61
 DELEGATION_TOKEN_AUTHORIZATION_FAILED = 65
 DELEGATION_TOKEN_EXPIRED = 66
+NON_EMPTY_GROUP = 68
 GROUP_ID_NOT_FOUND = 69
 MEMBER_ID_REQUIRED = 79
 GROUP_MAX_SIZE_REACHED = 81
 FENCED_INSTANCE_ID = 82
+GROUP_SUBSCRIBED_TO_TOPIC = 86
 PRODUCER_FENCED = 90
 UNKNOWN_TOPIC_ID = 100
 TRANSACTIONAL_ID_NOT_FOUND = 105
@@ -304,8 +306,11 @@ ADVICE: dict[int, str] = {
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Give this user WRITE and DESCRIBE on the transactional id, or set "
     "commit.transactional (of a sink: transactional) to false",
     SASL_AUTHENTICATION_FAILED: "Check kafka.security.protocol, kafka.sasl.mechanism and the credentials",
+    NON_EMPTY_GROUP: "Stop the members of the group first",
+    GROUP_ID_NOT_FOUND: "The group has no members and no committed offsets in this cluster: check its name",
     GROUP_MAX_SIZE_REACHED: "Lower group.members, or raise group.max.size of the brokers",
     FENCED_INSTANCE_ID: "Another process uses the same group.instance.id: give each query its own",
+    GROUP_SUBSCRIBED_TO_TOPIC: "Stop the members that subscribe to the topic first",
     PRODUCER_FENCED: "Another process uses the same transactional id: give each query its own",
     LOCAL_FENCED: "Another process uses the same group.instance.id or transactional id: give each query its own",
     LOCAL_AUTHENTICATION: "Check kafka.security.protocol, kafka.sasl.mechanism and the credentials",

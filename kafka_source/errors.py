@@ -9,6 +9,7 @@
     │   └── DeliveryError                 a record was not delivered
     ├── ApplicationRecoverableError       create a new producer or member, resume from the last durable position
     │   ├── FencedError                   another member or producer has fenced this one
+    │   ├── UnknownGroupError             the group has neither members nor committed offsets
     │   ├── UnknownOutcomeError           a commit was sent, but no response arrived
     │   ├── LostTransactionsError         transactions of a batch no longer exist
     │   ├── NotVisibleError               a committed batch is not visible, because commit markers are missing
@@ -52,6 +53,7 @@ __all__ = [
     "OptionError",
     "RefreshRetriableError",
     "RetriableError",
+    "UnknownGroupError",
     "UnknownOutcomeError",
     "UnknownTopicError",
     "UnreadableRecordError",
@@ -128,6 +130,10 @@ class ApplicationRecoverableError(KafkaGroupError):
 
 class FencedError(ApplicationRecoverableError):
     """The coordinator has fenced this member or producer, or has removed the member from the group."""
+
+
+class UnknownGroupError(ApplicationRecoverableError):
+    """The group does not exist in this cluster: it has neither members nor committed offsets."""
 
 
 class UnknownOutcomeError(ApplicationRecoverableError):
@@ -369,6 +375,7 @@ _SPECIFIC: dict[int, type[KafkaGroupError]] = {
         ),
         FencedError,
     ),
+    codes.GROUP_ID_NOT_FOUND: UnknownGroupError,
     **dict.fromkeys(
         (
             codes.TOPIC_AUTHORIZATION_FAILED,

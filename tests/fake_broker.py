@@ -139,7 +139,9 @@ class FakeBroker:
         throttle_ms: Of each answer to a fetch or produce request.
         fetches: When each fetch came, on which connection, what was asked for: offsets by partition.
         asked: How often each API was asked.
-        groups: Whose coordinator was asked for; it is not available.
+        groups: Whose coordinator was asked for.
+        coordinator_error: The answer to that: by default it is not available; 0: this broker.
+        on_find_coordinator: Called before that answer.
     """
 
     def __init__(self) -> None:
@@ -160,6 +162,8 @@ class FakeBroker:
         self.fetches: list[tuple[float, int, dict[int, int]]] = []
         self.asked: list[str] = []
         self.groups: set[str] = set()
+        self.coordinator_error = 15
+        self.on_find_coordinator: Callable[[], object] = lambda: None
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._open: list[socket.socket] = []
@@ -335,8 +339,15 @@ class FakeBroker:
 
     def _find_coordinator(self, request: FindCoordinatorRequest, _: int) -> FindCoordinatorResponse:
         self.groups.add(request.key)
+        self.on_find_coordinator()
+        there = self.coordinator_error == 0
         return FindCoordinatorResponse(
-            throttle_time_ms=0, error_code=15, error_message=None, node_id=-1, host="", port=-1
+            throttle_time_ms=0,
+            error_code=self.coordinator_error,
+            error_message=None,
+            node_id=NODE if there else -1,
+            host="127.0.0.1" if there else "",
+            port=self.port if there else -1,
         )
 
     def _end_of_epoch(self, request: OffsetForLeaderEpochRequest, _: int) -> OffsetForLeaderEpochResponse:

@@ -116,5 +116,7 @@ def _check_security(settings: Settings) -> None:
         ssl_context(tls_of(settings))
     sasl = sasl_of(settings)
     if sasl is not None and sasl.mechanism == "GSSAPI" and importlib.util.find_spec("gssapi") is None:
-        takes = "a mechanism whose library is installed where the query and its tasks run: pip install gssapi"
+        takes = (
+            "a mechanism whose library is installed where the query and its tasks run: pip install kafkagroup[kerberos]"
+        )
         raise OptionError("kafka.sasl.mechanism", "GSSAPI", takes)

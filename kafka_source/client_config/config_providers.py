@@ -67,7 +67,7 @@ def _lookup(provider: str, given: Mapping[str, str]) -> Lookup:
     allowed = _list(given.get(f"{prefix}.param.allowed.paths", ""))
     pattern = given.get(f"{prefix}.param.allowlist.pattern", "")
     lookups: dict[str, Lookup] = {
-        "FileConfigProvider": lambda path, key: _properties(_allowed(path, allowed).read_text("utf-8")).get(key),
+        "FileConfigProvider": lambda path, key: parse_properties(_allowed(path, allowed).read_text("utf-8")).get(key),
         "DirectoryConfigProvider": lambda path, key: _content(_allowed(path, allowed), key),
         "EnvVarConfigProvider": lambda _, key: _environment(key, pattern),
     }
@@ -109,7 +109,7 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ENTRY = re.compile(r"((?:[^\\\s=:]|\\.)*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
 
 
-def _properties(text: str) -> dict[str, str]:
+def parse_properties(text: str) -> dict[str, str]:
     """Return the entries of a file in the format of `java.util.Properties`."""
     entries = {}
     lines = iter(re.split(r"\r\n|\r|\n", text))

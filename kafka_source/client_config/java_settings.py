@@ -372,7 +372,7 @@ _SSL = (
     _unused("ssl.trustmanager.algorithm", _ALL, _STRING, _JVM),
 )
 
-_KERBEROS = "the ticket is that of the process's user, who renews it"
+_KERBEROS = "with a keytab the Kerberos library gets new tickets in time; others are renewed by the process's user"
 _REFRESH = "a token is fetched again after 80 % of its life"
 _BROKERS = "it is for brokers"
 _ASSERTION = (

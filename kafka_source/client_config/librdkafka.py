@@ -152,6 +152,8 @@ def _security(settings: Settings) -> dict[str, Any]:
                 "librdkafka that has libsasl2",
             )
         config["sasl.kerberos.service.name"] = sasl.service_name
+        named = {"sasl.kerberos.keytab": sasl.keytab, "sasl.kerberos.principal": sasl.principal}
+        config |= {name: value for name, value in named.items() if value}
     if sasl.oauth is not None:
         config |= _oauth(sasl.oauth)
     return config

@@ -32,8 +32,6 @@ _LOGIN_HANDLERS = {
 }
 _CLIENT_HANDLERS = ("IAMClientCallbackHandler", "OAuthBearerSaslClientCallbackHandler")
 
-# What a keytab login in Java has, and the process's own ticket does not.
-_KEYTAB_OPTIONS = ("keyTab", "principal")
 _REGION = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com")
 
 
@@ -71,6 +69,8 @@ class Sasl:
         username: The user name for PLAIN and SCRAM.
         password: The password for PLAIN and SCRAM.
         service_name: The name of the brokers' Kerberos service, for GSSAPI.
+        keytab: The file with the principal's keys, for GSSAPI; empty: the tickets of the process's user.
+        principal: Who logs in, for GSSAPI; empty: the owner of the process's default ticket.
         oauth: The source of tokens, for OAUTHBEARER.
     """
 
@@ -78,6 +78,8 @@ class Sasl:
     username: str = ""
     password: str = field(default="", repr=False)
     service_name: str = "kafka"
+    keytab: str = ""
+    principal: str = ""
     oauth: OAuth | None = None
 
 
@@ -112,9 +114,7 @@ def sasl_of(settings: Settings) -> Sasl | None:
         return _password(settings, mechanism, module)
     if mechanism == "OAUTHBEARER":
         return Sasl(mechanism, oauth=_oauth(settings, module))
-    _check_kerberos(module)
-    named = module.options.get("serviceName") if module else None
-    return Sasl(mechanism, service_name=settings.get("sasl.kerberos.service.name") or named or "kafka")
+    return _kerberos(settings, module)
 
 
 def _mechanism(settings: Settings, module: LoginModule | None) -> str:
@@ -224,12 +224,18 @@ def _check_client_handler(settings: Settings) -> None:
         raise OptionError("kafka.sasl.client.callback.handler.class", name, takes)
 
 
-def _check_kerberos(module: LoginModule | None) -> None:
-    """Refuse a login with a keytab: without it another user's ticket, that of the process, would be used."""
-    given = [name for name in _KEYTAB_OPTIONS if module is not None and module.options.get(name)]
-    if given:
-        takes = (
-            "no keyTab and no principal: the ticket of the process's user is used, in the driver and in the executors. "
-            "Get it with kinit -kt KEYTAB PRINCIPAL, and remove both"
-        )
-        raise OptionError("kafka.sasl.jaas.config", given[0], takes)
+def _kerberos(settings: Settings, module: LoginModule | None) -> Sasl:
+    """Return a Kerberos login as Java's Krb5LoginModule describes it: with a keytab, or with a ticket that is there."""
+    options = dict(module.options) if module else {}
+    service = settings.get("sasl.kerberos.service.name") or options.get("serviceName") or "kafka"
+    if options.get("ticketCache"):
+        takes = "no ticketCache: set the environment variable KRB5CCNAME in the driver and in the executors"
+        raise OptionError("kafka.sasl.jaas.config", "ticketCache", takes)
+    keytab, principal = options.get("keyTab", ""), options.get("principal", "")
+    if options.get("useKeyTab", "true").lower() != "true":
+        keytab = ""
+    elif "useKeyTab" in options and not keytab:
+        raise OptionError("kafka.sasl.jaas.config", "useKeyTab", "keyTab, the path of the keytab, beside useKeyTab")
+    if keytab and not principal:
+        raise OptionError("kafka.sasl.jaas.config", "keyTab", "principal beside keyTab, which may have several keys")
+    return Sasl("GSSAPI", service_name=service, keytab=keytab, principal=principal)

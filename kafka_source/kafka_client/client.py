@@ -34,6 +34,8 @@ GROUP, TRANSACTION = 0, 1
 # Seconds after which the next endpoint is tried too, while an earlier one has not answered.
 _STAGGER = 0.5
 _BOOTSTRAP_SECONDS = 10.0
+# Seconds that a caller waits longer for a request which another caller has sent, so that its own error comes first.
+_SHARED_MARGIN = 0.5
 # Which failures in a row are logged as a warning; all others are logged at DEBUG.
 _WORTH_A_WARNING = (6, 20, 60, 180)
 
@@ -54,8 +56,11 @@ class KafkaClient:
         self._connections: dict[int, Connection] = {}
         self._opening: dict[int, asyncio.Task[Connection]] = {}
         self._any: Connection | None = None
+        # All that are open: the shared ones, the replaced ones with requests in flight, and the dedicated ones.
+        self._open: list[Connection] = []
         self._brokers: dict[int, Broker] = {}
         self._coordinators: dict[tuple[int, str], Broker] = {}
+        self._finding: dict[tuple[int, str], asyncio.Task[Broker]] = {}
         self._recovery = Recovery(self.settings.rebootstrap_after)
         self.cluster_id: str | None = None
 
@@ -73,11 +78,12 @@ class KafkaClient:
         return BlockingConnection.open(endpoint, replace(self.settings, client_id=client_id or self.settings.client_id))
 
     def close(self) -> None:
-        """Close all shared connections, and stop the loop if it is the client's own."""
+        """Close all connections, and stop the loop if it is the client's own."""
         if self.loop.alive:
-            self.loop.run(self._close_all())
+            self.loop.run(_called(self._close_every))
             if self._own_loop:
-                self.loop.close()
+                # Once more when the tasks have ended: one of them may have opened a connection meanwhile.
+                self.loop.close(last=self._close_every)
 
     # ---- metadata
 
@@ -138,7 +144,7 @@ class KafkaClient:
 
     async def _rebootstrap(self, reason: str) -> None:
         log.warning("rebootstrap servers=%s reason=%r", self.settings.bootstrap_names, reason)
-        await self._close_all()
+        self._close_shared()
         self._brokers.clear()
         self._recovery = self._recovery.answered()
 
@@ -176,6 +182,8 @@ class KafkaClient:
         if self._any is not None and self._any.usable:
             opened.close()
             return self._any
+        if self._any is not None:
+            self._any.retire()
         self._any = opened
         return opened
 
@@ -200,13 +208,22 @@ class KafkaClient:
 
     def _opened(self, node_id: int, task: asyncio.Task[Connection]) -> None:
         # Here and not where it is waited for: all who waited may have been cancelled, and it must be closed some day.
-        del self._opening[node_id]
-        if not task.cancelled() and task.exception() is None:
-            self._connections[node_id] = task.result()
+        is_wanted = self._opening.get(node_id) is task
+        if is_wanted:
+            del self._opening[node_id]
+        if task.cancelled() or task.exception() is not None:
+            return
+        if not is_wanted:
+            # All connections were closed while this one opened.
+            task.result().close()
+            return
+        if (replaced := self._connections.get(node_id)) is not None:
+            replaced.retire()
+        self._connections[node_id] = task.result()
 
     async def dedicated(self, broker: Broker, deadline: Deadline) -> Connection:
-        """Open a connection to a broker that is not shared; the caller closes it."""
-        return await self._open(broker.endpoint, deadline)
+        """Open a connection to a broker that is not shared; the caller closes it, at the latest `close` does."""
+        return await self._connect(broker.endpoint, deadline)
 
     async def broker(self, node_id: int, deadline: Deadline) -> Broker:
         """Return a broker by its id; request metadata if the id is unknown.
@@ -241,15 +258,17 @@ class KafkaClient:
                 f"within {within.seconds:.0f} s: {error}"
             ) from None
 
-    async def _open(self, endpoint: Endpoint, deadline: Deadline) -> Connection:
-        return await Connection.open(endpoint, self.settings, max(0.001, deadline.left))
+    async def _connect(self, endpoint: Endpoint, deadline: Deadline) -> Connection:
+        connection = await Connection.open(endpoint, self.settings, max(0.001, deadline.left))
+        self._open = [*(one for one in self._open if not one.closed), connection]
+        return connection
 
-    async def _open_and_verify(self, endpoint: Endpoint, deadline: Deadline) -> Connection:
+    async def _connect_and_verify(self, endpoint: Endpoint, deadline: Deadline) -> Connection:
         """Open a connection and send one request on it.
 
         A listener that requires SASL accepts a connection without it, and closes it at the first request only.
         """
-        connection = await self._open(endpoint, deadline)
+        connection = await self._connect(endpoint, deadline)
         try:
             answer = await connection.send(_metadata_request([]), self._patience(deadline))
         except ConnectionLost as problem:
@@ -265,14 +284,17 @@ class KafkaClient:
     async def _first_of(self, endpoints: Sequence[Endpoint], deadline: Deadline, *, verify: bool = False) -> Connection:
         """Return the connection that opens first; try the next endpoint when one fails or is slow."""
         waiting = list(endpoints)
+        started: list[asyncio.Task[Connection]] = []
         running: set[asyncio.Task[Connection]] = set()
+        first: asyncio.Task[Connection] | None = None
         problem: Exception = ConnectionLost("no time is left")
         try:
             while (waiting or running) and not deadline.over:
                 if waiting:
                     endpoint = waiting.pop(0)
-                    opening = self._open_and_verify if verify else self._open
-                    running.add(asyncio.ensure_future(opening(endpoint, deadline)))
+                    connect = self._connect_and_verify if verify else self._connect
+                    started.append(asyncio.ensure_future(connect(endpoint, deadline)))
+                    running.add(started[-1])
                 done, running = await asyncio.wait(
                     running,
                     timeout=_STAGGER if waiting else max(0.001, deadline.left),
@@ -280,6 +302,7 @@ class KafkaClient:
                 )
                 for task in done:
                     if task.exception() is None:
+                        first = task
                         return task.result()
                     failure = task.exception()
                     if isinstance(failure, KafkaGroupError) and not isinstance(failure, ConnectionLost):
@@ -287,17 +310,25 @@ class KafkaClient:
                     problem = failure if isinstance(failure, Exception) else problem
             raise problem
         finally:
-            for task in running:
-                task.cancel()
-                task.add_done_callback(_close_unwanted)
+            # Also those that have just opened: two may do so in one pass of the event loop.
+            for task in started:
+                if task is not first:
+                    task.cancel()
+                    task.add_done_callback(_close_unwanted)
 
     def _shared(self) -> list[Connection]:
         return [*([] if self._any is None else [self._any]), *self._connections.values()]
 
-    async def _close_all(self) -> None:
+    def _close_every(self) -> None:
+        self._close_shared()
+        for connection in self._open:
+            connection.close()
+
+    def _close_shared(self) -> None:
         for connection in self._shared():
             connection.close()
         self._any = None
+        self._opening.clear()
         self._connections.clear()
         self._coordinators.clear()
 
@@ -313,20 +344,40 @@ class KafkaClient:
         found = self._coordinators.get((kind, key))
         if found is not None:
             return found
-        what = f"Finding the coordinator of {'group' if kind == GROUP else 'transactional id'} {key} failed"
 
         async def ask() -> Broker:
-            connection = await self.any_connection(deadline)
-            # Version 4 looks up many keys at once and has another layout; version 3 is enough for one key.
-            request = FindCoordinatorRequest(key=key, key_type=kind)
-            answer = await connection.send(request, self._patience(deadline), max_version=3)
-            if answer.error_code:
-                raise error_for_code(answer.error_code, what, reason=answer.error_message or "")
-            return Broker(answer.node_id, Endpoint(answer.host, answer.port))
+            try:
+                # All who look for this coordinator wait for one request. If one of them is cancelled or has no time
+                # left, the shield keeps the request running for the others.
+                found = asyncio.shield(self._being_found(kind, key, deadline))
+                return await asyncio.wait_for(found, self._patience(deadline) + _SHARED_MARGIN)
+            except asyncio.TimeoutError:
+                raise ConnectionLost(f"{_finding(kind, key)}: no broker has answered in time.") from None
 
-        broker = await self.retrying(ask, deadline)
-        self._coordinators[(kind, key)] = broker
-        return broker
+        return await self.retrying(ask, deadline)
+
+    def _being_found(self, kind: int, key: str, deadline: Deadline) -> asyncio.Task[Broker]:
+        task = self._finding.get((kind, key))
+        if task is None:
+            task = asyncio.ensure_future(self._find_coordinator(kind, key, deadline))
+            self._finding[kind, key] = task
+            task.add_done_callback(lambda done: self._found(kind, key, done))
+        return task
+
+    def _found(self, kind: int, key: str, task: asyncio.Task[Broker]) -> None:
+        # Here and not where it is waited for: all who waited may have given up.
+        del self._finding[kind, key]
+        if not task.cancelled() and task.exception() is None:
+            self._coordinators[kind, key] = task.result()
+
+    async def _find_coordinator(self, kind: int, key: str, deadline: Deadline) -> Broker:
+        connection = await self.any_connection(deadline)
+        # Version 4 looks up many keys at once and has another layout; version 3 is enough for one key.
+        request = FindCoordinatorRequest(key=key, key_type=kind)
+        answer = await connection.send(request, self._patience(deadline), max_version=3)
+        if answer.error_code:
+            raise error_for_code(answer.error_code, _finding(kind, key), reason=answer.error_message or "")
+        return Broker(answer.node_id, Endpoint(answer.host, answer.port))
 
     def forget_coordinator(self, key: str, kind: int = GROUP) -> None:
         """Drop the cached coordinator, so that the next request looks it up; call it when the coordinator has moved."""
@@ -361,6 +412,14 @@ def _metadata_request(names: Sequence[str] | None, *, create: bool = False) -> M
         include_cluster_authorized_operations=False,
         include_topic_authorized_operations=False,
     )
+
+
+def _finding(kind: int, key: str) -> str:
+    return f"Finding the coordinator of {'group' if kind == GROUP else 'transactional id'} {key} failed"
+
+
+async def _called(work: Callable[[], object]) -> None:
+    work()
 
 
 def _close_unwanted(task: asyncio.Task[Connection]) -> None:

@@ -87,6 +87,11 @@ class Connection:
         return not self._wire.closed
 
     @property
+    def closed(self) -> bool:
+        """Whether the connection is closed."""
+        return self._wire.closed
+
+    @property
     def idle_seconds(self) -> float:
         """Seconds since the last request was sent or answered; 0 while a request is in flight."""
         return 0.0 if self._wire.waiting else time.monotonic() - self._used_at
@@ -103,6 +108,10 @@ class Connection:
     def close(self) -> None:
         """Close the connection; requests in flight fail."""
         self._wire.close("it was closed here")
+
+    def retire(self) -> None:
+        """Close the connection as soon as no request is in flight; the caller sends no more requests over it."""
+        self._wire.retire("another connection has replaced it")
 
     async def _send(self, request: Any, version: int, timeout: float) -> Any:
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
@@ -181,6 +190,7 @@ class _Wire(asyncio.Protocol):
         self._frames = FrameBuffer(HANDSHAKE_BYTES)
         self._answers: collections.deque[asyncio.Future[bytes]] = collections.deque()
         self._reason: str | FrameError = "it is not open"
+        self._retired: str | None = None
         self.closed = True
 
     @property
@@ -218,6 +228,14 @@ class _Wire(asyncio.Protocol):
             if not answer.done():
                 answer.set_exception(self._error())
 
+    def retire(self, reason: str) -> None:
+        self._retired = reason
+        self._close_if_retired()
+
+    def _close_if_retired(self) -> None:
+        if self._retired is not None and not self._answers:
+            self.close(self._retired)
+
     def _error(self) -> Exception:
         return self._reason if isinstance(self._reason, FrameError) else _WireError(self._reason)
 
@@ -241,6 +259,7 @@ class _Wire(asyncio.Protocol):
                 answer = self._answers.popleft()
                 if not answer.done():
                     answer.set_result(frame)
+            self._close_if_retired()
         except FrameError as problem:
             self.close(problem)
 

@@ -15,6 +15,7 @@ from kafka.net.sasl import get_sasl_mechanism
 
 from kafka_source.error_codes import CODES, SASL_AUTHENTICATION_FAILED, UNSUPPORTED_SASL_MECHANISM, UNSUPPORTED_VERSION
 from kafka_source.errors import AuthenticationError, KafkaGroupError, error_for_code
+from kafka_source.kafka_client.kerberos import KEYTAB, PRINCIPAL, KerberosLogin
 from kafka_source.kafka_client.messages import (
     ApiVersions,
     ApiVersionsRequest,
@@ -122,7 +123,9 @@ def _authenticate(endpoint: Endpoint, versions: ApiVersions, sasl: Mapping[str, 
 
 def _mechanism(name: str, endpoint: Endpoint, sasl: Mapping[str, object]) -> Any:
     try:
-        return get_sasl_mechanism(name)(host=endpoint.host, **sasl)
+        has_login = KEYTAB in sasl or PRINCIPAL in sasl
+        mechanism = KerberosLogin if has_login else get_sasl_mechanism(name)
+        return mechanism(host=endpoint.host, **sasl)
     except Exception as error:
         # The message of the error may contain settings, and these may be secret: report the type of the error only.
         raise AuthenticationError(

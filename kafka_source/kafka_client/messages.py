@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +27,7 @@ from kafka.protocol.consumer import (
     LeaveGroupRequest,
     ListOffsetsRequest,
     OffsetCommitRequest,
+    OffsetDeleteRequest,
     OffsetFetchRequest,
     OffsetForLeaderEpochRequest,
     SyncGroupRequest,
@@ -43,6 +45,7 @@ from kafka.protocol.producer import (
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from kafka_source.errors import InvalidConfigurationError
+from kafka_source.kafka_client import response_decoder
 
 __all__ = [
     "AddOffsetsToTxnRequest",
@@ -69,6 +72,7 @@ __all__ = [
     "ListTransactionsRequest",
     "MetadataRequest",
     "OffsetCommitRequest",
+    "OffsetDeleteRequest",
     "OffsetFetchRequest",
     "OffsetForLeaderEpochRequest",
     "ProduceRequest",
@@ -144,9 +148,16 @@ def decode_response(request: Any, payload: bytes | memoryview) -> Any:
     cls = request.header.get_response_class()
     # A response header has a few bytes today; 256 bytes leave room for tagged fields that later brokers may add.
     head = io.BytesIO(bytes(payload[:256]))
-    header = cls.parse_header(head)
+    try:
+        header = cls.parse_header(head)
+    except struct.error as problem:
+        raise ValueError(f"the header is truncated: {problem}") from None
     if header.correlation_id != request.header.correlation_id:
         raise ValueError(
             f"the response has correlation id {header.correlation_id}, the request {request.header.correlation_id}"
         )
-    return cls.decode(memoryview(payload)[head.tell() :])
+    version, body = request.header.request_api_version, memoryview(payload)[head.tell() :]
+    if cls.API_KEY == ApiVersionsRequest.API_KEY and bytes(body[:2]) != b"\x00\x00":
+        # A broker that does not know the version answers with an error in version 0 (KIP-511).
+        version = 0
+    return response_decoder.decode(cls, version, body)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kafka_source.client_config import Settings
 from kafka_source.client_config.sasl import sasl_of
+from kafka_source.kafka_client.kerberos import KEYTAB, PRINCIPAL
 from kafka_source.kafka_client.oauth import token_provider
 
 
@@ -28,6 +29,8 @@ def sasl_arguments(settings: Settings) -> dict[str, object] | None:
         arguments |= {"sasl_plain_username": sasl.username, "sasl_plain_password": sasl.password}
     if sasl.mechanism == "GSSAPI":
         arguments["sasl_kerberos_service_name"] = sasl.service_name
+        login = {KEYTAB: sasl.keytab, PRINCIPAL: sasl.principal}
+        arguments |= {name: value for name, value in login.items() if value}
     if sasl.oauth is not None:
         arguments["sasl_oauth_token_provider"] = token_provider(sasl.oauth)
     return arguments

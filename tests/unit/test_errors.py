@@ -46,6 +46,7 @@ ONE_OF_EACH = [
     errors.DeliveryError(topic="t", partition=3, reason="too large", advice="write less", code=10),
     ApplicationRecoverableError("m", code=-1),
     errors.FencedError("m", code=82),
+    errors.UnknownGroupError("m", code=69),
     errors.UnknownOutcomeError("m", code=-185),
     errors.NotVisibleError(batch=7, partitions=[TopicPartition("t", 0)], missing={}, seconds=30.0),
     errors.LostTransactionsError(batch=3, transactional_ids=["a-0-0", "a-1-0"], decided=True),

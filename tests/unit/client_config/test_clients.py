@@ -15,6 +15,7 @@ from confluent_kafka import Producer
 from kafka_source.client_config import Settings, librdkafka_config
 from kafka_source.client_config.check import check_settings
 from kafka_source.client_config.java_settings import Role
+from kafka_source.client_config.sasl import sasl_of
 from kafka_source.errors import AuthenticationError, OptionError, RetriableError
 from kafka_source.kafka_client.sasl_arguments import sasl_arguments
 
@@ -208,7 +209,7 @@ def test_a_wrong_certificate_or_login_comes_out_for_the_native_engine_too() -> N
     kerberos = Settings({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "GSSAPI"})
     # Our own connections need no librdkafka with Kerberos, but the library that talks to it.
     if importlib.util.find_spec("gssapi") is None:
-        with pytest.raises(OptionError, match="pip install gssapi"):
+        with pytest.raises(OptionError, match=r"pip install kafkagroup\[kerberos\]"):
             check_settings(kerberos, Role.CONSUMER, native=True)
     else:
         assert check_settings(kerberos, Role.CONSUMER, native=True) == ()
@@ -242,7 +243,17 @@ def test_user_and_password(protocol: str, mechanism: str, jaas: str) -> None:
     [
         ({"security.protocol": "TLS"}, "security.protocol"),
         ({"security.protocol": "SASL_SSL", "sasl.mechanism": "AWS"}, "sasl.mechanism"),
-        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI", "sasl.jaas.config": KEYTAB}, "sasl.jaas.config"),
+        *(
+            (
+                {"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI", "sasl.jaas.config": wrong},
+                "sasl.jaas.config",
+            )
+            for wrong in (
+                KEYTAB.replace(' principal="me@X"', ""),
+                KEYTAB.replace(' keyTab="/etc/k"', ""),
+                KEYTAB.replace("useKeyTab=true", 'ticketCache="/tmp/cache"'),
+            )
+        ),
         (
             {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-256", "sasl.jaas.config": DELEGATED},
             "sasl.jaas.config",
@@ -294,6 +305,24 @@ def test_security_that_cannot_work_is_named(settings: dict[str, str], named: str
             make(Settings(settings))
         assert caught.value.option == f"kafka.{named}"
         assert "pw" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("jaas", "keytab", "principal"),
+    [
+        (KEYTAB, "/etc/k", "me@X"),
+        (KEYTAB.replace("useKeyTab=true", "useKeyTab=false"), "", "me@X"),
+        ("com.sun.security.auth.module.Krb5LoginModule required useTicketCache=true;", "", ""),
+    ],
+)
+def test_a_kerberos_login_is_read_as_java_reads_it(jaas: str, keytab: str, principal: str) -> None:
+    settings = Settings({"security.protocol": "SASL_SSL", "sasl.jaas.config": jaas, "sasl.mechanism": "GSSAPI"})
+    sasl = sasl_of(settings)
+    assert sasl is not None
+    assert (sasl.keytab, sasl.principal, sasl.service_name) == (keytab, principal, "kafka")
+    arguments = python_sasl(settings)
+    assert arguments.get("sasl_kerberos_keytab", "") == keytab
+    assert arguments.get("sasl_kerberos_principal", "") == principal
 
 
 def test_kerberos() -> None:

@@ -85,12 +85,14 @@ def test_a_refused_topic_is_no_missing_one(broker: FakeBroker, cluster: Cluster,
             cluster.partitions(TopicSelection(topics=(named,)))
 
 
+@pytest.mark.spark_test("KafkaOffsetReaderSuite", "SPARK-55561: retries on transient failures")
 def test_a_leader_that_is_on_its_way_is_waited_for(broker: FakeBroker, cluster: Cluster) -> None:
     broker.partitions[1].leader = -1
     threading.Timer(0.2, setattr, (broker.partitions[1], "leader", 1)).start()
     assert cluster.latest([FIRST, SECOND], read_committed=False) == {FIRST: 7, SECOND: 3}
 
 
+@pytest.mark.spark_test("KafkaOffsetReaderSuite", "SPARK-55561: throws after all retries")
 def test_a_leader_that_does_not_come_is_named(broker: FakeBroker, cluster: Cluster) -> None:
     broker.partitions[1].leader = -1
     with pytest.raises(RefreshRetriableError, match=r"orders-1 failed: the partition has no leader"):
