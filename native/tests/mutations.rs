@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use kafkagroup_native::aborted::AbortedTransactions;
 use kafkagroup_native::error::{Error, Kind};
 use kafkagroup_native::record_set::RecordSet;
-use support::{CODECS, Codec, Row, Shape, batch, batch_of, builder, fix_crc, limits, plain_read, read_all, records};
+use support::{
+    CODECS, Codec, Row, Shape, batch, batch_of, builder, fix_crc, limits, plain_read, read_all, records, same,
+};
 
 const TOPIC: &str = "fuzzed";
 const PARTITION: i32 = 3;
@@ -262,18 +264,6 @@ fn inside_the_codec(
         (error, expected) => panic!("{error:?}\n{expected:?}\n{records:02x?} {:?}", seed.shape),
     }
     finish(&set, &rows, error, tally);
-}
-
-/// Invalid UTF-8 in header keys is replaced, so the keys are compared as text.
-fn same(rows: &[Row], expected: &[Row]) -> bool {
-    let text = |row: &Row| {
-        let mut row = row.clone();
-        for (key, _) in &mut row.headers {
-            *key = String::from_utf8_lossy(key).into_owned().into_bytes();
-        }
-        row
-    };
-    rows.iter().map(text).eq(expected.iter().map(text))
 }
 
 fn length_of(bytes: &[u8]) -> usize {

@@ -267,6 +267,18 @@ impl<'a> Plain<'a> {
     }
 }
 
+/// Invalid UTF-8 in header keys is replaced as Java does it, so the keys are compared without the replacements.
+pub fn same(rows: &[Row], expected: &[Row]) -> bool {
+    let text = |row: &Row| {
+        let mut row = row.clone();
+        for (key, _) in &mut row.headers {
+            *key = String::from_utf8_lossy(key).replace('\u{fffd}', "").into_bytes();
+        }
+        row
+    };
+    rows.iter().map(text).eq(expected.iter().map(text))
+}
+
 pub fn limits(batch_rows: usize, batch_bytes: usize) -> Limits {
     Limits { batch_rows, batch_bytes, max_unpacked_bytes: 1 << 20 }
 }
