@@ -27,6 +27,8 @@ from pyspark.sql.streaming.listener import (
 
 from assignors.model import TopicPartition
 from kafka_source.errors import InvalidConfigurationError
+from kafka_source.model import driver_figures
+from kafka_source.model.driver_figures import DriverFigures
 from kafka_source.model.stream_offset import StreamOffset
 
 __all__ = ["LagListener", "SourceLag", "lag_of"]
@@ -75,6 +77,50 @@ class SourceLag:
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class SourceOffsets:
+    """What the progress of a query shows of one Kafka source: kafkagroup, or Spark's own source.
+
+    Attributes:
+        number: The number of the source in the query, from 0.
+        end: The offset at which the micro-batch ended.
+        latest: The latest offsets when it was planned.
+        has_read: Whether this micro-batch moved the source's offset. If not, `end` and `driver` are those of an earlier
+            one: a stateful query also runs micro-batches without new records.
+        driver: The figures of the driver's process; None: Spark's own source.
+        quota: The figures of the query's quota, as `Account.figures` makes them; None: no quota.
+    """
+
+    number: int
+    end: StreamOffset
+    latest: Mapping[TopicPartition, int]
+    has_read: bool
+    driver: DriverFigures | None = None
+    quota: Mapping[str, Any] | None = None
+
+    @property
+    def behind(self) -> dict[TopicPartition, int]:
+        """Return the number of offsets between what was read and the latest offset, by partition."""
+        read = self.end.ends
+        return {tp: max(0, offset - read[tp]) for tp, offset in self.latest.items() if tp in read}
+
+
+def sources_of(progress: StreamingQueryProgress) -> list[SourceOffsets]:
+    """Return what a progress shows of each Kafka source of its query."""
+    found = []
+    for number, source in enumerate(progress.sources):
+        start, shown = _json(source.startOffset), _json(source.endOffset)
+        end = _offset(shown)
+        if end is None:
+            continue
+        driver = _figures(shown)
+        latest = _offset(_json(source.latestOffset))
+        available = latest.ends if latest is not None else driver.latest if driver is not None else {}
+        if latest is not None or available:
+            found.append(SourceOffsets(number, end, available, start != shown, driver, shown.get("quota")))
+    return found
+
+
 def lag_of(progress: StreamingQueryProgress, *, bytes_per_offset: float | None = None) -> list[SourceLag]:
     """Return how far each Kafka source of a query is behind: of kafkagroup, and of Spark's own source.
 
@@ -84,23 +130,16 @@ def lag_of(progress: StreamingQueryProgress, *, bytes_per_offset: float | None =
             measures it.
     """
     found = []
-    for number, source in enumerate(progress.sources):
-        end, latest = _json(source.endOffset), _json(source.latestOffset)
-        read, available = _offsets(end), _offsets(latest)
-        if read is None or available is None:
-            continue
-        behind = {tp: max(0, offset - read[tp]) for tp, offset in available.items() if tp in read}
-        size = _measured_size(end)
-        found.append(
-            SourceLag(
-                progress.name or str(progress.id),
-                progress.batchId,
-                number,
-                behind,
-                bytes_per_offset if size is None else size,
-            )
-        )
+    for source in sources_of(progress):
+        size = _measured_size(source.quota or {})
+        per_offset = bytes_per_offset if size is None else size
+        found.append(SourceLag(name_of(progress), progress.batchId, source.number, source.behind, per_offset))
     return found
+
+
+def name_of(progress: StreamingQueryProgress) -> str:
+    """Return the name of a progress' query, or its id if it has none."""
+    return progress.name or str(progress.id)
 
 
 class LagListener(StreamingQueryListener):
@@ -144,16 +183,24 @@ def _json(text: str | None) -> Any:
         return None
 
 
-def _offsets(value: Any) -> dict[TopicPartition, int] | None:
-    """Return the offsets in kafkagroup's or Spark's form; None if it is neither."""
+def _offset(value: Any) -> StreamOffset | None:
+    """Return the offset in kafkagroup's or Spark's form; None if it is neither."""
     try:
-        return StreamOffset.from_json(value).ends if isinstance(value, dict) and value else None
+        return StreamOffset.from_json(value) if isinstance(value, dict) and value else None
     except InvalidConfigurationError:
         return None
 
 
-def _measured_size(end: Mapping[str, Any]) -> float | None:
+def _figures(end: Mapping[str, Any]) -> DriverFigures | None:
+    try:
+        return DriverFigures.from_json(end[driver_figures.KEY])
+    except (KeyError, TypeError, ValueError):
+        # Of Spark's own source, or of a version of kafkagroup that wrote no figures or others.
+        return None
+
+
+def _measured_size(quota: Mapping[str, Any]) -> float | None:
     """Return the bytes of an offset as the query's quota has measured them; None without a quota."""
-    slots = end.get("quota", {}).get("slots", {}).values()
+    slots = quota.get("slots", {}).values()
     size, records = sum(slot["bytes"] for slot in slots), sum(slot["records"] for slot in slots)
     return size / records if records else None

@@ -1,0 +1,293 @@
+"""Every metric, declared once: the exporters, docs/metrics.md, and the tests of dashboard and alert rules read this.
+
+Names of Prometheus follow its conventions (base units, `_total` for counters) and Kafka's words. Names of OpenTelemetry
+are those of its semantic conventions for messaging where these have the metric, else `kafkagroup.…`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Kind(str, Enum):
+    """How a metric behaves."""
+
+    GAUGE = "gauge"
+    COUNTER = "counter"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A label of Prometheus, and the attribute of OpenTelemetry with the same value."""
+
+    name: str
+    attribute: str
+    doc: str
+
+
+QUERY = Label("query", "kafkagroup.query", "The query's name, or its id if it has none.")
+SOURCE = Label("source", "kafkagroup.source", "The number of the source in its query, from 0.")
+GROUP = Label("group", "messaging.consumer.group.name", "`kafka.group.id`; empty without a group.")
+SLOT = Label("slot", "kafkagroup.slot", "The slot of the query that reads the partition; -1 without a group.")
+TOPIC = Label("topic", "messaging.destination.name", "The topic.")
+PARTITION = Label("partition", "messaging.destination.partition.id", "The partition's number.")
+CAUSE = Label("cause", "kafkagroup.rebalance.cause", "Why the slots rejoined; see [causes](#causes-of-rebalances).")
+BY = Label("by", "kafkagroup.throttle.by", "`quota`: the query's own quota; `broker`: the brokers' (KIP-219).")
+PHASE = Label("phase", "kafkagroup.trigger.phase", "Spark's name of a part of a trigger, such as `addBatch`.")
+FAILED = Label("failed", "kafkagroup.query.failed", "`true` if the query ended with an exception, else `false`.")
+PREFIX = Label("transactional_id_prefix", "kafkagroup.transactional.id.prefix", "The sink's `transactional.id.prefix`.")
+STATE = Label("state", "kafkagroup.transaction.state", "`decided`: its commit is decided; `undecided`: it is not.")
+
+_SOURCE = (QUERY, SOURCE, GROUP)
+_SLOT = (*_SOURCE, SLOT)
+_PARTITION = (*_SLOT, TOPIC, PARTITION)
+
+
+# Each one is declared once, so that identity is equality: to hash all fields took most of the time of an update.
+@dataclass(frozen=True, slots=True, eq=False)
+class Metric:
+    """A metric.
+
+    Attributes:
+        name: Its name in Prometheus.
+        otel: Its name in OpenTelemetry.
+        kind: Gauge, counter or histogram.
+        unit: Its unit in UCUM, as OpenTelemetry writes it.
+        labels: Its labels, in the order of a series' values.
+        doc: What it is.
+        attributes: Attributes of OpenTelemetry that all its series have.
+        buckets: The upper bounds of a histogram's buckets.
+    """
+
+    name: str
+    otel: str
+    kind: Kind
+    unit: str
+    labels: tuple[Label, ...]
+    doc: str
+    attributes: tuple[tuple[str, str], ...] = ()
+    buckets: tuple[float, ...] = ()
+
+
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+
+LAG_RECORDS = Metric(
+    "kafkagroup_consumer_lag_records",
+    "kafkagroup.consumer.lag",
+    Kind.GAUGE,
+    "{record}",
+    _PARTITION,
+    "Offsets between the end of the last micro-batch and the end of the partition when it was planned.",
+)
+LAG_SECONDS = Metric(
+    "kafkagroup_consumer_lag_seconds",
+    "kafkagroup.consumer.lag.time",
+    Kind.GAUGE,
+    "s",
+    _PARTITION,
+    "Age of the oldest record that is not read yet, from when the partition's end passed it. 0: nothing is left.",
+)
+POSITION = Metric(
+    "kafkagroup_consumer_position",
+    "kafkagroup.consumer.position",
+    Kind.GAUGE,
+    "{record}",
+    _PARTITION,
+    "The next offset that the query will read.",
+)
+END_OFFSET = Metric(
+    "kafkagroup_partition_end_offset",
+    "kafkagroup.partition.end_offset",
+    Kind.GAUGE,
+    "{record}",
+    _PARTITION,
+    "The end of the partition when the last micro-batch was planned; with read_committed the last stable offset.",
+)
+RECORDS = Metric(
+    "kafkagroup_consumer_records_total",
+    "messaging.client.consumed.messages",
+    Kind.COUNTER,
+    "{message}",
+    _PARTITION,
+    "Offsets that were read. Transaction markers and records that compaction removed count too.",
+    (("messaging.operation.name", "poll"),),
+)
+BYTES = Metric(
+    "kafkagroup_consumer_bytes_total",
+    "kafkagroup.consumer.bytes",
+    Kind.COUNTER,
+    "By",
+    _SLOT,
+    "Bytes of fetch responses, of a query with a quota, which measures them.",
+)
+THROTTLE = Metric(
+    "kafkagroup_consumer_throttle_seconds_total",
+    "kafkagroup.consumer.throttle.time",
+    Kind.COUNTER,
+    "s",
+    (*_SLOT, BY),
+    "Time for which tasks waited before a fetch, of a query with a quota, which measures it.",
+)
+COMMIT_LATENCY = Metric(
+    "kafkagroup_consumer_commit_latency_seconds",
+    "messaging.client.operation.duration",
+    Kind.HISTOGRAM,
+    "s",
+    _SOURCE,
+    "Duration of the driver's commits of the group's offsets.",
+    (("messaging.operation.name", "commit"),),
+    _SECONDS,
+)
+COMMIT_FAILURES = Metric(
+    "kafkagroup_consumer_commit_failures_total",
+    "kafkagroup.consumer.commit.failures",
+    Kind.COUNTER,
+    "{commit}",
+    _SOURCE,
+    "Commits of the driver that failed; the next micro-batch commits the same offsets.",
+)
+REBALANCES = Metric(
+    "kafkagroup_consumer_rebalances_total",
+    "kafkagroup.consumer.rebalances",
+    Kind.COUNTER,
+    "{rebalance}",
+    (*_SOURCE, CAUSE),
+    "Rebalances in which the query's slots joined or rejoined.",
+)
+REBALANCE_LATENCY = Metric(
+    "kafkagroup_consumer_rebalance_latency_seconds",
+    "kafkagroup.consumer.rebalance.duration",
+    Kind.HISTOGRAM,
+    "s",
+    _SOURCE,
+    "Duration of a rebalance, from the first request of the slots to the last slot's assignment.",
+    (),
+    _SECONDS,
+)
+GENERATION = Metric(
+    "kafkagroup_consumer_generation",
+    "kafkagroup.consumer.generation",
+    Kind.GAUGE,
+    "{generation}",
+    _SOURCE,
+    "The group's generation in which the last micro-batch was planned.",
+)
+ASSIGNED = Metric(
+    "kafkagroup_consumer_assigned_partitions",
+    "kafkagroup.consumer.assigned_partitions",
+    Kind.GAUGE,
+    "{partition}",
+    _SLOT,
+    "Partitions of the slot in the last micro-batch.",
+)
+QUOTA_USED = Metric(
+    "kafkagroup_quota_used_ratio",
+    "kafkagroup.quota.used",
+    Kind.GAUGE,
+    "1",
+    _SOURCE,
+    "The part of the quota that was used in its window; 1: the query is throttled.",
+)
+QUOTA_BYTES = Metric(
+    "kafkagroup_quota_bytes_per_second",
+    "kafkagroup.quota.bytes_rate",
+    Kind.GAUGE,
+    "By/s",
+    _SOURCE,
+    "The quota in bytes a second; absent without one.",
+)
+QUOTA_RECORDS = Metric(
+    "kafkagroup_quota_records_per_second",
+    "kafkagroup.quota.records_rate",
+    Kind.GAUGE,
+    "{record}/s",
+    _SOURCE,
+    "The quota in records a second; absent without one.",
+)
+TRIGGER = Metric(
+    "kafkagroup_query_trigger_duration_seconds",
+    "kafkagroup.query.trigger.duration",
+    Kind.HISTOGRAM,
+    "s",
+    (QUERY,),
+    "Duration of a trigger that ran a micro-batch, of Spark's `triggerExecution`.",
+    (),
+    _SECONDS,
+)
+PHASES = Metric(
+    "kafkagroup_query_phase_seconds_total",
+    "kafkagroup.query.trigger.phases",
+    Kind.COUNTER,
+    "s",
+    (QUERY, PHASE),
+    "Time that triggers spent in each of their parts, of Spark's `durationMs`.",
+)
+INPUT_ROWS = Metric(
+    "kafkagroup_query_input_rows_total",
+    "kafkagroup.query.input_rows",
+    Kind.COUNTER,
+    "{row}",
+    (QUERY, SOURCE),
+    "Rows that Spark got from the source.",
+)
+LAST_PROGRESS = Metric(
+    "kafkagroup_query_last_progress_timestamp_seconds",
+    "kafkagroup.query.last_progress",
+    Kind.GAUGE,
+    "s",
+    (QUERY,),
+    "When Spark last reported a micro-batch or an idle query, in seconds since 1970. Absent when the query has ended.",
+)
+TERMINATIONS = Metric(
+    "kafkagroup_query_terminations_total",
+    "kafkagroup.query.terminations",
+    Kind.COUNTER,
+    "{query}",
+    (QUERY, FAILED),
+    "Queries that have ended.",
+)
+TRANSACTIONS = Metric(
+    "kafkagroup_transactions_open",
+    "kafkagroup.transactions.open",
+    Kind.GAUGE,
+    "{transaction}",
+    (PREFIX, STATE),
+    "Open transactions of an exactly-once sink, as the brokers describe them; with `TransactionWatch` only.",
+)
+OLDEST_TRANSACTION = Metric(
+    "kafkagroup_transactions_oldest_seconds",
+    "kafkagroup.transactions.oldest",
+    Kind.GAUGE,
+    "s",
+    (PREFIX,),
+    "Age of the sink's oldest open transaction that is undecided; 0: there is none; with `TransactionWatch` only.",
+)
+
+METRICS = (
+    LAG_RECORDS,
+    LAG_SECONDS,
+    POSITION,
+    END_OFFSET,
+    RECORDS,
+    BYTES,
+    THROTTLE,
+    COMMIT_LATENCY,
+    COMMIT_FAILURES,
+    REBALANCES,
+    REBALANCE_LATENCY,
+    GENERATION,
+    ASSIGNED,
+    QUOTA_USED,
+    QUOTA_BYTES,
+    QUOTA_RECORDS,
+    TRIGGER,
+    PHASES,
+    INPUT_ROWS,
+    LAST_PROGRESS,
+    TERMINATIONS,
+    TRANSACTIONS,
+    OLDEST_TRANSACTION,
+)
+"""All metrics, in the order of the documentation."""

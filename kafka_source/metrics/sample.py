@@ -1,0 +1,131 @@
+"""A sample: what one source of a query did in one micro-batch, for files, notebooks and pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from assignors.model import TopicPartition
+from kafka_source.model.driver_figures import Commit, Rebalance
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSample:
+    """One partition in a micro-batch.
+
+    Attributes:
+        start: The first offset of the micro-batch.
+        end: The offset after the last one.
+        slot: The slot that read it; -1 without a group.
+        latest: The end of the partition when the micro-batch was planned.
+        lag_seconds: The age of the record at `end` at that time; 0 if there was none.
+    """
+
+    start: int
+    end: int
+    slot: int
+    latest: int
+    lag_seconds: float
+
+    @property
+    def lag(self) -> int:
+        """Return the number of offsets that were left."""
+        return max(0, self.latest - self.end)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What one source of a query did in one micro-batch.
+
+    Attributes:
+        at: When the latest offsets were looked up, in seconds since 1970.
+        query: The query's name, or its id if it has none.
+        query_id: Its id, which its checkpoint keeps.
+        run_id: The id of this run.
+        batch: The number of the micro-batch.
+        source: The number of the source in the query, from 0.
+        group: `kafka.group.id`; None without a group.
+        generation: The group's generation; -1 without a group.
+        rows: Rows that Spark got from the source.
+        seconds: How long the trigger took.
+        partitions: By partition. Empty if the micro-batch did not read this source.
+        commits: The driver's commits since the last micro-batch.
+        failed_commits: The number of those that failed.
+        rebalances: The rebalances since the last micro-batch.
+        quota: The quota's figures; see docs/quotas.md.
+    """
+
+    at: float
+    query: str
+    query_id: str
+    run_id: str
+    batch: int
+    source: int
+    group: str | None
+    generation: int
+    rows: int
+    seconds: float
+    partitions: Mapping[TopicPartition, PartitionSample]
+    commits: tuple[Commit, ...] = ()
+    failed_commits: int = 0
+    rebalances: tuple[Rebalance, ...] = ()
+    quota: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON that `from_json` parses: one line of a file of samples."""
+        partitions: dict[str, dict[str, list[int | float]]] = {}
+        for tp, one in sorted(self.partitions.items()):
+            row = [one.start, one.end, one.slot, one.latest, round(one.lag_seconds, 3)]
+            partitions.setdefault(tp.topic, {})[str(tp.partition)] = row
+        return {
+            "version": VERSION,
+            "at": self.at,
+            "query": self.query,
+            "queryId": self.query_id,
+            "runId": self.run_id,
+            "batch": self.batch,
+            "source": self.source,
+            "group": self.group,
+            "generation": self.generation,
+            "rows": self.rows,
+            "seconds": self.seconds,
+            "partitions": partitions,
+            "commits": [[commit.at_ms, commit.took_ms] for commit in self.commits],
+            "failedCommits": self.failed_commits,
+            "rebalances": [rebalance.to_json() for rebalance in self.rebalances],
+            "quota": self.quota,
+        }
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> Sample:
+        """Parse what `to_json` has written.
+
+        Raises:
+            KeyError, TypeError, ValueError: It is something else, or of a newer version.
+        """
+        if value["version"] > VERSION:
+            raise ValueError(f"a sample of version {value['version']}; this kafkagroup reads up to {VERSION}")
+        return Sample(
+            at=value["at"],
+            query=value["query"],
+            query_id=value["queryId"],
+            run_id=value["runId"],
+            batch=value["batch"],
+            source=value["source"],
+            group=value["group"],
+            generation=value["generation"],
+            rows=value["rows"],
+            seconds=value["seconds"],
+            partitions={
+                TopicPartition(topic, int(partition)): PartitionSample(*row)
+                for topic, rows in value["partitions"].items()
+                for partition, row in rows.items()
+            },
+            commits=tuple(Commit(at, took) for at, took in value["commits"]),
+            failed_commits=value["failedCommits"],
+            rebalances=tuple(Rebalance.from_json(one) for one in value["rebalances"]),
+            quota=value["quota"],
+        )

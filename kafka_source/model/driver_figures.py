@@ -1,0 +1,185 @@
+"""What a stream's driver process did since the last micro-batch: commits and rebalances, for the query's progress.
+
+Spark gives a Python source no way to report metrics. But it shows the end offset of each micro-batch in the progress of
+the query, also to a client of Spark Connect. So the driver process writes these figures beside the offset, under
+`metrics`, and `kafka_source.metrics` reads them in the user's program. `StreamOffset.from_json` ignores them.
+
+    {"at": 1700000000123, "group": "billing", "commits": [[1700000000120, 12]], "failedCommits": 1,
+     "rebalances": [{"at": …, "generation": 7, "cause": "members", …}], "latest": {"orders": {"0": 250}}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from assignors.model import TopicPartition
+
+KEY = "metrics"
+"""The name of the figures in the JSON of the end offset."""
+
+
+class RebalanceCause(str, Enum):
+    """Why the slots of a query joined or rejoined their group."""
+
+    START = "start"
+    """The query started."""
+    MEMBERS = "members"
+    """A member joined, left or changed its subscription."""
+    TOPICS = "topics"
+    """Topics or partitions appeared, disappeared or were created again."""
+    LOST = "lost"
+    """The group had removed the slots, or they had left because Spark did not call."""
+    REVOKED = "revoked"
+    """Partitions were taken away while a micro-batch read them."""
+    SIBLING = "sibling"
+    """Another read of the same driver and group waited."""
+    REWIND = "rewind"
+    """The group was rewound while the query ran."""
+    BALANCE = "balance"
+    """The leader's assignor found that members have too unequal work."""
+    STALE = "stale"
+    """The assignment that the slots got back after a restart did not match subscriptions and topics."""
+    REQUEST = "request"
+    """The query asked for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalance:
+    """One rebalance as the slots of one query saw it.
+
+    Attributes:
+        at_ms: When it ended, in milliseconds since 1970.
+        generation: The generation that it began.
+        cause: Why the slots rejoined.
+        reason: The cause in words, with names.
+        took_ms: Milliseconds from the first request to the last slot's assignment.
+        members: The number of members of the group; None: unknown.
+        came: Members that the generation before did not have: instance ids, or member ids of dynamic members.
+        went: Members that the generation before had.
+        gained: Partitions that this query has and had not before.
+        lost: Partitions that this query had and has no more.
+    """
+
+    at_ms: int
+    generation: int
+    cause: RebalanceCause
+    reason: str
+    took_ms: int
+    members: int | None = None
+    came: tuple[str, ...] = ()
+    went: tuple[str, ...] = ()
+    gained: tuple[TopicPartition, ...] = ()
+    lost: tuple[TopicPartition, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON that `from_json` parses."""
+        return {
+            "at": self.at_ms,
+            "generation": self.generation,
+            "cause": self.cause.value,
+            "reason": self.reason,
+            "tookMs": self.took_ms,
+            "members": self.members,
+            "came": list(self.came),
+            "went": list(self.went),
+            "gained": _by_topic(self.gained),
+            "lost": _by_topic(self.lost),
+        }
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> Rebalance:
+        """Parse what `to_json` has written.
+
+        Raises:
+            KeyError, TypeError, ValueError: It is something else.
+        """
+        return Rebalance(
+            value["at"],
+            value["generation"],
+            RebalanceCause(value["cause"]),
+            value["reason"],
+            value["tookMs"],
+            value["members"],
+            tuple(value["came"]),
+            tuple(value["went"]),
+            _from_topics(value["gained"]),
+            _from_topics(value["lost"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A successful commit of the group's offsets: when it ended, and how long it took, both in milliseconds."""
+
+    at_ms: int
+    took_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class DriverFigures:
+    """The figures of one micro-batch.
+
+    Attributes:
+        at_ms: When the latest offsets were looked up, in milliseconds since 1970.
+        group: `kafka.group.id`; None without a group.
+        commits: The commits of the driver since the last planned micro-batch.
+        failed_commits: The number of commits that failed in that time.
+        rebalances: The rebalances of that time.
+        latest: The latest offsets, where Spark does not show them (before 4.2); else empty.
+    """
+
+    at_ms: int
+    group: str | None = None
+    commits: tuple[Commit, ...] = ()
+    failed_commits: int = 0
+    rebalances: tuple[Rebalance, ...] = ()
+    latest: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON that `from_json` parses, without what is empty."""
+        latest: dict[str, dict[str, int]] = {}
+        for tp, offset in sorted(self.latest.items()):
+            latest.setdefault(tp.topic, {})[str(tp.partition)] = offset
+        everything: dict[str, Any] = {
+            "at": self.at_ms,
+            "group": self.group,
+            "commits": [[commit.at_ms, commit.took_ms] for commit in self.commits],
+            "failedCommits": self.failed_commits,
+            "rebalances": [rebalance.to_json() for rebalance in self.rebalances],
+            "latest": latest,
+        }
+        return {name: value for name, value in everything.items() if value}
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> DriverFigures:
+        """Parse what `to_json` has written.
+
+        Raises:
+            KeyError, TypeError, ValueError: It is something else.
+        """
+        return DriverFigures(
+            value["at"],
+            value.get("group"),
+            tuple(Commit(at, took) for at, took in value.get("commits", ())),
+            value.get("failedCommits", 0),
+            tuple(Rebalance.from_json(one) for one in value.get("rebalances", ())),
+            {
+                TopicPartition(topic, int(partition)): offset
+                for topic, offsets in value.get("latest", {}).items()
+                for partition, offset in offsets.items()
+            },
+        )
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for tp in partitions:
+        found.setdefault(tp.topic, []).append(tp.partition)
+    return found
+
+
+def _from_topics(value: Mapping[str, Iterable[int]]) -> tuple[TopicPartition, ...]:
+    return tuple(TopicPartition(topic, number) for topic, numbers in value.items() for number in numbers)
