@@ -9,23 +9,20 @@ or when no task has asked for ten minutes.
 from __future__ import annotations
 
 import json
-import os
-import pickle
 import socket
-import subprocess
 import sys
-import threading
 import time
 from contextlib import closing
 from dataclasses import astuple, replace
 from pathlib import Path
+from typing import cast
 
 from kafka_source.client_config import Settings
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.quota.bounds import Bounds
 from kafka_source.quota.server import QuotaServer, listen
 from kafka_source.quota.settings import QuotaSettings, Ticket
-from kafka_source.runtime import log_setup
+from kafka_source.runtime import log_setup, side_process
 from kafka_source.runtime.control_port import Address, ControlClient
 from kafka_source.runtime.driver_pid import is_alive
 from kafka_source.runtime.private_directory import name_of, private_directory
@@ -71,20 +68,9 @@ def _read(file: Path, quota: QuotaSettings) -> Ticket | None:
 def _start(quota: QuotaSettings, settings: Settings, rate: str, driver: int, file: Path) -> Ticket:
     listener, ticket = listen(quota, settings, rate)
     with listener:
-        process = subprocess.Popen(
-            [sys.executable, "-m", __name__, str(listener.fileno()), str(driver), str(file)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            pass_fds=[listener.fileno()],
-            start_new_session=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        )
-    assert process.stdin is not None
-    with process.stdin:
-        # Not as arguments, which every user of the machine can see: settings may hold secrets.
-        pickle.dump((ticket, settings, rate), process.stdin)
-    # It may end before the caller does; without somebody who takes its exit status it would stay as a zombie.
-    threading.Thread(target=process.wait, name="kafkagroup-quota-server-exit", daemon=True).start()
+        # The settings may contain secrets, so they are no arguments.
+        message = (ticket, settings, rate)
+        side_process.start(__name__, [str(listener.fileno()), str(driver), str(file)], message, [listener.fileno()])
     file.write_text(json.dumps([astuple(ticket.server), astuple(ticket.bounds)]))
     return ticket
 
@@ -92,7 +78,7 @@ def _start(quota: QuotaSettings, settings: Settings, rate: str, driver: int, fil
 def main(listener: str, driver: str, file: str) -> None:
     """Serve until the Spark driver has ended, or no task has asked for long."""
     log_setup.set_up()
-    ticket, settings, rate = pickle.load(sys.stdin.buffer)
+    ticket, settings, rate = cast("tuple[Ticket, Settings, str]", side_process.received())
     with closing(QuotaServer(ticket, settings, rate, socket.socket(fileno=int(listener)))) as server:
         while time.monotonic() < server.port.asked_at + _IDLE_SECONDS and is_alive(int(driver)):
             time.sleep(1)

@@ -39,12 +39,21 @@ class QuotaSettings:
         """The seconds of a whole window."""
         return self.windows * self.seconds
 
+    @property
+    def limits(self) -> bool:
+        """Whether there is a bound, or one may come by what is watched; if not, tasks only report what they fetch."""
+        return self.bounds != UNBOUNDED or self.watch is not None
+
     @staticmethod
     def of(options: CommonOptions) -> QuotaSettings | None:
         """Return the quota that the options ask for, None if they ask for none."""
+        settings = QuotaSettings.measuring(options)
+        return settings if settings.limits else None
+
+    @staticmethod
+    def measuring(options: CommonOptions) -> QuotaSettings:
+        """Return the quota that the options ask for; if they ask for none, one without bounds."""
         bounds, watch = Bounds(options.quota_bytes_per_second, options.quota_records_per_second), options.quota_watch
-        if bounds == UNBOUNDED and watch is None:
-            return None
         windows, seconds = options.quota_windows, options.quota_window_ms / 1000
         per_member = options.quota_scope == "member"
         client_id = options.settings.client_id()

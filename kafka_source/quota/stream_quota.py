@@ -59,6 +59,10 @@ class StreamQuota:
             together.setdefault(slots[tp] if self._quota.per_member else 0, {})[tp] = start
         return {tp: end for mine in together.values() for tp, end in admit(mine, ends, sizes, most).items()}
 
+    def record_bytes(self) -> dict[TopicPartition, float]:
+        """Return the bytes of an offset in each partition that tasks have read from, as fetched (compressed)."""
+        return self._account.record_bytes()
+
     def ticket(self, slot: int, share: float) -> Ticket:
         """Return what the task of a slot takes along.
 

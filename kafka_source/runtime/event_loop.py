@@ -20,6 +20,7 @@ class EventLoop:
     def __init__(self, name: str = "kafkagroup") -> None:
         self._pid = os.getpid()
         self._loop = asyncio.new_event_loop()
+        self._last: Callable[[], object] | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -62,10 +63,15 @@ class EventLoop:
         """Call a function on the loop's thread as soon as possible."""
         self._loop.call_soon_threadsafe(callback, *args)
 
-    def close(self) -> None:
-        """Cancel all tasks, stop the thread and wait for its end."""
+    def close(self, last: Callable[[], object] | None = None) -> None:
+        """Cancel all tasks, stop the thread and wait for its end.
+
+        Args:
+            last: What to call on the loop's thread when all tasks have ended: it may close what they have opened.
+        """
         if not self.alive:
             return
+        self._last = last
         self.call_soon(self._loop.stop)
         self._thread.join()
 
@@ -77,6 +83,8 @@ class EventLoop:
             for task in tasks:
                 task.cancel()
             self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+            if self._last is not None:
+                self._last()
             self._loop.run_until_complete(self._loop.shutdown_default_executor())
         finally:
             self._loop.close()

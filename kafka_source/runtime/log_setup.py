@@ -1,34 +1,86 @@
-"""Logging of Spark's Python processes, which Spark does not configure: option `log.level`, `KAFKAGROUP_LOG_LEVEL`."""
+"""Logging of Spark's Python processes, which Spark does not configure.
+
+The options `log.level` and `log.format`, or `KAFKAGROUP_LOG_LEVEL` and `KAFKAGROUP_LOG_FORMAT`, let this package log to
+standard error. Where Spark captures the log of a worker (4.1 and later, `spark.sql.pyspark.worker.logging.enabled`),
+the records go there instead, with their level, logger and fields.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
+import sys
+
+from kafka_source.runtime.structured_log import JsonFormatter
 
 LEVEL = "KAFKAGROUP_LOG_LEVEL"
+FORMAT = "KAFKAGROUP_LOG_FORMAT"
+JSON = "json"
 _PACKAGE = "kafka_source"
-_HANDLER = "kafkagroup"
+_TEXT = "%(asctime)s %(levelname)s %(name)s %(message)s"
+# Spark's module and class for the capture of a worker's log.
+_CAPTURE_MODULE, _CAPTURE_FORMATTER = "pyspark.logger.worker_io", "JSONFormatterWithMarker"
 
 
-def set_up(level: str | None = None) -> None:
-    """Log this package to standard error.
+class WorkerHandler(logging.Handler):
+    """Writes to standard error, or to Spark's capture of this process' log while there is one."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one record."""
+        # Spark captures the log of one task, or of one call in the driver, and reuses the process: look each time.
+        capture = spark_capture()
+        if capture is not None:
+            capture.handle(record)
+            return
+        try:
+            sys.stderr.write(self.format(record) + "\n")
+            sys.stderr.flush()
+        except Exception:
+            self.handleError(record)
+
+
+def spark_capture() -> logging.Handler | None:
+    """Return the handler with which Spark captures this process' log now, or None.
+
+    While Spark captures, it also takes each line of standard error as a record of level ERROR.
+    """
+    formatter = getattr(sys.modules.get(_CAPTURE_MODULE), _CAPTURE_FORMATTER, None)
+    if formatter is None:
+        return None
+    return next((h for h in logging.getLogger().handlers if isinstance(h.formatter, formatter)), None)
+
+
+def set_up(level: str | None = None, form: str | None = None) -> None:
+    """Log this package to standard error, or to Spark's capture.
 
     Args:
-        level: The option `log.level`; None: the level in the variable `KAFKAGROUP_LOG_LEVEL`. If neither is set, or if
-            the program has configured this package's logging itself, this function changes nothing.
+        level: The option `log.level`; None: the level in the variable `KAFKAGROUP_LOG_LEVEL`. If only a format is set,
+            the level is WARNING. If neither is set, or if the program has configured this package's logging itself,
+            this function changes nothing.
+        form: The option `log.format`, `text` or `json`; None: the variable `KAFKAGROUP_LOG_FORMAT`, or text.
     """
+    chosen_form = (form or os.environ.get(FORMAT, "")).lower()
     number = logging.getLevelName((level or os.environ.get(LEVEL, "")).upper())
     package = logging.getLogger(_PACKAGE)
     if not isinstance(number, int):
-        return
+        if chosen_form != JSON:
+            return
+        number = logging.WARNING
     if package.handlers:
-        # A worker process serves several queries. The level that a query asks for replaces the one of the last query.
-        if level is not None and any(handler.name == _HANDLER for handler in package.handlers):
-            package.setLevel(number)
+        # A worker process serves several queries. What a query asks for replaces what the last query asked for.
+        for handler in package.handlers:
+            if isinstance(handler, WorkerHandler):
+                if level is not None:
+                    package.setLevel(number)
+                if form is not None:
+                    handler.setFormatter(_formatter(chosen_form))
         return
-    handler = logging.StreamHandler()
-    handler.set_name(_HANDLER)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    handler = WorkerHandler()
+    handler.setFormatter(_formatter(chosen_form))
     package.addHandler(handler)
     package.setLevel(number)
     package.propagate = False
+
+
+def _formatter(form: str) -> logging.Formatter:
+    return JsonFormatter() if form == JSON else logging.Formatter(_TEXT)

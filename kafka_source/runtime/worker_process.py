@@ -10,7 +10,7 @@ from kafka_source.runtime import log_setup
 _tasks = itertools.count()
 
 
-def prepare(log_level: str | None) -> None:
+def prepare(log_level: str | None, log_format: str | None = None) -> None:
     """Set up logging; from the second task on, leave what the process has loaded out of garbage collections.
 
     Spark's daemon collects garbage after every task. A worker has some 70,000 objects of loaded modules, which take
@@ -19,7 +19,8 @@ def prepare(log_level: str | None) -> None:
 
     Args:
         log_level: The option `log.level`.
+        log_format: The option `log.format`.
     """
-    log_setup.set_up(log_level)
+    log_setup.set_up(log_level, log_format)
     if next(_tasks) == 1:
         gc.freeze()

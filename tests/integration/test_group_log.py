@@ -32,8 +32,9 @@ def test_joins_assignments_and_rebalances_are_told_with_cause_and_duration(membe
         said("lead")[-1],
     )
     assert re.fullmatch(
-        rf"rebalance group={group} generation={generation} cause='the query starts' took_ms=\d+ leading=True "
-        "assignor=range partitions=8 slots=2",
+        rf"rebalance group={group} generation={generation} cause=start reason='the query starts' took_ms=\d+ "
+        rf"leading=True assignor=range members=2 came=unknown went=unknown slots=2 partitions=8 gained={orders}:0-7 "
+        "lost=none",
         said("rebalance")[0],
     )
     mine = f"assigned group={group} generation={generation}"
@@ -48,8 +49,11 @@ def test_joins_assignments_and_rebalances_are_told_with_cause_and_duration(membe
         first.rejoin(30)
         joining.result()
     assert any(line.endswith("now='rebalancing'") for line in said("heartbeat"))
-    causes = re.findall("cause='([^']*)'", "\n".join(said("rebalance")[1:]))
-    assert "a member joined, left or changed its subscription" in causes
+    came = f"came={group}-b-0,{group}-b-1 went=none slots=2 partitions=4 gained=none lost={orders}:4-7"
+    assert any(
+        "cause=members reason='a member joined, left or changed its subscription'" in line and came in line
+        for line in said("rebalance")
+    )
     second.close()
     assert said("leave") == [f"leave group={group} slots=2 reason='the query ends'"]
 

@@ -61,3 +61,29 @@ def test_a_signal_that_comes_while_the_group_is_being_left_waits_for_that(tmp_pa
         os.kill(process.pid, signal.SIGTERM)
         process.wait(30)
     assert told.read_text() == "left"
+
+
+WAITS_IN_A_CALL = """
+import os, sys, threading
+from kafka_source.runtime.shutdown import leave_on_exit
+def stop():
+    with open(sys.argv[1], "a") as told:
+        told.write("left")
+leave_on_exit(stop)
+print("ready", flush=True)
+threading.Event().wait(60)
+os._exit(1)
+"""
+STARTS_IT = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', *sys.argv[1:]]).wait()"
+
+
+def test_the_group_is_left_when_the_parent_process_is_killed_in_the_middle_of_a_call(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    command = [sys.executable, "-c", STARTS_IT, WAITS_IN_A_CALL, str(told)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == b"ready\n"
+        parent.kill()
+        # The other end of the pipe is the child's too, so this waits for the end of the child.
+        assert parent.stdout.read() == b""
+    assert told.read_text() == "left"

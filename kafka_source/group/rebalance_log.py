@@ -1,0 +1,222 @@
+"""The record of a group: one structured log line for each rebalance, kept for the query's progress too."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kafka_source.errors import KafkaGroupError
+from kafka_source.group.description import describe
+from kafka_source.group.model import GroupAssignment
+from kafka_source.group.slot import Slot
+from kafka_source.kafka_client import Deadline, KafkaClient
+from kafka_source.model.driver_figures import Rebalance, RebalanceCause
+from kafka_source.model.partition_runs import brief
+from kafka_source.runtime.structured_log import log_event
+
+log = logging.getLogger(__name__)
+
+# A query without records plans no micro-batch, whose offset would carry the rebalances away.
+_MOST_KEPT = 32
+_MOST_NAMED = 10
+_DESCRIBE_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why the slots rejoin: the cause, and the text with names for the logs of this process and of the brokers."""
+
+    cause: RebalanceCause
+    text: str
+
+
+@dataclass(slots=True)
+class _Ended:
+    """A rebalance that has ended, and what is asked about it.
+
+    Attributes:
+        before: The slots' assignment before; None: they had none.
+        now: Their assignment.
+        reason: Why they rejoined.
+        seconds: How long it took.
+        at_ms: When it ended, in milliseconds since 1970.
+        taken: Whether `take` has returned it.
+        asking: The request for the members' names; None: they are known.
+    """
+
+    before: GroupAssignment | None
+    now: GroupAssignment
+    reason: Reason
+    seconds: float
+    at_ms: int
+    taken: bool = False
+    asking: asyncio.Task[None] | None = None
+
+
+class RebalanceLog:
+    """Logs and keeps the rebalances of one query's slots. All but `take` runs on the membership's event loop.
+
+    Who came and went follows from the names of all members. The leader knows them. Other members ask the coordinator;
+    the query does not wait for the answer, and the line is logged when the answer is there.
+
+    Args:
+        client: The members' client.
+        group: The group id.
+    """
+
+    def __init__(self, client: KafkaClient, group: str) -> None:
+        self._client, self._group = client, group
+        self._names: frozenset[str] | None = None
+        self._kept: deque[Rebalance] = deque(maxlen=_MOST_KEPT)
+        self._open: _Ended | None = None
+        self._lock = threading.Lock()
+
+    def take(self) -> tuple[Rebalance, ...]:
+        """Return the rebalances since the last call, the newest 32 at most. It may be called on any thread.
+
+        Of a rebalance whose members are still asked for, the members are unknown.
+        """
+        with self._lock:
+            taken = [*self._kept]
+            self._kept.clear()
+            if self._open is not None and not self._open.taken:
+                self._open.taken = True
+                taken.append(_record(self._open, None, None))
+        return tuple(taken)
+
+    def note(
+        self,
+        slots: Sequence[Slot],
+        before: GroupAssignment | None,
+        now: GroupAssignment,
+        reason: Reason,
+        seconds: float,
+    ) -> None:
+        """Log a rebalance and keep it.
+
+        Args:
+            slots: The slots of the query.
+            before: Their assignment before; None: they had none.
+            now: Their assignment in the new generation.
+            reason: Why they rejoined.
+            seconds: How long it took.
+        """
+        # An answer that comes now tells of the members after this rebalance, and not of those before it.
+        self.finish()
+        ended = _Ended(before, now, reason, seconds, round(time.time() * 1000))
+        leader = next((slot.member.last_join for slot in slots if slot.leading), None)
+        if leader is not None and leader.members:
+            self._end(ended, frozenset(member.instance_id or member.member_id for member in leader.members))
+            return
+        with self._lock:
+            self._open = ended
+        ended.asking = asyncio.ensure_future(self._ask(ended))
+
+    def finish(self) -> None:
+        """Log the rebalance whose members are still asked for, without their names."""
+        if self._open is not None:
+            if self._open.asking is not None:
+                self._open.asking.cancel()
+            self._end(self._open, None)
+
+    async def _ask(self, ended: _Ended) -> None:
+        names = await self._member_names()
+        if self._open is ended:
+            self._end(ended, names)
+
+    def _end(self, ended: _Ended, names: frozenset[str] | None) -> None:
+        """Log and keep a rebalance.
+
+        Args:
+            ended: The rebalance.
+            names: The names of all members; None: unknown.
+        """
+        known, self._names = self._names, names
+        noted = _record(ended, names, known)
+        with self._lock:
+            self._open = None
+            if not ended.taken:
+                self._kept.append(noted)
+        now = ended.now
+        log_event(
+            log,
+            logging.INFO,
+            "rebalance",
+            group=self._group,
+            generation=noted.generation,
+            cause=noted.cause.value,
+            reason=noted.reason,
+            took_ms=noted.took_ms,
+            leading=now.leading,
+            assignor=now.assignor,
+            members=noted.members,
+            came=None if known is None or names is None else _named(noted.came),
+            went=None if known is None or names is None else _named(noted.went),
+            slots=len(now.slots),
+            partitions=sum(len(slot.partitions) for slot in now.slots),
+            gained=brief(noted.gained),
+            lost=brief(noted.lost),
+        )
+
+    async def _member_names(self) -> frozenset[str] | None:
+        """Return the names of all members of the group as its coordinator describes it; None if it does not answer."""
+        try:
+            found = await describe(self._client, self._group, Deadline(_DESCRIBE_SECONDS))
+        except (KafkaGroupError, TimeoutError) as error:
+            log.debug("rebalance group=%s: its members are unknown: %s", self._group, error)
+            return None
+        # The coordinator describes a group of the consumer protocol to this request as one without members.
+        return frozenset(d.member.instance_id or d.member.member_id for d in found.members) or None
+
+
+def _record(ended: _Ended, names: frozenset[str] | None, known: frozenset[str] | None) -> Rebalance:
+    return rebalance_of(ended.before, ended.now, ended.reason, ended.seconds, ended.at_ms, members=names, known=known)
+
+
+def rebalance_of(
+    before: GroupAssignment | None,
+    now: GroupAssignment,
+    reason: Reason,
+    seconds: float,
+    at_ms: int,
+    *,
+    members: frozenset[str] | None,
+    known: frozenset[str] | None,
+) -> Rebalance:
+    """Return the record of a rebalance.
+
+    Args:
+        before: The slots' assignment before; None: they had none.
+        now: The slots' assignment.
+        reason: Why they rejoined.
+        seconds: How long it took.
+        at_ms: When it ended, in milliseconds since 1970.
+        members: The names of all members; None: unknown.
+        known: The same after the rebalance before; None: unknown.
+    """
+    had = set() if before is None else {tp for slot in before.slots for tp in slot.partitions}
+    has = {tp for slot in now.slots for tp in slot.partitions}
+    came, went = (members - known, known - members) if members is not None and known is not None else ((), ())
+    return Rebalance(
+        at_ms=at_ms,
+        generation=now.generation,
+        cause=reason.cause,
+        reason=reason.text,
+        took_ms=round(seconds * 1000),
+        members=None if members is None else len(members),
+        came=tuple(sorted(came)),
+        went=tuple(sorted(went)),
+        gained=tuple(sorted(has - had)),
+        lost=tuple(sorted(had - has)),
+    )
+
+
+def _named(members: Sequence[str]) -> str:
+    more = len(members) - _MOST_NAMED
+    named = ",".join(members[:_MOST_NAMED]) or "none"
+    return f"{named},and {more} more" if more > 0 else named
