@@ -21,11 +21,14 @@ from kafka_source.model.stream_offset import Range
 from kafka_source.options import ReadOptions, Where, read_options
 from kafka_source.options.declaration import declared_in
 from kafka_source.schema import schema_for
-from kafka_source.source.partition_owner import GroupMemberOwner
+from kafka_source.source.group_member_owner import GroupMemberOwner
+from kafka_source.source.rewind_marks import RewindMarks
 from kafka_source.source.start_and_end import resolve_batch
 
 # A block may take as long as a batch: so long the group's other members wait for it when they rebalance.
 _REBALANCE_TIMEOUT_MS = 1_800_000
+
+_MEMBERSHIP = "group.membership"
 
 # The options that the pinned ranges replace, in lower case.
 _RESOLVED = frozenset(
@@ -82,8 +85,11 @@ def pinned(spark: SparkSession, options: Mapping[str, str], schema: str | None =
             group = group_settings(parsed, partitions=len(subscribed), stream=True)
             if parsed.max_poll_interval_ms is None:
                 group = replace(group, rebalance_timeout_ms=_REBALANCE_TIMEOUT_MS)
-            members = ending.enter_context(closing(GroupMemberOwner(parsed, subscription, group, commits=True)))
+            marks = RewindMarks()
+            owner = GroupMemberOwner(parsed, subscription, group, commits=True, marks=marks)
+            members = ending.enter_context(closing(owner))
             ranges = _ranges(cluster, parsed, members, subscribed)
+            marks.follow(marks.news(members.committed([r.topic_partition for r in ranges])))
         yield _frame(spark, options, schema, ranges)
         _commit(members, group.group, ranges)
 
@@ -92,9 +98,15 @@ def _read_options(given: Mapping[str, str]) -> ReadOptions:
     commit = next((name for name in given if name.lower() == "commit"), None)
     if commit is not None and given[commit].strip().lower() != "batch":
         raise OptionError("commit", given[commit], "batch or no value here: the whole read is committed at the end")
-    options = read_options({name: value for name, value in given.items() if name != commit}, Where.BATCH)
+    kept = {name: value for name, value in given.items() if name != commit}
+    if not any(name.lower() == _MEMBERSHIP for name in kept):
+        # Who calls `pinned` means a group.
+        kept[_MEMBERSHIP] = "true"
+    options = read_options(kept, Where.BATCH)
     if not options.in_group:
         raise OptionError("kafka.group.id", None, "the group that commits, and no group.membership=false")
+    if not options.is_member:
+        raise OptionError("assign", given.get("assign"), "no value in a pinned read, whose members share the topics")
     return options
 
 
@@ -117,7 +129,7 @@ def _frame(spark: SparkSession, given: Mapping[str, str], schema: str | None, ra
         by_topic.setdefault(one.topic, []).append(one)
     exactly = {
         # The group's id stays as a label; the members are in this process.
-        "group.membership": "false",
+        _MEMBERSHIP: "false",
         "assign": json.dumps({topic: [r.partition for r in of_it] for topic, of_it in by_topic.items()}),
         "startingOffsets": json.dumps(
             {topic: {r.partition: r.start for r in of_it} for topic, of_it in by_topic.items()}

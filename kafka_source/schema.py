@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 
-import pyarrow as pa
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -19,7 +17,10 @@ from pyspark.sql.types import (
 )
 
 from kafka_source.errors import OptionError
+from kafka_source.model.record_columns import TEXT_COLUMNS, Column, arrow_schema
 from kafka_source.options import column_options
+
+__all__ = ["HEADERS_TYPE", "REPLICA", "Column", "arrow_schema", "columns_of", "schema_for", "source_schema"]
 
 HEADERS_TYPE = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 
@@ -35,43 +36,9 @@ _SPARK: dict[str, DataType] = {
     "replica": IntegerType(),
 }
 
-_ARROW: dict[str, pa.DataType] = {
-    "topic": pa.string(),
-    "partition": pa.int32(),
-    "offset": pa.int64(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "timestampType": pa.int32(),
-    "replica": pa.int32(),
-    "headers": pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))),
-}
-
 REPLICA = "replica"
 """The number of the copy that a row is read for. It is a property of the read and not of the record, so the engines do
 not produce it."""
-
-TEXT_COLUMNS = ("key", "value")
-"""Columns that a user can request as strings; their bytes are then decoded as UTF-8."""
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A requested column.
-
-    Attributes:
-        name: One of the source's columns.
-        text: Whether its bytes are decoded as UTF-8.
-        nullable: The nullability in the requested schema, which Spark compares with the Arrow schema.
-    """
-
-    name: str
-    text: bool = False
-    nullable: bool = True
-
-    def arrow_field(self) -> pa.Field:
-        """Return the Arrow field that Spark expects for this column."""
-        if self.name in TEXT_COLUMNS:
-            return pa.field(self.name, pa.string() if self.text else pa.binary(), nullable=self.nullable)
-        return pa.field(self.name, _ARROW[self.name], nullable=self.nullable)
 
 
 def source_schema(*, headers: bool, replica: bool = False) -> StructType:
@@ -111,8 +78,3 @@ def columns_of(schema: StructType) -> tuple[Column, ...]:
             raise OptionError("schema", got, f"columns of: {takes}; key and value may be string")
         columns.append(Column(field.name, text, field.nullable))
     return tuple(columns)
-
-
-def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
-    """Return the Arrow schema that Spark expects from a Python data source with these columns."""
-    return pa.schema([column.arrow_field() for column in columns])

@@ -21,7 +21,6 @@ from kafka_source.group.committed_offsets import commit_offsets, fetch_all_commi
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.commit_offset import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
-from kafka_source.transactions.offset_chunks import chunks
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +91,7 @@ async def publish(client: KafkaClient, batch: BatchOfRun, handoff: Handoff, dead
         tp: CommitOffset(end, metadata=json.dumps([start, *identity])) for tp, (start, end) in handoff.ranges.items()
     }
     no_member = SlotCredentials(_group(member.group, batch.query), -1, "", None)
-    for part in chunks(no_member.group, entries):
-        await commit_offsets(client, no_member, part, deadline)
+    await commit_offsets(client, no_member, entries, deadline)
 
 
 async def collect(client: KafkaClient, group: str, batch: BatchOfRun, deadline: Deadline) -> list[Handoff] | None:

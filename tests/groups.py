@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from assignors import Assignor, TopicPartition, load
 from kafka_source.client_config import Settings
+from kafka_source.cluster.end_offsets import end_offsets
 from kafka_source.embedded import EmbeddedKafka
 from kafka_source.group.membership import GroupMembership
-from kafka_source.group.model import GroupSettings, Topics
+from kafka_source.group.model import GroupAssignment, GroupSettings, Topics
 
 T = TypeVar("T")
 
@@ -46,7 +47,9 @@ class Memberships:
     ) -> GroupMembership:
         """A membership that has not joined yet."""
         assignors = [load(s) if isinstance(s, str) else s for s in strategies]
-        made = GroupMembership(config or self.config, self.settings(**more), Topics(topics, pattern), assignors)
+        made = GroupMembership(
+            config or self.config, self.settings(**more), Topics(topics, pattern), assignors, end_offsets=end_offsets
+        )
         self._made.append(made)
         return made
 
@@ -73,6 +76,20 @@ def wait_for(condition: Callable[[], T | None], what: str, seconds: float = 60) 
         assert time.monotonic() < deadline, f"waited {seconds} s in vain for {what}"
         time.sleep(0.05)
     return found
+
+
+def rejoin_until_joined(membership: GroupMembership, joining: Future[GroupAssignment]) -> None:
+    """Rejoin whenever a rebalance needs it, as a query does in each trigger, until another membership has joined.
+
+    Its slots may join in several rebalances.
+    """
+    deadline = time.monotonic() + 60
+    while not joining.done():
+        assert time.monotonic() < deadline, "waited 60 s in vain for the other membership"
+        if membership.rebalance_needed() is not None:
+            membership.rejoin(30)
+        time.sleep(0.05)
+    joining.result()
 
 
 def together(*work: Callable[[], object], seconds: float = 60) -> list[object]:

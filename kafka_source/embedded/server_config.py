@@ -96,6 +96,9 @@ def server_config(
         "broker.heartbeat.interval.ms": 500,
         "broker.session.timeout.ms": 4000,
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,
+        # Tests write records of fixed times, years ago. By default the broker deletes these within minutes, also from
+        # the segment that is written. A topic may set retention.ms.
+        "log.retention.ms": -1,
         # Compaction starts within a second, and does not allocate the 128 MiB that its map takes by default.
         "log.cleaner.backoff.ms": 500,
         "log.cleaner.dedupe.buffer.size": 4 * 1024 * 1024,

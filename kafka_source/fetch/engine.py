@@ -9,9 +9,9 @@ from typing import Protocol
 import pyarrow as pa
 
 from kafka_source.errors import InvalidConfigurationError
+from kafka_source.model.record_columns import Column
 from kafka_source.model.stream_offset import Range
 from kafka_source.quota.task_pacer import Pacer
-from kafka_source.schema import Column
 
 PACED_BATCH_SECONDS = 0.5
 """With a quota, the maximum time between record batches.

@@ -10,7 +10,7 @@ from confluent_kafka import Message
 
 from kafka_source.errors import UnreadableRecordError
 from kafka_source.fetch.engine import conform
-from kafka_source.schema import Column, arrow_schema
+from kafka_source.model.record_columns import Column, arrow_schema
 
 
 class Rows:
@@ -39,7 +39,8 @@ class Rows:
         """Return the record batch and begin the next.
 
         Raises:
-            UnreadableRecordError: A column is asked for as text, and a message has none.
+            UnreadableRecordError: A column is asked for as text, and a message has none; or a message has a timestamp
+                that Spark's type does not take.
             InvalidConfigurationError: See `conform`.
         """
         messages, self._messages, self.bytes = self._messages, [], 0
@@ -62,7 +63,7 @@ def _array(column: Column, field: pa.Field, messages: list[Message]) -> pa.Array
         case "offset":
             return pa.array([m.offset() for m in messages], field.type)
         case "timestamp":
-            return pa.array([m.timestamp()[1] * 1000 for m in messages], pa.int64()).cast(field.type)
+            return _times(messages).cast(field.type)
         case "timestampType":
             # librdkafka says 0 for none, 1 for create time, 2 for log-append time; Spark says -1, 0 and 1.
             return pa.array([m.timestamp()[0] - 1 for m in messages], field.type)
@@ -74,6 +75,16 @@ def _array(column: Column, field: pa.Field, messages: list[Message]) -> pa.Array
 def _headers(message: Message) -> list[dict[str, Any]] | None:
     headers = message.headers()
     return None if headers is None else [{"key": key, "value": value} for key, value in list(headers)]
+
+
+def _times(messages: list[Message]) -> pa.Array:
+    """Return the timestamps in microseconds."""
+    times = [m.timestamp()[1] * 1000 for m in messages]
+    try:
+        return pa.array(times, pa.int64())
+    except OverflowError:
+        message = next(m for m, time in zip(messages, times, strict=True) if not -(1 << 63) <= time < 1 << 63)
+    raise _unreadable(message, "the timestamp is too large for microseconds; do not request the column timestamp")
 
 
 def _bytes(column: Column, messages: list[Message], values: list[Any]) -> pa.Array:
@@ -88,10 +99,12 @@ def _bytes(column: Column, messages: list[Message], values: list[Any]) -> pa.Arr
         try:
             value is None or value.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise UnreadableRecordError(
-                topic=message.topic() or "",
-                partition=message.partition() or 0,
-                offset=message.offset() or 0,
-                reason=f"the {column.name} is no UTF-8 text ({error.reason}); ask for `{column.name} binary`",
-            ) from None
+            reason = f"the {column.name} is no UTF-8 text ({error.reason}); ask for `{column.name} binary`"
+            raise _unreadable(message, reason) from None
     raise AssertionError("Arrow refused text that Python takes")
+
+
+def _unreadable(message: Message, reason: str) -> UnreadableRecordError:
+    return UnreadableRecordError(
+        topic=message.topic() or "", partition=message.partition() or 0, offset=message.offset() or 0, reason=reason
+    )

@@ -15,13 +15,15 @@ from typing import Any
 
 from kafka_source.errors import KafkaGroupError
 from kafka_source.group.committed_offsets import fetch_committed
-from kafka_source.group.description import describe
+from kafka_source.group.description import describe_either
 from kafka_source.group.member import RebalanceTimeout
 from kafka_source.group.member_state import State
 from kafka_source.group.model import BatchUnderWay, GroupSettings
+from kafka_source.group.rebalance_log import Reason
 from kafka_source.group.siblings import Siblings
 from kafka_source.group.slot import Slot
 from kafka_source.kafka_client import Deadline, KafkaClient
+from kafka_source.model.driver_figures import RebalanceCause
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +58,7 @@ class BetweenCalls:
         slots: Sequence[Slot],
         *,
         ask: Callable[[], Awaitable[object]],
-        enter: Callable[[str, Deadline], Awaitable[object]],
+        enter: Callable[[Reason, Deadline], Awaitable[object]],
         leave: Callable[[str], Coroutine[Any, Any, None]],
     ) -> None:
         self.under_way = BatchUnderWay()
@@ -123,8 +125,8 @@ class BetweenCalls:
         return finished
 
     async def _rejoin(self) -> None:
-        reason = "another read of this driver waits for it"
-        log.info("rejoin group=%s reason=%r", self._settings.group, reason)
+        reason = Reason(RebalanceCause.SIBLING, "another read of this driver waits for it")
+        log.info("rejoin group=%s reason=%r", self._settings.group, reason.text)
         while True:
             try:
                 await self._enter(reason, Deadline(self._settings.rebalance_timeout_ms / 1000 + _MARGIN_SECONDS))
@@ -170,6 +172,6 @@ class BetweenCalls:
         await self._alone(self._leave("max.poll.interval.ms has expired"))
 
     async def _has_other_members(self) -> bool:
-        described = await describe(self._client, self._settings.group, Deadline(_REQUEST_SECONDS))
+        described = await describe_either(self._client, self._settings.group, Deadline(_REQUEST_SECONDS))
         ours = {slot.member.membership.member_id for slot in self._slots}
         return any(d.member.member_id not in ours for d in described.members)

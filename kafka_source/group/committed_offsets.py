@@ -20,10 +20,13 @@ from kafka_source.kafka_client import (
 from kafka_source.kafka_client.messages import OffsetCommitRequest, OffsetFetchRequest
 from kafka_source.model.commit_offset import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
+from kafka_source.model.offset_chunks import chunks
 
 # Later versions have other layouts: OffsetFetch 8 takes many groups, and version 10 of both identifies topics by id.
 _FETCH_VERSION = 7
 _COMMIT_VERSION = 9
+# The maximum number of partitions that an error names.
+_MOST_NAMED = 10
 
 
 async def fetch_committed(
@@ -59,6 +62,14 @@ async def fetch_all_committed(
 ) -> dict[TopicPartition, CommitOffset]:
     """Return all offsets that the group has committed, with their metadata; waits and raises as `fetch_committed`."""
     return await _fetch(client, group, None, deadline, stable=True)
+
+
+async def fetch_entries(
+    client: KafkaClient, group: str, partitions: Iterable[TopicPartition], deadline: Deadline
+) -> dict[TopicPartition, CommitOffset]:
+    """Return the committed offsets of these partitions, with their metadata; waits and raises as `fetch_committed`."""
+    wanted = sorted(set(partitions))
+    return await _fetch(client, group, wanted, deadline, stable=True) if wanted else {}
 
 
 async def _fetch(
@@ -98,6 +109,9 @@ async def commit_offsets(
 ) -> None:
     """Commit the next offsets to read, as the member with these credentials.
 
+    The offsets of thousands of partitions take several requests, one after the other. If a later one fails, the offsets
+    of the earlier ones are committed.
+
     Args:
         client: The cluster's client.
         credentials: The credentials of the member that commits.
@@ -107,54 +121,69 @@ async def commit_offsets(
             retried until the deadline: the coordinator may not know yet of a topic that was just created.
 
     Raises:
-        FencedError: The coordinator rejects the credentials; nothing is committed.
+        FencedError: The coordinator rejects the credentials; what it has not accepted before is not committed.
         UnknownTopicError: A topic does not exist; the offsets of the other topics are committed.
         UnknownOutcomeError: The coordinator has not answered before the deadline.
     """
-    if not offsets:
-        return
+    entries = {tp: CommitOffset(value) if isinstance(value, int) else value for tp, value in offsets.items()}
     what = f"Committing offsets of group {credentials.group} as {credentials.instance_id or credentials.member_id}"
+    unknown: list[str] = []
+    for part in chunks(credentials.group, entries):
+        unknown += await _commit_part(client, credentials, part, deadline, what, skip_unknown=fail_on_unknown_topic)
+    if unknown:
+        more = f" and {len(unknown) - _MOST_NAMED} more" if len(unknown) > _MOST_NAMED else ""
+        named = ", ".join(unknown[:_MOST_NAMED])
+        raise error_for_code(UNKNOWN_TOPIC_OR_PARTITION, f"{what} failed for {named}{more}")
+
+
+async def _commit_part(
+    client: KafkaClient,
+    credentials: SlotCredentials,
+    part: Mapping[TopicPartition, CommitOffset],
+    deadline: Deadline,
+    what: str,
+    *,
+    skip_unknown: bool,
+) -> list[str]:
+    """Commit what one request can hold; return the partitions of unknown topics, as `check_commits` does."""
     unanswered = False
+    request = OffsetCommitRequest(
+        group_id=credentials.group,
+        generation_id_or_member_epoch=credentials.generation,
+        member_id=credentials.member_id,
+        group_instance_id=credentials.instance_id,
+        topics=[
+            OffsetCommitRequest.OffsetCommitRequestTopic(
+                name=topic, partitions=[_commit(part[TopicPartition(topic, n)], n) for n in numbers]
+            )
+            for topic, numbers in _by_topic(part).items()
+        ],
+    )
 
     async def ask() -> list[str]:
         nonlocal unanswered
-        request = OffsetCommitRequest(
-            group_id=credentials.group,
-            generation_id_or_member_epoch=credentials.generation,
-            member_id=credentials.member_id,
-            group_instance_id=credentials.instance_id,
-            topics=[
-                OffsetCommitRequest.OffsetCommitRequestTopic(
-                    name=topic, partitions=[_commit(offsets[TopicPartition(topic, n)], n) for n in numbers]
-                )
-                for topic, numbers in _by_topic(offsets).items()
-            ],
-        )
         try:
             answer = await to_coordinator(client, GROUP, credentials.group, request, deadline, _COMMIT_VERSION)
         except ConnectionLost:
             unanswered = True
             raise
         unanswered = False
-        return check_commits(client, credentials.group, answer, f"{what} failed", skip_unknown=fail_on_unknown_topic)
+        return check_commits(client, credentials.group, answer, f"{what} failed", skip_unknown=skip_unknown)
 
     try:
-        unknown = await client.retrying(ask, deadline)
+        return await client.retrying(ask, deadline)
     except RetriableError as error:
         if unanswered:
             raise UnknownOutcomeError(f"{what} was not answered: {error}") from None
         raise
-    if unknown:
-        raise error_for_code(UNKNOWN_TOPIC_OR_PARTITION, f"{what} failed for {', '.join(unknown)}")
 
 
-def _commit(value: int | CommitOffset, number: int) -> Any:
-    full = CommitOffset(value) if isinstance(value, int) else value
+def _commit(entry: CommitOffset, number: int) -> Any:
     return OffsetCommitRequest.OffsetCommitRequestTopic.OffsetCommitRequestPartition(
         partition_index=number,
-        committed_offset=full.offset,
-        committed_leader_epoch=full.leader_epoch,
-        committed_metadata=full.metadata,
+        committed_offset=entry.offset,
+        committed_leader_epoch=entry.leader_epoch,
+        committed_metadata=entry.metadata,
     )
 
 

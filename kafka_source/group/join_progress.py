@@ -7,8 +7,9 @@ import logging
 import time
 
 from kafka_source.errors import KafkaGroupError
-from kafka_source.group.description import DescribedMember, describe
+from kafka_source.group.description import describe_either
 from kafka_source.group.model import GroupSettings
+from kafka_source.group.other_members import names_of
 from kafka_source.kafka_client import Deadline, KafkaClient
 
 log = logging.getLogger(__name__)
@@ -16,7 +17,6 @@ log = logging.getLogger(__name__)
 SECONDS = 10.0
 """The time between two lines."""
 _DESCRIBE_SECONDS = 5.0
-_MOST_NAMED = 5
 
 
 async def log_progress(client: KafkaClient, settings: GroupSettings) -> None:
@@ -26,7 +26,7 @@ async def log_progress(client: KafkaClient, settings: GroupSettings) -> None:
     while True:
         await asyncio.sleep(SECONDS)
         try:
-            described = await describe(client, settings.group, Deadline(_DESCRIBE_SECONDS))
+            described = await describe_either(client, settings.group, Deadline(_DESCRIBE_SECONDS))
         except (KafkaGroupError, TimeoutError) as error:
             state, others = f"unknown ({error})", []
         else:
@@ -38,11 +38,5 @@ async def log_progress(client: KafkaClient, settings: GroupSettings) -> None:
             settings.group,
             time.monotonic() - started,
             state,
-            _named(others),
+            names_of(others),
         )
-
-
-def _named(members: list[DescribedMember]) -> str:
-    named = [f"{m.member.instance_id or m.member.member_id} at {m.host}" for m in members[:_MOST_NAMED]]
-    more = len(members) - _MOST_NAMED
-    return (", ".join(named) or "none") + (f" and {more} more" if more > 0 else "")

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from assignors import (
     Assignment,
@@ -25,6 +25,7 @@ from assignors import (
 from kafka_source.errors import code_name
 from kafka_source.group.claims import hold, with_held
 from kafka_source.group.member import GroupMember, Joined
+from kafka_source.group.work import WorkLookup
 from kafka_source.kafka_client import Deadline, KafkaClient, Snapshot
 
 log = logging.getLogger(__name__)
@@ -53,6 +54,11 @@ def subscriptions(members: Iterable[GroupMember]) -> dict[str, Subscription]:
 def topics_of(group: Mapping[str, Subscription]) -> set[str]:
     """Return all topics to which any member subscribes."""
     return {topic for subscription in group.values() for topic in subscription.topics}
+
+
+def partitions_of(cluster: ClusterMetadata) -> list[TopicPartition]:
+    """Return all partitions of the cluster's topics."""
+    return [TopicPartition(topic, number) for topic, count in cluster.partitions.items() for number in range(count)]
 
 
 def assign(assignor: Assignor, cluster: ClusterMetadata, group: Mapping[str, Subscription]) -> dict[str, Assignment]:
@@ -179,16 +185,36 @@ class Led:
         topics: All topics to which any member subscribes.
         snapshot: The metadata of these topics from which the assignment was computed.
         failed: The reason why the assignment failed, or None.
+        group: The subscriptions of the members that got an assignment.
+        plan: Their assignments, by member id.
     """
 
     states: Mapping[str, bytes]
     topics: frozenset[str]
     snapshot: Snapshot
     failed: str | None = None
+    group: Mapping[str, Subscription] = field(default_factory=dict)
+    plan: Mapping[str, Assignment] = field(default_factory=dict)
 
 
-async def lead(client: KafkaClient, group_id: str, assignor: Assignor, joined: Joined, deadline: Deadline) -> Led:
-    """Compute the assignments of one generation; if that fails, the assignments contain the reason."""
+async def lead(
+    client: KafkaClient,
+    group_id: str,
+    assignor: Assignor,
+    joined: Joined,
+    deadline: Deadline,
+    work: WorkLookup | None = None,
+) -> Led:
+    """Compute the assignments of one generation; if that fails, the assignments contain the reason.
+
+    Args:
+        client: The cluster's client.
+        group_id: The group id.
+        assignor: The strategy that the group uses.
+        joined: The leader's response to JoinGroup.
+        deadline: The time limit.
+        work: Looks up lags and rates for a strategy that weighs them; None: they are unknown.
+    """
     started = time.monotonic()
     topics: frozenset[str] = frozenset()
     snapshot = Snapshot(None, {})
@@ -200,6 +226,8 @@ async def lead(client: KafkaClient, group_id: str, assignor: Assignor, joined: J
         # Java's leader fails as a whole (TopicAuthorizationException). The other members can be served, though.
         starved = undescribed(group, snapshot.refused)
         group = {member: subscription for member, subscription in group.items() if member not in starved}
+        if work is not None and assignor.work_interval() is not None:
+            cluster = replace(cluster, work=await work.look(partitions_of(cluster)))
         # In a thread: the assignor may take long for a large group, and the event loop has to send heartbeats.
         plan = await asyncio.get_running_loop().run_in_executor(None, assign, assignor, cluster, group)
         plan, held = hold(assignor, group, plan, joined.generation)
@@ -237,4 +265,4 @@ async def lead(client: KafkaClient, group_id: str, assignor: Assignor, joined: J
             joined.generation,
             sum(map(len, held.values())),
         )
-    return Led(encode(plan, held) | refusals, topics, snapshot)
+    return Led(encode(plan, held) | refusals, topics, snapshot, group=group, plan=plan)

@@ -13,6 +13,7 @@ from kafka_source.group import member_state
 from kafka_source.group.join_errors import refusal
 from kafka_source.group.member_state import Action, Membership, State, Step, step
 from kafka_source.group.model import CONSUMER
+from kafka_source.group.rewind import PROTOCOL as REWIND_PROTOCOL
 from kafka_source.kafka_client import Connection, ConnectionLost, Deadline, KafkaClient
 from kafka_source.kafka_client.messages import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 
@@ -129,7 +130,8 @@ class Member:
             InvalidConfigurationError: The group refuses this member; the error names the setting.
             RetriableError: The deadline has expired; this is the error of the last attempt.
         """
-        self._offered = tuple(name for name, _ in protocols)
+        # For errors: what a user has chosen.
+        self._offered = tuple(name for name, _ in protocols if name != REWIND_PROTOCOL)
         next_step = step(self.membership, member_state.Rejoin())
         states: Mapping[str, bytes] | None = None
         problem: RetriableError | None = None

@@ -7,7 +7,17 @@ import contextlib
 import functools
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from typing import Any, TypeVar
 
 from assignors import (
@@ -26,21 +36,30 @@ from kafka_source.errors import (
     KafkaGroupError,
     RetriableError,
 )
-from kafka_source.group import broker_side, leader, topic_watch
+from kafka_source.group import broker_side, leader, other_kinds, rewind
+from kafka_source.group.balance_watch import BalanceWatch
 from kafka_source.group.between_calls import BetweenCalls
 from kafka_source.group.claims import without_held
-from kafka_source.group.committed_offsets import commit_offsets, fetch_committed
-from kafka_source.group.description import STABLE, describe
+from kafka_source.group.committed_offsets import commit_offsets, fetch_committed, fetch_entries
+from kafka_source.group.description import DEAD, STABLE, describe, describe_assigned_by_brokers
+from kafka_source.group.heartbeats import Heartbeats
 from kafka_source.group.join_progress import log_progress
-from kafka_source.group.member import Joined, Member
+from kafka_source.group.member import Joined
 from kafka_source.group.member_state import State
 from kafka_source.group.model import BatchUnderWay, GroupAssignment, GroupSettings, TopicFilter
+from kafka_source.group.other_members import OtherMembers
+from kafka_source.group.rebalance_log import Reason, RebalanceLog
 from kafka_source.group.siblings import Siblings
 from kafka_source.group.slot import Slot
-from kafka_source.kafka_client import Deadline, KafkaClient, Snapshot, cached_client
+from kafka_source.group.subscribed_topics import SubscribedTopics
+from kafka_source.group.work import EndOffsets
+from kafka_source.kafka_client import Deadline, KafkaClient, cached_client
 from kafka_source.kafka_client.messages import LeaveGroupRequest
 from kafka_source.model.commit_offset import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
+from kafka_source.model.driver_figures import Rebalance, RebalanceCause
+from kafka_source.model.partition_runs import brief
+from kafka_source.runtime.structured_log import log_event
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +76,8 @@ _LEADERS_HEAD_START = 0.02
 _FIRST_POLL = 0.05
 _LONGEST_POLL = 0.25
 _POLL_PER_SLOT = 0.004
+# Seconds for which the first join waits until the brokers have computed the assignment and others have given up theirs.
+_SHARE_SECONDS = 20.0
 
 
 class GroupMembership:
@@ -73,6 +94,7 @@ class GroupMembership:
         subscription: The topics to which all slots subscribe.
         assignors: The supported assignors in order of preference.
         siblings: Where to meet the other reads of this driver and group; None: nowhere.
+        end_offsets: Looks up the ends of partitions, for strategies that weigh lags; None: their lags are unknown.
     """
 
     def __init__(
@@ -82,6 +104,7 @@ class GroupMembership:
         subscription: TopicFilter,
         assignors: Sequence[Assignor],
         siblings: Siblings | None = None,
+        end_offsets: EndOffsets | None = None,
     ) -> None:
         if not assignors:
             raise ValueError("a group needs an assignor")
@@ -91,25 +114,25 @@ class GroupMembership:
         # A heartbeat that is not answered within its interval closes its connection. A commit may take longer.
         self._commits = cached_client(config, "commit")
         self._slots = [Slot(number, self._client, settings, assignors) for number in range(settings.slots)]
+        self._balance = BalanceWatch(self._client, settings.group, self._slots, end_offsets)
         self._strategies = tuple(assignor.name for assignor in assignors)
         self._brokers_assign = False
         self._tasks: list[asyncio.Task[None]] = []
         self._assignment: GroupAssignment | None = None
-        self._watched: dict[str, topic_watch.TopicState] = {}
-        self._led_topics: frozenset[str] = frozenset()
+        self._topics = SubscribedTopics(self._client, settings, subscription, leads=lambda: self._watches_as_leader)
+        self._heartbeats = Heartbeats(settings, self._slots)
         self._led_generation = -1
         # The group has a leader that does not know it; see `_stale`.
         self._leader_unaware = False
-        self._topics_changed: str | None = None
-        self._heard_at = time.monotonic()
-        self._rebalancing_since: float | None = None
         self._closed = False
         self._siblings = siblings
+        self._others = OtherMembers(self._client, settings)
+        self._rebalances = RebalanceLog(self._client, settings.group)
         self._between = BetweenCalls(
             self._client,
             settings,
             self._slots,
-            ask=lambda: self._ask(Deadline(_REQUEST_SECONDS)),
+            ask=lambda: self._heartbeats.send(Deadline(_REQUEST_SECONDS)),
             enter=self._enter,
             leave=lambda reason: self._send_leave(reason, Deadline(_CLOSE_SECONDS)),
         )
@@ -130,8 +153,10 @@ class GroupMembership:
             RetriableError: The slots could not join within `timeout_s`.
         """
         try:
-            self._run(self._meet_siblings(), timeout_s)
-            return self._run(self._enter("the query starts", Deadline(timeout_s)), timeout_s)
+            self._run(self._meet_others(), timeout_s)
+            return self._run(
+                self._enter(Reason(RebalanceCause.START, "the query starts"), Deadline(timeout_s)), timeout_s
+            )
         except BaseException:
             if self._settings.leave_on_close:
                 with contextlib.suppress(KafkaGroupError, TimeoutError):
@@ -140,7 +165,7 @@ class GroupMembership:
 
     def rejoin(self, timeout_s: float) -> GroupAssignment:
         """Rejoin with all slots; raises as `join`."""
-        reason = self.rebalance_needed() or "the query asks for it"
+        reason = self._due() or Reason(RebalanceCause.REQUEST, "the query asks for it")
         return self._run(self._enter(reason, Deadline(timeout_s)), timeout_s)
 
     @property
@@ -161,14 +186,28 @@ class GroupMembership:
             FencedError: Another process has joined with a slot's instance id. If this query rejoined, the two would
                 fence each other in turn.
         """
+        due = self._due()
+        return None if due is None else due.text
+
+    def _due(self) -> Reason | None:
         lost = self.lost()
         if lost is not None:
-            return lost
+            return Reason(RebalanceCause.LOST, lost)
         if any(slot.member.membership.state is State.REBALANCING for slot in self._slots):
-            return "a member joined, left or changed its subscription"
+            return Reason(RebalanceCause.MEMBERS, "a member joined, left or changed its subscription")
         if any(slot.held for slot in self._slots):
-            return "partitions were revoked while a micro-batch read them"
-        return self._between.rejoin_failed or self._topics_changed
+            return Reason(RebalanceCause.REVOKED, "partitions were revoked while a micro-batch read them")
+        if self._between.rejoin_failed is not None:
+            return Reason(RebalanceCause.SIBLING, self._between.rejoin_failed)
+        if self._topics.changed is not None:
+            return Reason(RebalanceCause.TOPICS, self._topics.changed)
+        if self._balance.reason is not None:
+            return Reason(RebalanceCause.BALANCE, self._balance.reason)
+        return None
+
+    def take_rebalances(self) -> tuple[Rebalance, ...]:
+        """Return the rebalances since the last call."""
+        return self._rebalances.take()
 
     def lost(self) -> str | None:
         """Return the reason why the group has removed slots, or None.
@@ -179,9 +218,9 @@ class GroupMembership:
         Raises:
             FencedError: Another process has joined with a slot's instance id.
         """
-        if (time.monotonic() - self._heard_at) * 1000 > self._settings.session_timeout_ms:
+        if self._heartbeats.session_may_have_ended:
             with contextlib.suppress(RetriableError, TimeoutError):
-                self._run(self._ask(Deadline(_REQUEST_SECONDS)), _REQUEST_SECONDS)
+                self._run(self._heartbeats.send(Deadline(_REQUEST_SECONDS)), _REQUEST_SECONDS)
         self.check()
         if self._between.left is not None:
             return self._between.left
@@ -221,6 +260,10 @@ class GroupMembership:
         """Note the micro-batch under way: a rejoin outside of `undisturbed` claims its partitions."""
         self._between.under_way = batch
 
+    def measured(self, speed: float | None, rates: Mapping[TopicPartition, float]) -> None:
+        """Note what the query has measured, for strategies that weigh work; see `BalanceWatch.measured`."""
+        self._balance.measured(speed, rates)
+
     # ---- offsets
 
     def committed(
@@ -233,6 +276,11 @@ class GroupMembership:
         timeout_s = self._settings.coordinator_timeout_ms / 1000 if timeout_s is None else timeout_s
         work = fetch_committed(self._client, self._settings.group, partitions, Deadline(timeout_s))
         return self._run(work, timeout_s)
+
+    def committed_entries(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
+        """Return the committed offsets with their metadata, without partitions that have none; waits as `committed`."""
+        timeout_s = self._settings.coordinator_timeout_ms / 1000
+        return self._run(fetch_entries(self._client, self._settings.group, partitions, Deadline(timeout_s)), timeout_s)
 
     def commit(
         self,
@@ -270,9 +318,14 @@ class GroupMembership:
 
     # ---- leaving and closing
 
-    def detach(self) -> None:
-        """Stop the heartbeats without leaving; other processes take the slots over before their sessions end."""
-        self._run(self._stop_tasks(), _CLOSE_SECONDS)
+    def detach(self, kept: Collection[int] | None = None) -> None:
+        """Stop the heartbeats without leaving; other processes take the slots over before their sessions end.
+
+        Args:
+            kept: The numbers of the slots that stay; the others leave. None: all stay.
+        """
+        leaving = [] if kept is None else [slot for slot in self._slots if slot.number not in kept]
+        self._run(self._detach(leaving), _CLOSE_SECONDS)
         self._closed = True
 
     def leave(self) -> None:
@@ -302,7 +355,7 @@ class GroupMembership:
         # only for code without a deadline.
         return self._client.run(work, timeout_s + _CLOSE_SECONDS)
 
-    async def _enter(self, reason: str, deadline: Deadline) -> GroupAssignment:
+    async def _enter(self, reason: Reason, deadline: Deadline) -> GroupAssignment:
         async with self._waiting_told():
             return await self._join_all(reason, deadline)
 
@@ -319,53 +372,68 @@ class GroupMembership:
         finally:
             progress.cancel()
 
-    async def _join_all(self, reason: str, deadline: Deadline) -> GroupAssignment:
+    async def _join_all(self, reason: Reason, deadline: Deadline) -> GroupAssignment:
         started = time.monotonic()
         cause, fresh = reason, self._assignment is None
+        patience = Deadline(min(_SHARE_SECONDS, deadline.left))
         for _ in range(_MOST_ROUNDS):
-            topics = await self._subscribed_topics(deadline)
-            moved = await self._round(topics, reason, deadline)
+            topics = await self._topics.look_up(deadline)
+            try:
+                moved = await self._round(topics, reason.text, deadline)
+            except KafkaGroupError as error:
+                problem = await other_kinds.refusal(self._client, self._settings.group, error.code)
+                if problem is not None:
+                    raise problem from error
+                raise
+            if self._is_rewound:
+                log.warning(
+                    "rewind group=%s generation=%d: the group's offsets are being set, nobody reads meanwhile",
+                    self._settings.group,
+                    max(slot.generation for slot in self._slots),
+                )
+                # It ends when the member that rewinds the group leaves, or when its session ends because it has died.
+                await self._wait_for_rebalance(deadline)
+                reason = cause = Reason(RebalanceCause.REWIND, "the group was rewound")
+                continue
             self._check_who_assigns()
             self._raise_failed_assignment()
             if moved:
                 # Cooperative rebalancing (KIP-429): the leader assigns revoked partitions to their new owners only
                 # after the previous owners have rejoined without them.
-                reason = "partitions were revoked"
+                reason = Reason(reason.cause, "partitions were revoked")
+                continue
+            if fresh and self._brokers_assign and not await self._has_its_share(patience):
+                reason = Reason(reason.cause, "the brokers have assigned more")
                 continue
             stale = await self._stale(topics, deadline) if fresh else None
             if stale is None:
                 break
             fresh = False
-            reason = cause = stale
+            reason = cause = Reason(RebalanceCause.STALE, stale)
             if not any(slot.leading or slot.hands_over for slot in self._slots):
                 # If a follower rejoins with unchanged metadata, the coordinator does not start a rebalance. So leave
                 # first, which does. With cooperative assignors the metadata contains the generation, so it has changed,
                 # and a partition without an owner may just be moving to this query.
                 await self._leave(stale, deadline)
+        if self._others.unclear:
+            await self._others.look(topics, self._own_ids)
         self._start_tasks()
         before, self._assignment = self._assignment, self._collect()
         self._between.rejoin_failed = self._between.left = None
         self._warn_of_lost_claims(before, self._assignment)
-        log.info(
-            "rebalance group=%s generation=%d cause=%r took_ms=%d leading=%s assignor=%s partitions=%d slots=%d",
-            self._settings.group,
-            self._assignment.generation,
-            cause,
-            (time.monotonic() - started) * 1000,
-            self._assignment.leading,
-            self._assignment.assignor,
-            sum(len(slot.partitions) for slot in self._assignment.slots),
-            len(self._slots),
-        )
+        seconds = time.monotonic() - started
+        self._rebalances.note(self._slots, before, self._assignment, cause, seconds)
         for slot in self._assignment.slots:
-            log.info(
-                "assigned group=%s generation=%d slot=%d member=%s partitions=%s standby=%s",
-                self._settings.group,
-                self._assignment.generation,
-                slot.credentials.slot,
-                slot.credentials.instance_id or slot.credentials.member_id,
-                _brief([tp for tp in slot.partitions if tp not in slot.replicas]),
-                _brief(list(slot.replicas)),
+            log_event(
+                log,
+                logging.INFO,
+                "assigned",
+                group=self._settings.group,
+                generation=self._assignment.generation,
+                slot=slot.credentials.slot,
+                member=slot.credentials.instance_id or slot.credentials.member_id,
+                partitions=brief(tp for tp in slot.partitions if tp not in slot.replicas),
+                standby=brief(slot.replicas),
             )
         return self._assignment
 
@@ -375,7 +443,9 @@ class GroupMembership:
         # times and each would cause a rebalance.
         patience = min(deadline.left, self._settings.coordinator_timeout_ms / 1000)
         await self._client.coordinator(self._settings.group, Deadline(patience))
-        self._topics_changed = self._rebalancing_since = None
+        self._topics.changed = None
+        self._heartbeats.rejoining()
+        self._balance.reason = None
         self._leader_unaware = False
         settled = asyncio.Event()
         lead_first = [slot for slot in self._slots if slot.leading] + [slot for slot in self._slots if not slot.leading]
@@ -402,7 +472,8 @@ class GroupMembership:
         while True:
             in_flight = self._between.under_way.ends.keys()
             state = await slot.member.join(slot.subscribe(topics, in_flight), lead, deadline, reason)
-            moved |= slot.take(state, in_flight)
+            if slot.member.last_join.protocol != rewind.PROTOCOL:
+                moved |= slot.take(state, in_flight)
             if all(s.member.membership.state is State.STABLE for s in self._slots) and self._one_generation():
                 settled.set()
             pause = _FIRST_POLL
@@ -421,18 +492,64 @@ class GroupMembership:
                 return moved
 
     def _one_generation(self) -> bool:
-        return len({slot.generation for slot in self._slots}) == 1
+        # Where the brokers assign, a slot gets its next epoch only when it has given up what it holds: when the
+        # micro-batch under way is committed.
+        waiting = [slot.assigned_by_brokers and bool(slot.held) for slot in self._slots]
+        return len({slot.generation for slot, waits in zip(self._slots, waiting, strict=True) if not waits}) <= 1
+
+    @property
+    def _own_ids(self) -> set[str]:
+        return {slot.member.membership.member_id for slot in self._slots}
+
+    @property
+    def _is_rewound(self) -> bool:
+        return any(slot.member.last_join.protocol == rewind.PROTOCOL for slot in self._slots)
+
+    async def _wait_for_rebalance(self, deadline: Deadline) -> None:
+        while all(slot.member.membership.state is State.STABLE for slot in self._slots) and not deadline.over:
+            for slot in self._slots:
+                with contextlib.suppress(RetriableError):
+                    await slot.member.heartbeat(deadline)
+            await asyncio.sleep(_FIRST_POLL)
+
+    async def _has_its_share(self, patience: Deadline) -> bool:
+        """Return whether the slots have all that the brokers mean for them; if not, when it is time to rejoin.
+
+        Brokers compute assignments with some delay (KIP-1263), and answer a join before that with the assignment of
+        before, which is empty for a new member. A batch joins only once.
+        """
+        ours = self._own_ids
+        while not patience.over:
+            try:
+                described = await describe_assigned_by_brokers(self._client, self._settings.group, patience)
+            except KafkaGroupError as error:
+                # For example without the right to describe the other members' topics. A stream rejoins when it has to.
+                log.info("describe group=%s: %s", self._settings.group, error)
+                return True
+            if described is None or ours <= described.settled:
+                return True
+            await self._wait_for_rebalance(Deadline(_LONGEST_POLL))
+            if any(slot.member.membership.state is not State.STABLE for slot in self._slots):
+                return False
+        # Another member does not give its partitions up. They are read by it, or later by this query.
+        return True
 
     async def _lead(self, slot: Slot, joined: Joined, deadline: Deadline) -> Mapping[str, bytes]:
-        led = await leader.lead(self._client, self._settings.group, slot.assignor(joined.protocol), joined, deadline)
-        self._led_topics = led.topics
-        self._watched = topic_watch.states_of(led.snapshot, led.topics)
+        if joined.protocol == rewind.PROTOCOL:
+            return rewind.nothing_for(member.member_id for member in joined.members)
+        strategy = slot.assignor(joined.protocol)
+        led = await leader.lead(self._client, self._settings.group, strategy, joined, deadline, self._balance.lookup)
+        self._balance.led(strategy, led, joined.generation)
+        self._topics.assigned_by_us(led.topics, led.snapshot)
         self._led_generation = joined.generation
         return led.states
 
     async def _stale(self, topics: Sequence[str], deadline: Deadline) -> str | None:
         """Return why the assignment that the slots got back after a restart does not match, or None if it matches."""
         described = await describe(self._client, self._settings.group, deadline)
+        if described.state != DEAD:
+            # Who has joined at the same time as this query was not there before.
+            self._others.tell(described.members, topics, self._own_ids)
         if described.state != STABLE or self._led_generation == self._slots[0].generation:
             return None
         try:
@@ -451,8 +568,7 @@ class GroupMembership:
         wanted = frozenset(leader.topics_of(group))
         snapshot = await self._client.metadata(wanted, deadline)
         if leading:
-            self._led_topics = wanted
-            self._watched = topic_watch.states_of(snapshot, wanted)
+            self._topics.assigned_by_us(wanted, snapshot)
             return leader.stale(snapshot.for_assignor(wanted), group, held)
         # Another application leads the group. It watches the topics of the members' subscriptions, but does not know
         # that our subscription has changed, because we came back without a rebalance.
@@ -468,25 +584,22 @@ class GroupMembership:
     def _watches_as_leader(self) -> bool:
         return self._leader_unaware or any(slot.leading for slot in self._slots)
 
-    async def _subscribed_topics(self, deadline: Deadline) -> tuple[str, ...]:
-        if self._subscription.pattern is None:
-            return topic_watch.topics_of(self._subscription, Snapshot(None, {}))
-        snapshot = await self._client.metadata(None, deadline)
-        topics = topic_watch.topics_of(self._subscription, snapshot)
-        self._watched = topic_watch.states_of(snapshot, topics)
-        return topics
-
     def _check_who_assigns(self) -> None:
         """Say that the brokers assign the partitions, if they do; see `broker_side`.
 
         Raises:
-            InvalidConfigurationError: None of the strategies is one that the brokers can replace.
+            InvalidConfigurationError: None of the strategies is one that the brokers can replace, and the query is not
+                to go on without it; or the query refuses such groups.
         """
-        if self._slots[0].member.last_join.leader:
+        if not any(slot.assigned_by_brokers for slot in self._slots):
+            if self._brokers_assign:
+                strategy = self._slots[0].member.last_join.protocol
+                log.warning("%s", broker_side.classic_again(self._settings.group, strategy))
             self._brokers_assign = False
             return
-        problem = broker_side.refusal(self._settings.group, self._strategies)
-        if problem is not None:
+        refuses = self._settings.refuses_conversion
+        problem = broker_side.refusal(self._settings.group, self._strategies, whatever=refuses)
+        if problem is not None and not self._settings.without_strategy:
             raise problem
         if not self._brokers_assign:
             log.warning("%s", broker_side.warning(self._settings.group, self._strategies))
@@ -501,10 +614,11 @@ class GroupMembership:
                 )
 
     def _collect(self) -> GroupAssignment:
-        joined = self._slots[0].member.last_join
+        joined = [slot.member.last_join for slot in self._slots]
         return GroupAssignment(
-            generation=joined.generation,
-            assignor=joined.protocol,
+            # Slots may have different epochs where the brokers assign; each slot's credentials have its own.
+            generation=max(one.generation for one in joined),
+            assignor=broker_side.ASSIGNOR if self._brokers_assign else joined[0].protocol,
             leading=any(slot.leading for slot in self._slots),
             slots=tuple(slot.assigned() for slot in self._slots),
         )
@@ -514,20 +628,24 @@ class GroupMembership:
         if used == slot.credentials():
             slot.member.hear(code)
 
-    # ---- heartbeats
+    # ---- what runs beside the micro-batches
 
     def _start_tasks(self) -> None:
         if not self._tasks:
-            self._heard_at = time.monotonic()
+            self._heartbeats.joined()
             self._tasks = [
-                asyncio.ensure_future(self._forever(self._beat)),
-                asyncio.ensure_future(self._forever(self._watch_topics)),
+                asyncio.ensure_future(
+                    self._forever(functools.partial(self._heartbeats.beat, self._between.leave_if_overdue))
+                ),
+                asyncio.ensure_future(self._forever(self._topics.watch)),
+                asyncio.ensure_future(self._forever(self._balance.look)),
             ]
             if self._siblings is not None:
                 rejoin = functools.partial(self._between.rejoin_for, self._siblings)
                 self._tasks.append(asyncio.ensure_future(self._forever(rejoin)))
 
     async def _stop_tasks(self) -> None:
+        self._rebalances.finish()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -543,76 +661,20 @@ class GroupMembership:
                 log.exception("group=%s: a background task failed; retrying in 1 s", self._settings.group)
                 await asyncio.sleep(1.0)
 
-    async def _ask(self, deadline: Deadline) -> bool:
-        """Send a heartbeat for every slot; return whether all were answered."""
-        members = [slot.member for slot in self._slots if slot.member.membership.is_member]
-        answered = all(await asyncio.gather(*(self._beat_one(member, deadline) for member in members)))
-        if answered:
-            self._heard_at = time.monotonic()
-        return answered
+    # ---- other members and siblings
 
-    async def _beat(self) -> None:
-        interval = self._settings.heartbeat_interval_ms / 1000
-        answered = await self._ask(Deadline(interval))
-        now = time.monotonic()
-        silent = now - self._heard_at
-        if silent * 1000 > self._settings.session_timeout_ms:
-            log.warning(
-                "heartbeat group=%s unanswered_s=%.0f: the session may have ended", self._settings.group, silent
-            )
-        self._warn_of_long_batch(now)
-        await self._between.leave_if_overdue()
-        await asyncio.sleep(interval if answered else min(interval, 0.5))
-
-    async def _beat_one(self, member: Member, deadline: Deadline) -> bool:
-        before = member.membership.state
-        try:
-            result = await member.heartbeat(deadline)
-        except RetriableError as error:
-            log.info("heartbeat group=%s member=%s failed: %s", self._settings.group, member, error)
-            return False
-        after = result.membership.state
-        if after is not before and after in (State.REBALANCING, State.LOST, State.FENCED, State.FAILED):
-            level = logging.INFO if after is State.REBALANCING else logging.WARNING
-            log.log(level, "heartbeat group=%s member=%s now=%r", self._settings.group, member, after.value)
-        return not result.back_off
-
-    def _warn_of_long_batch(self, now: float) -> None:
-        waiting = any(slot.member.membership.state is State.REBALANCING for slot in self._slots)
-        if not waiting:
-            self._rebalancing_since = None
-            return
-        limit = self._settings.rebalance_timeout_ms / 1000
-        before = None if self._rebalancing_since is None else now - self._rebalancing_since
-        if self._rebalancing_since is None:
-            self._rebalancing_since = now
-        elif before is not None and before > limit / 2:
-            log.warning(
-                "rebalance group=%s has waited %.0f s for this query's micro-batch; after %.0f s the group continues "
-                "without its slots. Make micro-batches shorter, or raise kafka.max.poll.interval.ms.",
-                self._settings.group,
-                before,
-                limit,
-            )
-
-    # ---- siblings
+    async def _meet_others(self) -> None:
+        await self._meet_siblings()
+        await self._others.look(self._subscription.topics)
 
     async def _meet_siblings(self) -> None:
         if self._siblings is None:
             return
         try:
-            there = await self._siblings.open()
+            await self._siblings.open()
         except OSError as error:
             log.warning("group=%s: other reads of this driver cannot find this one: %s", self._settings.group, error)
             self._siblings = None
-            return
-        if there:
-            log.warning(
-                "Two reads of group %s in this driver share its partitions: each record is read by one of them. If "
-                "both need all records, set group.membership=false, which makes kafka.group.id a label, or give each "
-                "read a group of its own.",
-                self._settings.group,
-            )
 
     def _warn_of_lost_claims(self, before: GroupAssignment | None, now: GroupAssignment) -> None:
         """Say which partitions of the micro-batch under way the leader has given to others all the same."""
@@ -625,43 +687,8 @@ class GroupMembership:
                 "members may read these records again.",
                 self._settings.group,
                 now.generation,
-                _brief(moved),
+                brief(moved),
             )
-
-    # ---- topics
-
-    async def _watch_topics(self) -> None:
-        await asyncio.sleep(self._settings.metadata_max_age_ms / 1000)
-        if self._topics_changed is not None or not await self._changed_topics():
-            return
-        # Topics are often changed in groups: collect the changes of `rebalance_batch_ms`, then trigger one rebalance.
-        await asyncio.sleep(self._settings.rebalance_batch_ms / 1000)
-        found = await self._changed_topics()
-        if found and self._topics_changed is None:
-            self._topics_changed = topic_watch.reason_of(found)
-            log.info("topics group=%s changed=%r", self._settings.group, self._topics_changed)
-
-    async def _changed_topics(self) -> list[str]:
-        leading = self._watches_as_leader
-        if not leading and self._subscription.pattern is None:
-            return []  # Another application leads the group and watches the topics.
-        before = self._watched
-        try:
-            snapshot = await self._client.metadata(
-                None if self._subscription.pattern is not None else self._led_topics, Deadline(_REQUEST_SECONDS)
-            )
-        except RetriableError as error:
-            log.warning("metadata group=%s failed: %s", self._settings.group, error)
-            return []
-        names = set(topic_watch.topics_of(self._subscription, snapshot))
-        if not leading:
-            # A follower compares only the names that match its pattern; the leader watches partitions and topic ids.
-            return topic_watch.changes(
-                {name: topic_watch.TopicState(0, None) for name in before},
-                {name: topic_watch.TopicState(0, None) for name in names},
-            )
-        found = topic_watch.changes(before, topic_watch.states_of(snapshot, names | self._led_topics))
-        return found if self._watched is before else []
 
     # ---- leaving
 
@@ -669,8 +696,15 @@ class GroupMembership:
         await self._stop_tasks()
         await self._send_leave(reason, deadline)
 
-    async def _send_leave(self, reason: str, deadline: Deadline) -> None:
-        members = [slot.member for slot in self._slots if slot.member.may_be_known]
+    async def _detach(self, leaving: Sequence[Slot]) -> None:
+        await self._stop_tasks()
+        # If the coordinator is away, they stay until their sessions end.
+        with contextlib.suppress(KafkaGroupError):
+            await self._send_leave("nobody comes for it", Deadline(_CLOSE_SECONDS), leaving)
+
+    async def _send_leave(self, reason: str, deadline: Deadline, slots: Sequence[Slot] | None = None) -> None:
+        slots = self._slots if slots is None else slots
+        members = [slot.member for slot in slots if slot.member.may_be_known]
         if members:
             request = LeaveGroupRequest(
                 group_id=self._settings.group,
@@ -685,7 +719,7 @@ class GroupMembership:
             connection = await self._client.connection(coordinator, deadline)
             await connection.send(request, max(0.001, deadline.left))
             log.info("leave group=%s slots=%d reason=%r", self._settings.group, len(members), reason)
-        for slot in self._slots:
+        for slot in slots:
             slot.member.left()
 
 
@@ -697,21 +731,3 @@ def _with_held(assignment: Assignment) -> Assignment:
 
 def _slots(numbers: Sequence[int]) -> str:
     return f"slot {numbers[0]}" if len(numbers) == 1 else f"{len(numbers)} slots"
-
-
-def _brief(partitions: Sequence[TopicPartition]) -> str:
-    """Return partitions in a short form, for example `orders:0-3,7 payments:0`."""
-    by_topic: dict[str, list[int]] = {}
-    for tp in partitions:
-        by_topic.setdefault(tp.topic, []).append(tp.partition)
-    return " ".join(f"{topic}:{_runs(numbers)}" for topic, numbers in by_topic.items()) or "none"
-
-
-def _runs(numbers: Sequence[int]) -> str:
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and runs[-1][-1] == number - 1:
-            runs[-1][1:] = [number]
-        else:
-            runs.append([number])
-    return ",".join("-".join(map(str, run)) for run in runs)

@@ -54,6 +54,13 @@ class GroupSettings:
         rack: `client.rack` of all slots.
         leave_on_close: Whether to leave the group on close. If false, static members stay until their session ends and
             continue after a restart before that.
+        driver: What the generated instance ids of all reads of this Spark driver begin with; None: unknown.
+        is_asked_for: Whether the user has set `group.membership=true`, so that other members are no surprise.
+        rewinds: Whether the group may be rewound while the slots are members: they rejoin between micro-batches and
+            then ask for the group's offsets; see `rewind`.
+        without_strategy: Whether to go on, with a warning, in a group whose partitions the brokers assign, although the
+            query may rely on its strategy; see `broker_side`.
+        refuses_conversion: Whether to stop with an error in such a group whatever the strategies are.
     """
 
     group: str
@@ -68,6 +75,11 @@ class GroupSettings:
     client_id: str = "kafkagroup-member"
     rack: str | None = None
     leave_on_close: bool = True
+    driver: str | None = None
+    is_asked_for: bool = False
+    rewinds: bool = False
+    without_strategy: bool = False
+    refuses_conversion: bool = False
 
     def instance_id(self, slot: int) -> str | None:
         """Return the `group.instance.id` of a slot; None for dynamic members."""

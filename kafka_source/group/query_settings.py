@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import uuid
 import zlib
@@ -67,9 +68,11 @@ def group_settings(options: ReadOptions, *, partitions: int, stream: bool) -> Gr
     if options.group_id is None:
         raise ValueError("the query is in no group")
     given = options.group_instance_id
+    # A stream has a process of its own, whose parent is the driver's JVM; a batch is planned by a grandchild of it.
+    driver = _instances_of(os.getppid() if stream else driver_pid())
     return GroupSettings(
         group=options.group_id,
-        instance_id_prefix=given or (_stream_instance() if stream else _batch_instance(options)),
+        instance_id_prefix=given or driver + (uuid.uuid4().hex[:12] if stream else _of_batch(options)),
         slots=options.group_members or max(1, min(partitions, _MOST_DEFAULT_SLOTS)),
         session_timeout_ms=options.session_timeout_ms or (45_000 if stream else 300_000),
         rebalance_timeout_ms=options.max_poll_interval_ms or (300_000 if stream else 1_800_000),
@@ -80,17 +83,26 @@ def group_settings(options: ReadOptions, *, partitions: int, stream: bool) -> Gr
         client_id=options.settings.client_id("member"),
         rack=options.settings.get("client.rack"),
         leave_on_close=given is None,
+        driver=driver,
+        is_asked_for=options.group_membership is True,
+        # With redundant.emit=all each query has positions of its own, and a batch asks for the offsets only once.
+        rewinds=stream and options.redundant_emit != "all",
+        without_strategy=options.group_on_converted == "continue",
+        refuses_conversion=options.group_on_converted == "refuse",
     )
 
 
-def _stream_instance() -> str:
-    return f"kafkagroup-{uuid.uuid4().hex[:12]}"
+def _instances_of(driver: int) -> str:
+    """Return what the generated instance ids of all reads of a driver begin with, given the id of its process."""
+    return f"kafkagroup-{_checksum((socket.gethostname(), driver))}-"
 
 
-def _batch_instance(options: ReadOptions) -> str:
+def _of_batch(options: ReadOptions) -> str:
     # An action that reads only a part of its slots (show, limit) leaves the others in the group until their session
     # ends. The next action of the same DataFrame must use the same members: new ones would share the partitions with
     # those that are left.
-    values = [repr((field.name, getattr(options, field.name))) for field in fields(options)]
-    identity = (socket.gethostname(), driver_pid(), values)
-    return f"kafkagroup-{zlib.crc32(repr(identity).encode()):08x}"
+    return _checksum([repr((field.name, getattr(options, field.name))) for field in fields(options)])
+
+
+def _checksum(value: object) -> str:
+    return f"{zlib.crc32(repr(value).encode()):08x}"

@@ -45,17 +45,17 @@ class Siblings:
         self._asked = asyncio.Event()
 
     @classmethod
-    def find(cls, group: str, servers: str) -> Siblings | None:
+    def find(cls, group: str, servers: str, driver: int) -> Siblings | None:
         """Return this process's place among the reads of a group in its driver; None if there is no place for sockets.
 
         Args:
             group: The group id.
             servers: `bootstrap.servers`.
+            driver: The id of the driver's process.
         """
-        # The parent of a stream's reader process is the driver's JVM. Containers may share a directory, but not ids of
-        # processes, hence the name of the host.
+        # Containers may share a directory, but not ids of processes, hence the name of the host.
         identity = (socket.gethostname(), group, sorted(servers.split(",")))
-        family = f"reads-{os.getppid()}-{name_of(identity)}"
+        family = f"reads-{driver}-{name_of(identity)}"
         try:
             with private_directory() as directory:
                 return cls(directory, family)
@@ -68,13 +68,10 @@ class Siblings:
             )
             return None
 
-    async def open(self) -> int:
-        """Let siblings find this read from now on; return how many there were before the first call."""
-        if self._server is not None:
-            return 0
-        there = len(self._others())
-        self._server = await asyncio.start_unix_server(self._serve, self._own)
-        return there
+    async def open(self) -> None:
+        """Let siblings find this read from now on."""
+        if self._server is None:
+            self._server = await asyncio.start_unix_server(self._serve, self._own)
 
     async def asked(self) -> None:
         """Return when a sibling waits in a join; at once if one does now."""

@@ -9,14 +9,16 @@ from assignors import (
     NO_GENERATION,
     Assignment,
     Assignor,
+    Measures,
     RebalanceProtocol,
     Subscription,
     TopicPartition,
     decode_assignment,
     encode_subscription,
 )
+from kafka_source.group import rewind
 from kafka_source.group.claims import without_held
-from kafka_source.group.member import Member, MemberSettings
+from kafka_source.group.member import Joined, Member, MemberSettings
 from kafka_source.group.model import GroupSettings, SlotAssignment
 from kafka_source.kafka_client import KafkaClient
 from kafka_source.model.credentials import SlotCredentials
@@ -51,6 +53,7 @@ class Slot:
         self.held: tuple[TopicPartition, ...] = ()
         self.protocols: tuple[tuple[str, bytes], ...] = ()
         self._rack = settings.rack
+        self._rewinds = settings.rewinds
         self._assignors = {assignor.name: copy.deepcopy(assignor) for assignor in assignors}
         self._cooperative = is_cooperative(assignors)
         self._claimed: frozenset[TopicPartition] = frozenset()
@@ -62,18 +65,28 @@ class Slot:
 
     @property
     def generation(self) -> int:
-        """The generation in which this slot last joined."""
+        """The generation in which this slot last joined; where the brokers assign, the epoch of this slot alone."""
         return self.member.membership.generation
 
     @property
+    def assigned_by_brokers(self) -> bool:
+        """Whether the brokers have made this slot's assignment; see `broker_side`."""
+        return self.member.joined is not None and not self.member.joined.leader
+
+    @property
     def hands_over(self) -> bool:
-        """Whether the group uses a cooperative assignor, which moves a partition in two rebalances (KIP-429)."""
+        """Whether a partition moves in two rebalances: with a cooperative assignor (KIP-429), or by the brokers."""
         joined = self.member.joined
-        return joined is not None and self._moves_in_two_steps(joined.protocol)
+        return joined is not None and self._moves_in_two_steps(joined)
 
     def assignor(self, name: str) -> Assignor:
         """Return this slot's assignor of the name that the group chose."""
         return self._assignors[name]
+
+    def measured(self, measures: Measures) -> None:
+        """Let the assignors tell this to the leader of the next rebalance."""
+        for assignor in self._assignors.values():
+            assignor.on_measures(measures)
 
     def subscribe(
         self, topics: Sequence[str], in_flight: Collection[TopicPartition] = frozenset()
@@ -97,6 +110,8 @@ class Slot:
             (name, self._metadata(assignor, topics, owned, claimed, known=known))
             for name, assignor in self._assignors.items()
         )
+        if self._rewinds:
+            self.protocols += (rewind.offer(),)
         return self.protocols
 
     def take(self, state: bytes, in_flight: Collection[TopicPartition] = frozenset()) -> bool:
@@ -109,10 +124,11 @@ class Slot:
         """
         self.assignment, held = without_held(decode_assignment(state))
         joined = self.member.joined
-        if joined is not None and joined.protocol in self._assignors:
-            self._assignors[joined.protocol].on_assignment(self.assignment, joined.generation)
+        assignor = self._assignor_in_use
+        if joined is not None and assignor is not None:
+            assignor.on_assignment(self.assignment, joined.generation)
         revoked = self._claimed - frozenset(self.assignment.partitions)
-        if joined is None or not self._moves_in_two_steps(joined.protocol):
+        if joined is None or not self._moves_in_two_steps(joined):
             # What an eager strategy took away without holding it has an owner already.
             self.held = held
             return False
@@ -141,8 +157,17 @@ class Slot:
         )
         return encode_subscription(subscription)
 
-    def _moves_in_two_steps(self, protocol: str) -> bool:
-        assignor = self._assignors.get(protocol)
+    @property
+    def _assignor_in_use(self) -> Assignor | None:
+        """The assignor that made the assignment; None before the first join, and where the brokers made it."""
+        joined = self.member.joined
+        return None if joined is None or self.assigned_by_brokers else self._assignors.get(joined.protocol)
+
+    def _moves_in_two_steps(self, joined: Joined) -> bool:
+        if not joined.leader:
+            # The brokers give a claimed partition to its next owner when this slot has rejoined without the claim.
+            return True
+        assignor = self._assignors.get(joined.protocol)
         return assignor is not None and RebalanceProtocol.COOPERATIVE in assignor.protocols
 
     def credentials(self) -> SlotCredentials:
@@ -156,12 +181,12 @@ class Slot:
             self.number,
             _sorted(self.assignment.partitions),
             self.protocols,
+            alone=self.assigned_by_brokers,
         )
 
     def assigned(self) -> SlotAssignment:
         """Return this slot's part of the group's assignment."""
-        credentials, joined = self.credentials(), self.member.joined
-        assignor = None if joined is None else self._assignors.get(joined.protocol)
+        credentials, assignor = self.credentials(), self._assignor_in_use
         replicas = {} if assignor is None else dict(assignor.replicas(self.assignment))
         return SlotAssignment(credentials, credentials.partitions, self.assignment.user_data, replicas, self.held)
 

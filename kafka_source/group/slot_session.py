@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -22,11 +23,11 @@ from assignors import (
 )
 from kafka_source.client_config import Settings
 from kafka_source.error_codes import FENCED_INSTANCE_ID, ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID
-from kafka_source.errors import FencedError, KafkaGroupError
+from kafka_source.errors import FencedError, KafkaGroupError, RetriableError
 from kafka_source.group import leader
 from kafka_source.group.claims import without_held
 from kafka_source.group.committed_offsets import commit_offsets
-from kafka_source.group.description import describe
+from kafka_source.group.description import describe_either
 from kafka_source.group.member import Joined, Member, MemberSettings
 from kafka_source.group.member_state import Membership, State
 from kafka_source.group.model import GroupSettings
@@ -40,6 +41,8 @@ _SECONDS = 30.0
 _LEAVE_SECONDS = 5.0
 # Seconds that one heartbeat of a task may take. A frozen coordinator never answers, another one takes its place.
 _TRY_SECONDS = 5.0
+# How many generations later than planned a slot is looked for. Each read of the driver that joins makes one or two.
+_MOST_GENERATIONS = 50
 # Seconds after which a JoinGroup without a response is assumed to be held until the other members rejoin.
 _PARKED_AFTER = 2.0
 
@@ -70,7 +73,7 @@ class SlotSession:
             RetriableError: The coordinator cannot be reached.
         """
         client = cached_client(config, "task")
-        member = _member(client, credentials, GroupSettings(credentials.group))
+        member = member_of(client, credentials, GroupSettings(credentials.group))
         session = cls(client, credentials, member, taken_over=False)
         client.run(session._verify(Deadline(timeout_s)), timeout_s + 1)
         return session
@@ -91,7 +94,7 @@ class SlotSession:
             RetriableError: The coordinator cannot be reached.
         """
         client = cached_client(config, "task")
-        member = _member(client, credentials, settings)
+        member = member_of(client, credentials, settings)
         session = cls(client, credentials, member, taken_over=True)
         client.run(session._take(settings, Deadline(timeout_s)), timeout_s + 1)
         return session
@@ -131,10 +134,12 @@ class SlotSession:
             work(used)
         except FencedError:
             self._client.run(self._answered(), _SECONDS + 1)
+            self._client.run(self._catch_up(Deadline(_SECONDS)), _SECONDS + 1)
             self._raise_if_gone()
             if self.credentials == used:
                 raise
-            # The held JoinGroup of the take-over was answered meanwhile: the slot is in the new generation.
+            # The held JoinGroup of the take-over was answered meanwhile, or the slot was brought along into a later
+            # generation.
             work(self.credentials)
 
     def leave(self) -> None:
@@ -174,6 +179,8 @@ class SlotSession:
 
     async def _take(self, settings: GroupSettings, deadline: Deadline) -> None:
         await self._heartbeat(deadline)
+        if self._may_follow:
+            await self._follow(deadline)
         state = self._member.membership.state
         if state is State.FENCED:
             # Usually an earlier attempt of this task has taken the slot over: continue with its member id.
@@ -184,9 +191,42 @@ class SlotSession:
         self._raise_if_gone()
         self._tasks.append(asyncio.ensure_future(self._beat(settings.heartbeat_interval_ms / 1000)))
 
+    @property
+    def _may_follow(self) -> bool:
+        """Whether the slot may be in a later generation with the member id of the plan; see `_follow`."""
+        membership = self._member.membership
+        kept = membership.member_id == self._credentials.member_id
+        return self.taken_over and membership.state is State.LOST and kept
+
+    async def _follow(self, deadline: Deadline) -> None:
+        """Find the generation into which `slot_keeper` has brought the slot while it waited for its task.
+
+        The slot is still the same member only if it was kept without a gap, and `slot_keeper` leaves with a slot that
+        does not keep its partitions. A coordinator tells the generation only in its response to JoinGroup, which it may
+        hold back, so this asks for one after another.
+        """
+        planned = self._member.membership.generation
+        for generation in range(planned + 1, planned + 1 + _MOST_GENERATIONS):
+            found = Membership(State.STABLE, self._credentials.member_id, generation)
+            probe = Member(self._client, self._member.settings, found)
+            await probe.heartbeat(Deadline(min(deadline.left, _TRY_SECONDS)))
+            if probe.membership.is_member:
+                self._member.membership = probe.membership
+                return
+            if not probe.membership.member_id:
+                return
+
+    async def _catch_up(self, deadline: Deadline) -> None:
+        """Look whether the slot has been brought along, after its credentials were refused."""
+        if self.taken_over:
+            with contextlib.suppress(RetriableError):
+                await self._heartbeat(deadline)
+                if self._may_follow:
+                    await self._follow(deadline)
+
     async def _adopt(self, deadline: Deadline) -> None:
         """Use the member id that the coordinator has for this slot; fails if the planned generation has ended."""
-        described = await describe(self._client, self._credentials.group, deadline)
+        described = await describe_either(self._client, self._credentials.group, deadline)
         member_id = described.member_id_of(self._credentials.instance_id)
         if member_id is None:
             raise self._moved_on()
@@ -222,11 +262,10 @@ class SlotSession:
         async def lead(joined: Joined) -> Mapping[str, bytes]:
             # A take-over keeps the assignment (KIP-814), so this is called only for a new generation, which starts when
             # all other slots have left or joined.
-            assignor = KeepsOwned(load(joined.protocol))
-            return (await leader.lead(self._client, self._credentials.group, assignor, joined, deadline)).states
+            return await lead_for_tasks(self._client, self._credentials.group, joined, deadline)
 
         try:
-            state = await joining.join(claiming(self._credentials), lead, deadline, "a task takes its slot over")
+            state = await joining.join(claiming(self.credentials), lead, deadline, "a task takes its slot over")
         except KafkaGroupError as error:
             log.warning("take over group=%s slot=%d: %s", self._credentials.group, self._credentials.slot, error)
             raise
@@ -245,7 +284,9 @@ class SlotSession:
         while True:
             await asyncio.sleep(interval)
             try:
-                result = await self._member.heartbeat(Deadline(interval))
+                await self._member.heartbeat(Deadline(interval))
+                if self._may_follow:
+                    await self._follow(Deadline(interval))
             except KafkaGroupError as error:
                 # Authentication that fails now may succeed later. If it does not, the session ends and the coordinator
                 # rejects the commit.
@@ -253,12 +294,12 @@ class SlotSession:
                     "heartbeat group=%s slot=%d failed: %s", self._credentials.group, self._credentials.slot, error
                 )
                 continue
-            if not result.membership.is_member and not self._between_generations:
+            if not self._member.membership.is_member and not self._between_generations:
                 log.warning(
                     "heartbeat group=%s slot=%d now=%r",
                     self._credentials.group,
                     self._credentials.slot,
-                    result.membership.state.value,
+                    self._member.membership.state.value,
                 )
                 return
 
@@ -308,6 +349,11 @@ def claiming(credentials: SlotCredentials) -> tuple[tuple[str, bytes], ...]:
     )
 
 
+async def lead_for_tasks(client: KafkaClient, group: str, joined: Joined, deadline: Deadline) -> Mapping[str, bytes]:
+    """Return each member's assignment, by member id: all keep what their tasks read, the rest goes to the others."""
+    return (await leader.lead(client, group, KeepsOwned(load(joined.protocol)), joined, deadline)).states
+
+
 class KeepsOwned(Assignor):
     """Keeps each member's partitions, and assigns only the other partitions, to members that own none.
 
@@ -344,7 +390,8 @@ class KeepsOwned(Assignor):
         }
 
 
-def _member(client: KafkaClient, credentials: SlotCredentials, settings: GroupSettings) -> Member:
+def member_of(client: KafkaClient, credentials: SlotCredentials, settings: GroupSettings) -> Member:
+    """Return a member that continues as the slot with these credentials."""
     return Member(
         client,
         MemberSettings(

@@ -1,6 +1,6 @@
 """Changes of topics that need a rebalance: new, deleted and recreated topics, and new partitions.
 
-Pure; `membership` fetches the metadata.
+Pure; `subscribed_topics` fetches the metadata.
 """
 
 from __future__ import annotations

@@ -20,6 +20,9 @@ class SlotCredentials:
         partitions: The partitions that the slot was assigned in this generation.
         protocols: Names and metadata that the slot sent when it joined; a process that takes the slot over sends them
             again.
+        alone: Whether the credentials vouch for this member only. In a classic group all members of a generation are
+            valid together, so one of them may commit for all slots of its query. Where the brokers assign, each
+            member has an epoch of its own, and another slot may have lost its partitions already.
     """
 
     group: str
@@ -29,3 +32,4 @@ class SlotCredentials:
     slot: int = 0
     partitions: tuple[TopicPartition, ...] = field(default=(), repr=False)
     protocols: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
+    alone: bool = False

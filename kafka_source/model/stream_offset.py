@@ -12,6 +12,7 @@ exceptions are in `MicroBatches.tasks`. An offset never contains a secret: check
 "split" is [minPartitions, maxRecordsPerPartition, min.records.per.task]; if one of the first two is set, a fourth
 element is the rule of the cuts. Where all copies of a partition emit rows (`redundant.emit=all`), a fourth element of a
 partition lists its readers: [[slot, replica], …]. Where the sink commits (`commit=sink`), "stream" is the stream's id.
+Where the group was rewound, "rewinds" has the id of the last rewind by topic and partition.
 
 A query that was started with Spark's own Kafka source has offsets in its form, which says how far each partition was
 read and nothing else: {"orders": {"0": 250, "1": 180}}. These are read too, so that the query can continue.
@@ -124,6 +125,7 @@ class StreamOffset:
         max_records: `maxRecordsPerPartition` when the batch was planned; None: not set.
         task_records: `min.records.per.task` when the batch was planned, or its default.
         stream: The stream's id, the same in all batches of a checkpoint; None unless the sink commits (`commit=sink`).
+        rewinds: The id of the last rewind of the group that the positions follow, by partition; see `group.rewind`.
         cut_rule: How `min_partitions` and `max_records` cut ranges.
         of_spark: Whether this is an offset of Spark's own Kafka source. Its spans are empty: the start of the batch is
             in the offset before.
@@ -140,6 +142,7 @@ class StreamOffset:
     stream: str | None = None
     cut_rule: CutRule = 2
     of_spark: bool = False
+    rewinds: Mapping[TopicPartition, str] = field(default_factory=dict)
 
     @property
     def ends(self) -> dict[TopicPartition, int]:
@@ -149,7 +152,9 @@ class StreamOffset:
     def without(self, topics: Collection[str]) -> StreamOffset:
         """Return this offset as if these topics had never been read."""
         kept = {tp: span for tp, span in self.partitions.items() if tp.topic not in topics}
-        return replace(self, partitions=kept, topics={t: i for t, i in self.topics.items() if t not in topics})
+        ids = {t: i for t, i in self.topics.items() if t not in topics}
+        rewinds = {tp: i for tp, i in self.rewinds.items() if tp.topic not in topics}
+        return replace(self, partitions=kept, topics=ids, rewinds=rewinds)
 
     def same_topic(self, other: StreamOffset, name: str) -> bool:
         """Return whether both have the same topic under this name. An unknown id counts as the same."""
@@ -160,6 +165,9 @@ class StreamOffset:
         partitions: dict[str, dict[str, list[Any]]] = {}
         for tp, span in sorted(self.partitions.items()):
             partitions.setdefault(tp.topic, {})[str(tp.partition)] = span.to_json()
+        rewinds: dict[str, dict[str, str]] = {}
+        for tp, rewind_id in sorted(self.rewinds.items()):
+            rewinds.setdefault(tp.topic, {})[str(tp.partition)] = rewind_id
         split: list[int | None] = [self.min_partitions, self.max_records, self.task_records]
         if self._cuts and self.cut_rule != 1:
             split.append(self.cut_rule)
@@ -172,6 +180,7 @@ class StreamOffset:
             "topics": dict(sorted(self.topics.items())),
             "partitions": partitions,
             **({} if self.stream is None else {"stream": self.stream}),
+            **({"rewinds": rewinds} if rewinds else {}),
         }
 
     @property
@@ -226,6 +235,11 @@ class StreamOffset:
                 dict(value.get("topics", {})),
                 value.get("stream"),
                 more[1] if len(more) > 1 else (1 if cuts else 2),
+                rewinds={
+                    TopicPartition(topic, int(partition)): str(rewind_id)
+                    for topic, ids in value.get("rewinds", {}).items()
+                    for partition, rewind_id in ids.items()
+                },
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InvalidConfigurationError(

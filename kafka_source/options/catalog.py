@@ -20,13 +20,16 @@ from kafka_source.options.kinds import (
     Emit,
     EndingWord,
     Engine,
+    GroupOnConverted,
     GroupOnLost,
     GroupStart,
     IsolationLevel,
+    LogFormat,
     LogLevel,
     PartitionValues,
     QuotaScope,
     RecoveryStrategy,
+    StartingValues,
     StartingWord,
     TimestampStrategy,
     TransactionalOnLost,
@@ -69,6 +72,16 @@ class CommonOptions:
         "it with the logs of driver and executors. The option takes precedence over the environment variable "
         "`KAFKAGROUP_LOG_LEVEL`; use it where you cannot set environment variables.",
         default_text="no log, or `KAFKAGROUP_LOG_LEVEL`",
+        where=Where.ALL,
+    )
+    log_format: LogFormat | None = option(
+        "log.format",
+        kinds.LOG_FORMAT,
+        "The form of these log lines: `text`, or `json` with one object a line, whose names are those of Spark's own "
+        "structured logs. The option takes precedence over the environment variable `KAFKAGROUP_LOG_FORMAT`. `json` "
+        "without a level logs warnings and errors. Where Spark captures the logs of workers "
+        "(`spark.sql.pyspark.worker.logging.enabled`), the lines go there, in Spark's form.",
+        default_text="`text`, or `KAFKAGROUP_LOG_FORMAT`",
         where=Where.ALL,
     )
     metadata_recovery_strategy: RecoveryStrategy = option(
@@ -170,7 +183,8 @@ class ReadOptions(CommonOptions):
     assign: dict[str, tuple[int, ...]] | None = option(
         "assign",
         kinds.PARTITIONS,
-        "Read exactly these partitions. Not possible in a consumer group, whose leader assigns the partitions.",
+        "Read exactly these partitions. With `kafka.group.id` the query starts at the group's committed offsets and "
+        "commits there, without membership; the group must have no members.",
     )
 
     include_headers: bool = option(
@@ -181,12 +195,14 @@ class ReadOptions(CommonOptions):
     )
 
     # Where to start and end
-    starting_offsets: StartingWord | PartitionValues | None = option(
+    starting_offsets: StartingWord | StartingValues | None = option(
         "startingOffsets",
         kinds.STARTING_OFFSETS,
         "Where a query without a checkpoint starts; in a consumer group, where a partition without a committed offset "
         "starts. In JSON, -2 means earliest and -1 means latest. `committed` starts at the group's committed offset, "
-        "or at earliest where the group has none.",
+        "or at earliest where the group has none. A topic may have a word in place of its partitions "
+        '(`{"new-topic":"latest"}`), also one that a query with a checkpoint subscribes to for the first time; topics '
+        "that such JSON does not name start at the default.",
         default_text="latest for streams, earliest for batches",
     )
     starting_timestamp: int | None = option(
@@ -256,12 +272,14 @@ class ReadOptions(CommonOptions):
         "Join this consumer group: start at its committed offsets and share the partitions with its other members. "
         "Without it the query reads all partitions and commits nothing.",
     )
-    group_membership: bool = option(
+    group_membership: bool | None = option(
         "group.membership",
         kinds.BOOLEAN,
-        "Join the group of `kafka.group.id` as a member. If false, `kafka.group.id` is only a label, as in Spark's "
-        "built-in source.",
-        default=True,
+        "Join the group of `kafka.group.id` as a member, or with `assign` only commit its offsets. If false, "
+        "`kafka.group.id` is only a label, as in Spark's built-in source. Set it to true to say that membership is "
+        "meant: then other members and committed offsets that the query finds in the group are logged at INFO and not "
+        "at WARN.",
+        default_text="true",
     )
     group_instance_id: str | None = option(
         "kafka.group.instance.id",
@@ -317,7 +335,9 @@ class ReadOptions(CommonOptions):
         "commit",
         kinds.COMMIT,
         "Who commits the group's offsets: `batch`, the driver after each micro-batch; `task`, each task at the end of "
-        "its ranges; `sink`, the exactly-once sink of the same query (its option `commit.group`); `none`, nobody.",
+        "its ranges; `sink`, the exactly-once sink of the same query (its option `commit.group`); `none`, nobody. In a "
+        "batch read `task` is at most once: a task commits before Spark has written its rows, so a job that fails "
+        "later loses them. Use `kafka_source.pinned` to commit a batch after its output is written.",
         default_text="batch for streams, none for batches",
     )
     commit_transactional: bool = option(
@@ -337,11 +357,22 @@ class ReadOptions(CommonOptions):
         where=Where.STREAM,
         formerly="group.lost",
     )
+    group_on_converted: GroupOnConverted = option(
+        "group.on.converted",
+        kinds.GROUP_ON_CONVERTED,
+        "What to do when a consumer of the new rebalance protocol (KIP-848) has converted the group, so that the "
+        "brokers assign its partitions and `kafka.partition.assignment.strategy` has no effect: `stop` with an error "
+        "if none of the query's strategies is range, roundrobin, sticky or cooperative-sticky, `refuse` with an error "
+        "whatever the strategies are, or `continue` with a warning. Choose `refuse` with `copartition,range`: `range` "
+        "keeps topics together and the brokers do not. Choose `continue` if the query does not rely on co-partitioned "
+        "topics, copies, weights or racks.",
+        default="stop",
+    )
     session_timeout_ms: int | None = option(
         "kafka.session.timeout.ms",
         kinds.COUNT,
         "The coordinator removes a member that has sent no heartbeat for this long. Batches have a longer default, "
-        "because their slots send none until Spark starts their tasks.",
+        "because their slots may send none until Spark starts their tasks.",
         default_text="45000 for streams, 300000 for batches",
         units="ms",
     )
@@ -367,7 +398,8 @@ class ReadOptions(CommonOptions):
         kinds.COUNT,
         "How long a stream may take until it asks for its next micro-batch: then its members leave a group that has "
         "others. A rebalance waits that long for this query's members. Make it longer than a micro-batch and than the "
-        "trigger's interval.",
+        "trigger's interval. In a batch with `commit=task`: how long the slots are kept for tasks that have not begun, "
+        "after the last task has begun or ended.",
         default_text="300000 for streams, 1800000 for batches",
         units="ms",
     )
@@ -475,6 +507,16 @@ class ReadOptions(CommonOptions):
         where=Where.STREAM,
         units="offsets",
     )
+    max_bytes_per_trigger: int | None = option(
+        "maxBytesPerTrigger",
+        kinds.BYTES,
+        "Approximate maximum size of a micro-batch, in bytes as they are fetched (compressed), for example `512m`. The "
+        "tasks measure how many bytes an offset of each partition has and report it to the driver; until then an "
+        "offset counts 64 KiB, so the first micro-batch is small. Each partition with new offsets gets at least one. "
+        "With `maxOffsetsPerTrigger` or a quota, the smallest limit applies.",
+        where=Where.STREAM,
+        units="bytes",
+    )
     min_offsets_per_trigger: int | None = option(
         "minOffsetsPerTrigger",
         kinds.OFFSETS,
@@ -490,22 +532,30 @@ class ReadOptions(CommonOptions):
         default_text="15m",
         where=Where.STREAM,
     )
-    isolation_level: IsolationLevel = option(
+    isolation_level: IsolationLevel | None = option(
         "kafka.isolation.level",
         kinds.ISOLATION_LEVEL,
         "`read_committed` returns only records of committed transactions, up to the last stable offset; "
-        "`read_uncommitted` returns all records, up to the high watermark.",
-        default="read_uncommitted",
+        "`read_uncommitted` returns all records, up to the high watermark. With `commit=sink` the default is "
+        "`read_committed`: a query that writes exactly once should not read what another one has taken back.",
+        default_text="read_uncommitted; with commit=sink read_committed",
     )
 
     @property
     def in_group(self) -> bool:
+        """Whether the query starts at a group's committed offsets; as a member, or with `assign` without membership."""
+        return self.group_id is not None and self.group_membership is not False
+
+    @property
+    def is_member(self) -> bool:
         """Whether the query is a member of a consumer group."""
-        return self.group_id is not None and self.group_membership
+        return self.in_group and self.assign is None
 
     @property
     def read_committed(self) -> bool:
         """Whether the query reads up to the last stable offset, without records of aborted transactions."""
+        if self.isolation_level is None:
+            return self.commit == "sink"
         return self.isolation_level == "read_committed"
 
 

@@ -13,12 +13,18 @@ from kafka_source.options.java_regex import to_python
 PartitionValues = dict[str, dict[int, int]]
 """A number for each partition of some topics."""
 
+TopicWord = Literal["earliest", "latest"]
+StartingValues = dict[str, TopicWord | dict[int, int]]
+"""Where some topics start: the whole topic by a word, or each of its partitions at an offset."""
+
 Engine = Literal["auto", "native", "librdkafka"]
 Commit = Literal["batch", "task", "sink", "none"]
 GroupStart = Literal["committed", "starting"]
 GroupOnLost = Literal["rejoin", "stop"]
+GroupOnConverted = Literal["stop", "refuse", "continue"]
 Emit = Literal["primary", "all"]
 LogLevel = Literal["debug", "info", "warning", "error"]
+LogFormat = Literal["text", "json"]
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
 RecoveryStrategy = Literal["rebootstrap", "none"]
 QuotaScope = Literal["query", "member"]
@@ -42,8 +48,10 @@ _JAVA_ASSIGNORS = {
     "cooperativestickyassignor": "cooperative-sticky",
 }
 
-_DURATION_UNITS_MS = {"ms": 1, "s": 1000, "sec": 1000, "second": 1000, "m": 60_000, "min": 60_000, "minute": 60_000}
-_DURATION_UNITS_MS |= {"h": 3_600_000, "hour": 3_600_000, "d": 86_400_000, "day": 86_400_000}
+_BYTE_UNITS = {unit: 1 << (10 * power) for power, unit in enumerate(("", "k", "m", "g", "t", "p"))}
+_DURATION_UNITS_US = {"us": 1, "ms": 1000, "s": 10**6, "sec": 10**6, "second": 10**6}
+_DURATION_UNITS_US |= {"m": 60 * 10**6, "min": 60 * 10**6, "minute": 60 * 10**6}
+_DURATION_UNITS_US |= {"h": 3600 * 10**6, "hour": 3600 * 10**6, "d": 86_400 * 10**6, "day": 86_400 * 10**6}
 
 
 def word(*words: _Word) -> Kind[_Word]:
@@ -79,13 +87,41 @@ def offsets(words: Sequence[_Word]) -> Kind[_Word | PartitionValues]:
         named = known.get(text.strip().lower())
         if named is not None:
             return named
-        values = _partition_values(text)
-        if any(value < _EARLIEST for parts in values.values() for value in parts.values()):
-            raise ValueError
-        return values
+        return {topic: _offsets_of(values) for topic, values in _object(json.loads(text)).items()}
 
     takes = " or ".join(f'"{one}"' for one in words) + ' or JSON such as {"topic":{"0":23,"1":-2}}'
-    return Kind(takes, parse, spark='Expected e.g. {{"topicA":{{"0":23,"1":-1}},"topicB":{{"0":-2}}}}, got {}')
+    return Kind(takes, parse, spark=_SPARKS_OFFSETS)
+
+
+def _starting_offsets(text: str) -> StartingWord | StartingValues:
+    named = {str(one): one for one in _STARTING}.get(text.strip().lower())
+    if named is not None:
+        return named
+    words = {str(one): one for one in _OF_TOPIC}
+    return {
+        topic: words[value.strip().lower()] if isinstance(value, str) else _offsets_of(value)
+        for topic, value in _object(json.loads(text)).items()
+    }
+
+
+def _offsets_of(value: object) -> dict[int, int]:
+    """Return the offset of each partition of a topic; -2 and -1 mean earliest and latest."""
+    offsets = _by_number(value)
+    if any(offset < _EARLIEST for offset in offsets.values()):
+        raise ValueError
+    return offsets
+
+
+def _bytes(text: str) -> int:
+    """Return a number of bytes, in the notation of Spark's JavaUtils.byteStringAsBytes."""
+    found = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
+    if found is None:
+        raise ValueError
+    number, unit = found.groups()
+    size = int(number) * _BYTE_UNITS[unit.removesuffix("b")]
+    if size < 1:
+        raise ValueError
+    return size
 
 
 def _positive(text: str) -> float:
@@ -131,7 +167,8 @@ def _duration(text: str) -> int:
     if found is None:
         raise ValueError
     number, unit = found.groups()
-    return int(number) * (_DURATION_UNITS_MS[unit if unit in _DURATION_UNITS_MS else unit.rstrip("s")] if unit else 1)
+    unit = unit or "ms"
+    return int(number) * _DURATION_UNITS_US[unit if unit in _DURATION_UNITS_US else unit.rstrip("s")] // 1000
 
 
 def _object(value: object) -> dict[str, object]:
@@ -159,10 +196,11 @@ def _partition_number(value: object) -> int:
 
 
 def _partition_values(text: str) -> PartitionValues:
-    return {
-        topic: {_partition_number(number): _whole(value) for number, value in _object(values).items()}
-        for topic, values in _object(json.loads(text)).items()
-    }
+    return {topic: _by_number(values) for topic, values in _object(json.loads(text)).items()}
+
+
+def _by_number(values: object) -> dict[int, int]:
+    return {_partition_number(number): _whole(value) for number, value in _object(values).items()}
 
 
 def _whole(value: object) -> int:
@@ -177,6 +215,8 @@ def _assignor_options(text: str) -> dict[str, dict[str, object]]:
 
 _STARTING: tuple[StartingWord, ...] = ("earliest", "latest", "committed")
 _ENDING: tuple[EndingWord, ...] = ("earliest", "latest")
+_OF_TOPIC: tuple[TopicWord, ...] = ("earliest", "latest")
+_SPARKS_OFFSETS = 'Expected e.g. {{"topicA":{{"0":23,"1":-1}},"topicB":{{"0":-2}}}}, got {}'
 
 BOOLEAN = Kind("true or false", _boolean)
 TEXT = Kind("a non-empty string", _text)
@@ -187,6 +227,7 @@ OFFSETS = integer(0)
 TIMESTAMP = integer(0, spark="Expected a single long value, got {}")
 MIN_PARTITIONS = integer(1, spark="minPartitions must be positive")
 MAX_RECORDS_PER_PARTITION = integer(1, spark="maxrecordsperpartition must be positive")
+BYTES = Kind("a number of bytes of at least 1, such as 100000 or 512m", _bytes)
 DURATION = Kind("a duration such as 15m or 30s", _duration)
 RATE = Kind("a number above 0", _positive)
 ARROW_ROWS = integer(1, _ARROW_MOST)
@@ -212,15 +253,21 @@ TIMESTAMPS = Kind(
 )
 ASSIGNORS = Kind("comma-separated names of assignors", _assignors)
 ASSIGNOR_OPTIONS = Kind('JSON such as {"weighted":{"weight":2}}', _assignor_options)
-STARTING_OFFSETS = offsets(_STARTING)
+STARTING_OFFSETS = Kind(
+    " or ".join(f'"{one}"' for one in _STARTING) + ' or JSON such as {"topic":{"0":23,"1":-2},"new-topic":"latest"}',
+    _starting_offsets,
+    spark=_SPARKS_OFFSETS,
+)
 ENDING_OFFSETS = offsets(_ENDING)
 ENGINE: Kind[Engine] = word("auto", "native", "librdkafka")
 COMMIT: Kind[Commit] = word("batch", "task", "sink", "none")
 GROUP_START: Kind[GroupStart] = word("committed", "starting")
 GROUP_ON_LOST: Kind[GroupOnLost] = word("rejoin", "stop")
+GROUP_ON_CONVERTED: Kind[GroupOnConverted] = word("stop", "refuse", "continue")
 EMIT: Kind[Emit] = word("primary", "all")
 ISOLATION_LEVEL: Kind[IsolationLevel] = word("read_uncommitted", "read_committed")
 LOG_LEVEL: Kind[LogLevel] = word("debug", "info", "warning", "error")
+LOG_FORMAT: Kind[LogFormat] = word("text", "json")
 RECOVERY_STRATEGY: Kind[RecoveryStrategy] = word("rebootstrap", "none")
 QUOTA_SCOPE: Kind[QuotaScope] = word("query", "member")
 TIMESTAMP_STRATEGY: Kind[TimestampStrategy] = word("error", "latest")

@@ -37,7 +37,7 @@ def read_options(given: Mapping[str, str], where: Where) -> ReadOptions:
         OptionError: See `check_read`.
     """
     checked = check_read(given, where)
-    log_setup.set_up(checked.options.log_level)
+    log_setup.set_up(checked.options.log_level, checked.options.log_format)
     _warn(checked.warnings)
     return checked.options
 
@@ -49,7 +49,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
         OptionError: See `check_sink`.
     """
     checked = check_sink(given)
-    log_setup.set_up(checked.options.log_level)
+    log_setup.set_up(checked.options.log_level, checked.options.log_format)
     _warn(checked.warnings)
     return checked.options
 

@@ -15,6 +15,7 @@ from kafka_source.errors import OptionError
 from kafka_source.model.cluster_identity import MOVED_FROM
 from kafka_source.options.catalog import OPTIONS, REFUSED, CommonOptions, ReadOptions, SinkOptions
 from kafka_source.options.declaration import KAFKA_PREFIX, NotTakenError, Option, Where, declared_in
+from kafka_source.options.kinds import EndingWord, PartitionValues, StartingValues, StartingWord
 
 _ALSO_WITHOUT_PREFIX = ("metadata.recovery.strategy", "metadata.recovery.rebootstrap.trigger.ms")
 
@@ -47,6 +48,13 @@ _SHORT, _NEAR_IF_SHORT = 6, 0.8
 
 _BY_NAME = {option.name.lower(): option for option in OPTIONS}
 _BY_FORMER_NAME = {option.formerly.lower(): option for option in OPTIONS if option.formerly}
+
+# Where one of these is given, Spark does not look at the option at all.
+_OUTRANKED_BY = {
+    f"{end}{less}": tuple(f"{end}{more}" for more in ranks)
+    for end in ("starting", "ending")
+    for less, ranks in (("offsets", ("timestamp", "offsetsbytimestamp")), ("offsetsbytimestamp", ("timestamp",)))
+}
 
 _OptionsT = TypeVar("_OptionsT", bound=CommonOptions)
 
@@ -180,7 +188,13 @@ def _check(given: Mapping[str, str], where: Where, make: type[_OptionsT]) -> Che
         if key.startswith(KAFKA_PREFIX):
             of_kafka.append(option)
         else:
-            values[key] = _parse(option, text)
+            try:
+                values[key] = _parse(option, text)
+            except OptionError:
+                winner = next((one for one in _OUTRANKED_BY.get(key, ()) if one in given_lower), None)
+                if winner is None:
+                    raise
+                warnings.append(f"option {option.name} has no effect beside {_BY_NAME[winner].name} and is ignored")
     known = Settings(settings)
     for option in of_kafka:
         # Its value may be a variable, which only the driver and the tasks can resolve (config.providers).
@@ -279,14 +293,15 @@ def _check_positions(options: ReadOptions, where: Where) -> None:
             spark=f"The value of minOffsetPerTrigger({low}) is higher than the maxOffsetsPerTrigger({high})",
         )
     if isinstance(start, dict) and isinstance(end, dict):
-        _check_order("startingOffsets", "endingOffsets", start, end, sentinels=True)
-    if first is not None and last is not None and first > last:
-        raise OptionError("endingTimestamp", str(last), f"at least startingTimestamp ({first})")
+        numbers = _numbers(start)
+        # Beside a topic with a word, only the topics that both name by their partitions can be compared.
+        ends = end if numbers.keys() == start.keys() else {topic: end[topic] for topic in end if topic in numbers}
+        _check_order("startingOffsets", "endingOffsets", numbers, ends, sentinels=True)
     if first is None and last is None and firsts is not None and lasts is not None:
         _check_order("startingOffsetsByTimestamp", "endingOffsetsByTimestamp", firsts, lasts, sentinels=False)
 
 
-def _check_ends_of_batch(start: object, end: object) -> None:
+def _check_ends_of_batch(start: StartingWord | StartingValues | None, end: EndingWord | PartitionValues | None) -> None:
     """Refuse a batch that starts at latest, or ends at earliest."""
     takes_start, takes_end = "where a batch starts: latest (-1) would read nothing", "where a batch ends: earliest (-2)"
     late, early = "be latest for batch queries on Kafka", "be earliest for batch queries on Kafka"
@@ -294,6 +309,10 @@ def _check_ends_of_batch(start: object, end: object) -> None:
         raise _OtherQueryError("startingOffsets", start, takes_start, spark=f"starting offset can't {late}")
     if end == "earliest":
         raise OptionError("endingOffsets", end, f"{takes_end} would read nothing", spark=f"ending offset can't {early}")
+    for topic, of_topic in start.items() if isinstance(start, dict) else ():
+        if of_topic == "latest":
+            spark = f"startingOffsets for {topic} can't {late}"
+            raise _OtherQueryError("startingOffsets", "latest", takes_start, spark=spark)
     for tp in _with_offset(start, -1):
         raise _OtherQueryError("startingOffsets", "-1", takes_start, spark=f"startingOffsets for {tp} can't {late}")
     for tp in _with_offset(end, -2):
@@ -315,12 +334,8 @@ def _check_group(options: ReadOptions, where: Where) -> None:
             "committed with commit=sink, which keeps the group's offsets equal to what is in the output: rewind the "
             "group (kafkagroup rewind) or use a new one",
         )
-    if options.assign is not None and options.in_group:
-        raise OptionError(
-            "assign",
-            json.dumps(options.assign),
-            "no value in a group, whose leader assigns the partitions; use subscribe or subscribePattern",
-        )
+    if options.assign is not None and commit in ("task", "sink"):
+        raise OptionError("commit", commit, "batch or none with assign, where no member of the group could commit")
     if options.redundant_emit == "all" and "redundant" not in options.partition_assignment_strategy:
         raise OptionError("redundant.emit", "all", "all only with kafka.partition.assignment.strategy=redundant")
     cuts = {"minPartitions": options.min_partitions, "maxRecordsPerPartition": options.max_records_per_partition}
@@ -370,10 +385,15 @@ def _flat(values: Mapping[str, Mapping[int, int]]) -> dict[str, int]:
     return {f"{topic}-{partition}": value for topic, parts in values.items() for partition, value in parts.items()}
 
 
-def _with_offset(offsets: object, value: int) -> Iterator[str]:
+def _with_offset(offsets: str | Mapping[str, str | dict[int, int]] | None, value: int) -> Iterator[str]:
     """Yield the partitions, as `topic-0`, for which an option in JSON gives this value."""
-    if isinstance(offsets, dict):
-        yield from (name for name, found in _flat(offsets).items() if found == value)
+    if offsets is not None and not isinstance(offsets, str):
+        yield from (name for name, found in _flat(_numbers(offsets)).items() if found == value)
+
+
+def _numbers(offsets: Mapping[str, str | dict[int, int]]) -> dict[str, dict[int, int]]:
+    """Return the topics whose partitions an option names."""
+    return {topic: parts for topic, parts in offsets.items() if isinstance(parts, dict)}
 
 
 def _check_transactional(options: SinkOptions) -> None:

@@ -83,7 +83,10 @@ def from_arrow(batch: pa.RecordBatch, columns: SinkColumns, topic: str | None) -
     """
 
     def column(position: int | None, kind: pa.DataType) -> pa.Array | None:
-        return None if position is None else batch.column(position).cast(kind)
+        if position is None:
+            return None
+        given = batch.column(position)
+        return _named_headers(given).cast(kind) if kind == HEADERS else given.cast(kind)
 
     return _records(column, columns, topic)
 
@@ -108,6 +111,16 @@ def from_rows(rows: Iterator[Sequence[Any]], columns: SinkColumns, topic: str | 
 def _headers(headers: Sequence[Any] | None) -> list[dict[str, Any]] | None:
     # Each header is a Row or a tuple.
     return None if headers is None else [{"key": key, "value": value} for key, value in headers]
+
+
+def _named_headers(headers: pa.Array) -> pa.Array:
+    """Return headers with the names of `HEADERS`: Arrow casts fields by name, and Spark takes names in any case."""
+    names = [field.name for field in HEADERS.value_type]
+    if [field.name for field in headers.type.value_type] == names:
+        return headers
+    structs = headers.values
+    named = pa.StructArray.from_arrays([structs.field(0), structs.field(1)], names=names, mask=structs.is_null())
+    return pa.ListArray.from_arrays(headers.offsets, named, mask=headers.is_null())
 
 
 def _records(

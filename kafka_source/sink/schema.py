@@ -78,8 +78,8 @@ def _position(schema: StructType, name: str) -> int | None:
         return None
     actual = schema.fields[position].dataType.simpleString()
     allowed = [kind.simpleString() for kind in _ALLOWED[name]]
-    # Compare neither nullability nor the collation of a string.
-    if actual.split(" collate ")[0] not in allowed:
+    # Compare neither nullability, nor the collation of a string, nor the case of the names in a header, as Spark does.
+    if actual.split(" collate ")[0].lower() not in allowed:
         raise InvalidConfigurationError(
             f"{name} attribute unsupported type {actual}. {name} must be a(n) {' or '.join(allowed)}."
         )

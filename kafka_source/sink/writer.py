@@ -42,7 +42,7 @@ class _Writer:
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Spark unpickles a writer in each Python worker that writes or commits. Nothing else sets up logging there.
         self.__dict__.update(state)
-        worker_process.prepare(self._target.options.log_level)
+        worker_process.prepare(self._target.options.log_level, self._target.options.log_format)
 
     def _write(self, records: Iterable[Records]) -> CommitMessage:
         context = self.start.context()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 
 from assignors.model import TopicPartition
 from kafka_source.options import ReadOptions
+from kafka_source.quota import batch_sizing
 from kafka_source.quota.stream_quota import StreamQuota
 
 
@@ -41,23 +43,27 @@ def rate_limit(
         max_offsets: The limit, in offsets; None: no limit.
     """
     sizes = {tp: max(0, end - start) for tp, (start, end) in available.items()}
-    total = sum(sizes.values())
-    if max_offsets is None or total <= max_offsets:
+    if max_offsets is None:
         return {tp: start + sizes[tp] for tp, (start, _) in available.items()}
-    ends = {}
-    for tp, (start, _) in available.items():
-        share = int(max_offsets * sizes[tp] / total)
-        # A limit of 0 stands still, as in Spark.
-        ends[tp] = start + min(sizes[tp], max(1, share) if max_offsets else 0)
-    return ends
+    total = sum(sizes.values())
+    return {tp: start + _share(max_offsets, sizes[tp], total) for tp, (start, _) in available.items()}
+
+
+def _share(max_offsets: int, size: int, total: int) -> int:
+    if size == 0:
+        return 0
+    # In floating point and in this order, so that a share which is off by one is off as in Spark.
+    share = max_offsets * (size / total)
+    return min(size, math.ceil(share) if share < 1 else math.floor(share))
 
 
 class Admission:
     """Admit offsets to the micro-batches of one stream.
 
     Args:
-        options: `maxOffsetsPerTrigger`, `minOffsetsPerTrigger` and `maxTriggerDelay` are the limits.
-        quota: The stream's quota; None: no quota.
+        options: `maxOffsetsPerTrigger`, `maxBytesPerTrigger`, `minOffsetsPerTrigger` and `maxTriggerDelay` are the
+            limits.
+        quota: The stream's quota, which also knows the size of records; None: no quota, and no size is known.
         clock: The time in seconds; only differences count.
     """
 
@@ -65,6 +71,7 @@ class Admission:
         self, options: ReadOptions, quota: StreamQuota | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._max_offsets = options.max_offsets_per_trigger
+        self._max_bytes = options.max_bytes_per_trigger
         self._min_offsets = options.min_offsets_per_trigger
         self._max_delay = options.max_trigger_delay / 1000
         self._quota = quota
@@ -98,6 +105,9 @@ class Admission:
         if self._waits_for_more(sum(ends[tp] - start for tp, start in starts.items())):
             return None
         ends = rate_limit({tp: (start, ends[tp]) for tp, start in starts.items()}, self._max_offsets)
+        if self._max_bytes is not None:
+            sizes = {} if self._quota is None else self._quota.record_bytes()
+            ends = batch_sizing.admit(starts, ends, sizes, (self._max_bytes, math.inf))
         return ends if self._quota is None else self._quota.admit(starts, ends, slots)
 
     def batch_planned(self) -> None:

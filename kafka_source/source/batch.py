@@ -20,6 +20,8 @@ from kafka_source.error_codes import FENCED_INSTANCE_ID
 from kafka_source.errors import FencedError
 from kafka_source.group.model import GroupSettings
 from kafka_source.group.query_settings import group_settings, subscription_of
+from kafka_source.group.siblings import Siblings
+from kafka_source.group.slot_keeper import keep_waiting_slots
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import Where
 from kafka_source.quota.server_process import ticket_of_server_process
@@ -31,15 +33,15 @@ from kafka_source.runtime.driver_pid import driver_pid
 from kafka_source.runtime.private_directory import exclusive, name_of
 from kafka_source.runtime.retry import RetryPolicy, retry
 from kafka_source.source import late_bounds, read_task
+from kafka_source.source.group_member_owner import GroupMemberOwner
 from kafka_source.source.input_partitions import TaskFactory
-from kafka_source.source.partition_owner import (
-    GroupMemberOwner,
-    PartitionOwner,
-    Standalone,
-)
+from kafka_source.source.partition_owner import PartitionOwner
 from kafka_source.source.plan import plan, spans
 from kafka_source.source.read_task import Query, ReadTask, shares_of
+from kafka_source.source.rewind_marks import marks_in
+from kafka_source.source.standalone_owner import Standalone
 from kafka_source.source.start_and_end import resolve_batch
+from kafka_source.source.static_partitions import StaticPartitions
 
 log = logging.getLogger(__name__)
 
@@ -73,29 +75,47 @@ class BatchReader(DataSourceReader):
         with closing(Cluster.of(options)) as cluster:
             subscription = subscription_of(options)
             subscribed = cluster.partitions(subscription)
-            if not options.in_group:
-                return list(self._plan(cluster, Standalone(cluster, subscription), subscribed))
+            if not options.is_member:
+                owner = (
+                    StaticPartitions(options, cluster, subscription, commits=False)
+                    if options.in_group
+                    else Standalone(cluster, subscription)
+                )
+                return list(self._plan(cluster, owner, subscribed))
             group = group_settings(options, partitions=len(subscribed), stream=False)
-            return [replace(task, takes_over=group) for task in self._plan_as_members(cluster, group, subscribed)]
+            planned = self._plan_as_members(cluster, group, subscribed)
+        if options.commit == "task":
+            slots = [task.credentials for task in planned if task.credentials is not None]
+            keep_waiting_slots(self._query.settings, group, slots, options.bootstrap_servers, driver_pid())
+            return [replace(task, takes_over=group) for task in planned]
+        return list(planned)
 
     def _plan_as_members(
         self, cluster: Cluster, group: GroupSettings, subscribed: list[TopicPartition]
     ) -> list[ReadTask]:
-        """Join, plan, and leave the slots to the tasks.
+        """Join, plan, and leave the slots to the tasks that commit; else leave the group.
+
+        A read that commits nothing takes nothing from the group, so its slots have no purpose once the plan is made.
+        Slots that stay would hold up every other read of the group until their sessions end.
 
         An action may scan its DataFrame several times, for example in a self-join. Each scan is planned by a process of
         its own, with the same instance ids, so that all scans read the same. They fence each other if they join at the
-        same time, so they join one after the other. Tasks of an earlier scan may fence a planner too: then it joins
-        again. Without a commit its own joining does not disturb them.
+        same time, so they join one after the other. With `commit=task`, tasks of an earlier scan may fence a planner
+        too: then it joins again. Without a commit its own joining does not disturb them.
         """
         options = self._query.options
 
         def join_and_plan() -> list[ReadTask]:
-            members = GroupMemberOwner(options, subscription_of(options), group, commits=False)
-            with _one_planner(group), closing(members):
+            siblings = Siblings.find(group.group, options.bootstrap_servers, driver_pid())
+            members = GroupMemberOwner(options, subscription_of(options), group, commits=False, siblings=siblings)
+            with _one_planner(group), closing(members), members.undisturbed():
                 planned = self._plan(cluster, members, subscribed)
-                members.detach()
-                return planned
+                if options.commit == "task":
+                    # A slot without a task would stay until its session ends, and hold up every other read.
+                    members.detach({task.credentials.slot for task in planned if task.credentials is not None})
+                    return planned
+                members.leave()
+                return [replace(task, credentials=None) for task in planned]
 
         def fenced(error: Exception, _: int, __: float) -> bool:
             log.info("plan group=%s failed: %s", group.group, error)
@@ -109,7 +129,7 @@ class BatchReader(DataSourceReader):
         if not isinstance(partition, ReadTask):
             # If the plan has no input partitions, Spark adds an empty one of its own class.
             return iter(())
-        worker_process.prepare(self._query.options.log_level)
+        worker_process.prepare(self._query.options.log_level, self._query.options.log_format)
         return read_task.read(partition, self._query)
 
     def _plan(self, cluster: Cluster, owner: PartitionOwner, subscribed: list[TopicPartition]) -> list[ReadTask]:
@@ -127,7 +147,8 @@ class BatchReader(DataSourceReader):
             max_records=options.max_records_per_partition,
         )
         inputs = plan(end) if options.in_group else late_bounds.mark(plan(end), bounds)
-        factory = TaskFactory(owner.credentials, cluster.cluster_id(), topics)
+        rewinds = marks_in(owner.committed(sorted(owned.slots))) if options.commit == "task" else {}
+        factory = TaskFactory(owner.credentials, cluster.cluster_id(), topics, rewinds)
         planned = [_without_ids_if_unbound(factory.task(one)) for one in inputs]
         quota = QuotaSettings.of(options)
         if quota is None:
@@ -142,8 +163,8 @@ class BatchReader(DataSourceReader):
 
 @contextmanager
 def _one_planner(group: GroupSettings) -> Iterator[None]:
-    """Let one planner at a time join with these instance ids, among the processes of this driver."""
-    name = name_of((group.group, group.instance_id_prefix))
+    """Let one planner at a time join this group, among the processes of this driver."""
+    name = name_of((group.group, driver_pid()))
     with ExitStack() as stack:
         try:
             stack.enter_context(exclusive(f"plan-{name}"))

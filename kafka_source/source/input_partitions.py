@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from assignors.model import TopicPartition
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.topic_identity import only_of
 from kafka_source.quota.settings import Ticket
 from kafka_source.source.plan import PlannedInput, bundles
 from kafka_source.source.read_task import ReadTask, TaskBundle
-from kafka_source.source.sink_commit_replay import handoff_of
+from kafka_source.source.sink_commit_replay import handoffs_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,16 +23,22 @@ class TaskFactory:
         credentials: Returns the credentials of a slot; None without a group.
         cluster: The id of the cluster that is read; None: unknown.
         topics: The ids of the topics that are read, as far as they have one.
+        rewinds: The rewind of the group that each partition follows; without partitions that were never rewound.
     """
 
     credentials: Callable[[int], SlotCredentials | None]
     cluster: str | None
     topics: Mapping[str, str]
+    rewinds: Mapping[TopicPartition, str] = field(default_factory=dict)
 
     def task(self, planned: PlannedInput) -> ReadTask:
         """Return the task that reads `planned`, without a quota."""
         topics = only_of(planned.ranges, self.topics)
-        return ReadTask(planned.ranges, self.credentials(planned.slot), cluster=self.cluster, topics=topics)
+        read = {r.topic_partition for r in planned.ranges}
+        rewinds = {tp: rewind_id for tp, rewind_id in self.rewinds.items() if tp in read}
+        return ReadTask(
+            planned.ranges, self.credentials(planned.slot), cluster=self.cluster, topics=topics, rewinds=rewinds
+        )
 
 
 def bundle_tasks(
@@ -76,7 +83,7 @@ def add_handoff(found: Sequence[TaskBundle], planned: Sequence[PlannedInput], st
     if not found:
         return []
     first, *others = found
-    member = first.tasks[0].credentials
-    if member is None:
+    members = {task.credentials.slot: task.credentials for one in found for task in one.tasks if task.credentials}
+    if not members:
         raise ValueError("commit=sink needs tasks of a group's members")
-    return [replace(first, handoff=handoff_of(planned, member, stream)), *others]
+    return [replace(first, handoffs=handoffs_of(planned, members, stream)), *others]

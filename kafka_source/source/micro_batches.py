@@ -7,6 +7,7 @@ plans the records that are new.
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -19,6 +20,7 @@ from kafka_source.errors import DataLossError, RefreshRetriableError
 from kafka_source.group.query_settings import group_settings, subscription_of
 from kafka_source.group.siblings import Siblings
 from kafka_source.model.cluster_identity import check_same_cluster
+from kafka_source.model.driver_figures import DriverFigures
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.model.topic_selection import TopicSelection
 from kafka_source.options import ReadOptions
@@ -28,17 +30,16 @@ from kafka_source.runtime.deadline import Deadline
 from kafka_source.runtime.retry import RetryPolicy, retry
 from kafka_source.source import sink_commit_replay, spark_checkpoint
 from kafka_source.source.admission import Admission
+from kafka_source.source.group_member_owner import GroupMemberOwner
 from kafka_source.source.input_partitions import TaskFactory, add_handoff, bundle_tasks
-from kafka_source.source.partition_owner import (
-    GroupMemberOwner,
-    OwnedPartitions,
-    PartitionOwner,
-    Standalone,
-)
+from kafka_source.source.partition_owner import OwnedPartitions, PartitionOwner
 from kafka_source.source.plan import PlannedInput, plan, spans
 from kafka_source.source.position_tracker import PositionTracker
 from kafka_source.source.read_task import Query, TaskBundle
+from kafka_source.source.rewind_marks import RewindMarks
+from kafka_source.source.standalone_owner import Standalone
 from kafka_source.source.start_and_end import raise_or_warn
+from kafka_source.source.static_partitions import StaticPartitions
 from kafka_source.source.topic_tracker import TopicTracker
 
 # Spark starts one task in the time in which a task reads many more records than this.
@@ -63,16 +64,20 @@ class MicroBatches:
         self._cluster = Cluster.of(options)
         self._selection = subscription_of(options)
         self._subscribed = subscribed = self._cluster.partitions(self._selection)
-        self._owner = _partition_owner(options, self._cluster, self._selection, len(subscribed), siblings)
+        self._marks = RewindMarks()
+        self._owner = _partition_owner(options, self._cluster, self._selection, len(subscribed), siblings, self._marks)
         self._topics = TopicTracker(
             TopicIds(self._cluster.topics, options.metadata_max_age_ms),
             fail_on_data_loss=options.fail_on_data_loss,
         )
-        self._positions = PositionTracker(query, self._cluster, self._owner, subscribed)
-        quota = QuotaSettings.of(options)
+        self._positions = PositionTracker(query, self._cluster, self._owner, subscribed, self._marks)
+        # A limit in bytes needs the sizes that tasks measure, and these report to the driver as with a quota.
+        by_bytes = options.max_bytes_per_trigger is not None
+        quota = QuotaSettings.measuring(options) if by_bytes else QuotaSettings.of(options)
         self._quota = None if quota is None else StreamQuota(quota, options.settings)
         self._admission = Admission(options, self._quota)
         self._latest: dict[TopicPartition, int] = {}
+        self._looked_up_ms = 0
         # The last end offset of this process. A batch with another end is a replay from the checkpoint.
         self._planned: StreamOffset | None = None
         self._selects_all_of_checkpoint = False
@@ -95,6 +100,7 @@ class MicroBatches:
             InvalidConfigurationError: `start` is of another cluster.
         """
         self._check_cluster(start)
+        self._marks.learn(start)
         with self._owner.undisturbed():
             return self._retry(lambda: self._next(start, limited=limited))
 
@@ -105,6 +111,7 @@ class MicroBatches:
         partitions = self._topics.existing(owned.slots)
         starts = self._positions.resolve(known, owned, partitions, self._topics.lost_topics)
         self._latest = self._latest_offsets(starts)
+        self._looked_up_ms = round(time.time() * 1000)
         starts = self._positions.move_into_log(starts, self._latest)
         ends = self._admission.ends(starts, self._latest, owned.slots, limited=limited)
         if ends is None or (ends == starts and self._positions.are_durable(known, starts) and not start.of_spark):
@@ -116,6 +123,7 @@ class MicroBatches:
             return start
         self._admission.batch_planned()
         self._planned = self._end_offset(known, starts, ends, owned)
+        self._owner.measure(starts, ends, self._latest)
         self._owner.batch_planned({tp: end for tp, end in ends.items() if end > starts[tp]})
         return self._planned
 
@@ -123,8 +131,9 @@ class MicroBatches:
         """Return the input partitions of the batch from `start` to `end`, with the slots' present credentials.
 
         A replay after a restart reads the same ranges in the same input partitions, except for topics that were
-        deleted or created again, and with `commit=sink` for what other members have read since. `end` may be an offset
-        of Spark's own source, if the query was moved while a batch was planned and not finished.
+        deleted or created again, with `commit=sink` for what other members have read since, and with `commit=sink` or
+        `commit=task` for partitions that were rewound since. `end` may be an offset of Spark's own source, if the query
+        was moved while a batch was planned and not finished.
 
         Raises:
             DataLossError: A topic of a replayed batch was lost, and `failOnDataLoss` is set.
@@ -139,11 +148,14 @@ class MicroBatches:
             end = self._planned_by_spark(start, end)
         is_replay = end != self._planned
         if is_replay:
+            self._marks.learn(end, newest=True)
             end = self._without_lost_topics(end)
         planned = plan(end, start)
         if is_replay and self._sink_commits:
             planned = self._remaining(planned, end.stream or "")
-        factory = TaskFactory(self._owner.credentials, self._cluster.cluster_id(), end.topics)
+        elif is_replay and self._options.commit == "task":
+            planned = self._without_rewound(planned)
+        factory = TaskFactory(self._owner.credentials, self._cluster.cluster_id(), end.topics, end.rewinds)
         ticket = None if self._quota is None else self._quota.ticket
         found = bundle_tasks(planned, factory, min_offsets=end.task_records, ticket=ticket)
         self._owner.tasks_made(_ends_of(planned))
@@ -162,7 +174,7 @@ class MicroBatches:
         """
         self._check_cluster(end)
         with self._owner.undisturbed():
-            self._owner.finish(end.without(self._topics.lost_from(end)).ends)
+            self._owner.finish(self._marks.current_ends(end.without(self._topics.lost_from(end))))
 
     def stop_at_latest(self) -> None:
         """Let an AvailableNow run end at the latest offsets of now, in every partition of the subscription."""
@@ -174,6 +186,22 @@ class MicroBatches:
         for tp, offset in sorted(self._latest.items()):
             report.setdefault(tp.topic, {})[str(tp.partition)] = offset
         return report
+
+    def figures(self, *, with_latest: bool) -> DriverFigures:
+        """Return the commits and rebalances since the last call, for the query's progress.
+
+        Args:
+            with_latest: Whether to add the latest offsets, because this version of Spark does not show them.
+        """
+        events = self._owner.take_events()
+        return DriverFigures(
+            self._looked_up_ms,
+            self._options.group_id if self._options.in_group else None,
+            events.commits,
+            events.failed_commits,
+            events.rebalances,
+            self._latest if with_latest else {},
+        )
 
     def quota(self) -> dict[str, Any] | None:
         """Return how much of the quota is used, with rates and delays; None without a quota."""
@@ -218,7 +246,7 @@ class MicroBatches:
             `start` without lost topics, and the partitions that the query owns.
         """
         known = self._without_lost_topics(start)
-        owned = self._owner.commit_and_rejoin(known.ends)
+        owned = self._owner.commit_and_rejoin(self._marks.current_ends(known))
         if not self._positions.is_resolved_in(owned.generation):
             # The leader may have started the rebalance because topics have changed.
             self._topics.refresh()
@@ -279,6 +307,7 @@ class MicroBatches:
             task_records=_min_records_per_task(self._options),
             topics=self._topics.ids({tp.topic for tp in starts}),
             stream=(start.stream or uuid.uuid4().hex) if self._sink_commits else None,
+            rewinds=self._marks.of(starts),
         )
 
     def _remaining(self, planned: list[PlannedInput], stream: str) -> list[PlannedInput]:
@@ -287,15 +316,32 @@ class MicroBatches:
         committed = sink_commit_replay.fetch_committed(self._options)
         return sink_commit_replay.remaining(planned, owned.slots, committed, stream)
 
+    def _without_rewound(self, planned: list[PlannedInput]) -> list[PlannedInput]:
+        """Leave partitions to the next batch that were rewound since this one was planned.
+
+        Its tasks would commit its ends over the rewind.
+        """
+        partitions = {r.topic_partition for one in planned for r in one.ranges}
+        news = self._marks.news(self._owner.committed(sorted(partitions)))
+        kept = [(one, tuple(r for r in one.ranges if r.topic_partition not in news)) for one in planned]
+        return [one._replace(ranges=ranges) for one, ranges in kept if ranges]
+
 
 def _partition_owner(
-    options: ReadOptions, cluster: Cluster, selection: TopicSelection, partitions: int, siblings: Siblings | None
+    options: ReadOptions,
+    cluster: Cluster,
+    selection: TopicSelection,
+    partitions: int,
+    siblings: Siblings | None,
+    marks: RewindMarks,
 ) -> PartitionOwner:
     if not options.in_group:
         return Standalone(cluster, selection)
-    group = group_settings(options, partitions=partitions, stream=True)
     commits = options.commit in (None, "batch")
-    return GroupMemberOwner(options, selection, group, commits=commits, siblings=siblings)
+    if not options.is_member:
+        return StaticPartitions(options, cluster, selection, commits=commits, marks=marks)
+    group = group_settings(options, partitions=partitions, stream=True)
+    return GroupMemberOwner(options, selection, group, commits=commits, siblings=siblings, marks=marks)
 
 
 def _ends_of(planned: Iterable[PlannedInput]) -> dict[TopicPartition, int]:

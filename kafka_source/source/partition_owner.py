@@ -1,48 +1,22 @@
-"""The owner of a query's partitions: the query itself without a group, or its slots as the leader assigned them.
+"""What an owner of a query's partitions does: it says which partitions the query reads, and keeps their positions.
 
-The readers see one interface, so their path is the same with and without a group.
+The readers see this interface only, so their path is the same for a query without a group (`standalone_owner`), for
+members of a group (`group_member_owner`) and for partitions of `assign` whose offsets a group keeps
+(`static_partitions`).
 """
 
 from __future__ import annotations
 
-import logging
-import time
-from collections.abc import Callable, Collection, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from assignors.model import TopicPartition
-from kafka_source.cluster.lookup import Cluster
-from kafka_source.error_codes import FENCED_INSTANCE_ID, UNKNOWN_MEMBER_ID
-from kafka_source.errors import (
-    AbortableError,
-    FencedError,
-    InvalidConfigurationError,
-    KafkaGroupError,
-    RetriableError,
-    UnknownOutcomeError,
-    UnknownTopicError,
-)
-from kafka_source.group.member import RebalanceTimeout
-from kafka_source.group.membership import GroupMembership
-from kafka_source.group.model import BatchUnderWay, GroupAssignment, GroupSettings
-from kafka_source.group.query_settings import REDUNDANT, strategies_of
-from kafka_source.group.siblings import Siblings
+from kafka_source.model.commit_offset import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import Copies
-from kafka_source.model.topic_selection import TopicSelection
-from kafka_source.options import ReadOptions
-from kafka_source.runtime.deadline import Deadline
-from kafka_source.runtime.retry import RetryPolicy, retry
-from kafka_source.transactions.offset_committer import TransactionalCommitter
-
-log = logging.getLogger(__name__)
-
-_JOIN_MARGIN_MS = 30_000
-_COMMIT_PAUSE_SECONDS = 1.0
-_COMMIT_PAUSES = RetryPolicy(_COMMIT_PAUSE_SECONDS, _COMMIT_PAUSE_SECONDS)
-_MAY_PASS = (RetriableError, AbortableError, UnknownOutcomeError)
+from kafka_source.source.owner_events import OwnerEvents
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +50,15 @@ class PartitionOwner(Protocol):
 
     def batch_planned(self, ends: Mapping[TopicPartition, int]) -> None:
         """Note the next offset after the micro-batch that was just planned, for each partition that it reads."""
+        ...
+
+    def measure(
+        self,
+        starts: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+        latest: Mapping[TopicPartition, int],
+    ) -> None:
+        """Measure the query's speed by the micro-batch that was just planned; see `Pace.planned`."""
         ...
 
     def tasks_made(self, ends: Mapping[TopicPartition, int]) -> None:
@@ -119,351 +102,22 @@ class PartitionOwner(Protocol):
         """Lower the group's offsets to these where they are higher: the records in between were lost."""
         ...
 
-    def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """Return the group's committed offsets; empty without a group."""
+    def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
+        """Return what the group has committed, without partitions for which it has nothing; empty without a group."""
+        ...
+
+    def rewound(self, partitions: Collection[TopicPartition]) -> None:
+        """Note that the query continues at the group's offsets in these partitions, because the group was rewound."""
         ...
 
     def credentials(self, slot: int) -> SlotCredentials | None:
         """Return the credentials with which a task acts as this slot; None without a group."""
         ...
 
+    def take_events(self) -> OwnerEvents:
+        """Return the commits and rebalances since the last call."""
+        ...
+
     def close(self) -> None:
         """Give the partitions up."""
         ...
-
-
-class Standalone:
-    """The owner without a group: the query owns all partitions that it selects, and commits nothing."""
-
-    def __init__(self, cluster: Cluster, subscription: TopicSelection) -> None:
-        self._cluster = cluster
-        self._subscription = subscription
-
-    def undisturbed(self) -> AbstractContextManager[None]:
-        """Return a block that does nothing."""
-        return nullcontext()
-
-    def batch_planned(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Do nothing."""
-
-    def tasks_made(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Do nothing."""
-
-    def join(self) -> None:
-        """Do nothing."""
-
-    def commit_and_rejoin(self, finished: Mapping[TopicPartition, int]) -> OwnedPartitions:
-        """Return all partitions that exist."""
-        return OwnedPartitions(dict.fromkeys(self._cluster.partitions(self._subscription), -1))
-
-    def finish(self, finished: Mapping[TopicPartition, int]) -> None:
-        """Do nothing."""
-
-    def forget_topics(self, topics: Collection[str]) -> None:
-        """Do nothing."""
-
-    def still_owned(self) -> bool:
-        """Return True: nobody else takes the partitions."""
-        return True
-
-    keeps_positions = False
-
-    def remember(self, starts: Mapping[TopicPartition, int]) -> None:
-        """Do nothing."""
-
-    def rewind_committed(self, starts: Mapping[TopicPartition, int]) -> None:
-        """Do nothing."""
-
-    def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """Return an empty dictionary."""
-        return {}
-
-    def credentials(self, slot: int) -> None:
-        """Return None."""
-        return
-
-    def close(self) -> None:
-        """Do nothing."""
-
-
-class GroupMemberOwner:
-    """The owner in a group: the slots are members, and the leader's assignment says which partitions they own.
-
-    Args:
-        options: Of the query.
-        subscription: The topics or partitions that the members subscribe to.
-        group: From `group_settings`.
-        commits: Whether the driver commits offsets. Else tasks or the sink do, or nobody.
-        siblings: Where to meet the other reads of this driver and group; None: nowhere.
-    """
-
-    def __init__(
-        self,
-        options: ReadOptions,
-        subscription: TopicSelection,
-        group: GroupSettings,
-        *,
-        commits: bool,
-        siblings: Siblings | None = None,
-    ) -> None:
-        self._group = group
-        self._commits = commits
-        self._join_seconds = (group.rebalance_timeout_ms + _JOIN_MARGIN_MS) / 1000
-        self._all_copies = options.redundant_emit == "all"
-        self._committed_elsewhere = options.commit in ("task", "sink")
-        self._assignment: GroupAssignment | None = None
-        self._owned = OwnedPartitions({})
-        self._membership = GroupMembership(options.settings, group, subscription, strategies_of(options), siblings)
-        self._committer = (
-            TransactionalCommitter(options.settings, f"{group.group}-{group.instance_id_prefix}")
-            if commits and options.commit_transactional
-            else None
-        )
-        self._stops = options.group_on_lost == "stop"
-        # What the group has, as far as this driver committed it or looked it up.
-        self._known: dict[TopicPartition, int] = {}
-        # Topics that were created again: their next commit may be lower than what the group has.
-        self._recreated: set[str] = set()
-        self._compared_generation = -1
-        self._joined = False
-        # The ends of the micro-batches that are planned and, as far as this driver knows, not committed.
-        self._under_way: dict[TopicPartition, int] = {}
-
-    def undisturbed(self) -> AbstractContextManager[None]:
-        """Return a block in which the slots rejoin only by its own calls; see `GroupMembership.undisturbed`."""
-        return self._membership.undisturbed()
-
-    def batch_planned(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Let the slots claim these partitions, should they have to rejoin before the micro-batch is finished."""
-        self._under_way |= ends
-        self._membership.reads(BatchUnderWay(dict(self._under_way)))
-
-    def tasks_made(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Let the slots rejoin only if that does not invalidate credentials with which tasks or the sink commit."""
-        self._under_way |= ends
-        self._membership.reads(BatchUnderWay(dict(self._under_way), self._committed_elsewhere))
-
-    def _nothing_under_way(self) -> None:
-        self._under_way = {}
-        self._membership.reads(BatchUnderWay())
-
-    def commit_and_rejoin(self, finished: Mapping[TopicPartition, int]) -> OwnedPartitions:
-        """Commit `finished`, rejoin the group if a rebalance is due, and return what the slots own now.
-
-        Members rejoin in the calls of the readers between two micro-batches. If another read of this driver waits for
-        them, they have rejoined before, and have claimed the partitions of the micro-batch that is committed here.
-
-        Raises:
-            FencedError: Another process uses a slot's instance id, or the group has removed the slots and
-                `group.on.lost` is `stop`.
-        """
-        self.join()
-        lost = self._membership.lost()
-        if lost is not None:
-            self._rejoin_after(lost)
-        committed = self._commit_finished(finished)
-        if not committed and self._membership.rebalance_needed() is not None:
-            self._retry_commit_before_rejoin(finished)
-        reason = self._membership.rebalance_needed()
-        if committed or reason is not None:
-            self._nothing_under_way()
-        if reason is not None:
-            log.info("rejoin group=%s reason=%r", self._group.group, reason)
-            self._wait_in(self._membership.rejoin)
-        return self.owned()
-
-    def still_owned(self) -> bool:
-        """Return whether the slots are still members, as far as this process knows."""
-        return self._membership.lost() is None
-
-    def join(self) -> None:
-        """Join with all slots, unless they have joined before."""
-        if not self._joined:
-            self._wait_in(self._membership.join)
-            self._joined = True
-
-    def _wait_in(self, enter: Callable[[float], object]) -> None:
-        """Join or rejoin, however long the other members take.
-
-        The group waits for each member for the longest rebalance timeout of all members, which is not known here.
-        """
-        while True:
-            try:
-                enter(self._join_seconds)
-                return
-            except RebalanceTimeout as error:
-                log.warning("%s The query keeps waiting.", error)
-
-    def _rejoin_after(self, lost: str) -> None:
-        if self._stops:
-            raise FencedError(
-                f"This query's slots are no longer members of group {self._group.group}: {lost}. Nothing was committed "
-                "since then, and other members may own the partitions now. The query stops because group.on.lost is "
-                "stop; start it again to continue from the group's committed offsets.",
-                code=UNKNOWN_MEMBER_ID,
-            )
-        log.warning("rejoin group=%s reason=%r: nothing is committed until then", self._group.group, lost)
-        self._nothing_under_way()
-        self._wait_in(self._membership.rejoin)
-
-    def owned(self) -> OwnedPartitions:
-        """Return what the slots own in the present generation."""
-        assignment = self._membership.assignment
-        if assignment is not self._assignment:
-            self._assignment, self._owned = assignment, owned_by(assignment, all_copies=self._all_copies)
-        return self._owned
-
-    def finish(self, finished: Mapping[TopicPartition, int]) -> None:
-        """Commit what the group does not have yet; all partitions in one transaction with `commit.transactional`.
-
-        Members that the group has removed commit nothing. Other members own their partitions then, and read again what
-        was read since the last commit (at least once).
-        """
-        self._commit_finished(finished)
-
-    def _commit_finished(self, finished: Mapping[TopicPartition, int]) -> bool:
-        """Commit what the group does not have yet; return False if another try may commit it."""
-        try:
-            committed = self._commit_existing(self._not_committed(finished))
-        except FencedError as error:
-            if error.code == FENCED_INSTANCE_ID:
-                raise
-            self._rejoin_after(f"its commit was refused ({error})")
-            return True
-        except InvalidConfigurationError:
-            raise
-        except KafkaGroupError as error:
-            log.warning("commit group=%s failed, the next micro-batch tries again: %s", self._group.group, error)
-            return False
-        self._known.update(committed)
-        self._recreated -= {tp.topic for tp in committed}
-        return True
-
-    def _commit_existing(self, offsets: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Commit these offsets, except for deleted topics, which the group refuses; return what is committed."""
-        if not offsets:
-            return {}
-        try:
-            self.commit(offsets)
-            return offsets
-        except UnknownTopicError as error:
-            log.warning("commit group=%s by topic: %s", self._group.group, error)
-        committed: dict[TopicPartition, int] = {}
-        for topic in {tp.topic for tp in offsets}:
-            of_topic = {tp: offset for tp, offset in offsets.items() if tp.topic == topic}
-            try:
-                self.commit(of_topic)
-                committed |= of_topic
-            except UnknownTopicError:
-                log.warning("commit group=%s topic=%s left out: the topic does not exist", self._group.group, topic)
-        return committed
-
-    def _retry_commit_before_rejoin(self, finished: Mapping[TopicPartition, int]) -> None:
-        """Try again to commit, for half of the rebalance timeout: after the rebalance others would read it again.
-
-        Until then the coordinator takes commits of the old generation.
-        """
-        deadline = Deadline(self._group.rebalance_timeout_ms / 2000)
-        while not self._commit_finished(finished) and not deadline.over:
-            time.sleep(_COMMIT_PAUSE_SECONDS)
-
-    def forget_topics(self, topics: Collection[str]) -> None:
-        """Forget the offsets that were committed for topics which were deleted or created again."""
-        self._recreated |= set(topics)
-        self._known = {tp: offset for tp, offset in self._known.items() if tp.topic not in self._recreated}
-
-    def _not_committed(self, finished: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return the part of `finished` that the driver has to commit; empty if it is not the driver that commits."""
-        if not self._commits or not self._joined:
-            return {}
-        owned, held = self.owned(), self._membership.assignment.held
-        missing = {
-            tp: end for tp, end in finished.items() if (owned.commits(tp) or tp in held) and self._known.get(tp) != end
-        }
-        if missing and owned.generation != self._compared_generation:
-            # Another application of the group may have read on before these partitions came back: never step back.
-            compared = sorted(tp for tp in missing if tp.topic not in self._recreated)
-            for tp, offset in self.committed(compared).items():
-                if offset is not None and offset >= missing[tp]:
-                    self._known[tp] = missing.pop(tp)
-            self._compared_generation = owned.generation
-        return missing
-
-    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit these offsets as the group's.
-
-        Raises:
-            FencedError: The members are no longer the group's.
-            UnknownTopicError: A topic was deleted; nothing is committed.
-            KafkaGroupError: Any other category.
-        """
-        slots = self._membership.assignment.slots
-        if self._committer is not None:
-            # The coordinator checks that a member of this generation commits, not that it owns each partition.
-            self._committer.commit(slots[0].credentials, offsets)
-            return
-        by_slot: dict[int, dict[TopicPartition, int]] = {}
-        mine = {**self._membership.assignment.held, **self.owned().slots}
-        for tp, offset in offsets.items():
-            by_slot.setdefault(mine[tp], {})[tp] = offset
-        self._membership.commit(by_slot)
-
-    @property
-    def keeps_positions(self) -> bool:
-        """Whether this driver commits offsets, and starts where it has committed."""
-        return self._commits and not self._all_copies
-
-    def remember(self, starts: Mapping[TopicPartition, int]) -> None:
-        """Commit the starting offsets, so that a query which ends before its first batch starts there again."""
-        if self.keeps_positions and starts:
-            self._commit_patiently(starts)
-
-    def rewind_committed(self, starts: Mapping[TopicPartition, int]) -> None:
-        """Lower the group's offsets to these where they are higher."""
-        committed = self.committed(sorted(starts))
-        beyond = {tp: start for tp, start in starts.items() if (committed.get(tp) or 0) > start}
-        if beyond:
-            self._commit_patiently(beyond)
-
-    def _commit_patiently(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit as `commit` does; a coordinator that is away or loads the group is waited for."""
-        deadline = Deadline(self._group.coordinator_timeout_ms / 1000)
-        retry(lambda: self.commit(offsets), _COMMIT_PAUSES, on=_MAY_PASS, deadline=deadline, again=_may_pass)
-
-    def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """Return the group's committed offsets; open transactions over them are waited for."""
-        found: dict[TopicPartition, int | None] = self._membership.committed(partitions)
-        return found
-
-    def credentials(self, slot: int) -> SlotCredentials:
-        """Return the slot's credentials; a replayed batch may have had more slots than there are now."""
-        self.join()
-        slots = self._membership.assignment.slots
-        return slots[slot % len(slots)].credentials
-
-    def detach(self) -> None:
-        """Stop acting for the slots without leaving the group: tasks take them over."""
-        self._membership.detach()
-
-    def close(self) -> None:
-        """Leave the group. With an instance id of the user's the slots stay members and wait for a restart."""
-        self._membership.close()
-
-
-def _may_pass(error: Exception, _: int, __: float) -> bool:
-    log.info("commit failed and is tried again: %s", error)
-    return not isinstance(error, UnknownTopicError)
-
-
-def owned_by(assignment: GroupAssignment, *, all_copies: bool) -> OwnedPartitions:
-    """Return the partitions of which the slots have the first copy, or with `all_copies` any copy."""
-    found: dict[TopicPartition, list[tuple[int, int]]] = {}
-    for slot in assignment.slots:
-        for tp in slot.partitions:
-            replica = slot.replicas.get(tp, 0)
-            if replica == 0 or all_copies:
-                found.setdefault(tp, []).append((replica, slot.credentials.slot))
-    copies = {tp: tuple((slot, replica) for replica, slot in sorted(pairs)) for tp, pairs in found.items()}
-    all_emit = all_copies and assignment.assignor == REDUNDANT
-    slots = {tp: of_it[0][0] for tp, of_it in copies.items()}
-    return OwnedPartitions(slots, len(assignment.slots), assignment.generation, copies if all_emit else {})

@@ -59,12 +59,15 @@ def plan(end: StreamOffset, start: StreamOffset | None = None) -> list[PlannedIn
         end: The batch's end offset. It has each partition's start, end and slot, and the options that cut ranges.
         start: The batch's start offset; None: that of `end` itself. Spark before 4.2 asks for the end offset without
             telling the reader the start, so after a restart `end` may begin too early. The plan leaves out what lies
-            before `start`, unless the topic was created again in between, or the stream's id says that `end` was
-            planned from `start` (`commit=sink`): then somebody has rewound the group.
+            before `start`, unless the topic was created again or the group was rewound in between, or the stream's id
+            says that `end` was planned from `start` (`commit=sink`): then somebody has rewound the group.
     """
     if start is not None and start.stream is not None and start.stream == end.stream:
         start = None
-    done = {tp: at for tp, at in start.ends.items() if end.same_topic(start, tp.topic)} if start is not None else {}
+    done = {}
+    if start is not None:
+        same = [tp for tp in start.ends if end.same_topic(start, tp.topic) and not _rewound(tp, start, end)]
+        done = {tp: start.ends[tp] for tp in same}
     by_slot: dict[int, list[Range]] = {}
     for tp, span in sorted(end.partitions.items()):
         first = max(span.start, done.get(tp, span.start))
@@ -88,6 +91,10 @@ def plan(end: StreamOffset, start: StreamOffset | None = None) -> list[PlannedIn
             pieces = max(1, round(sum(r.size for r in ranges) / total * end.min_partitions))
         inputs += [PlannedInput(slot, (piece,)) for piece in split(ranges, pieces, end.max_records, end.cut_rule)]
     return inputs
+
+
+def _rewound(tp: TopicPartition, start: StreamOffset, end: StreamOffset) -> bool:
+    return end.rewinds.get(tp) not in (None, start.rewinds.get(tp))
 
 
 def split(

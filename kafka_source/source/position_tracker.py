@@ -6,14 +6,20 @@ them counts.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from assignors.model import TopicPartition
 from kafka_source.cluster.lookup import Cluster
+from kafka_source.model.commit_offset import CommitOffset
 from kafka_source.model.stream_offset import StreamOffset
-from kafka_source.source import sink_commit_replay, start_and_end
+from kafka_source.options.kinds import TopicWord
+from kafka_source.source import committed_start, sink_commit_replay, start_and_end
 from kafka_source.source.partition_owner import OwnedPartitions, PartitionOwner
 from kafka_source.source.read_task import Query
+from kafka_source.source.rewind_marks import RewindMarks
+
+log = logging.getLogger(__name__)
 
 
 class PositionTracker:
@@ -24,19 +30,28 @@ class PositionTracker:
         cluster: Where to look up offsets.
         owner: Knows the group's committed offsets.
         subscribed: The partitions of the subscription when the query started.
+        marks: The rewinds of the group that the query has followed.
     """
 
     def __init__(
-        self, query: Query, cluster: Cluster, owner: PartitionOwner, subscribed: Collection[TopicPartition]
+        self,
+        query: Query,
+        cluster: Cluster,
+        owner: PartitionOwner,
+        subscribed: Collection[TopicPartition],
+        marks: RewindMarks,
     ) -> None:
         self._options = query.options
         self._cluster = cluster
         self._owner = owner
+        self._marks = marks
         self._subscribed = frozenset(subscribed)
         self._sink_commits = query.options.commit == "sink"
         # The positions as resolved in `_generation`, and the start offset that they already include.
         self._positions: dict[TopicPartition, int] = {}
         self._generation: int | None = None
+        # What starts at `latest` by a word for its topic, beside a checkpoint that does not know the topic.
+        self._start_at_latest: frozenset[TopicPartition] = frozenset()
         self._start: StreamOffset | None = None
 
     def is_resolved_in(self, generation: int) -> bool:
@@ -108,11 +123,13 @@ class PositionTracker:
         """Return whether a query that restarts before its next micro-batch would resolve the same positions.
 
         Args:
-            start: The start offset of the micro-batch. If it has partitions, the checkpoint keeps the positions.
+            start: The start offset of the micro-batch. If it has partitions, the checkpoint keeps their positions.
             starts: The positions.
         """
-        if start.partitions or not starts or self._owner.keeps_positions:
+        if not starts or self._owner.keeps_positions:
             return True
+        if start.partitions:
+            return self._start_at_latest & starts.keys() <= start.partitions.keys()
         options = self._options
         by_time = options.starting_timestamp is not None or options.starting_offsets_by_timestamp is not None
         return options.starting_offsets == "earliest" and not by_time
@@ -128,18 +145,54 @@ class PositionTracker:
         known = [tp for tp in partitions if tp.topic not in lost_topics]
         # Where all copies of a partition emit rows, the committed offset is that of one copy only.
         uses_committed = not owned.copies and bool(start.partitions or self._options.group_start == "committed")
+        committed: Mapping[TopicPartition, CommitOffset] = {}
+        if uses_committed and self._sink_commits:
+            fetched = sink_commit_replay.fetch_committed(self._options)
+            committed = {tp: fetched[tp] for tp in known if tp in fetched}
+        elif uses_committed:
+            committed = self._owner.committed(known)
+        elif not owned.copies:
+            committed = self._rewound_since_start(self._owner.committed(known))
+        self._follow_rewinds(committed)
         positions: dict[TopicPartition, int | None]
         if self._sink_commits:
-            committed = sink_commit_replay.fetch_committed(self._options) if uses_committed else {}
-            committed = {tp: entry for tp, entry in committed.items() if tp.topic not in lost_topics}
             positions = {
                 tp: sink_commit_replay.position(tp, self._positions.get(tp), committed, start.stream)
                 for tp in partitions
             }
         else:
-            offsets = self._owner.committed(known) if uses_committed else {}
+            offsets = {tp: entry.offset for tp, entry in committed.items()}
             positions = {tp: furthest(self._positions.get(tp), offsets.get(tp)) for tp in partitions}
+        if self._generation is None and not start.partitions:
+            found = [tp for tp, position in positions.items() if position is not None]
+            committed_start.tell(self._options, found, commits=self._options.commit != "none")
         return {tp: position for tp, position in positions.items() if position is not None}
+
+    def _rewound_since_start(
+        self, committed: Mapping[TopicPartition, CommitOffset]
+    ) -> dict[TopicPartition, CommitOffset]:
+        """Return the committed offsets of partitions that were rewound since a query with a start of its own started.
+
+        Such a query (`group.start=starting`) begins where its options say, whatever the group's offsets are. That
+        includes a rewind of the group from before its start.
+        """
+        news = self._marks.news(committed)
+        if self._generation is None:
+            self._marks.follow(news)
+            return {}
+        return {tp: committed[tp] for tp in news}
+
+    def _follow_rewinds(self, committed: Mapping[TopicPartition, CommitOffset]) -> None:
+        """Forget the positions from before a rewind of the group, in the partitions that it has rewound."""
+        news = self._marks.news(committed)
+        if not news:
+            return
+        for tp in sorted(news):
+            before = self._positions.pop(tp, None)
+            if before is not None:
+                log.warning("rewound %s-%d from=%d to=%d", tp.topic, tp.partition, before, committed[tp].offset)
+        self._marks.follow(news)
+        self._owner.rewound(news)
 
     def _first(
         self, start: StreamOffset, partitions: Sequence[TopicPartition], lost_topics: Collection[str]
@@ -147,8 +200,15 @@ class PositionTracker:
         """Return the positions of partitions that neither this query nor its group has read."""
         # A partition that was added while the query runs is read from its first offset, so that no record is missed.
         # A query that has not read anything yet has no partitions in `start`, hence the other two conditions.
-        added = [tp for tp in partitions if start.partitions or tp.topic in lost_topics or tp not in self._subscribed]
+        # A topic that the query subscribes to for the first time may have a start of its own, though.
+        by_word = self._start_by_word(start)
+        added = [
+            tp
+            for tp in partitions
+            if (start.partitions and tp.topic not in by_word) or tp.topic in lost_topics or tp not in self._subscribed
+        ]
         others = [tp for tp in partitions if tp not in added]
+        self._start_at_latest |= {tp for tp in others if by_word.get(tp.topic) == "latest"}
         starts = start_and_end.starting_offsets(
             self._cluster, self._options, others, {}, subscribed=self._subscribed, default="latest"
         )
@@ -157,7 +217,21 @@ class PositionTracker:
         # reported as such.
         new = {tp for tp in added if tp.topic not in lost_topics and self._is_new(tp)}
         late = start_and_end.earliest_of_added(self._cluster, self._options, new)
-        return starts | late | self._cluster.earliest([tp for tp in added if tp not in new])
+        late = late | self._cluster.earliest([tp for tp in added if tp not in new])
+        if not start.partitions and self._options.group_start == "committed":
+            # Until the first micro-batch the checkpoint has no positions. If the query stopped now, these partitions
+            # would belong to the subscription at its next start, and would begin where the options say.
+            self._owner.remember(late)
+        return starts | late
+
+    def _start_by_word(self, start: StreamOffset) -> dict[str, TopicWord]:
+        """Return the topics that start at a word of `startingOffsets`, when the query starts and has not read them."""
+        options = self._options
+        wanted, by_time = options.starting_offsets, (options.starting_timestamp, options.starting_offsets_by_timestamp)
+        if self._generation is not None or not isinstance(wanted, dict) or by_time != (None, None):
+            return {}
+        read = {tp.topic for tp in start.partitions}
+        return {topic: word for topic, word in wanted.items() if isinstance(word, str) and topic not in read}
 
     def _is_new(self, tp: TopicPartition) -> bool:
         """Return whether nobody else can have read a partition before this query."""

@@ -23,6 +23,7 @@ from kafka_source.group.model import GroupSettings
 from kafka_source.group.slot_session import SlotSession
 from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.model.cluster_identity import check_same_cluster
+from kafka_source.model.commit_offset import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import Range
 from kafka_source.options import ReadOptions, Where, read_options
@@ -31,12 +32,13 @@ from kafka_source.quota.stream_quota import CONSUMER_RATE
 from kafka_source.quota.task_pacer import Pacer, pacer_of
 from kafka_source.schema import Column, columns_of
 from kafka_source.source import late_bounds, replica_column
+from kafka_source.source.rewind_marks import with_marks
 from kafka_source.source_sink_handoff import BatchOfRun, Handoff, publish
-from kafka_source.transactions.offset_committer import TransactionalCommitter
+from kafka_source.transactions.offset_committer import TransactionalCommitter, transactional_id_of
 
 log = logging.getLogger(__name__)
 
-_Commit = Callable[[Mapping[TopicPartition, int]], None]
+_Commit = Callable[[Mapping[TopicPartition, CommitOffset]], None]
 # Seconds in which a coordinator of good health answers a heartbeat, also if the task finds it anew.
 _ATTACH_SECONDS = 10.0
 
@@ -52,6 +54,7 @@ class ReadTask(InputPartition):
         cluster: The id of the cluster in which the offsets are valid; None: unknown.
         topics: The ids of the ranges' topics, as far as they are known.
         ticket: The task's share of the query's quota; None: no quota.
+        rewinds: The rewind of the group that each partition follows, for the commit with `commit=task`.
     """
 
     ranges: tuple[Range, ...]
@@ -60,6 +63,7 @@ class ReadTask(InputPartition):
     cluster: str | None = None
     topics: Mapping[str, str] = field(default_factory=dict)
     ticket: Ticket | None = None
+    rewinds: Mapping[TopicPartition, str] = field(default_factory=dict)
 
 
 def shares_of(planned: Sequence[ReadTask]) -> list[float]:
@@ -77,11 +81,11 @@ class TaskBundle(InputPartition):
 
     Attributes:
         tasks: The read tasks, one for each slot.
-        handoff: The ranges of the whole micro-batch, for the sink; set in one bundle of it with `commit=sink`.
+        handoffs: The ranges of the whole micro-batch, for the sink; set in one bundle of it with `commit=sink`.
     """
 
     tasks: tuple[ReadTask, ...]
-    handoff: Handoff | None = None
+    handoffs: tuple[Handoff, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +117,11 @@ class Query:
 
 def read_bundle(bundle: TaskBundle, query: Query) -> Iterator[pa.RecordBatch]:
     """Yield the records of a stream's read tasks; raises as `read`."""
-    if bundle.handoff is not None:
+    if bundle.handoffs:
         client = cached_client(query.settings)
         deadline = Deadline(query.options.coordinator_timeout_ms / 1000)
-        client.run(publish(client, BatchOfRun.of_task(), bundle.handoff, deadline))
+        for handoff in bundle.handoffs:
+            client.run(publish(client, BatchOfRun.of_task(), handoff, deadline))
     if len(bundle.tasks) > 1 and query.options.commit != "task":
         yield from _read_together(bundle.tasks, query)
         return
@@ -134,9 +139,13 @@ def _read_together(group: Sequence[ReadTask], query: Query) -> Iterator[pa.Recor
         sessions = list(pool.map(lambda task: _session(task, query, commits=False), group))
     with ExitStack() as stack:
         held = [stack.enter_context(session) for session in sessions if session is not None]
-        for part in group if group[0].ticket else [_merged(group)]:
+        for part in group if _is_limited(group[0]) else [_merged(group)]:
             with pacer_of(part.ticket, query.settings, CONSUMER_RATE) as pacer:
-                yield from _while_held(held, _batches(part, query, pacer), commits=False)
+                yield from _while_held(held, _batches(part, query, pacer))
+
+
+def _is_limited(task: ReadTask) -> bool:
+    return task.ticket is not None and task.ticket.settings.limits
 
 
 def _merged(group: Sequence[ReadTask]) -> ReadTask:
@@ -160,12 +169,12 @@ def read(task: ReadTask, query: Query) -> Iterator[pa.RecordBatch]:
             commit = _committer(session, query) if commits else None
         pacer = stack.enter_context(pacer_of(task.ticket, query.settings, CONSUMER_RATE))
         held = [] if session is None else [session]
-        yield from _while_held(held, _batches(task, query, pacer), commits)
+        yield from _while_held(held, _batches(task, query, pacer))
         if session is not None:
             # Only the primary copy of a partition (replica 0) counts for the group's committed offset.
             ends = {r.topic_partition: r.end for r in task.ranges if r.replica == 0}
             if commit is not None and ends:
-                commit(ends)
+                commit(with_marks(ends, task.rewinds))
             if task.takes_over is not None:
                 session.leave()
 
@@ -212,20 +221,7 @@ def _session(task: ReadTask, query: Query, commits: bool) -> SlotSession | None:
         return None
     if task.takes_over is None:
         return _attach(task.credentials, query, commits)
-    try:
-        return SlotSession.take_over(query.settings, task.takes_over, task.credentials, _patience(query, commits))
-    except RetriableError as error:
-        if commits:
-            raise
-        log.warning("reading without acting as the slot, because the coordinator does not answer: %s", error)
-        return None
-    except FencedError as error:
-        if commits:
-            raise
-        # Spark plans a DataFrame once, so a second action runs after the slots have left the group. Without a commit
-        # that is safe: the action reads the same planned rows.
-        log.debug("reading without acting as the slot: %s", error)
-        return None
+    return SlotSession.take_over(query.settings, task.takes_over, task.credentials, _patience(query, commits))
 
 
 def _patience(query: Query, commits: bool) -> float:
@@ -256,22 +252,11 @@ def _attach(credentials: SlotCredentials, query: Query, commits: bool) -> SlotSe
         return None
 
 
-def _while_held(
-    sessions: Sequence[SlotSession], batches: Iterator[pa.RecordBatch], commits: bool
-) -> Iterator[pa.RecordBatch]:
+def _while_held(sessions: Sequence[SlotSession], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for session in sessions:
-            _check(session, commits)
+            session.check()
         yield batch
-
-
-def _check(session: SlotSession, commits: bool) -> None:
-    try:
-        session.check()
-    except FencedError:
-        if commits or not session.taken_over:
-            raise
-        log.debug("slot taken over by another task; this task commits nothing, so it continues to read")
 
 
 def _committer(session: SlotSession, query: Query) -> _Commit:
@@ -279,8 +264,7 @@ def _committer(session: SlotSession, query: Query) -> _Commit:
     patience = _patience(query, commits=True)
     if not query.options.commit_transactional:
         return lambda ends: session.commit(ends, patience)
-    credentials = session.credentials
-    committer = TransactionalCommitter(
-        query.settings, f"{credentials.group}-{credentials.instance_id}", timeout=patience, keep_ready=False
-    )
+    acts_as = session.credentials
+    owner = transactional_id_of(acts_as.group, acts_as.instance_id or "")
+    committer = TransactionalCommitter(query.settings, owner, timeout=patience, keep_ready=False)
     return lambda ends: session.acting(lambda used: committer.commit(used, ends))

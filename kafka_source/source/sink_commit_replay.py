@@ -8,10 +8,11 @@ sink drops them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from assignors.model import TopicPartition
+from kafka_source.group import rewind
 from kafka_source.group.committed_offsets import fetch_all_committed
 from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.model.commit_offset import CommitOffset
@@ -63,25 +64,35 @@ def remaining(
 ) -> list[PlannedInput]:
     """Return what a replay of a batch reads.
 
+    A batch was decided if the sink has committed it in any partition: it commits all of them in one transaction, and in
+    the others another member may have read on since. Then the replay is the whole batch.
+
     Args:
         planned: The batch as its end offset plans it.
         owned: The partitions that the query owns now.
         committed: The group's committed offsets.
         stream: The stream's id.
     """
+    batch = list(planned)
+    if any(_is_decided(r, committed.get(r.topic_partition), stream) for one in batch for r in one.ranges):
+        return batch
     found = []
-    for slot, ranges in planned:
-        kept = [_remaining(r, owned, committed.get(r.topic_partition), stream) for r in ranges]
+    for slot, ranges in batch:
+        kept = [_remaining(r, owned, committed.get(r.topic_partition)) for r in ranges]
         if any(r.size for r in kept):
             found.append(PlannedInput(slot, tuple(r for r in kept if r.size)))
     return found
 
 
-def _remaining(r: Range, owned: Collection[TopicPartition], committed: CommitOffset | None, stream: str) -> Range:
+def _is_decided(r: Range, committed: CommitOffset | None, stream: str) -> bool:
+    return committed is not None and committed.metadata == stream and committed.offset > r.start
+
+
+def _remaining(r: Range, owned: Collection[TopicPartition], committed: CommitOffset | None) -> Range:
     group_offset = r.start if committed is None else committed.offset
-    if committed is not None and committed.metadata == stream and group_offset > r.start:
-        # The sink has committed the batch.
-        return r
+    if committed is not None and rewind.id_in(committed.metadata) is not None and group_offset < r.start:
+        # Somebody has rewound the group since the batch was planned. The next batch begins at the group's offset.
+        return replace(r, start=r.end)
     if r.topic_partition not in owned:
         # The new owner starts at the group's offset and reads the range.
         return replace(r, start=r.end)
@@ -110,3 +121,22 @@ def handoff_of(planned: Iterable[PlannedInput], member: SlotCredentials, stream:
             ranges[r.topic_partition] = (min(start, r.start), max(end, r.end))
     without_slot = SlotCredentials(member.group, member.generation, member.member_id, member.instance_id)
     return Handoff(without_slot, ranges, stream)
+
+
+def handoffs_of(
+    planned: Sequence[PlannedInput], members: Mapping[int, SlotCredentials], stream: str
+) -> tuple[Handoff, ...]:
+    """Return what the source tells the sink about a batch: one hand-off, or one for each member that vouches alone.
+
+    Args:
+        planned: What the batch reads; the slot -1 stands for any member.
+        members: The credentials of the slots that read, by slot number; at least one.
+        stream: The stream's id.
+    """
+    anybody = members[min(members)]
+    if not anybody.alone:
+        return (handoff_of(planned, anybody, stream),)
+    parts: dict[int, list[PlannedInput]] = {}
+    for one in planned:
+        parts.setdefault(members.get(one.slot, anybody).slot, []).append(one)
+    return tuple(handoff_of(part, members[slot], stream) for slot, part in sorted(parts.items()))

@@ -15,6 +15,7 @@ from kafka_source.cluster.lookup import Cluster
 from kafka_source.errors import DataLossError, InvalidConfigurationError
 from kafka_source.model.stream_offset import Span, StreamOffset
 from kafka_source.options import ReadOptions
+from kafka_source.options.kinds import StartingValues
 from kafka_source.source.start_and_end import earliest_of_added, raise_or_warn, starting_offsets
 
 
@@ -66,11 +67,11 @@ def _first_starts(
 ) -> Mapping[TopicPartition, int]:
     """Return where a query's first batch starts, if the options give the same offsets whenever they are resolved."""
     by_time = options.starting_timestamp is not None or options.starting_offsets_by_timestamp is not None
-    wanted = options.starting_offsets or "latest"
+    wanted = "latest" if options.starting_offsets is None else options.starting_offsets
     if by_time:
         is_stable = options.starting_offsets_by_timestamp_strategy == "error"
     elif isinstance(wanted, dict):
-        is_stable = all(offset != LATEST for offsets in wanted.values() for offset in offsets.values())
+        is_stable = all(_is_stable(wanted, topic) for topic in wanted.keys() | {tp.topic for tp in partitions})
     else:
         is_stable = wanted == "earliest"
     if not is_stable:
@@ -81,3 +82,9 @@ def _first_starts(
         )
     known = [tp for tp in partitions if tp in subscribed]
     return starting_offsets(cluster, options, known, {}, subscribed=subscribed, default="latest")
+
+
+def _is_stable(wanted: StartingValues, topic: str) -> bool:
+    """Return whether no partition of a topic starts at latest, which is another offset at each look."""
+    of_topic = wanted.get(topic, "latest")
+    return LATEST not in of_topic.values() if isinstance(of_topic, dict) else of_topic == "earliest"

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from assignors.model import TopicPartition
 from kafka_source.cluster.list_offsets import EARLIEST, LATEST
 from kafka_source.cluster.lookup import Cluster
-from kafka_source.errors import DataLossError, InvalidConfigurationError, OptionError
+from kafka_source.errors import DataLossError, InvalidConfigurationError
 from kafka_source.options import ReadOptions
-from kafka_source.options.kinds import PartitionValues
+from kafka_source.options.kinds import PartitionValues, TopicWord
+from kafka_source.source import committed_start, json_options
 from kafka_source.source.partition_owner import PartitionOwner
 
 log = logging.getLogger(__name__)
@@ -58,9 +59,11 @@ def resolve_batch(
         OptionError: A JSON option does not name exactly the partitions of the subscription.
         InvalidConfigurationError: No record matches a starting timestamp, or a start lies beyond its end.
     """
-    committed = owner.committed(sorted(partitions)) if options.group_start == "committed" else {}
+    entries = owner.committed(sorted(partitions)) if options.group_start == "committed" else {}
+    committed = {tp: entry.offset for tp, entry in entries.items()}
+    committed_start.tell(options, list(committed), commits=options.commit not in (None, "none"))
     starts = starting_offsets(cluster, options, partitions, committed, subscribed=subscribed, default="earliest")
-    checked = {tp: start for tp, start in starts.items() if check_all or committed.get(tp) is not None}
+    checked = {tp: start for tp, start in starts.items() if check_all or tp in committed}
     starts |= check_data_loss(cluster, options, checked)
     ends = ending_offsets(cluster, options, partitions, subscribed=subscribed)
     late_starts = frozenset(tp for tp in partitions if _starts_at_earliest(options, tp))
@@ -68,7 +71,7 @@ def resolve_batch(
     for tp in partitions:
         # A committed offset may be beyond the end: the group has read on. Without a group a late end is checked by the
         # task, as in Spark: Spark keeps the error of a plan, and the DataFrame could never be used again.
-        is_checked = committed.get(tp) is None and (options.in_group or tp not in late_ends)
+        is_checked = tp not in committed and (options.in_group or tp not in late_ends)
         if is_checked and starts[tp] > ends[tp]:
             raise start_after_end(tp, starts[tp], ends[tp])
     return BatchBounds(starts, ends, late_starts, late_ends)
@@ -78,10 +81,10 @@ def starting_offsets(
     cluster: Cluster,
     options: ReadOptions,
     partitions: Iterable[TopicPartition],
-    committed: Mapping[TopicPartition, int | None],
+    committed: Mapping[TopicPartition, int],
     *,
     subscribed: Collection[TopicPartition],
-    default: str,
+    default: TopicWord,
 ) -> dict[TopicPartition, int]:
     """Return where each partition starts: at its committed offset, else where the starting options say.
 
@@ -93,14 +96,14 @@ def starting_offsets(
         partitions: The partitions to resolve.
         committed: The group's committed offsets. A stream passes none: it has compared them with its own positions.
         subscribed: All partitions of the query's subscription; JSON options must name exactly these.
-        default: The value of `startingOffsets` where it is not set: earliest or latest.
+        default: The value of `startingOffsets` where it is not set.
 
     Raises:
-        OptionError: The starting JSON does not name exactly the partitions of the subscription.
+        OptionError: The starting JSON does not name the partitions of the subscription; see `json_options.starts`.
         InvalidConfigurationError: No record matches a timestamp.
     """
     partitions = sorted(partitions)
-    known = {tp: offset for tp in partitions if (offset := committed.get(tp)) is not None}
+    known = {tp: committed[tp] for tp in partitions if tp in committed}
     rest = [tp for tp in partitions if tp not in known]
     if not rest:
         return known
@@ -116,10 +119,11 @@ def starting_offsets(
                 "Choose an earlier time, or set startingOffsetsByTimestampStrategy to latest."
             )
         return known | _or_latest(cluster, options, found)
-    wanted = options.starting_offsets or default
+    wanted = default if options.starting_offsets is None else options.starting_offsets
     if isinstance(wanted, dict):
-        by_partition = _by_partition("startingOffsets", wanted, subscribed)
-        return known | _replace_sentinels(cluster, options, {tp: by_partition[tp] for tp in rest})
+        may_come = options.subscribe_pattern is not None
+        starts = json_options.starts(wanted, rest, subscribed, default=default, may_come=may_come)
+        return known | _replace_sentinels(cluster, options, starts)
     return known | (_latest(cluster, options, rest) if wanted == "latest" else cluster.earliest(rest))
 
 
@@ -145,7 +149,7 @@ def ending_offsets(
         return _or_latest(cluster, options, cluster.at_times({tp: timestamps[tp] for tp in partitions}))
     wanted = options.ending_offsets
     if isinstance(wanted, dict):
-        by_partition = _by_partition("endingOffsets", wanted, subscribed)
+        by_partition = json_options.exactly("endingOffsets", wanted, subscribed)
         return _replace_sentinels(cluster, options, {tp: by_partition[tp] for tp in partitions})
     return _latest(cluster, options, partitions)
 
@@ -219,18 +223,17 @@ def raise_or_warn(options: ReadOptions, error: DataLossError) -> None:
 def _starts_at_earliest(options: ReadOptions, tp: TopicPartition) -> bool:
     if options.starting_timestamp is not None or options.starting_offsets_by_timestamp is not None:
         return False
-    return _is_word_or_sentinel(options.starting_offsets or "earliest", tp, "earliest", EARLIEST)
+    wanted = "earliest" if options.starting_offsets is None else options.starting_offsets
+    of_topic = wanted.get(tp.topic, "earliest") if isinstance(wanted, dict) else wanted
+    return of_topic.get(tp.partition) == EARLIEST if isinstance(of_topic, dict) else of_topic == "earliest"
 
 
 def _ends_at_latest(options: ReadOptions, tp: TopicPartition) -> bool:
     if options.ending_timestamp is not None or options.ending_offsets_by_timestamp is not None:
         # As in Spark: a partition without a record of the timestamp ends at the latest offset of the plan.
         return False
-    return _is_word_or_sentinel(options.ending_offsets, tp, "latest", LATEST)
-
-
-def _is_word_or_sentinel(given: str | PartitionValues, tp: TopicPartition, word: str, sentinel: int) -> bool:
-    return given[tp.topic][tp.partition] == sentinel if isinstance(given, dict) else given == word
+    wanted = options.ending_offsets
+    return wanted[tp.topic][tp.partition] == LATEST if isinstance(wanted, dict) else wanted == "latest"
 
 
 def _latest(cluster: Cluster, options: ReadOptions, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -270,27 +273,4 @@ def _timestamps(
     """
     if for_all is not None:
         return dict.fromkeys(subscribed, for_all)
-    return None if by_partition is None else _by_partition(option, by_partition, subscribed)
-
-
-def _by_partition(
-    option: str, values: Mapping[str, Mapping[int, int]], subscribed: Collection[TopicPartition]
-) -> dict[TopicPartition, int]:
-    """Flatten the value of a JSON option, which must name exactly the partitions of the subscription."""
-    expected = set(subscribed)
-    flat = {TopicPartition(topic, p): value for topic, parts in values.items() for p, value in parts.items()}
-    if set(flat) != expected:
-        missing = ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(expected - set(flat)))
-        unknown = ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(set(flat) - expected))
-        difference = "; ".join(
-            part for part in (missing and f"not named: {missing}", unknown and f"not of this query: {unknown}") if part
-        )
-        raise OptionError(
-            option,
-            values,
-            f"a value for exactly the partitions that are read ({difference})",
-            condition="KAFKA_TIMESTAMP_OFFSET_DOES_NOT_MATCH_ASSIGNED"
-            if "ByTimestamp" in option
-            else "KAFKA_START_OFFSET_DOES_NOT_MATCH_ASSIGNED",
-        )
-    return flat
+    return None if by_partition is None else json_options.exactly(option, by_partition, subscribed)

@@ -7,6 +7,7 @@ is the class for the installed Spark.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from kafka_source.group.siblings import Siblings
+from kafka_source.model import driver_figures
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import Where
 from kafka_source.quota.settings import QuotaSettings
@@ -61,7 +63,7 @@ class _StreamReader(DataSourceStreamReader):
         """Read the records of one input partition, in an executor."""
         if not isinstance(partition, TaskBundle):
             raise TypeError(f"an input partition of another source: {type(partition).__name__}")
-        worker_process.prepare(self._query.options.log_level)
+        worker_process.prepare(self._query.options.log_level, self._query.options.log_format)
         return read_task.read_bundle(partition, self._query)
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -75,23 +77,26 @@ class _StreamReader(DataSourceStreamReader):
             self._planner = self._leave = None
 
     def _next(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any]:
-        """Return the end offset of the next micro-batch with the quota's figures; `start` if there is nothing new."""
+        """Return the end offset of the next micro-batch with figures of the driver; `start` if there is nothing new."""
         batches, before = self._batches(), StreamOffset.from_json(start)
         end = batches.next(before, limited=limited)
         if end is before:
             return start
-        figures = batches.quota()
-        if figures is None:
-            return end.to_json()
-        log.info("quota %s", figures)
         # Spark shows the offset in the query's progress. `StreamOffset.from_json` ignores the figures.
-        return {**end.to_json(), "quota": figures}
+        shown = {**end.to_json(), driver_figures.KEY: batches.figures(with_latest=not HAS_READ_LIMITS).to_json()}
+        quota = batches.quota()
+        if quota is not None:
+            log.info("quota %s", quota)
+            shown["quota"] = quota
+        return shown
 
     def _batches(self) -> MicroBatches:
         if self._planner is None:
             options = self._query.options
             group, servers = options.group_id, options.bootstrap_servers
-            siblings = Siblings.find(group, servers) if options.in_group and group is not None else None
+            # The parent of a stream's reader process is the driver's JVM.
+            driver = os.getppid()
+            siblings = Siblings.find(group, servers, driver) if options.is_member and group is not None else None
             self._planner = MicroBatches(self._query, siblings)
             self._leave = leave_on_exit(self._planner.close)
         return self._planner
@@ -111,7 +116,8 @@ class StreamReaderSpark40(_StreamReader):
         if self._last_end is None and self._has_limits():
             log.warning(
                 "Spark %s does not tell a Python source its trigger: with Trigger.AvailableNow this query ends after "
-                "one micro-batch within maxOffsetsPerTrigger or the quota. Run it again for the rest, or use Spark 4.2",
+                "one micro-batch within maxOffsetsPerTrigger, maxBytesPerTrigger or the quota. Run it again for the "
+                "rest, or use Spark 4.2",
                 pyspark.__version__,
             )
         self._last_end = self._next(self._last_end or self.initialOffset(), limited=True)
@@ -128,7 +134,8 @@ class StreamReaderSpark40(_StreamReader):
 
     def _has_limits(self) -> bool:
         options = self._query.options
-        return options.max_offsets_per_trigger is not None or QuotaSettings.of(options) is not None
+        bounds = (options.max_offsets_per_trigger, options.max_bytes_per_trigger, QuotaSettings.of(options))
+        return any(bound is not None for bound in bounds)
 
 
 if HAS_READ_LIMITS:
@@ -146,15 +153,15 @@ if HAS_READ_LIMITS:
         def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
             """Return the options' limit; Spark replaces it by ReadAllAvailable for Trigger.Once."""
             options = self._query.options
-            if options.in_group and options.commit in ("task", "sink"):
+            if options.is_member and options.commit in ("task", "sink"):
                 # Spark calls this for every source before the first batch. The tasks of a replayed batch commit with
                 # the credentials of their slots, so no source may cause a rebalance after another has made its tasks.
                 self._batches().join()
             limit = options.max_offsets_per_trigger
             limit = options.min_offsets_per_trigger if limit is None else limit
-            if limit is None and QuotaSettings.of(options) is not None:
-                # The quota decides at each trigger. Spark only has to know that there is a limit.
-                return ReadMaxBytes(_ANY_BYTES)
+            if limit is None and (options.max_bytes_per_trigger is not None or QuotaSettings.of(options) is not None):
+                # `Admission` decides at each trigger. Spark only has to know that there is a limit.
+                return ReadMaxBytes(options.max_bytes_per_trigger or _ANY_BYTES)
             return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
         def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name

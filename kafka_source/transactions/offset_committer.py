@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from hashlib import sha256
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
@@ -29,6 +30,15 @@ log = logging.getLogger(__name__)
 # transaction. Our own tries end before that: the abort takes the epoch, which would look like another owner's work.
 _TRANSACTION_TIMEOUT_MS = 10_000
 _TRY_SECONDS = 8.0
+
+
+def transactional_id_of(group: str, owner: str) -> str:
+    """Return the transactional id with which a query or slot commits the offsets of its group.
+
+    It starts with the name of the group, for rights by prefix. Both names may contain any sign, so they alone would not
+    tell group `a` and owner `b-c` from group `a-b` and owner `c`, which would fence each other.
+    """
+    return f"{group}-{owner}-{sha256(repr((group, owner)).encode()).hexdigest()[:8]}"
 
 
 class TransactionalCommitter:
@@ -58,12 +68,20 @@ class TransactionalCommitter:
         # Taken in the background. The first one fences an earlier owner and opens the connections.
         self._ready: Future[OpenTransaction] | None = self._client.loop.spawn(self._initialise(Deadline(timeout)))
 
-    def commit(self, credentials: SlotCredentials, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit offsets of any number of partitions in one transaction.
+    def commit(self, credentials: SlotCredentials, offsets: Mapping[TopicPartition, int | CommitOffset]) -> None:
+        """Commit offsets of any number of partitions in one transaction, as one member; raises as `commit_as`.
 
         Args:
-            credentials: Of a member of the group; the coordinator takes one member's for all partitions.
+            credentials: Of a member of the group; in a classic group one member vouches for its whole generation.
             offsets: The next offset to read, by partition.
+        """
+        self.commit_as([(credentials, offsets)])
+
+    def commit_as(self, parts: Sequence[tuple[SlotCredentials, Mapping[TopicPartition, int | CommitOffset]]]) -> None:
+        """Commit the offsets of several members in one transaction: all of them, or none.
+
+        Args:
+            parts: For each member its credentials and the next offsets to read, by partition.
 
         Raises:
             ValueError: The member has not joined. The broker would check nothing, even in a group with members.
@@ -74,17 +92,20 @@ class TransactionalCommitter:
             AuthenticationError: The user lacks WRITE or DESCRIBE on the transactional id, or READ on the group.
             KafkaGroupError: Any other category; what may pass by itself was tried again for `timeout` seconds.
         """
-        if not offsets:
-            return
-        if not credentials.member_id or credentials.generation < 0:
-            raise ValueError(f"member of group {credentials.group} has not joined: commits must be fenced")
-        group = GroupOffsets(credentials, {tp: CommitOffset(offset) for tp, offset in offsets.items()})
-        self._client.run(self._commit(group, Deadline(self._timeout)))
+        groups = []
+        for credentials, offsets in parts:
+            if not offsets:
+                continue
+            if not credentials.member_id or credentials.generation < 0:
+                raise ValueError(f"member of group {credentials.group} has not joined: commits must be fenced")
+            groups.append(GroupOffsets(credentials, {tp: _full(offset) for tp, offset in offsets.items()}))
+        if groups:
+            self._client.run(self._commit(groups, Deadline(self._timeout)))
 
-    async def _commit(self, group: GroupOffsets, deadline: Deadline) -> None:
+    async def _commit(self, groups: Sequence[GroupOffsets], deadline: Deadline) -> None:
         try:
             await retry_async(
-                lambda: self._commit_once(group, deadline),
+                lambda: self._commit_once(groups, deadline),
                 self._client.settings.retry,
                 on=(AbortableError, ApplicationRecoverableError),
                 deadline=deadline,
@@ -102,11 +123,11 @@ class TransactionalCommitter:
         log.info("commit transactional_id=%s failures=%d: %s", self._transactional_id, failures + 1, error)
         return True
 
-    async def _commit_once(self, group: GroupOffsets, deadline: Deadline) -> None:
+    async def _commit_once(self, groups: Sequence[GroupOffsets], deadline: Deadline) -> None:
         transaction = await self._next_transaction(deadline)
         self._ended = None
         within = Deadline(min(_TRY_SECONDS, deadline.left))
-        await commit_in(self._client, transaction, [group], within, fail_on_unknown_topic=True)
+        await commit_in(self._client, transaction, groups, within, fail_on_unknown_topic=True)
         self._ended = transaction
         if self._keep_ready:
             self._ready = self._client.loop.spawn(self._initialise(Deadline(self._timeout)))
@@ -124,3 +145,7 @@ class TransactionalCommitter:
         return await initialise(
             self._client, self._transactional_id, _TRANSACTION_TIMEOUT_MS, deadline, ended=self._ended
         )
+
+
+def _full(offset: int | CommitOffset) -> CommitOffset:
+    return CommitOffset(offset) if isinstance(offset, int) else offset

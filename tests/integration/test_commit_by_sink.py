@@ -6,7 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Producer
 
 from assignors.model import TopicPartition
 from kafka_source.admin import Groups
@@ -87,6 +87,19 @@ def test_offsets_move_with_the_decision_and_not_before(kafka, topics, group, pip
     to_the_end(query)
     assert committed(kafka, group) == ends(kafka, topics)
     check(kafka, topics, reader)
+
+
+def test_what_another_query_has_taken_back_is_not_read(kafka, topics, group, pipe, reader):
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": f"{group}-upstream"})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    for number in range(COUNT, COUNT + 10):
+        producer.produce(topics[0], str(number).encode())
+    assert producer.flush(60) == 0
+    producer.abort_transaction(60)
+    to_the_end(pipe())
+    check(kafka, topics, reader)
+    assert committed(kafka, group) == ends(kafka, topics)
 
 
 @pytest.mark.parametrize("decided", [True, False])

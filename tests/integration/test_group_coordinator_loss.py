@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -24,11 +26,12 @@ from kafka_source.model.stream_offset import Range
 from kafka_source.options import Where, read_options
 from kafka_source.schema import source_schema
 from kafka_source.source import read_task
-from kafka_source.source.partition_owner import GroupMemberOwner
-from tests.groups import Memberships, everything, held, members_of, wait_for
+from kafka_source.source.group_member_owner import GroupMemberOwner
+from tests.groups import Memberships, everything, held, members_of, rejoin_until_joined, wait_for
 from tests.support import produce
 
 JOIN_GROUP, HEARTBEAT, SYNC_GROUP, OFFSET_COMMIT, OFFSET_FETCH, METADATA = 11, 12, 14, 8, 9, 3
+DESCRIBE_GROUPS = 15
 UNKNOWN_SERVER_ERROR, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, GROUP_AUTHORIZATION_FAILED = (
     code.to_bytes(2, "big", signed=True) for code in (-1, 22, 27, 30)
 )
@@ -98,6 +101,61 @@ def test_a_sync_that_is_never_answered_is_sent_again(proxied):
     membership.join(20)
     assert swallowed
     assert held(membership) == everything("orders", 6)
+
+
+def test_a_rejoin_does_not_wait_for_the_names_in_its_log_line(proxied, caplog):
+    members, proxy = proxied
+    caplog.set_level(logging.INFO, "kafka_source.group.rebalance_log")
+    leading = members.make("orders", slots=1, app="a")
+    leading.join(30)
+    following = members.make("orders", slots=1, app="b")
+    with ThreadPoolExecutor(1) as pool:
+        rejoin_until_joined(leading, pool.submit(following.join, 60))
+        following.take_rebalances()
+        answer = threading.Event()
+
+        def hold(frame):
+            if frame.api_key == DESCRIBE_GROUPS:
+                assert answer.wait(60)
+            return [frame.payload]
+
+        def told():
+            lines = [record.getMessage() for record in caplog.records]
+            return [line for line in lines if " leading=False " in line and f"generation={generation} " in line]
+
+        proxy.on_response = hold
+        again = pool.submit(leading.rejoin, 60)
+        wait_for(following.rebalance_needed, "the rebalance")
+        generation = following.rejoin(60).generation
+        again.result()
+        assert told() == [], "the coordinator has not answered yet"
+        (record,) = following.take_rebalances()
+        assert (record.generation, record.members) == (generation, None)
+        answer.set()
+        (line,) = wait_for(told, "the line")
+    assert "members=2 came=none went=none slots=1 partitions=3 gained=none lost=none" in line
+    assert following.take_rebalances() == (), "it was taken before"
+
+
+def test_a_member_that_leaves_logs_what_it_could_not_ask_for(proxied, caplog):
+    members, proxy = proxied
+    caplog.set_level(logging.INFO, "kafka_source.group.rebalance_log")
+    leading = members.make("orders", slots=1, app="a")
+    leading.join(30)
+    following = members.make("orders", slots=1, app="b")
+    with ThreadPoolExecutor(1) as pool:
+        rejoin_until_joined(leading, pool.submit(following.join, 60))
+        proxy.on_response = lambda frame: [] if frame.api_key == DESCRIBE_GROUPS else [frame.payload]
+        again = pool.submit(leading.rejoin, 60)
+        wait_for(following.rebalance_needed, "the rebalance")
+        generation = following.rejoin(60).generation
+        again.result()
+    following.close()
+    (line,) = [
+        record.getMessage() for record in caplog.records
+        if f"generation={generation} " in record.getMessage() and "leading=False" in record.getMessage()
+    ]  # fmt: skip
+    assert "members=unknown came=unknown went=unknown" in line
 
 
 def test_lost_heartbeats_are_made_up_for(kafka, proxied):
@@ -307,7 +365,7 @@ def on_three(cluster, group):
     made.close()
 
 
-@pytest.mark.parametrize("end", ["kill", "pause"])
+@pytest.mark.parametrize("end", ["kill", pytest.param("pause", marks=pytest.mark.long)])
 def test_the_coordinators_node_dies_and_the_group_goes_on_without_a_rebalance(cluster, on_three, group, end):
     name = cluster.create_topic(f"orders-{end}", 6, 3)
     membership = on_three.make(name, session_timeout_ms=45_000)
@@ -328,6 +386,24 @@ def test_the_coordinators_node_dies_and_the_group_goes_on_without_a_rebalance(cl
     finally:
         cluster.resume(node) if end == "pause" else cluster.restart(node)
         cluster.wait_ready()
+
+
+@pytest.mark.long
+def test_a_rolling_restart_of_all_nodes_causes_no_rebalance(cluster, on_three, group):
+    name = cluster.create_topic("orders-rolling", 6, 3)
+    membership = on_three.make(name, session_timeout_ms=45_000)
+    joined = membership.join(60)
+    coordinators = set()
+    for round_, node in enumerate(cluster.node_ids, 1):
+        coordinators.add(coordinator_of(cluster, group))
+        cluster.restart(node)
+        cluster.wait_ready()
+        membership.commit({s.credentials.slot: dict.fromkeys(s.partitions, round_) for s in joined.slots}, 60)
+    assert len(coordinators) > 1
+    assert membership.committed(everything(name, 6), 60) == dict.fromkeys(everything(name, 6), 3)
+    assert membership.rebalance_needed() is None
+    assert membership.assignment.generation == joined.generation
+    assert len(members_of(cluster, group)) == 3
 
 
 def test_a_parked_join_outlives_its_coordinator(cluster, on_three, group):

@@ -11,7 +11,8 @@ import pytest
 
 from kafka_source.errors import FencedError
 from kafka_source.group.slot_session import SlotSession
-from tests.groups import everything, held, members_of, wait_for
+from kafka_source.model.commit_offset import CommitOffset
+from tests.groups import everything, held, members_of, rejoin_until_joined, wait_for
 
 
 def test_all_slots_join_and_share_all_partitions(members, topic, group):
@@ -67,6 +68,19 @@ def test_offsets_are_committed_and_read_back(members, topic):
     assert membership.committed(everything(orders, 4)) == dict.fromkeys(everything(orders, 4))
     membership.commit({s.credentials.slot: dict.fromkeys(s.partitions, 7) for s in joined.slots})
     assert membership.committed(everything(orders, 4)) == dict.fromkeys(everything(orders, 4), 7)
+
+
+def test_offsets_that_are_larger_than_one_record_batch_are_committed(members, topic):
+    """As those of about 9,500 partitions or more: a coordinator refuses a request above the size of a record batch.
+
+    Each offset has a long text with it, so that fewer partitions do it.
+    """
+    orders = topic("orders-of-many", partitions=300)
+    membership = members.make(orders, slots=1)
+    membership.join(30)
+    offsets = {tp: CommitOffset(tp.partition + 1, metadata="x" * 3_900) for tp in everything(orders, 300)}
+    membership.commit({0: offsets})
+    assert membership.committed(offsets) == {tp: tp.partition + 1 for tp in offsets}
 
 
 def test_a_restart_within_the_session_changes_nothing(members, topic):
@@ -180,10 +194,7 @@ def test_leaving_is_one_rebalance_for_the_others(members, topic):
     first.join(30)
     second = members.make(orders, slots=4, app="b")
     with ThreadPoolExecutor(1) as pool:
-        joining = pool.submit(second.join, 60)
-        wait_for(first.rebalance_needed, "the rebalance")
-        first.rejoin(30)
-        joining.result()
+        rejoin_until_joined(first, pool.submit(second.join, 60))
     before = first.assignment.generation
     second.close()
     wait_for(first.rebalance_needed, "the rebalance")

@@ -42,6 +42,7 @@ def test_brokers_that_moved_are_found_by_the_bootstrap_name():
         members.close()
 
 
+@pytest.mark.long
 def test_the_strategy_none_stays_with_the_brokers_it_knew():
     entry = TcpProxy()
     with entry, EmbeddedKafka() as kafka:

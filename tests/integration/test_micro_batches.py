@@ -19,7 +19,7 @@ from kafka_source.errors import InvalidConfigurationError
 from kafka_source.model.stream_offset import Range, StreamOffset
 from kafka_source.options import Where
 from kafka_source.schema import source_schema
-from kafka_source.source import partition_owner
+from kafka_source.source import group_member_owner
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query, TaskBundle
 from kafka_source.source.stream import StreamReaderSpark40
@@ -96,13 +96,36 @@ def test_a_partition_that_is_added_to_an_idle_query_is_read_from_its_first_recor
     assert ranges(planner, before, after(planner, before)) == [Range(name, 1, 0, 50)]
 
 
+def test_a_partition_that_is_added_before_the_first_record_is_kept_when_the_query_stops_then(
+    kafka, topic, group, start
+):
+    name = topic("idle-stop", partitions=1)
+    planner = start(subscribe=name, kafka_group_id=group)
+    assert planner.next(StreamOffset(), limited=True) == StreamOffset()
+    more_partitions(kafka, name, 2)
+    added = TopicPartition(name, 1)
+
+    groups = Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
+
+    def seen() -> bool:
+        assert planner.next(StreamOffset(), limited=True) == StreamOffset()
+        return any(added in member.partitions for member in groups.describe(group).members)
+
+    wait_for(seen, "the partition that was added")
+    planner.close()
+    # Nobody runs while these are written, and there is no checkpoint yet.
+    produce_to(kafka, added, 10)
+    again = start(subscribe=name, kafka_group_id=group)
+    assert ranges(again, StreamOffset(), after(again, StreamOffset())) == [Range(*added, 0, 10)]
+
+
 def test_a_query_waits_for_others_that_may_take_longer_than_itself(
     kafka, topic, members, group, start, monkeypatch, caplog
 ):
     name = topic("patient", partitions=2)
     busy = members.make(name, app="busy", slots=1)
     busy.join(30)
-    monkeypatch.setattr(partition_owner, "_JOIN_MARGIN_MS", 0)
+    monkeypatch.setattr(group_member_owner, "_JOIN_MARGIN_MS", 0)
     planner = start(subscribe=name, kafka_group_id=group, kafka_max_poll_interval_ms=1_000)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(planner.next, StreamOffset(), limited=True)
@@ -194,3 +217,16 @@ def test_nothing_is_committed_or_rejoined_for_a_batch_of_another_cluster(start, 
     assert Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers})).committed(f"{name}-group") == dict.fromkeys(
         end.partitions, 0
     )
+
+
+def test_groups_and_instances_whose_names_join_to_one_text_do_not_fence_each_other(kafka, topic, group, start):
+    name = topic("one-text", partitions=1)
+    produce(kafka.bootstrap_servers, name, 20)
+    both = [
+        start(subscribe=name, kafka_group_id=named, kafka_group_instance_id=instance, startingOffsets="earliest")
+        for named, instance in ((group, "a-b"), (f"{group}-a", "b"))
+    ]
+    for planner, end in [(planner, after(planner, StreamOffset())) for planner in both]:
+        planner.finished(end)
+    groups = Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
+    assert groups.committed(group) == groups.committed(f"{group}-a") == {TopicPartition(name, 0): 20}

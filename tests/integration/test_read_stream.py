@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from confluent_kafka import Producer
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.functions import spark_partition_id
 
@@ -75,6 +76,26 @@ def test_available_now_walks_to_its_end_within_the_bound(spark, kafka, topic, tm
     assert sum(sizes) == 100
     assert max(sizes) <= 30
     assert written(tmp_path / "out") == list(range(100))
+
+
+@pytest.mark.skipif(not ADMISSION, reason="Spark before 4.2 runs AvailableNow of a Python source as one batch")
+@pytest.mark.parametrize("engine", ["native", "librdkafka"])
+def test_micro_batches_have_about_as_many_bytes_as_the_limit_says(spark, kafka, topic, tmp_path, engine):
+    name, count, size = topic("heavy", partitions=2), 300, 1000
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "batch.num.messages": 5})
+    for number in range(count):
+        producer.produce(name, f"{number:0{size}}", partition=number % 2)
+    assert producer.flush(60) == 0
+    options = {"startingOffsets": "earliest", "engine": engine, "maxBytesPerTrigger": "50k"}
+    query = run(stream(spark, kafka, name, **options), tmp_path)
+    assert written(tmp_path / "out") == list(range(count))
+    first, *others = (progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"])
+    # Nothing is measured before the first batch. From the second one on a batch is as large as the limit, about.
+    assert first == 2
+    assert max(others) <= 80
+    if engine == "native":
+        # librdkafka reads ahead of the range, so it counts more bytes for an offset than the offset has.
+        assert sorted(others)[len(others) // 2] >= 30
 
 
 @pytest.mark.skipif(ADMISSION, reason="From Spark 4.2 on AvailableNow is as many batches as it takes")

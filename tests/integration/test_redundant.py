@@ -10,7 +10,7 @@ import pytest
 
 from kafka_source.admin import Groups
 from kafka_source.client_config import Settings
-from kafka_source.errors import RetriableError
+from kafka_source.errors import RetriableError, UnknownGroupError
 from tests.apps.process import streaming_app
 from tests.mixed_group import Trickle
 from tests.support import produce, stream, until, written, written_records, written_rows
@@ -56,8 +56,8 @@ def copies(groups, name):
     """The partitions of each member, once the group is stable."""
     try:
         found = groups.describe(f"{name}-group")
-    except RetriableError:
-        return None  # The first group of a broker waits for its coordinator.
+    except (RetriableError, UnknownGroupError):
+        return None  # The first group of a broker waits for its coordinator, and then for its first member.
     return [[tp.partition for tp in m.partitions] for m in found.members] if found.state == "Stable" else None
 
 

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support import produce
 
 ROOT = Path(__file__).parents[2]
@@ -29,6 +31,7 @@ spark.stop()
 """
 
 
+@pytest.mark.long
 def test_the_sink_logs_at_the_level_of_the_environment(kafka, topic, tmp_path):
     source, target = topic("from"), topic("to")
     produce(kafka.bootstrap_servers, source, 7)

@@ -146,6 +146,7 @@ def test_a_task_whose_records_nobody_takes_leaves_no_half_batch(broker: Broker) 
     broker.check(sink, 0)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 def test_f41_a_broker_whose_disk_is_full_leaves_no_half_batch(broker: Broker) -> None:
     sink = broker.sink(settings={"delivery.timeout.ms": "5000"})

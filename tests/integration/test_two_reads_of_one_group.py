@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -153,11 +154,11 @@ def read(kafka, group):
     def make(topic, **options):
         given = {
             "kafka.bootstrap.servers": kafka.bootstrap_servers,
-            "subscribe": topic,
+            **({} if topic is None else {"subscribe": topic}),
             "kafka.group.id": group,
             **{name.replace("_", "."): str(value) for name, value in {**SETTINGS, **options}.items()},
         }
-        siblings = Siblings.find(group, kafka.bootstrap_servers)
+        siblings = Siblings.find(group, kafka.bootstrap_servers, os.getppid())
         made.append(MicroBatches(Query.of(given, source_schema(headers=False), Where.STREAM), siblings))
         return made[-1]
 
@@ -247,18 +248,37 @@ def test_a_wait_in_a_join_says_for_whom_it_waits(kafka, topic, group, members, r
         joining.result(30)
 
 
-def test_a_second_read_of_the_group_in_a_driver_is_told_once(topic, group, read, caplog):
-    name = topic("told", partitions=2)
-    reads = [read(name), read(name)]
+def test_a_second_read_of_the_same_topic_in_a_driver_is_told_once(topic, group, read, caplog):
+    caplog.set_level(logging.INFO, "kafka_source.group")
+    name, other = topic("told", partitions=2), topic("told-too", partitions=1)
+    reads = [read(name), read(f"{name},{other}")]
     for batches in [*reads, *reads]:
         batches.next(StreamOffset(), limited=True)
-    told = [line for line in lines(caplog, "Two reads") if "group.membership=false" in line]
-    assert len(told) == 1
-    assert group in told[0]
+    (told,) = (r for r in caplog.records if r.getMessage().startswith("Two reads "))
+    assert told.levelno == logging.WARNING
+    assert f"group {group} in this driver share the partitions of {name}:" in told.getMessage()
+    assert "group.membership=false" in told.getMessage()
+
+
+def test_reads_of_different_topics_are_no_cause_for_a_warning(topic, group, read, caplog):
+    caplog.set_level(logging.INFO, "kafka_source.group")
+    x, y = topic("joined-x", partitions=2), topic("joined-y", partitions=2)
+    reads = [read(x), read(y)]
+    for batches in [*reads, *reads]:
+        batches.next(StreamOffset(), limited=True)
+    (told,) = (r for r in caplog.records if r.getMessage().startswith("Two reads "))
+    assert told.levelno == logging.INFO
+    assert f"{y} here and {x} there" in told.getMessage()
+    # A read that does share is told all the same, also if its topics are only known by its pattern.
+    pattern = f"^{x}$"
+    read(None, subscribePattern=pattern).next(StreamOffset(), limited=True)
+    said = [r for r in caplog.records if r.getMessage().startswith("Two reads ")]
+    assert [r.levelno for r in said] == [logging.INFO, logging.WARNING]
+    assert f"share the partitions of {x}:" in said[-1].getMessage()
 
 
 def test_the_place_of_a_read_that_died_is_cleared_away(group, read, topic, kafka):
-    siblings = Siblings.find(group, kafka.bootstrap_servers)
+    siblings = Siblings.find(group, kafka.bootstrap_servers, os.getppid())
     assert siblings is not None
     # 2^22 is the highest process id that Linux gives.
     dead = siblings._directory / f"{siblings._family}-{1 << 23}-1.sock"

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from assignors.model import TopicPartition
-from kafka_source.errors import RetriableError
+from kafka_source.errors import InvalidConfigurationError, RetriableError
 from kafka_source.group.committed_offsets import fetch_all_committed
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.commit_offset import CommitOffset
@@ -31,6 +31,10 @@ from kafka_source.transactions.open_transaction import OpenTransaction
 # Brokers refuse more than 4096 characters (offset.metadata.max.bytes). The rest is for the number of parts, which
 # stands before the text of the first part.
 _PART_CHARACTERS = 4090
+
+# Far more than a cluster can have. Text that is no decision must not occupy the driver's memory.
+_MOST_PARTITIONS = 1_000_000
+_MOST_PARTS_DIGITS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +131,11 @@ class Ledger:
             # Every batch chooses the partition anew: the highest number is the newest decision.
             tp, first = max(entries.items(), key=lambda item: item[1].offset)
             count, _, text = first.metadata.partition(" ")
+            if not (count.isascii() and count.isdecimal() and len(count) <= _MOST_PARTS_DIGITS):
+                raise _no_decision(self._prefix, first.offset)
             others = (self._read_part(part, tp, first.offset, deadline) for part in range(1, int(count)))
-            decision = self._parse(first.offset, tp, "".join([text, *await asyncio.gather(*others)]), finished)
+            text = "".join([text, *await asyncio.gather(*others)])
+            decision = read_decision(self._prefix, first.offset, tp, text, finished)
             return LedgerState(decision, finished)
 
         return await self._client.retrying(read, deadline)
@@ -188,10 +195,36 @@ class Ledger:
         content = (decision.query, decision.batch, transactions, _to_ranges(decision.partitions))
         return json.dumps(content, separators=(",", ":"))
 
-    def _parse(self, number: int, tp: TopicPartition, text: str, finished: int) -> Decision:
+
+def read_decision(prefix: str, number: int, tp: TopicPartition, text: str, finished: int) -> Decision:
+    """Return the decision in a text that the ledger's groups hold.
+
+    Whoever may write to these groups can commit any text in them.
+
+    Args:
+        prefix: The sink's `transactional.id.prefix`.
+        number: The decision's number.
+        tp: The partition whose committed offset holds it.
+        text: The text of all parts.
+        finished: The highest number that is recorded as finished.
+
+    Raises:
+        InvalidConfigurationError: The text is no decision.
+    """
+    try:
         query, batch, found, ranges = json.loads(text)
-        transactions = tuple(OpenTransaction(f"{self._prefix}-{name}", *numbers) for name, *numbers in found)
-        return Decision(number, query, batch, tp, transactions, _from_ranges(ranges), done=finished >= number)
+        transactions = tuple(OpenTransaction(f"{prefix}-{name}", *map(int, rest)) for name, *rest in found)
+        return Decision(number, str(query), int(batch), tp, transactions, _from_ranges(ranges), finished >= number)
+    except (ValueError, TypeError, AttributeError, RecursionError, OverflowError):
+        raise _no_decision(prefix, number) from None
+
+
+def _no_decision(prefix: str, number: int) -> InvalidConfigurationError:
+    return InvalidConfigurationError(
+        f"Offset {number} of group {prefix}-ledger has metadata that is no decision of an exactly-once sink. Another "
+        "program has committed offsets in this group: use another transactional.id.prefix, or delete the group if no "
+        "query uses this prefix."
+    )
 
 
 def _to_ranges(partitions: Iterable[TopicPartition]) -> dict[str, list[list[int]]]:
@@ -206,7 +239,10 @@ def _to_ranges(partitions: Iterable[TopicPartition]) -> dict[str, list[list[int]
     return ranges
 
 
-def _from_ranges(ranges: Mapping[str, Iterable[tuple[int, int]]]) -> tuple[TopicPartition, ...]:
+def _from_ranges(ranges: Mapping[str, Sequence[tuple[int, int]]]) -> tuple[TopicPartition, ...]:
+    count = sum(max(0, last - first + 1) for of_topic in ranges.values() for first, last in of_topic)
+    if count > _MOST_PARTITIONS:
+        raise ValueError("a decision about too many partitions")
     return tuple(
         TopicPartition(topic, number)
         for topic, of_topic in ranges.items()

@@ -56,6 +56,12 @@ def test_the_users_settings_win_and_become_text() -> None:
     assert config["listeners"].startswith("CLIENT://127.0.0.1:9092,")
 
 
+def test_records_of_any_time_stay_unless_the_user_says_otherwise() -> None:
+    ports = NodePorts(9092, 9093, 9094)
+    assert server_config(1, ports, {1: 9094}, Path("/data"), {}, {})["log.retention.ms"] == "-1"
+    assert server_config(1, ports, {1: 9094}, Path("/data"), {}, {"log.retention.ms": 5})["log.retention.ms"] == "5"
+
+
 @pytest.mark.parametrize(
     ("version", "old"), [("2.8.2", True), ("3.2.3", True), ("3.3.2", False), ("3.10.0", False), ("4.3.1", False)]
 )

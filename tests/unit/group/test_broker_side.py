@@ -15,6 +15,12 @@ def test_a_strategy_whose_promise_the_brokers_cannot_keep_is_refused(name: str) 
     assert broker_side.refusal("g", [name, "range"]) is None
 
 
+def test_what_a_query_goes_on_without_is_told() -> None:
+    assert "is not kept" in broker_side.warning("g", ["copartition"])
+    assert "is not kept" not in broker_side.warning("g", ["copartition", "range"])
+    assert "by range" in broker_side.classic_again("g", "range")
+
+
 @pytest.mark.parametrize("name", ["range", "roundrobin", "sticky", "cooperative-sticky"])
 def test_kafkas_own_strategies_are_not_missed(name: str) -> None:
     assert broker_side.refusal("g", [name]) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from assignors.measures import decode_measures
 from assignors.model import ClusterMetadata, Subscription
 from kafka_source.errors import OptionError
 from kafka_source.group.query_settings import group_settings, strategies_of
@@ -27,6 +28,14 @@ def test_there_are_as_many_slots_as_partitions_up_to_a_bound_or_as_the_option_sa
     assert group_settings(options(**given), partitions=partitions, stream=True).slots == slots
 
 
+@pytest.mark.parametrize(
+    ("given", "goes_on", "refuses"), [("stop", False, False), ("refuse", False, True), ("continue", True, False)]
+)
+def test_what_to_do_where_the_brokers_assign(given, goes_on, refuses):
+    settings = group_settings(options(group_on_converted=given), partitions=1, stream=True)
+    assert (settings.without_strategy, settings.refuses_conversion) == (goes_on, refuses)
+
+
 def test_they_come_in_their_order_with_their_arguments():
     first, second = strategies(
         kafka_partition_assignment_strategy="weighted,range", assignor_options='{"weighted": {"weight": 3}}'
@@ -37,6 +46,13 @@ def test_they_come_in_their_order_with_their_arguments():
     group = {name: Subscription(["t"], data) for name, data in said.items()}
     answer = first.assign(ClusterMetadata({"t": 8}), group)
     assert {name: len(given.partitions) for name, given in answer.items()} == {"heavy": 6, "light": 2}
+
+
+def test_what_the_user_knows_of_a_members_speed_is_told_to_the_leader():
+    given = '{"lag-balanced": {"speed": 2500, "interval": 60, "groups": [["orders", "customers"]]}}'
+    (strategy,) = strategies(kafka_partition_assignment_strategy="lag-balanced", assignor_options=given)
+    assert strategy.work_interval() == 60
+    assert decode_measures(strategy.subscription_user_data(["orders"])).measures.speed == 2500
 
 
 @pytest.mark.parametrize("given", [{"redundant_copies": "3"}, {"assignor_options": '{"redundant": {"copies": 3}}'}])

@@ -64,6 +64,11 @@ def test_kafka_settings_are_passed_on_without_the_prefix():
         ({"startingOffsets": '{"orders":{"0":-1}}'}, Where.BATCH, "startingOffsets"),
         ({"startingOffsets": '{"orders":{"0":-3}}'}, Where.BATCH, "startingOffsets"),
         ({"startingOffsets": '{"orders":{"0":"x"}}'}, Where.BATCH, "startingOffsets"),
+        ({"startingOffsets": '{"orders":"newest"}'}, Where.STREAM, "startingOffsets"),
+        ({"startingOffsets": '{"orders":"latest"}'}, Where.BATCH, "startingOffsets"),
+        ({"endingOffsets": '{"orders":"latest"}'}, Where.BATCH, "endingOffsets"),
+        ({"maxBytesPerTrigger": "0"}, Where.STREAM, "maxBytesPerTrigger"),
+        ({"maxBytesPerTrigger": "5 apples"}, Where.STREAM, "maxBytesPerTrigger"),
         ({"startingOffsets": "newest"}, Where.STREAM, "startingOffsets"),
         ({"startingOffsets": "committed"}, Where.STREAM, "startingOffsets"),
         ({"endingOffsets": "earliest"}, Where.BATCH, "endingOffsets"),
@@ -72,7 +77,6 @@ def test_kafka_settings_are_passed_on_without_the_prefix():
         ({"endingOffsetsByTimestamp": '{"orders":{"0":1}}'}, Where.STREAM, "endingOffsetsByTimestamp"),
         ({"startingTimestamp": "-1"}, Where.BATCH, "startingTimestamp"),
         ({"startingOffsetsByTimestampStrategy": "skip"}, Where.BATCH, "startingOffsetsByTimestampStrategy"),
-        ({"startingTimestamp": "5", "endingTimestamp": "4"}, Where.BATCH, "endingTimestamp"),
         (
             {"startingOffsets": '{"orders":{"0":5}}', "endingOffsets": '{"orders":{"0":4}}'},
             Where.BATCH,
@@ -92,7 +96,8 @@ def test_kafka_settings_are_passed_on_without_the_prefix():
         ({"commit": "task"}, Where.BATCH, "commit"),
         ({"commit": "batch", "kafka.group.id": "g"}, Where.BATCH, "commit"),
         ({"commit": "task", "kafka.group.id": "g", "minPartitions": "4"}, Where.BATCH, "minPartitions"),
-        ({"subscribe": None, "assign": '{"t":[0]}', "kafka.group.id": "g"}, Where.BATCH, "assign"),
+        ({"subscribe": None, "assign": '{"t":[0]}', "kafka.group.id": "g", "commit": "task"}, Where.STREAM, "commit"),
+        ({"subscribe": None, "assign": '{"t":[0]}', "kafka.group.id": "g", "commit": "sink"}, Where.STREAM, "commit"),
         ({"kafka.auto.offset.reset": "earliest"}, Where.BATCH, "kafka.auto.offset.reset"),
         ({"kafka.enable.auto.commit": "true"}, Where.STREAM, "kafka.enable.auto.commit"),
         ({"startingOffset": "earliest"}, Where.STREAM, "startingOffset"),
@@ -130,7 +135,7 @@ OTHERS = (
         "multiLine",
         "compression",
     ),
-    *("maxFilesPerTrigger", "maxBytesPerTrigger", "maxRecordsPerFile", "maxFileAge", "latestFirst", "cleanSource"),
+    *("maxFilesPerTrigger", "maxRecordsPerFile", "maxFileAge", "latestFirst", "cleanSource"),
     *("recursiveFileLookup", "pathGlobFilter", "mergeSchema", "rowsPerSecond", "rampUpTime", "host", "port", "user"),
     *("numPartitions", "partitionColumn", "isolationLevel", "batchsize", "fetchsize", "url", "dbtable", "password"),
     *("startingVersion", "ignoreDeletes", "readChangeFeed", "replaceWhere", "txnAppId", "overwriteSchema"),
@@ -199,6 +204,11 @@ def test_an_unknown_option_is_told_once_in_a_process(caplog):
             Where.BATCH,
             "startingOffsets for orders-3 can't be latest for batch queries on Kafka",
         ),
+        (
+            {"startingOffsets": '{"orders":"latest"}'},
+            Where.BATCH,
+            "startingOffsets for orders can't be latest for batch queries on Kafka",
+        ),
         ({"endingOffsets": "earliest"}, Where.BATCH, "ending offset can't be earliest for batch queries on Kafka"),
         (
             {"endingOffsets": '{"orders":{"3":-2}}'},
@@ -255,6 +265,66 @@ def test_only_the_start_and_the_end_that_take_precedence_are_looked_at():
     assert parse({**BASE, "startingOffsets": '{"orders":{"0":7}}', "endingTimestamp": "9"}, Where.BATCH)
 
 
+def test_what_another_option_outranks_may_be_anything_as_in_spark():
+    given = {"startingTimestamp": "5", "startingOffsetsByTimestamp": "then", "endingOffsets": "when it is done"}
+    checked = check_read({**BASE, **given, "endingOffsetsByTimestamp": '{"orders":{"0":4}}'}, Where.BATCH)
+    assert checked.options.starting_timestamp == 5
+    assert checked.options.starting_offsets_by_timestamp is None
+    assert checked.warnings == (
+        "option startingOffsetsByTimestamp has no effect beside startingTimestamp and is ignored",
+        "option endingOffsets has no effect beside endingOffsetsByTimestamp and is ignored",
+    )
+    with pytest.raises(OptionError, match="endingOffsets"):
+        check_read({**BASE, **given}, Where.BATCH)
+
+
+def test_a_topic_may_start_at_a_word():
+    parsed = parse({**BASE, "startingOffsets": '{"orders":" Latest","audit":{"0":5,"1":-2}}'}, Where.STREAM)
+    assert parsed.starting_offsets == {"orders": "latest", "audit": {0: 5, 1: -2}}
+    # Only what both ends name by partitions can be compared.
+    ends = {"endingOffsets": '{"orders":{"0":4},"audit":{"0":6}}'}
+    assert parse({**BASE, "startingOffsets": '{"orders":"earliest","audit":{"0":5}}', **ends}, Where.BATCH)
+    with pytest.raises(OptionError, match="UNRESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET"):
+        parse({**BASE, "startingOffsets": '{"orders":"earliest","audit":{"0":7}}', **ends}, Where.BATCH)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("1", 1), ("100 B", 100), ("2k", 2048), ("512m", 512 << 20), ("1 GB", 1 << 30), ("3t", 3 << 40)]
+)
+def test_sizes_are_written_as_in_spark(text, size):
+    assert parse({**BASE, "maxBytesPerTrigger": text}, Where.STREAM).max_bytes_per_trigger == size
+
+
+def isolation(name: str) -> pytest.MarkDecorator:
+    return pytest.mark.spark_test("KafkaOffsetReaderSuite", f"isolationLevel {name}")
+
+
+@pytest.mark.parametrize(
+    ("given", "read_committed"),
+    [
+        pytest.param({}, False, marks=isolation("default")),
+        pytest.param({"kafka.isolation.level": "READ_UNCOMMITTED"}, False, marks=isolation("READ_UNCOMMITTED")),
+        pytest.param({"kafka.isolation.level": "READ_COMMITTED"}, True, marks=isolation("READ_COMMITTED")),
+        pytest.param({"kafka.isolation.level": "READ_INVALID"}, None, marks=isolation("invalid")),
+    ],
+)
+def test_the_isolation_level_decides_how_far_is_read(given, read_committed):
+    expected = pytest.raises(OptionError, match=r"isolation\.level") if read_committed is None else nullcontext()
+    with expected:
+        assert parse({**BASE, **given}, Where.STREAM).read_committed is read_committed
+
+
+def test_membership_is_the_default_and_may_be_asked_for():
+    in_group = {**BASE, "kafka.group.id": "g"}
+    found = {text: parse({**in_group, "group.membership": text}, Where.STREAM) for text in ("true", "false")}
+    assert [parse(in_group, Where.STREAM).group_membership, found["true"].group_membership] == [None, True]
+    assert [parse(in_group, Where.STREAM).in_group, found["true"].in_group, found["false"].in_group] == [
+        True,
+        True,
+        False,
+    ]
+
+
 def test_a_setting_of_a_read_that_a_sink_has_too_is_not_said_to_be_ignored():
     checked = check_sink({**SERVERS, "kafka.metadata.max.age.ms": "5000", "kafka.group.id": "g"})
     assert checked.warnings == ()
@@ -280,6 +350,7 @@ def test_an_ending_timestamp_is_ignored_in_a_stream_as_spark_ignores_it():
         ("interceptor.classes", [Where.BATCH, Where.STREAM, Where.SINK]),
     ],
 )
+@pytest.mark.spark_test("KafkaSinkSuite", "streaming - exception on config serializer")
 def test_what_breaks_a_source_is_refused_in_a_source_and_what_breaks_a_sink_in_a_sink(name, refused):
     given = {**BASE, f"kafka.{name}": "x"}
     for where in (Where.BATCH, Where.STREAM, Where.SINK):
@@ -316,13 +387,29 @@ def test_the_value_of_a_declared_setting_may_come_from_the_environment(monkeypat
     assert "topsecret" not in str(caught.value) + repr(vars(caught.value))
 
 
+@pytest.mark.parametrize(
+    ("given", "committed"),
+    [
+        ({}, False),
+        ({"commit": "batch"}, False),
+        ({"commit": "sink"}, True),
+        ({"commit": "sink", "kafka.isolation.level": "read_uncommitted"}, False),
+        ({"kafka.isolation.level": "read_committed"}, True),
+    ],
+)
+def test_a_source_whose_sink_commits_reads_committed_records_only(given, committed):
+    assert parse({**BASE, "kafka.group.id": "g", **given}, Where.STREAM).read_committed is committed
+
+
 def test_a_bound_per_trigger_is_ignored_in_a_batch_with_a_warning():
     checked = check_read({**BASE, "maxOffsetsPerTrigger": "5"}, Where.BATCH)
     assert checked.options.max_offsets_per_trigger is None
     assert "maxOffsetsPerTrigger" in checked.warnings[0]
 
 
-@pytest.mark.parametrize(("text", "ms"), [("15m", 900_000), ("30s", 30_000), ("2 hours", 7_200_000), ("250", 250)])
+@pytest.mark.parametrize(
+    ("text", "ms"), [("15m", 900_000), ("30s", 30_000), ("2 hours", 7_200_000), ("250", 250), ("2500us", 2)]
+)
 def test_durations_are_read(text, ms):
     assert parse({**BASE, "maxTriggerDelay": text}, Where.STREAM).max_trigger_delay == ms
 
@@ -396,6 +483,8 @@ SPARKS = {
     *("failOnDataLoss", "includeHeaders", "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries"),
     *("fetchOffset.retryIntervalMs", "minPartitions", "maxRecordsPerPartition", "maxOffsetsPerTrigger"),
     *("minOffsetsPerTrigger", "maxTriggerDelay", "groupIdPrefix", "topic"),
+    # Of Spark's file sources.
+    "maxBytesPerTrigger",
 }
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from pyspark.sql import Row
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, StructType
 
 from kafka_source.errors import InvalidConfigurationError, OptionError
 from kafka_source.sink.batch_start import BatchContext
@@ -49,6 +49,16 @@ def spark_schema(ddl: str) -> StructType:
 )
 def test_columns_are_found_by_name(ddl: str, topic: str | None, expected: SinkColumns) -> None:
     assert sink_columns(spark_schema(ddl), topic) == expected
+
+
+def test_the_names_in_a_header_are_taken_in_any_case_as_spark_does() -> None:
+    def headers(first: str, second: str) -> StructType:
+        header = StructType().add(first, "string").add(second, "binary")
+        return spark_schema("value binary").add("headers", ArrayType(header, containsNull=False))
+
+    assert sink_columns(headers("Key", "VALUE"), "t") == SinkColumns(0, headers=1)
+    with pytest.raises(InvalidConfigurationError, match="headers attribute unsupported type"):
+        sink_columns(headers("name", "value"), "t")
 
 
 @pytest.mark.parametrize(
@@ -96,12 +106,16 @@ ROWS = st.lists(
 
 
 @hypothesis_settings(deadline=None)
-@given(ROWS, st.sampled_from([None, "fixed"]))
-def test_arrow_batches_and_rows_make_the_same_records(rows: list[tuple[object, ...]], topic: str | None) -> None:
+@given(ROWS, st.sampled_from([None, "fixed"]), st.sampled_from([("key", "value"), ("Key", "VALUE")]))
+def test_arrow_batches_and_rows_make_the_same_records(
+    rows: list[tuple[object, ...]], topic: str | None, of_header: tuple[str, str]
+) -> None:
     columns = SinkColumns(value=0, key=1, topic=2 if topic is None else None, partition=3, headers=4)
-    types = [pa.binary(), pa.string(), pa.string(), pa.int32(), HEADERS]
+    key, value = of_header
+    headers = pa.list_(pa.struct([(key, pa.large_string()), (value, pa.binary())]))
+    types = [pa.binary(), pa.string(), pa.string(), pa.int32(), headers]
     structs = [
-        (*row[:4], None if row[4] is None else [{"key": k, "value": v} for k, v in row[4]])  # type: ignore[attr-defined]
+        (*row[:4], None if row[4] is None else [{key: k, value: v} for k, v in row[4]])  # type: ignore[attr-defined]
         for row in rows
     ]
     batch = pa.record_batch(

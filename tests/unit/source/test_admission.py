@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +13,8 @@ from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.options import ReadOptions, Where, read_options
 from kafka_source.quota.settings import QuotaSettings
-from kafka_source.quota.stream_quota import StreamQuota
+from kafka_source.quota.stream_quota import CONSUMER_RATE, StreamQuota
+from kafka_source.quota.task_pacer import pacer_of
 from kafka_source.source.admission import Admission, available_ends, rate_limit
 
 A, B, NEW = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 2)
@@ -43,6 +47,13 @@ def test_the_bound_holds_but_no_partition_starves(found, most):
     assert all(0 <= new[tp] <= end - start for tp, (start, end) in found.items())
     assert all(new[tp] > 0 for tp, (start, end) in found.items() if end > start)
     assert sum(new.values()) <= most + len(found)
+
+
+def test_shares_are_rounded_as_in_spark():
+    # 100 * (29 / 100.0) is 28.999999999999996, also in Java.
+    assert rate_limit({A: (0, 29), B: (0, 71)}, 100) == {A: 28, B: 71}
+    assert rate_limit({A: (0, 29), B: (0, 71)}, 101) == {A: 29, B: 71}
+    assert rate_limit({A: (5, 5), B: (0, 71)}, 2**63 - 1) == {A: 5, B: 71}
 
 
 def test_without_a_bound_everything_is_taken():
@@ -99,6 +110,52 @@ def test_an_available_now_run_does_not_wait_for_the_minimum():
     admission.batch_planned()
     admission.stop_at({A: 3})
     assert admission.ends({A: 0}, {A: 12}, {}, limited=True) == {A: 3}
+
+
+def test_bytes_are_a_limit_by_what_an_offset_has_on_the_average_of_those_measured():
+    options = parsed(maxBytesPerTrigger="1000")
+    # Nothing is measured yet: an offset counts so much that each partition gets one.
+    assert Admission(options).ends({A: 0, B: 0}, {A: 30, B: 10}, {}, limited=True) == {A: 1, B: 1}
+    with measured(options, {A: 20.0, B: 40.0}) as quota:
+        # Half of 60 x 20 + 20 x 40 bytes.
+        found = Admission(options, quota).ends({A: 0, B: 0}, {A: 60, B: 20}, {A: -1, B: -1}, limited=True)
+        assert found == {A: 30, B: 10}
+        assert Admission(options, quota).ends({A: 0}, {A: 10**6}, {A: -1}, limited=False) == {A: 10**6}
+        # A partition that nobody has measured is taken for one like the others.
+        found = Admission(options, quota).ends({NEW: 0, A: 0}, {NEW: 100, A: 0}, {NEW: -1, A: -1}, limited=True)
+        assert found == {NEW: 50, A: 0}
+
+
+def test_the_smaller_one_of_the_limits_in_bytes_and_offsets_holds():
+    options = parsed(maxBytesPerTrigger="1000", maxOffsetsPerTrigger=20)
+    with measured(options, {A: 20.0}) as quota:
+        assert Admission(options, quota).ends({A: 0}, {A: 100}, {A: -1}, limited=True) == {A: 20}
+    with measured(options, {A: 200.0}) as quota:
+        assert Admission(options, quota).ends({A: 0}, {A: 100}, {A: -1}, limited=True) == {A: 5}
+
+
+def test_a_minimum_of_offsets_is_waited_for_also_with_a_limit_in_bytes():
+    options = parsed(maxBytesPerTrigger="1000", minOffsetsPerTrigger=50)
+    with measured(options, {A: 100.0}) as quota:
+        admission = Admission(options, quota)
+        admission.batch_planned()
+        assert admission.ends({A: 0}, {A: 49}, {A: -1}, limited=True) is None
+        assert admission.ends({A: 0}, {A: 50}, {A: -1}, limited=True) == {A: 10}
+
+
+@contextmanager
+def measured(options: ReadOptions, sizes: dict[TopicPartition, float]) -> Iterator[StreamQuota]:
+    """A quota without bounds, to which a task has reported the bytes of an offset in each partition."""
+    quota = StreamQuota(QuotaSettings.measuring(options), Settings({"bootstrap.servers": "127.0.0.1:1"}))
+    try:
+        ticket = quota.ticket(0, 1.0)
+        assert not ticket.settings.limits
+        with pacer_of(ticket, options.settings, CONSUMER_RATE) as pacer:
+            for tp, size in sizes.items():
+                pacer.measured(tp, size * 10, 10)
+        yield quota
+    finally:
+        quota.close()
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import Range, Span, StreamOffset
 from kafka_source.options import Where, check_read
 from kafka_source.source.plan import PlannedInput, plan
-from kafka_source.source.sink_commit_replay import handoff_of, idle, position, remaining
+from kafka_source.source.sink_commit_replay import handoff_of, handoffs_of, idle, position, remaining
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -51,6 +51,11 @@ def test_a_decided_batch_is_read_whole_for_the_operators_before_the_sink() -> No
     assert remaining(PLANNED, set(), committed, "mine") == PLANNED
 
 
+def test_a_decided_batch_is_read_whole_also_where_another_member_has_read_on_since() -> None:
+    committed = {A: CommitOffset(35, metadata=OTHERS), B: CommitOffset(9, metadata="mine")}
+    assert remaining(PLANNED, {B}, committed, "mine") == PLANNED
+
+
 @given(st.sampled_from(["mine", OTHERS]), st.integers(0, 30), st.booleans())
 def test_nothing_is_read_that_another_may_have_read_too(mark: str, stands: int, owned: bool) -> None:
     left = remaining(PLANNED[:1], {A} if owned else set(), {A: CommitOffset(stands, metadata=mark)}, "mine")
@@ -80,6 +85,18 @@ def test_a_handoff_has_each_partition_once_however_it_was_cut() -> None:
     handoff = handoff_of(planned, member, "mine")
     assert handoff.ranges == {A: (10, 20), B: (5, 9)}
     assert handoff.member == SlotCredentials("g", 3, "m", "i")
+
+
+def test_each_member_hands_its_own_ranges_over_where_members_have_epochs_of_their_own() -> None:
+    planned = [PlannedInput(0, (Range("t", 0, 10, 20),)), PlannedInput(1, (Range("t", 1, 5, 9),))]
+    idle_one = PlannedInput(-1, (Range("t", 2, 7, 7),))
+    members = {slot: SlotCredentials("g", 3 + slot, f"m{slot}", None, slot=slot, alone=True) for slot in (0, 1)}
+    first, second = handoffs_of([*planned, idle_one], members, "mine")
+    assert (first.member.generation, first.ranges) == (3, {A: (10, 20), TopicPartition("t", 2): (7, 7)})
+    assert (second.member.generation, second.ranges) == (4, {B: (5, 9)})
+    together = {slot: replace(one, alone=False) for slot, one in members.items()}
+    (whole,) = handoffs_of([*planned, idle_one], together, "mine")
+    assert whole == handoff_of([*planned, idle_one], together[0], "mine")
 
 
 def test_a_batch_that_begins_before_the_last_ones_end_is_read_where_the_group_was_rewound() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from assignors.model import TopicPartition
 from kafka_source.group.model import GroupAssignment, SlotAssignment
 from kafka_source.model.credentials import SlotCredentials
-from kafka_source.source.partition_owner import owned_by
+from kafka_source.source.group_member_owner import owned_by
 
 
 def test_primaries_or_all_copies_are_owned():

@@ -1,0 +1,86 @@
+"""The topics of a query's subscription, and whether a change of them needs a rebalance."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection
+
+from kafka_source.errors import RetriableError
+from kafka_source.group.model import GroupSettings, TopicFilter
+from kafka_source.group.topic_watch import TopicState, changes, reason_of, states_of, topics_of
+from kafka_source.kafka_client import Deadline, KafkaClient, Snapshot
+
+log = logging.getLogger(__name__)
+
+_REQUEST_SECONDS = 30.0
+
+
+class SubscribedTopics:
+    """Looks at the topics; belongs to the event loop of the membership.
+
+    A leader watches the topics of all members' subscriptions, with their partitions and topic ids. A follower with a
+    pattern watches the names that match it. A follower without a pattern watches nothing: the leader does.
+
+    Args:
+        client: The client of the membership.
+        settings: How often to look, and how long to collect changes.
+        subscription: The names or the pattern to which the slots subscribe.
+        leads: Returns whether this query watches as the group's leader does.
+    """
+
+    def __init__(
+        self, client: KafkaClient, settings: GroupSettings, subscription: TopicFilter, leads: Callable[[], bool]
+    ) -> None:
+        self._client = client
+        self._settings = settings
+        self._subscription = subscription
+        self._leads = leads
+        self._watched: dict[str, TopicState] = {}
+        self._of_group: frozenset[str] = frozenset()
+        self.changed: str | None = None
+        """What has changed since the slots joined, as the reason for a rebalance."""
+
+    async def look_up(self, deadline: Deadline) -> tuple[str, ...]:
+        """Return the names of the topics to subscribe to, sorted."""
+        if self._subscription.pattern is None:
+            return topics_of(self._subscription, Snapshot(None, {}))
+        snapshot = await self._client.metadata(None, deadline)
+        topics = topics_of(self._subscription, snapshot)
+        self._watched = states_of(snapshot, topics)
+        return topics
+
+    def assigned_by_us(self, topics: Collection[str], snapshot: Snapshot) -> None:
+        """Note the topics of all members' subscriptions, and the metadata by which a slot has assigned them."""
+        self._of_group = frozenset(topics)
+        self._watched = states_of(snapshot, self._of_group)
+
+    async def watch(self) -> None:
+        """Wait until it is time to look, look once, and set `changed` if a rebalance is needed."""
+        await asyncio.sleep(self._settings.metadata_max_age_ms / 1000)
+        if self.changed is not None or not await self._changes():
+            return
+        # Topics are often changed in groups: collect the changes of `rebalance_batch_ms`, then trigger one rebalance.
+        await asyncio.sleep(self._settings.rebalance_batch_ms / 1000)
+        found = await self._changes()
+        if found and self.changed is None:
+            self.changed = reason_of(found)
+            log.info("topics group=%s changed=%r", self._settings.group, self.changed)
+
+    async def _changes(self) -> list[str]:
+        leading = self._leads()
+        by_pattern = self._subscription.pattern is not None
+        if not leading and not by_pattern:
+            return []
+        before = self._watched
+        try:
+            snapshot = await self._client.metadata(None if by_pattern else self._of_group, Deadline(_REQUEST_SECONDS))
+        except RetriableError as error:
+            log.warning("metadata group=%s failed: %s", self._settings.group, error)
+            return []
+        names = set(topics_of(self._subscription, snapshot))
+        if not leading:
+            return changes(dict.fromkeys(before, TopicState(0, None)), dict.fromkeys(names, TopicState(0, None)))
+        found = changes(before, states_of(snapshot, names | self._of_group))
+        # A rejoin meanwhile has already seen what is there now.
+        return found if self._watched is before else []

@@ -1,0 +1,217 @@
+"""Targets of a rewind: where a group shall continue, as users write it, and the offsets that it means. Pure.
+
+A target says what to look up (`timestamps`, `other_group`); `resolve` turns it and what was found into offsets. The
+caller does the I/O, so that a rewind of a stopped group and one of a running group mean the same offsets.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Literal, TypeAlias
+
+from assignors.model import TopicPartition
+from kafka_source.errors import OptionError
+
+Word = Literal["earliest", "latest", "current"]
+"""The first offset of the log; the offset after the last record; the committed offset, or `latest` without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    """The first record at or after a time, in ms since 1970; the end of a partition without one."""
+
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Back:
+    """The first record of the last so many milliseconds (`--by-duration` of Kafka's tool)."""
+
+    milliseconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtOffset:
+    """One offset in all partitions."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtOffsets:
+    """An offset for each partition; other partitions stay as they are."""
+
+    offsets: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """So many offsets after the committed one; before it, if the number is negative."""
+
+    by: int
+
+
+@dataclass(frozen=True, slots=True)
+class LikeGroup:
+    """The committed offsets of another group; partitions in which that group has none stay as they are."""
+
+    group: str
+
+
+Target: TypeAlias = Word | AtTime | Back | AtOffset | AtOffsets | Shift | LikeGroup
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What was looked up about the partitions.
+
+    Attributes:
+        earliest: The first offset of each partition's log.
+        latest: The offset after the last record of each partition.
+        committed: The committed offsets of the group.
+        at_time: The offset of the first record at or after the timestamps that `timestamps` asked for; None: there is
+            no such record.
+        other: The committed offsets of `other_group`.
+    """
+
+    earliest: Mapping[TopicPartition, int]
+    latest: Mapping[TopicPartition, int]
+    committed: Mapping[TopicPartition, int]
+    at_time: Mapping[TopicPartition, int | None] = field(default_factory=dict)
+    other: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """The new position of a group in one partition.
+
+    Attributes:
+        topic: The topic.
+        partition: The partition number.
+        committed: The offset that is committed before; None: none.
+        offset: The offset to commit.
+        asked: The offset that the target means; it differs from `offset` if the log does not have it, and then the
+            nearest one that it has is taken, as in Kafka's tool.
+    """
+
+    topic: str
+    partition: int
+    committed: int | None
+    offset: int
+    asked: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Return the partition."""
+        return TopicPartition(self.topic, self.partition)
+
+
+def timestamps(target: Target, partitions: Iterable[TopicPartition], now_ms: int) -> dict[TopicPartition, int]:
+    """Return the timestamps whose offsets have to be looked up, in ms since 1970; empty for most targets."""
+    if isinstance(target, Back):
+        return dict.fromkeys(partitions, max(0, now_ms - target.milliseconds))
+    return dict.fromkeys(partitions, target.timestamp_ms) if isinstance(target, AtTime) else {}
+
+
+def other_group(target: Target) -> str | None:
+    """Return the group whose committed offsets have to be looked up."""
+    return target.group if isinstance(target, LikeGroup) else None
+
+
+def resolve(target: Target, partitions: Iterable[TopicPartition], known: Known) -> tuple[Move, ...]:
+    """Return the new positions of a group, sorted; partitions that the target leaves as they are are left out.
+
+    Args:
+        target: Where the group shall continue.
+        partitions: The partitions to move. With `AtOffsets` and `LikeGroup` only those of them that have an offset.
+        known: What was looked up.
+
+    Raises:
+        OptionError: A partition has no committed offset that could be shifted.
+    """
+    moves = []
+    for tp in sorted(set(partitions)):
+        asked = _asked(target, tp, known)
+        if asked is not None:
+            nearest = min(max(asked, known.earliest[tp]), known.latest[tp])
+            moves.append(Move(tp.topic, tp.partition, known.committed.get(tp), nearest, asked))
+    return tuple(moves)
+
+
+def _asked(target: Target, tp: TopicPartition, known: Known) -> int | None:
+    if isinstance(target, str):
+        if target == "earliest":
+            return known.earliest[tp]
+        return known.latest[tp] if target == "latest" else known.committed.get(tp, known.latest[tp])
+    if isinstance(target, AtTime | Back):
+        found = known.at_time.get(tp)
+        return known.latest[tp] if found is None else found
+    if isinstance(target, AtOffset):
+        return target.offset
+    if isinstance(target, AtOffsets):
+        return target.offsets.get(tp)
+    if isinstance(target, LikeGroup):
+        return known.other.get(tp)
+    committed = known.committed.get(tp)
+    if committed is None:
+        raise OptionError(
+            "shift-by", target.by, f"partitions with a committed offset, and {tp.topic}-{tp.partition} has none"
+        )
+    return committed + target.by
+
+
+# ---- targets as text
+
+_UNITS_MS = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
+_PARTS = re.compile(r"(\d+(?:\.\d+)?)(ms|[wdhms])")
+_WORDS: tuple[Word, ...] = ("earliest", "latest", "current")
+
+
+def parse_position(text: str) -> Word | AtTime:
+    """Return the target of `earliest`, `latest`, `current` or a time.
+
+    Raises:
+        OptionError: The text is neither.
+    """
+    for word in _WORDS:
+        if text == word:
+            return word
+    return AtTime(parse_time(text))
+
+
+def parse_time(text: str) -> int:
+    """Return a time in ms since 1970: digits mean that number; else ISO 8601, in UTC if it has no zone.
+
+    Raises:
+        OptionError: The text is no time.
+    """
+    if text.isdigit():
+        return int(text)
+    # Python 3.10 knows neither the zone Z nor fractions of a second of other lengths than 3 and 6.
+    plain = re.sub(r"[zZ]$", "+00:00", text.strip())
+    plain = re.sub(r"\.(\d+)", lambda found: f".{found[1][:6]:<06}", plain)
+    try:
+        found = datetime.fromisoformat(plain)
+    except ValueError:
+        takes = "a time in ISO 8601 such as 2026-01-31T12:00:00Z (UTC without a zone), or in ms since 1970"
+        raise OptionError("time", text, f"earliest, latest, current, or {takes}") from None
+    zoned = found if found.tzinfo is not None else found.replace(tzinfo=timezone.utc)
+    return round(zoned.timestamp() * 1000)
+
+
+def parse_duration(text: str) -> int:
+    """Return a duration in ms: `90s`, `2h30m`, `7d`, or ISO 8601 as Kafka's tool takes it, `P1DT2H`.
+
+    Raises:
+        OptionError: The text is no duration.
+    """
+    plain = text.strip().lower()
+    if plain.startswith("p"):
+        plain = plain[1:].replace("t", "", 1)
+    parts = _PARTS.findall(plain)
+    if not parts or "".join(number + unit for number, unit in parts) != plain:
+        raise OptionError("duration", text, "a duration such as 90s, 2h30m or 7d, or in ISO 8601 such as P1DT2H")
+    return round(sum(float(number) * _UNITS_MS[unit] for number, unit in parts))

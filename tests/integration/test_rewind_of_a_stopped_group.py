@@ -1,0 +1,276 @@
+"""A stopped group is rewound, or a rewind was never followed before it stopped: where its queries continue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from assignors import TopicPartition
+from kafka_source import pinned
+from kafka_source.admin import Groups, rewind_running_group
+from kafka_source.client_config import Settings
+from kafka_source.model.stream_offset import StreamOffset
+from tests.groups import everything, wait_for
+from tests.pipes import Pipe
+from tests.rewinding import (
+    COUNT,
+    PARTITIONS,
+    Runner,
+    Streams,
+    all_committed,
+    check_replayed_then_read_again,
+    covered,
+    ends,
+)
+from tests.support import produce, reader
+
+
+@pytest.fixture
+def settings(kafka) -> Settings:
+    return Settings({"bootstrap.servers": kafka.bootstrap_servers})
+
+
+@pytest.fixture
+def groups(settings) -> Groups:
+    return Groups(settings)
+
+
+@pytest.fixture
+def name(kafka, topic) -> str:
+    made: str = topic("stopped", partitions=PARTITIONS)
+    produce(kafka.bootstrap_servers, made, COUNT)
+    return made
+
+
+@pytest.fixture
+def streams(kafka, name, group) -> Iterator[Streams]:
+    made = Streams(kafka, name, group)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def last(groups, name) -> dict[TopicPartition, int]:
+    """Where the topic ends."""
+    return ends(groups, name)
+
+
+def stopped(one: Runner) -> StreamOffset:
+    """The checkpoint of a query, which is stopped."""
+    one.close()
+    return StreamOffset.from_json(one.offset.to_json())
+
+
+def finished(streams: Streams, groups: Groups, group: str, name: str, **options: object) -> StreamOffset:
+    """The checkpoint of a query that has read everything, and was stopped."""
+    runner = streams.run(None, **options)
+    all_committed(groups, group, name, runner)
+    return stopped(runner)
+
+
+def read_from(runner: Runner, starts: dict[TopicPartition, int], last: dict[TopicPartition, int]) -> None:
+    """Wait until a query has read everything from these offsets on, once."""
+
+    def whole() -> bool:
+        runner.check()
+        return all(covered(runner.ranges(tp), starts[tp], end) for tp, end in last.items())
+
+    wait_for(whole, f"everything from {starts} on to be read")
+
+
+def joined(groups: Groups, group: str, members: int) -> None:
+    """Wait until the group has so many members, and is stable."""
+
+    def there() -> bool:
+        if group not in groups.states():
+            return False
+        found = groups.describe(group)
+        return found.state == "Stable" and len(found.members) == members
+
+    wait_for(there, f"{members} members")
+
+
+def never_followed(streams: Streams, settings: Settings, group: str, offsets: dict[TopicPartition, int]) -> None:
+    """Rewind the group while another query is in it, one that commits nothing; then no query runs."""
+    other = streams.run(commit="none")
+    joined(Groups(settings), group, 2)
+    rewind_running_group(settings, group, offsets, timeout=60)
+    other.close()
+
+
+@pytest.mark.parametrize("assigned", [False, True])
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_a_query_continues_where_its_stopped_group_was_rewound(
+    streams, groups, group, name, last, checkpoint, assigned
+):
+    assign = {"assign": f'{{"{name}": {[*range(PARTITIONS)]}}}'} if assigned else {}
+    offset = finished(streams, groups, group, name, **assign)
+    target = dict.fromkeys(last, 2)
+    groups.rewind(group, target)
+    again = streams.run(offset if checkpoint else None, **assign)
+    read_from(again, target, last)
+    all_committed(groups, group, name, again)
+    # Its next start has nothing to read again.
+    offset = stopped(again)
+    third = streams.planner(**assign)
+    try:
+        assert third.next(offset, limited=True) is offset
+    finally:
+        third.close()
+
+
+def test_a_query_with_a_checkpoint_can_be_left_where_it_is(kafka, streams, groups, group, name, last):
+    offset = finished(streams, groups, group, name)
+    groups.rewind(group, dict.fromkeys(last, 2), checkpoints_follow=False)
+    again = streams.run(offset)
+    produce(kafka.bootstrap_servers, name, COUNT, first=COUNT)
+    read_from(again, last, ends(groups, name))
+
+
+def test_the_last_rewind_counts_if_the_one_before_was_never_followed(streams, settings, groups, group, name, last):
+    offset = finished(streams, groups, group, name)
+    never_followed(streams, settings, group, dict.fromkeys(last, 0))
+    target = dict.fromkeys(last, 5)
+    groups.rewind(group, target)
+    read_from(streams.run(offset), target, last)
+
+
+def test_a_commit_of_another_client_ends_a_rewind_that_was_never_followed(
+    kafka, streams, settings, groups, group, name, last
+):
+    offset = finished(streams, groups, group, name)
+    never_followed(streams, settings, group, dict.fromkeys(last, 0))
+    groups.rewind(group, dict.fromkeys(last, 5), checkpoints_follow=False)
+    again = streams.run(offset)
+    produce(kafka.bootstrap_servers, name, COUNT, first=COUNT)
+    read_from(again, last, ends(groups, name))
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_a_rewind_that_was_never_followed_is_followed_at_the_next_start(
+    streams, settings, groups, group, name, last, checkpoint
+):
+    offset = finished(streams, groups, group, name)
+    target = dict.fromkeys(last, 3)
+    never_followed(streams, settings, group, target)
+    again = streams.run(offset if checkpoint else None)
+    read_from(again, target, last)
+    all_committed(groups, group, name, again)
+
+
+def test_deleting_the_group_ends_a_rewind_and_the_checkpoint_counts(
+    kafka, streams, settings, groups, group, name, last
+):
+    offset = finished(streams, groups, group, name)
+    never_followed(streams, settings, group, dict.fromkeys(last, 0))
+    groups.delete(group)
+    again = streams.run(offset)
+    produce(kafka.bootstrap_servers, name, COUNT, first=COUNT)
+    read_from(again, last, ends(groups, name))
+
+
+def test_a_copy_of_the_group_has_the_rewind_too(streams, settings, kafka, groups, group, name, last):
+    offset = finished(streams, groups, group, name)
+    target = dict.fromkeys(last, 3)
+    never_followed(streams, settings, group, target)
+    groups.clone(group, f"{group}-copy")
+    copy = Streams(kafka, name, f"{group}-copy")
+    try:
+        read_from(copy.run(offset), target, last)
+    finally:
+        copy.close()
+
+
+def test_a_query_with_a_start_of_its_own_leaves_older_rewinds_alone(
+    kafka, streams, settings, groups, group, name, last
+):
+    groups.rewind(group, dict.fromkeys(last, 1))
+    first = streams.run(group_start="starting", startingOffsets="latest")
+    joined(groups, group, 2)
+    # Its partitions go to another query, and come back.
+    second = streams.run(group_start="starting", startingOffsets="latest")
+    joined(groups, group, 4)
+    second.close()
+    joined(groups, group, 2)
+    produce(kafka.bootstrap_servers, name, COUNT, first=COUNT)
+    read_from(first, last, ends(groups, name))
+
+
+def test_a_query_with_a_start_of_its_own_follows_a_rewind_before_its_first_batch(
+    streams, settings, groups, group, name, last
+):
+    runner = streams.run(group_start="starting", startingOffsets="latest")
+    joined(groups, group, 2)
+    wait_for(lambda: groups.committed(group) == last, "its start to be committed")
+    target = dict.fromkeys(last, 1)
+    rewind_running_group(settings, group, target, timeout=60)
+    read_from(runner, target, last)
+
+
+def test_a_batch_that_was_planned_before_the_rewind_is_not_committed_over_it(
+    streams, settings, groups, group, name, last
+):
+    first = streams.planner()
+    end = first.next(StreamOffset(), limited=True)
+    first.tasks(StreamOffset(), end)
+    first.close()
+    target = dict.fromkeys(last, 2)
+    groups.rewind(group, target)
+    again = streams.planner()
+    try:
+        # Spark finishes what was planned, as after a crash. The rewind comes after it.
+        again.tasks(StreamOffset(), StreamOffset.from_json(end.to_json()))
+        following = again.next(end, limited=True)
+        assert {tp: (span.start, span.end) for tp, span in following.partitions.items()} == {
+            tp: (2, to) for tp, to in last.items()
+        }
+        assert groups.committed(group) == target
+    finally:
+        again.close()
+
+
+def test_a_batch_whose_sink_commits_is_not_written_over_a_rewind(kafka, settings, topic, groups, group, name):
+    pipe = Pipe(kafka.bootstrap_servers, name, topic("stopped-out"), group, f"{group}-pipe", maxOffsetsPerTrigger=40)
+    pipe.whole_batch()
+    pipe.batch()
+    pipe.close()
+    groups.rewind(group, dict.fromkeys(everything(name, PARTITIONS), 0))
+    check_replayed_then_read_again(pipe, groups, group)
+
+
+def test_a_batch_whose_tasks_commit_is_left_to_the_next_one(streams, groups, group, name, last):
+    first = streams.planner(commit="task")
+    end = first.next(StreamOffset(), limited=True)
+    first.close()
+    groups.rewind(group, dict.fromkeys(last, 1))
+    again = streams.planner(commit="task")
+    try:
+        assert again.tasks(StreamOffset(), StreamOffset.from_json(end.to_json())) == []
+        following = again.next(end, limited=True)
+        assert all(span.start == 1 for span in following.partitions.values())
+    finally:
+        again.close()
+
+
+@pytest.mark.parametrize("read", ["batch", "pinned"])
+def test_a_read_without_a_checkpoint_leaves_the_rewind_to_a_query_that_has_one(
+    spark, kafka, streams, settings, groups, group, name, last, read
+):
+    offset = finished(streams, groups, group, name)
+    never_followed(streams, settings, group, dict.fromkeys(last, 2))
+    produce(kafka.bootstrap_servers, name, COUNT, first=COUNT)
+    if read == "batch":
+        reader(spark, kafka, name, kafka_group_id=group, commit="task", endingOffsets=_as_json(name, 4)).load().count()
+    else:
+        given = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": name, "kafka.group.id": group}
+        with pinned(spark, {**given, "endingOffsets": _as_json(name, 4)}) as rows:
+            assert rows.count() == 2 * PARTITIONS
+    wait_for(lambda: groups.committed(group) == dict.fromkeys(last, 4), "the commit")
+    wait_for(lambda: groups.states()[group] == "Empty", "an empty group")
+    read_from(streams.run(offset), dict.fromkeys(last, 4), ends(groups, name))
+
+
+def _as_json(name: str, offset: int) -> str:
+    ends = ", ".join(f'"{number}": {offset}' for number in range(PARTITIONS))
+    return f'{{"{name}": {{{ends}}}}}'

@@ -1,0 +1,129 @@
+"""`assign` with a group: the query commits to the group without membership, and only while the group has no members."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from assignors import TopicPartition
+from kafka_source.admin import Groups
+from kafka_source.client_config import Settings
+from kafka_source.errors import FencedError, InvalidConfigurationError
+from kafka_source.model.stream_offset import Range, StreamOffset
+from kafka_source.options import Where
+from kafka_source.schema import source_schema
+from kafka_source.source.micro_batches import MicroBatches
+from kafka_source.source.read_task import Query
+from tests.support import numbers, produce, reader
+
+PARTITIONS = 3
+COUNT = 90
+
+
+@pytest.fixture
+def name(kafka, topic) -> str:
+    made: str = topic("static", partitions=PARTITIONS)
+    produce(kafka.bootstrap_servers, made, COUNT)
+    return made
+
+
+@pytest.fixture
+def start(kafka, name, group) -> Iterator[Callable[..., MicroBatches]]:
+    """Starts streams of partitions 0 and 1."""
+    started: list[MicroBatches] = []
+
+    def one(**options: object) -> MicroBatches:
+        named = {key.replace("_", "."): str(value) for key, value in options.items()}
+        given = {
+            "kafka.bootstrap.servers": kafka.bootstrap_servers,
+            "assign": f'{{"{name}": [0, 1]}}',
+            "kafka.group.id": group,
+            "startingOffsets": "earliest",
+            **named,
+        }
+        started.append(MicroBatches(Query.of(given, source_schema(headers=False), Where.STREAM)))
+        return started[-1]
+
+    yield one
+    for planner in started:
+        planner.close()
+
+
+@pytest.fixture
+def groups(kafka) -> Groups:
+    return Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
+
+
+@pytest.fixture
+def last(groups, name) -> dict[TopicPartition, int]:
+    rows = groups.lag("nobody", [TopicPartition(name, 0), TopicPartition(name, 1)])
+    return {TopicPartition(row.topic, row.partition): row.end for row in rows}
+
+
+def ranges(planner: MicroBatches, before: StreamOffset, end: StreamOffset) -> list[Range]:
+    return sorted(r for b in planner.tasks(before, end) for t in b.tasks for r in t.ranges)
+
+
+def test_a_stream_commits_to_the_group_without_membership(groups, name, group, start, last):
+    planner = start()
+    first = planner.next(StreamOffset(), limited=True)
+    assert ranges(planner, StreamOffset(), first) == [Range(tp.topic, tp.partition, 0, end) for tp, end in last.items()]
+    # The starting positions are committed at once, the batch when it is durable.
+    assert groups.committed(group) == dict.fromkeys(last, 0)
+    assert planner.next(first, limited=True) is first
+    assert groups.committed(group) == last
+    assert groups.describe(group).members == ()
+    assert groups.states()[group] == "Empty"
+
+
+def test_a_new_query_starts_where_the_group_is(kafka, groups, name, group, start, last):
+    groups.rewind(group, {tp: end - 2 for tp, end in last.items()})
+    planner = start()
+    end = planner.next(StreamOffset(), limited=True)
+    assert [r.size for r in ranges(planner, StreamOffset(), end)] == [2, 2]
+
+
+def test_the_checkpoint_counts_where_it_is_ahead_of_the_group(groups, group, start, last):
+    planner = start()
+    end = planner.next(StreamOffset(), limited=True)
+    planner.close()
+    assert groups.committed(group) == dict.fromkeys(last, 0)
+    again = start()
+    assert again.next(end, limited=True) is end
+    assert groups.committed(group) == last
+
+
+@pytest.mark.parametrize("commit", ["none", None])
+def test_nothing_is_committed_without_a_right_to(kafka, groups, group, start, last, commit):
+    options = {"commit": commit} if commit else {"group.membership": "false"}
+    planner = start(**options)
+    end = planner.next(StreamOffset(), limited=True)
+    assert planner.next(end, limited=True) is end
+    assert groups.committed(group) == {}
+
+
+def test_a_group_with_members_is_refused(members, name, group, start, groups):
+    members.make(name, slots=1).join(30)
+    with pytest.raises(InvalidConfigurationError, match=f"Group {group} has 1 members.*group.membership=false"):
+        start().next(StreamOffset(), limited=True)
+    assert groups.committed(group) == {}
+    # As a label, as in Spark's own source, the id is nobody's business.
+    label = start(group_membership="false")
+    assert label.next(StreamOffset(), limited=True).partitions
+
+
+def test_a_member_that_joins_later_stops_the_query_at_its_next_commit(members, name, group, start, groups, last):
+    planner = start()
+    end = planner.next(StreamOffset(), limited=True)
+    members.make(name, slots=1).join(30)
+    with pytest.raises(FencedError, match=f"Group {group} has got members while this query reads partitions by assign"):
+        planner.next(end, limited=True)
+    assert groups.committed(group) == dict.fromkeys(last, 0)
+
+
+def test_a_batch_reads_from_the_groups_offsets_and_commits_nothing(spark, kafka, groups, name, group, last):
+    groups.rewind(group, {tp: end - 3 for tp, end in last.items()})
+    frame = reader(spark, kafka, "", assign=f'{{"{name}": [0, 1]}}', kafka_group_id=group).load()
+    assert len(numbers(frame)) == 6
+    assert groups.committed(group) == {tp: end - 3 for tp, end in last.items()}

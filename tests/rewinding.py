@@ -1,0 +1,124 @@
+"""Streams of a group as Spark drives them, without Spark, for tests that rewind the group."""
+
+from __future__ import annotations
+
+from assignors import TopicPartition
+from kafka_source.admin import Groups
+from kafka_source.embedded import EmbeddedKafka
+from kafka_source.model.stream_offset import Range, StreamOffset
+from kafka_source.options import Where
+from kafka_source.schema import source_schema
+from kafka_source.source.micro_batches import MicroBatches
+from kafka_source.source.read_task import Query
+from tests.groups import everything, wait_for
+from tests.mixed_group import Worker
+from tests.pipes import Pipe
+
+PARTITIONS = 4
+COUNT = 200
+
+
+class Runner(Worker):
+    """A stream as Spark drives it: plans batch after batch, and says that one is durable when the next is planned."""
+
+    def __init__(self, planner: MicroBatches, start: StreamOffset) -> None:
+        self.planner, self.offset = planner, start
+        self.read: list[Range] = []
+        super().__init__()
+
+    def _run(self) -> None:
+        try:
+            while not self._closing.wait(0.02):
+                end = self.planner.next(self.offset, limited=True)
+                if end is self.offset:
+                    continue
+                self.read += [
+                    r for b in self.planner.tasks(self.offset, end) for task in b.tasks for r in task.ranges if r.size
+                ]
+                before, self.offset = self.offset, end
+                self.planner.finished(before)
+        finally:
+            self.planner.close()
+
+    def ranges(self, tp: TopicPartition) -> list[tuple[int, int]]:
+        return [(r.start, r.end) for r in self.read if r.topic_partition == tp]
+
+
+class Streams:
+    """Makes queries of one topic and group, and closes them at the end.
+
+    Args:
+        kafka: The broker.
+        topic: The topic.
+        group: The group.
+    """
+
+    def __init__(self, kafka: EmbeddedKafka, topic: str, group: str) -> None:
+        self._kafka, self._topic, self._group = kafka, topic, group
+        self._runners: list[Runner] = []
+
+    def planner(self, **options: object) -> MicroBatches:
+        """A query that the test drives itself; options with _ for . in their names."""
+        quick = {"group.members": 2, "kafka.heartbeat.interval.ms": 200, "min.records.per.task": 1}
+        named = {key.replace("_", "."): value for key, value in options.items()}
+        subscribed = {} if "assign" in named else {"subscribe": self._topic}
+        given = {**subscribed, "kafka.group.id": self._group, "startingOffsets": "earliest", **quick, **named}
+        text = {key: str(value) for key, value in given.items()}
+        text["kafka.bootstrap.servers"] = self._kafka.bootstrap_servers
+        return MicroBatches(Query.of(text, source_schema(headers=False), Where.STREAM))
+
+    def run(self, start: StreamOffset | None = None, **options: object) -> Runner:
+        """A query that runs; `start` is the checkpoint."""
+        self._runners.append(Runner(self.planner(**options), start or StreamOffset()))
+        return self._runners[-1]
+
+    def close(self) -> None:
+        """Closes all that run."""
+        for one in self._runners:
+            one.close()
+
+
+def ends(groups: Groups, name: str) -> dict[TopicPartition, int]:
+    rows = groups.lag("nobody", everything(name, PARTITIONS))
+    return {TopicPartition(row.topic, row.partition): row.end for row in rows}
+
+
+def all_committed(groups: Groups, group: str, name: str, *runners: Runner) -> None:
+    def there() -> bool:
+        for runner in runners:
+            runner.check()
+        return groups.committed(group) == ends(groups, name)
+
+    wait_for(there, "all records to be read and committed")
+
+
+def covered(ranges: list[tuple[int, int]], start: int, end: int) -> bool:
+    """Whether ranges read [start, end) once, in order."""
+    at = start
+    for low, high in ranges:
+        if low != at:
+            return False
+        at = high
+    return at == end
+
+
+def check_replayed_then_read_again(stopped: Pipe, groups: Groups, group: str) -> None:
+    """Check that a pipe replays the batch of before a rewind to 0 without a commit, and then reads everything again."""
+    again = stopped.restarted()
+    try:
+        again.replay()
+        assert again.read == []
+        again.decide()
+        assert set(groups.committed(group).values()) == {0}
+        read: list[int] = []
+
+        def whole() -> bool:
+            if again.whole_batch() >= 0:
+                read.extend(again.read)
+                return False
+            return True
+
+        wait_for(whole, "everything to be written again")
+        assert sorted(read) == list(range(COUNT))
+    finally:
+        again.close()

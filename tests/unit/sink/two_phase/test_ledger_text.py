@@ -1,0 +1,58 @@
+"""Text in the ledger's groups that is no decision is refused, before it takes memory."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+
+from assignors.model import TopicPartition
+from kafka_source.errors import InvalidConfigurationError
+from kafka_source.sink.two_phase.ledger import Decision, read_decision
+from kafka_source.transactions.open_transaction import OpenTransaction
+
+LEDGER = TopicPartition("out", 0)
+
+
+def read(text: str) -> Decision:
+    return read_decision("prefix", 3, LEDGER, text, finished=2)
+
+
+def test_a_decision_is_read() -> None:
+    found = read('["q",2,[["0-0",15,2,5]],{"out":[[0,1]]}]')
+    assert found.transactions == (OpenTransaction("prefix-0-0", 15, 2),)
+    assert found.partitions == (TopicPartition("out", 0), TopicPartition("out", 1))
+    assert not found.done
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "2d06",
+        "null",
+        "[1,2]",
+        "[" * 30_000,
+        '["q",2,[[]],{}]',
+        '["q",2,[["0-0","many",2]],{}]',
+        '["q",2,[["0-0",1,2,3,4,5]],{}]',
+        '["q",2,[],[]]',
+        '["q",2,[],{"out":[[0]]}]',
+        '["q",2,[],{"out":[[0,1e9]]}]',
+        '["q",{},[],{}]',
+    ],
+)
+def test_what_is_no_decision_is_refused_by_the_groups_name(text: str) -> None:
+    with pytest.raises(InvalidConfigurationError, match="prefix-ledger"):
+        read(text)
+
+
+@pytest.mark.parametrize("ranges", ["[[0,2147483647]]", "[[0,-2147483647],[0,2147483647]]"])
+def test_a_few_characters_do_not_make_a_billion_partitions(ranges: str) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidConfigurationError):
+            read(f'["q",2,[],{{"out":{ranges}}}]')
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
