@@ -246,10 +246,7 @@ class Checkpoint:
 
     def _batch(self, number: int) -> _Batch:
         version, about, *sources = (self._read(f"offsets/{number}") or "").split("\n")
-        if version != _VERSION:
-            raise InvalidConfigurationError(
-                f"The file offsets/{number} of {self.path} has version {version[:20]!r}; this command reads {_VERSION}."
-            )
+        self._check_version(f"offsets/{number}", version)
         return _Batch(about, tuple(sources))
 
     @cached_property
@@ -269,7 +266,17 @@ class Checkpoint:
         if text is None:
             return None
         # A byte 0 comes first, which Spark 2.1 needed; then the version, which Spark 2.1 did not write.
-        return _offset(text.removeprefix("\0").removeprefix(f"{_VERSION}\n"))
+        version, _, rest = text.removeprefix("\0").strip().rpartition("\n")
+        found = _offset(rest)
+        if found is not None and version:
+            self._check_version(f"sources/{source}/0", version)
+        return found
+
+    def _check_version(self, name: str, version: str) -> None:
+        if version != _VERSION:
+            raise InvalidConfigurationError(
+                f"The file {name} of {self.path} has version {version[:20]!r}; this command reads {_VERSION}."
+            )
 
 
 def _offset(text: str) -> StreamOffset | None:

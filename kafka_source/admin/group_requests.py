@@ -4,112 +4,93 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
 
 from assignors import wire
-from assignors.model import TopicPartition
+from assignors.model import Assignment, Subscription, TopicPartition
+from kafka_source.admin.model import Group, GroupSummary, MemberDescription
+from kafka_source.admin.user_data import decode_assigned_data, decode_user_data
 from kafka_source.error_codes import GROUP_ID_NOT_FOUND
-from kafka_source.errors import AuthenticationError, InvalidConfigurationError, error_for_code
-from kafka_source.group.description import describe
+from kafka_source.errors import InvalidConfigurationError, UnknownGroupError, error_for_code
+from kafka_source.group.description import DEAD, DescribedMember, describe, describe_consumer_protocol
 from kafka_source.kafka_client import GROUP, Deadline, KafkaClient, check_coordinator, to_coordinator
-from kafka_source.kafka_client.messages import ConsumerGroupDescribeRequest, DeleteGroupsRequest, ListGroupsRequest
+from kafka_source.kafka_client.messages import (
+    DeleteGroupsRequest,
+    ListGroupsRequest,
+    OffsetDeleteRequest,
+)
 
-_CONSUMER = "consumer"
-_DEAD = "Dead"
+CONSUMER = "consumer"
+"""The protocol type of consumer groups, and the group type of the new protocol (KIP-848)."""
 
+CLASSIC = "classic"
 
-@dataclass(frozen=True, slots=True)
-class MemberDescription:
-    """A member of a group, as its coordinator describes it.
-
-    Attributes:
-        member_id: The member id that the coordinator assigned.
-        instance_id: `group.instance.id`; None for a dynamic member.
-        client_id: `client.id`.
-        host: The address that it connects from.
-        partitions: Its assignment, sorted.
-    """
-
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    host: str
-    partitions: tuple[TopicPartition, ...]
-
-    @property
-    def name(self) -> str:
-        """Return the instance id, or the member id of a dynamic member."""
-        return self.instance_id or self.member_id
+_UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """A group, as its coordinator describes it.
-
-    Attributes:
-        group: The group id.
-        state: Kafka's group state: Stable, Empty, Dead, PreparingRebalance, CompletingRebalance, or in the consumer
-            protocol (KIP-848) Assigning, Reconciling.
-        assignor: The name of the group's assignor; empty if the group has none.
-        members: The members, sorted by name.
-        coordinator: The coordinator's host:port.
-    """
-
-    group: str
-    state: str
-    assignor: str
-    members: tuple[MemberDescription, ...]
-    coordinator: str
-
-
-async def list_groups(client: KafkaClient, deadline: Deadline) -> dict[str, str]:
-    """Return the state of each consumer group that this user may describe, by group id.
+async def list_groups(client: KafkaClient, deadline: Deadline) -> list[GroupSummary]:
+    """Return all groups that this user may describe, of every type, sorted by group id.
 
     Raises:
         KafkaGroupError: A broker does not answer. A list without the groups that it coordinates is not returned.
     """
 
-    async def of_broker(node: int) -> dict[str, str]:
+    async def of_broker(node: int) -> list[GroupSummary]:
         answer = await client.send(node, ListGroupsRequest(states_filter=[], types_filter=[]), deadline)
         if answer.error_code:
             raise error_for_code(answer.error_code, f"Listing the groups of broker {node} failed")
-        # A group without members, which only has committed offsets, has an empty protocol type.
-        return {g.group_id: g.group_state or "Unknown" for g in answer.groups if g.protocol_type in (_CONSUMER, "")}
+        return [
+            # Brokers before 3.7 do not send the type, brokers before 2.6 not the state.
+            GroupSummary(
+                g.group_id,
+                (getattr(g, "group_type", "") or _UNKNOWN).lower(),
+                g.protocol_type,
+                getattr(g, "group_state", "") or _UNKNOWN.capitalize(),
+            )
+            for g in answer.groups
+        ]
 
-    async def of_all() -> dict[str, str]:
+    async def of_all() -> list[GroupSummary]:
         seen = await client.metadata((), deadline)
         answers = await asyncio.gather(*map(of_broker, seen.brokers))
-        return {group: state for answer in answers for group, state in answer.items()}
+        return [group for answer in answers for group in answer]
 
-    return dict(sorted((await client.retrying(of_all, deadline)).items()))
+    return sorted(await client.retrying(of_all, deadline), key=lambda group: group.group)
+
+
+def is_consumer_group(group: GroupSummary) -> bool:
+    """Return whether consumers form the group: classic or new protocol, or offsets without members."""
+    # A group without members, which only has committed offsets, has an empty protocol type.
+    return group.type in (CLASSIC, CONSUMER, _UNKNOWN) and group.protocol in (CONSUMER, "")
 
 
 async def describe_group(client: KafkaClient, group: str, deadline: Deadline) -> Group:
-    """Return a group's state, members and their partitions; an unknown group has the state Dead and no members.
+    """Return a group's state, members and their partitions.
 
     Raises:
+        UnknownGroupError: The group does not exist.
         KafkaGroupError: The brokers do not answer, or refuse the request.
     """
+    found = await _of_either_protocol(client, group, deadline)
+    if found is None:
+        other = next((one for one in await list_groups(client, deadline) if one.group == group), None)
+        if other is not None and is_consumer_group(other):
+            # It has formed since the first request.
+            found = await _of_either_protocol(client, group, deadline)
+        elif other is not None and other.state != DEAD:
+            raise InvalidConfigurationError(f"Group {group} is a {other.type} group, which no consumers form.")
+    if found is None:
+        raise unknown_group(group)
+    return found
+
+
+async def _of_either_protocol(client: KafkaClient, group: str, deadline: Deadline) -> Group | None:
     found = await describe(client, group, deadline)
     coordinator = str((await client.coordinator(group, deadline)).endpoint)
-    if found.state == _DEAD:
+    if found.state == DEAD:
         # A request of the classic protocol gets "Dead" for a group of the consumer protocol too.
-        return await _of_consumer_protocol(client, group, coordinator, deadline) or Group(
-            group, _DEAD, "", (), coordinator
-        )
-    members = (
-        MemberDescription(
-            d.member.member_id,
-            d.member.instance_id,
-            d.client_id,
-            d.host,
-            tuple(sorted(wire.decode_assignment(d.state).partitions))
-            if d.state and found.protocol_type == _CONSUMER
-            else (),
-        )
-        for d in found.members
-    )
+        return await _of_consumer_protocol(client, group, coordinator, deadline)
+    is_consumers = found.protocol_type == CONSUMER
+    members = (_member(each, found.protocol if is_consumers else None) for each in found.members)
     return Group(group, found.state, found.protocol, _by_name(members), coordinator)
 
 
@@ -117,7 +98,8 @@ async def delete_group(client: KafkaClient, group: str, deadline: Deadline) -> N
     """Delete a group with its committed offsets; it must have no members.
 
     Raises:
-        KafkaGroupError: The group has members or does not exist, or the user lacks the permission.
+        UnknownGroupError: The group does not exist.
+        KafkaGroupError: The group has members, or the user lacks the permission.
     """
 
     async def ask() -> None:
@@ -128,23 +110,73 @@ async def delete_group(client: KafkaClient, group: str, deadline: Deadline) -> N
     await client.retrying(ask, deadline)
 
 
+async def delete_offsets(
+    client: KafkaClient, group: str, partitions: Iterable[TopicPartition], deadline: Deadline
+) -> None:
+    """Delete the committed offsets of some partitions (KIP-496); no member may subscribe to their topics.
+
+    Raises:
+        UnknownGroupError: The group does not exist.
+        KafkaGroupError: A member subscribes to a topic, or the user lacks the permission.
+    """
+    by_topic: dict[str, list[int]] = {}
+    for tp in sorted(set(partitions)):
+        by_topic.setdefault(tp.topic, []).append(tp.partition)
+    what = f"Deleting offsets of group {group} failed"
+    topic_type = OffsetDeleteRequest.OffsetDeleteRequestTopic
+
+    async def ask() -> None:
+        request = OffsetDeleteRequest(
+            group_id=group,
+            topics=[
+                topic_type(
+                    name=topic,
+                    partitions=[topic_type.OffsetDeleteRequestPartition(partition_index=n) for n in numbers],
+                )
+                for topic, numbers in by_topic.items()
+            ],
+        )
+        answer = await to_coordinator(client, GROUP, group, request, deadline)
+        check_coordinator(client, GROUP, group, answer.error_code, what)
+        for topic in answer.topics:
+            for p in topic.partitions:
+                check_coordinator(client, GROUP, group, p.error_code, f"{what} for {topic.name}-{p.partition_index}")
+
+    await client.retrying(ask, deadline)
+
+
+def _member(described: DescribedMember, assignor: str | None) -> MemberDescription:
+    """Return a member of a classic group.
+
+    Args:
+        described: The member as the coordinator describes it.
+        assignor: The assignor of a consumer group; None in a group of another protocol, which has bytes of its own.
+    """
+    said, given = Subscription(()), Assignment(())
+    if assignor is not None:
+        # Both are empty while the group rebalances. What another client has sent may be malformed.
+        try:
+            said = wire.decode_subscription(described.member.metadata) if described.member.metadata else said
+            given = wire.decode_assignment(described.state)
+        except wire.WireFormatError:
+            pass
+    return MemberDescription(
+        described.member.member_id,
+        described.member.instance_id,
+        described.client_id,
+        described.host,
+        tuple(sorted(given.partitions)),
+        tuple(sorted(said.topics)),
+        said.rack,
+        decode_user_data(assignor or "", said.user_data),
+        decode_assigned_data(given.user_data),
+    )
+
+
 async def _of_consumer_protocol(client: KafkaClient, group: str, coordinator: str, deadline: Deadline) -> Group | None:
     """Describe a group of the consumer protocol (KIP-848); None if there is none, or brokers do not support it."""
 
-    async def ask() -> Any:
-        request = ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)
-        (found,) = (await to_coordinator(client, GROUP, group, request, deadline)).groups
-        if found.error_code == GROUP_ID_NOT_FOUND:
-            return None
-        check_coordinator(client, GROUP, group, found.error_code, f"Describing group {group} failed")
-        return found
-
-    try:
-        found = await client.retrying(ask, deadline)
-    except AuthenticationError:
-        raise
-    except InvalidConfigurationError:
-        return None
+    found = await describe_consumer_protocol(client, group, deadline)
     if found is None:
         return None
     members = (
@@ -154,10 +186,24 @@ async def _of_consumer_protocol(client: KafkaClient, group: str, coordinator: st
             m.client_id,
             m.client_host,
             tuple(sorted(TopicPartition(t.topic_name, n) for t in m.assignment.topic_partitions for n in t.partitions)),
+            tuple(sorted(m.subscribed_topic_names)),
+            m.rack_id or None,
+            epoch=m.member_epoch,
         )
         for m in found.members
     )
-    return Group(group, found.group_state, found.assignor_name, _by_name(members), coordinator)
+    return Group(
+        group, found.group_state, found.assignor_name, _by_name(members), coordinator, CONSUMER, found.group_epoch
+    )
+
+
+def unknown_group(group: str) -> UnknownGroupError:
+    """Return the error for a group that does not exist."""
+    return UnknownGroupError(
+        f"Group {group} does not exist in this cluster: it has no members and no committed offsets. Correct its name; "
+        "`kafkagroup groups` lists the groups that this user may describe.",
+        code=GROUP_ID_NOT_FOUND,
+    )
 
 
 def _by_name(members: Iterable[MemberDescription]) -> tuple[MemberDescription, ...]:

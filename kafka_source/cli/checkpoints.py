@@ -2,89 +2,123 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
-from assignors.model import TopicPartition
-from kafka_source.admin import Groups
-from kafka_source.admin.checkpoints import Checkpoint, Position
-from kafka_source.cli.common import DRY_RUN, Config, Yes, console, exit_on_error, settings_of
+from kafka_source.cli.common import (
+    DRY_RUN,
+    Config,
+    ConfigFile,
+    ContextOption,
+    OutputOption,
+    Servers,
+    Yes,
+    exit_on_error,
+    note,
+)
+from kafka_source.cli.listing import Listing
+from kafka_source.cli.output import Output, emit
+from kafka_source.cli.settings import has_servers, settings_of
 
-checkpoint = typer.Typer(no_args_is_help=True, help="Show where a query is.")
+if TYPE_CHECKING:
+    from kafka_source.admin.checkpoints import Position
 
-Path = Annotated[
-    str, typer.Argument(help="The query's checkpointLocation: a path, or a URI such as s3://… or hdfs://…")
+checkpoint = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look into checkpoints.")
+
+Location = Annotated[
+    str,
+    typer.Argument(
+        metavar="PATH",
+        show_default=False,
+        help="The query's checkpointLocation: a path, or a URI such as s3://… or hdfs://…",
+    ),
 ]
-Source = Annotated[int | None, typer.Option(help="The number of the source in the query, from 0, if it has several.")]
+Source = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="The number of the source in the query, from 0, if it has several."),
+]
 
 
-@checkpoint.command()
+@checkpoint.command(short_help="Show where a query is.")
 def show(
-    path: Path,
+    path: Location,
     source: Source = None,
     starting_offsets: Annotated[
         bool, typer.Option(help='Print only the JSON that startingOffsets takes, of format("kafka") too.')
     ] = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Show where a query is: its checkpoint may be one of format("kafka") or of format("kafkagroup")."""
     with exit_on_error():
+        from kafka_source.admin.checkpoints import Checkpoint
+
         positions = _chosen(Checkpoint(path).positions(), source)
     if not starting_offsets:
-        console.print(_table(positions))
+        emit(output, _listing(positions))
         return
     if len(positions) > 1:
         raise typer.BadParameter("the query has several Kafka sources; name one", param_hint="--source")
-    # Not through rich, which would break a long line.
     typer.echo(positions[0].starting_offsets())
 
 
 def import_checkpoint(
-    path: Path,
+    path: Location,
     source: Source = None,
-    group: Annotated[str | None, typer.Option(help="Also commit the offsets to this consumer group.")] = None,
-    servers: Annotated[
-        str, typer.Option("--bootstrap-servers", "-b", help="With --group: host:port list of bootstrap brokers.")
-    ] = "",
+    group: Annotated[
+        str | None,
+        typer.Option("--group", "-g", metavar="GROUP", help="Also commit the offsets to this consumer group."),
+    ] = None,
+    servers: Servers = None,
+    config_file: ConfigFile = None,
     config: Config = None,
+    context: ContextOption = None,
     spark_conf: Annotated[
         list[str] | None,
         typer.Option(
-            help="A setting of Spark as name=value, for a query that has no batch yet and keeps settings for state "
-            "that are not Spark's defaults. Can be repeated."
+            metavar="NAME=VALUE",
+            help="A setting of Spark, for a query that has no batch yet and keeps settings for state that are not "
+            "Spark's defaults. Can be repeated.",
         ),
     ] = None,
     yes: Yes = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Let a query of format("kafka") continue with format("kafkagroup"), also if it has not finished its first batch.
 
     The query must be stopped. A checkpoint with a finished batch continues as it is, and then only --group changes
     something. The group must have no members.
     """
-    if group is not None and not servers:
+    if group is not None and not has_servers(servers, config_file, context):
         raise typer.BadParameter("is needed with --group", param_hint="--bootstrap-servers")
     with exit_on_error():
+        from kafka_source.admin import Groups, Move, Rows
+        from kafka_source.admin.checkpoints import Checkpoint
+
         found = Checkpoint(path)
         positions, change = _chosen(found.positions(), source), found.rewrite(_pairs(spark_conf or []))
-        console.print(_table(positions))
         offsets = {tp: offset for position in positions for tp, offset in position.offsets.items()}
+        listings = [_listing(positions)]
+        groups = None if group is None else Groups(settings_of(servers, config, config_file, context))
+        if groups is not None and group is not None:
+            before = groups.committed(group)
+            moves = (Move(tp.topic, tp.partition, before.get(tp), one, one) for tp, one in sorted(offsets.items()))
+            listings.append(Listing("moves", Rows(Move, moves), f"group {group}", frozenset({"asked"})))
+        emit(output, *listings, document=True)
         if change is not None:
-            console.print(f"The file offsets/{change.batch} has to be written, so that the first batch has a start.")
-        elif group is None:
-            console.print("The checkpoint continues as it is.")
+            note(f"The file offsets/{change.batch} has to be written, so that the first batch has a start.")
+        elif groups is None:
+            note("The checkpoint continues as it is.")
             return
-        if group is not None:
-            console.print(_committed(group, Groups(settings_of(servers, config)).committed(group), offsets))
         if not yes:
-            console.print(DRY_RUN)
+            note(DRY_RUN)
             return
-        if group is not None:
-            Groups(settings_of(servers, config)).rewind(group, offsets)
+        if groups is not None and group is not None:
+            # The group gets the checkpoint's own offsets. The checkpoint itself may have planned a batch after them.
+            groups.rewind(group, offsets, checkpoints_follow=False)
         if change is not None:
             found.apply(change)
-        console.print("Done.")
+        note("Done.")
 
 
 def _pairs(given: list[str]) -> dict[str, str]:
@@ -108,17 +142,7 @@ def _chosen(positions: list[Position], source: int | None) -> list[Position]:
     return chosen
 
 
-def _table(positions: list[Position]) -> Table:
-    table = Table("source", "topic", "partition", "next offset", "end of the pending batch")
-    for one in positions:
-        for tp, offset in sorted(one.offsets.items()):
-            pending = "" if one.pending is None else str(one.pending.get(tp, ""))
-            table.add_row(str(one.source), tp.topic, str(tp.partition), str(offset), pending)
-    return table
+def _listing(positions: list[Position]) -> Listing:
+    from kafka_source.cli.checkpoint_rows import position_rows
 
-
-def _committed(group: str, before: Mapping[TopicPartition, int], offsets: Mapping[TopicPartition, int]) -> Table:
-    table = Table("topic", "partition", "committed", "new", title=f"group {group}")
-    for tp, offset in sorted(offsets.items()):
-        table.add_row(tp.topic, str(tp.partition), str(before.get(tp, "none")), str(offset))
-    return table
+    return Listing("positions", position_rows(positions))

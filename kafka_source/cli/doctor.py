@@ -2,64 +2,63 @@
 
 from __future__ import annotations
 
-import json
-from enum import Enum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
-from kafka_source.cli.common import Config, exit_on_error, settings_of
-from kafka_source.doctor import Finding, State, examine
-from kafka_source.doctor.finding import document, healthy
+from kafka_source.cli.common import ERROR, Config, ConfigFile, ContextOption, OutputOption, Servers, exit_on_error
+from kafka_source.cli.listing import Listing
+from kafka_source.cli.output import Output, emit, print_json
+from kafka_source.cli.settings import has_servers, settings_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from kafka_source.doctor import Finding, State
+
 _COLOURS: dict[State, str] = {"ok": "green", "warn": "yellow", "fail": "red", "skipped": "dim"}
 _CONNECT = "sc://"
 
-OptionalServers = Annotated[
-    str | None,
-    typer.Option(
-        "--bootstrap-servers",
-        "--bootstrap-server",
-        "-b",
-        help="Comma-separated host:port list of bootstrap brokers. Without it, only the installation is checked.",
-    ),
-]
-
-
-class Output(str, Enum):
-    """How the findings are shown."""
-
-    TABLE = "table"
-    JSON = "json"
-
 
 def doctor(
-    servers: OptionalServers = None,
+    servers: Servers = None,
+    config_file: ConfigFile = None,
     config: Config = None,
-    topic: Annotated[list[str] | None, typer.Option("--topic", "-t", help="A topic to read. Can be repeated.")] = None,
-    output_topic: Annotated[list[str] | None, typer.Option(help="A topic to write. Can be repeated.")] = None,
-    group: Annotated[str | None, typer.Option(help="A group to join.")] = None,
-    transactional_id: Annotated[str | None, typer.Option(help="A sink's transactional.id.prefix.")] = None,
+    context: ContextOption = None,
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", "-t", metavar="TOPIC", help="A topic to read. Can be repeated.")
+    ] = None,
+    output_topic: Annotated[
+        list[str] | None, typer.Option(metavar="TOPIC", help="A topic to write. Can be repeated.")
+    ] = None,
+    group: Annotated[str | None, typer.Option(metavar="GROUP", help="A group to join.")] = None,
+    transactional_id: Annotated[
+        str | None, typer.Option(metavar="PREFIX", help="A sink's transactional.id.prefix.")
+    ] = None,
     spark: Annotated[
         str | None,
-        typer.Option(help="Also check from Spark's executors: a master, for example local[2], or sc://host:port."),
+        typer.Option(
+            metavar="MASTER",
+            help="Also check from Spark's executors: a master, for example local[2], or sc://host:port.",
+        ),
     ] = None,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for each step of a connection.")] = 10.0,
-    output: Annotated[Output, typer.Option("--output", "-o", help="How to show the findings.")] = Output.TABLE,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, metavar="SECONDS", help="Seconds for each step of a connection.")
+    ] = 10.0,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Check the installation, the way to a cluster and the rights there. Nothing is changed.
 
-    The exit code is 0 if no check failed, else 1.
+    Without a cluster, only the installation is checked. The exit code is 0 if no check failed, else 1.
     """
     with exit_on_error():
-        if servers is None and (config or topic or output_topic or group or transactional_id):
+        from kafka_source.doctor import examine
+        from kafka_source.doctor.finding import document, healthy
+
+        has_cluster = has_servers(servers, config_file, context)
+        if not has_cluster and (config or topic or output_topic or group or transactional_id):
             raise typer.BadParameter("is needed to check a cluster", param_hint="--bootstrap-servers")
-        settings = None if servers is None else settings_of(servers, config)
+        settings = settings_of(servers, config, config_file, context) if has_cluster else None
         session = None if spark is None else _session(spark)
         try:
             findings = examine(
@@ -75,13 +74,21 @@ def doctor(
             if session is not None:
                 session.stop()
     if output is Output.JSON:
-        typer.echo(json.dumps(document(findings), indent=1))
+        print_json(document(findings))
+    elif output is Output.CSV:
+        from kafka_source.admin.rows import Rows
+        from kafka_source.doctor import Finding
+
+        emit(output, Listing("findings", Rows(Finding, findings)))
     else:
         _show(findings)
-    raise typer.Exit(0 if healthy(findings) else 1)
+    raise typer.Exit(0 if healthy(findings) else ERROR)
 
 
 def _show(findings: list[Finding]) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
     # Soft wrap: the terminal wraps the lines, and what is copied or searched with grep stays in one line.
     console = Console(soft_wrap=True)
     for finding in findings:

@@ -103,7 +103,10 @@ def _spark(found: Found) -> Finding:
 def _java(found: Found) -> Finding:
     name = "java"
     if found.own_jars is None and not found.spark_home:
-        return Finding(name, "skipped", "Spark Connect's client needs no Java.")
+        connect = "Spark Connect's client needs no Java."
+        return Finding(
+            name, "skipped", connect if found.spark else "Without pyspark it is unknown whether Java is needed."
+        )
     advice = f"Install Java {OLDEST_JAVA}, and point JAVA_HOME to its folder (the one that holds bin/java)."
     if found.java is None:
         return Finding(name, "fail", "JAVA_HOME is not set, and there is no java on the PATH.", advice)

@@ -1,54 +1,343 @@
-"""`kafkagroup groups`, `group`, `rewind` and `delete` on a real broker."""
+"""The commands about groups and topics on a real broker: their JSON fits its schema, and they do what they say."""
 
 from __future__ import annotations
 
+import contextlib
+import csv
+import io
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
+from confluent_kafka import Producer
+from jsonschema import Draft202012Validator
 from typer.testing import CliRunner
 
-from kafka_source.admin import Groups
+from assignors import TopicPartition
+from kafka_source.admin import Groups, OffsetsDocument
 from kafka_source.cli.app import app
+from kafka_source.cli.json_documents import DOCUMENTS
 from kafka_source.client_config import Settings
+from kafka_source.embedded import EmbeddedKafka
+from tests.commands import Command
 from tests.groups import everything
-from tests.support import produce
+from tests.support import produce, until
 
-
-@pytest.fixture(autouse=True)
-def wide(monkeypatch):
-    monkeypatch.setattr("kafka_source.cli.common.console.width", 240, raising=False)
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def command(kafka):
-    """Runs a command, and gives its exit code and output."""
-
-    def run(*arguments):
-        result = CliRunner().invoke(app, [*arguments, "-b", kafka.bootstrap_servers])
-        return result.exit_code, result.output
-
-    return run
+def command(kafka: EmbeddedKafka) -> Command:
+    return Command(kafka.bootstrap_servers)
 
 
-def test_a_group_is_listed_shown_rewound_and_deleted(kafka, members, topic, group, command):
+@pytest.fixture
+def groups(kafka):
+    return Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
+
+
+@pytest.fixture
+def orders(kafka, topic, group, groups):
+    """A topic with 20 records in 2 partitions, of which the group has committed 3 in each."""
+    name = topic("orders", partitions=2)
+    produce(kafka.bootstrap_servers, name, 20)
+    groups.create(group, dict.fromkeys(everything(name, 2), 3))
+    return name
+
+
+def test_a_group_is_listed_shown_rewound_and_deleted(kafka, members, topic, group, command, groups):
     orders = topic("orders", partitions=2)
     produce(kafka.bootstrap_servers, orders, 20)
     membership = members.make(orders, slots=2)
     joined = membership.join(30)
     membership.commit({slot.credentials.slot: dict.fromkeys(slot.partitions, 3) for slot in joined.slots})
-    assert any(group in line and "Stable" in line for line in command("groups")[1].splitlines())
-    code, said = command("group", group)
-    assert code == 0
+    assert any(group in line and "Stable" in line for line in command.run("groups").splitlines())
+    said = command.run("group", group)
     assert "Stable" in said
     assert kafka.bootstrap_servers in said
     assert all(f"{group}-app-{slot}" in said for slot in (0, 1))
-    for refused in (("rewind", group, "--to", "earliest", "-t", orders, "--yes"), ("delete", group, "--yes")):
-        assert command(*refused)[0] == 1, "the group has members"
+    command.run("rewind", group, "--to", "earliest", "-t", orders)
+    # These members are not of a stream.
+    said = command.says("rewind", group, "--to", "earliest", "-t", orders, "--yes", code=1)
+    assert "cannot be rewound while it runs: not all of its members support it" in said
+    command.refused("delete", group, "--yes")
     membership.leave()
-    groups = Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
-    command("rewind", group, "--to", "earliest", "-t", orders)
+    command.run("rewind", group, "--to", "earliest", "-t", orders)
     assert set(groups.committed(group).values()) == {3}
-    command("rewind", group, "--to", "earliest", "-t", orders, "--yes")
+    command.run("rewind", group, "--to", "earliest", "-t", orders, "--yes")
     assert groups.committed(group) == dict.fromkeys(everything(orders, 2), 0)
-    command("delete", group)
+    command.run("delete", group)
     assert groups.states()[group] == "Empty"
-    assert command("delete", group, "--yes")[0] == 0
+    command.run("delete", group, "--yes")
     assert group not in groups.states()
+
+
+def test_the_documents_of_groups(command, orders, group, kafka, members):
+    members.make(orders, slots=1, strategies=["sticky"], rack="west").join(30)
+    (row,) = command.json("groups", "--regex", f"^{group}$", "--lag")
+    assert row == {
+        "group": group, "type": "classic", "protocol": "consumer", "state": "Stable", "members": 1, "lag": 14
+    }  # fmt: skip
+    (row,) = command.json("groups", "--regex", f"^{group}$", "--type", "classic", "--state", "stable")
+    assert (row["members"], row["lag"]) == (None, None)
+    assert command.json("groups", "--regex", f"^{group}$", "--type", "share") == []
+    shown = command.json("group", group)
+    (whole,), (member,) = shown["group"], shown["members"]
+    assert (whole["lag"], whole["partitions"], whole["uncommitted"], whole["assignor"]) == (14, 2, 0, "sticky")
+    assert (member["rack"], member["instance_id"]) == ("west", f"{group}-app-0")
+    assert sum(row["lag"] for row in shown["lag"]) == 14
+    assert set(command.json("group", "--group", group, "--summary")) == {"group"}
+    assert set(command.json("group", group, "--members")) == {"members"}
+    (of_topic,) = command.json("group", group, "--by", "topic")["lag"]
+    assert (of_topic["name"], of_topic["lag"], of_topic["partitions"]) == (orders, 14, 2)
+    (of_member,) = command.json("group", group, "--by", "member")["lag"]
+    assert of_member["name"] == f"{group}-app-0"
+    rows = list(csv.DictReader(io.StringIO(command.run("group", group, "-o", "csv"))))
+    assert sum(int(row["lag"]) for row in rows) == 14
+
+
+def test_only_some_topics_and_only_with_lag(command, orders, group, groups, topic):
+    new = topic("new", partitions=1)
+    ends = {TopicPartition(row.topic, row.partition): row.end for row in groups.lag(group)}
+    groups.rewind(group, {TopicPartition(orders, 0): ends[TopicPartition(orders, 0)]})
+    lag = command.json("group", group, "--only-with-lag")["lag"]
+    assert [(row["topic"], row["partition"]) for row in lag] == [(orders, 1)]
+    lag = command.json("group", group, "-t", f"{orders}:0", "-t", new)["lag"]
+    assert [(row["topic"], row["committed"]) for row in lag] == [(new, None), (orders, ends[TopicPartition(orders, 0)])]
+
+
+def test_a_lag_above_a_bound_is_an_exit_code(command, orders, group):
+    assert command.json("group", group, "--fail-above-lag", "13", code=3)["group"][0]["lag"] == 14
+    assert "above 13: " in command.refused("group", group, "--summary", "-o", "json", "--fail-above-lag", "13", code=3)
+    command.run("group", group, "--fail-above-lag", "14")
+    command.run("groups", "--regex", f"^{group}$", "--fail-above-lag", "13", code=3)
+    command.run("groups", "--regex", f"^{group}$", "--fail-above-lag", "14")
+
+
+@pytest.mark.parametrize(
+    ("target", "offsets"),
+    [
+        (("--to", "earliest"), {0}),
+        (("--to-datetime", "1970-01-01T00:00:00Z"), {0}),
+        (("--back", "1h"), {0}),
+        (("--by-duration", "PT1H"), {0}),
+        (("--shift-by", "-1"), {2}),
+        (("--to-offset", "1"), {1}),
+        (("--to", "current"), {3}),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else str(value),
+)
+def test_rewinds(command, orders, group, groups, target, offsets):
+    moves = command.json("rewind", group, *target, "--all-topics")
+    assert {move["offset"] for move in moves} == offsets
+    assert {move["committed"] for move in moves} == {3}
+    assert set(groups.committed(group).values()) == {3}, "nothing is changed yet"
+    command.json("rewind", "--group", group, *target, "--topic", orders, "--yes")
+    assert set(groups.committed(group).values()) == offsets
+
+
+def test_one_partition_is_rewound(command, orders, group, groups):
+    command.run("rewind", group, "-t", f"{orders}:1", "--to-offset", "1", "--yes")
+    assert groups.committed(group) == {TopicPartition(orders, 0): 3, TopicPartition(orders, 1): 1}
+
+
+def test_offsets_are_exported_imported_cloned_and_deleted(command, orders, group, groups, tmp_path):
+    file, copy = tmp_path / "offsets.json", f"{group}-copy"
+    command.run("offsets", "export", group, "--file", file)
+    assert file.read_text() == command.run("offsets", "export", group)
+    assert OffsetsDocument.from_json(file.read_text()).group == group
+    command.run("rewind", group, "--to", "earliest", "--all-topics", "--yes")
+    assert {move["offset"] for move in command.json("rewind", group, "--from-file", file)} == {3}
+    assert {move["committed"] for move in command.json("offsets import", file)} == {0}
+    command.json("offsets import", file, "--yes")
+    assert set(groups.committed(group).values()) == {3}
+    assert {move["offset"] for move in command.json("offsets clone", group, copy)} == {3}
+    assert copy not in groups.states()
+    command.json("offsets clone", group, copy, "--yes")
+    assert groups.committed(copy) == groups.committed(group)
+    assert {move["offset"] for move in command.json("rewind", group, "--to-group", copy)} == {3}
+    (row,) = command.json("offsets delete", copy, "-t", f"{orders}:0")
+    assert (row["partition"], row["committed"]) == (0, 3)
+    command.json("offsets delete", copy, "-t", f"{orders}:0", "--yes")
+    assert set(groups.committed(copy)) == {TopicPartition(orders, 1)}
+    assert "exists already" in command.refused("offsets", "clone", group, copy)
+
+
+def test_a_group_is_created(command, orders, group, groups):
+    name = f"{group}-made"
+    assert {move["offset"] for move in command.json("create", name, "-t", orders, "--to", "earliest")} == {0}
+    assert name not in groups.states()
+    command.json("create", name, "-t", orders, "--to", "earliest", "--yes")
+    assert set(groups.committed(name).values()) == {0}
+    assert "exists already" in command.refused("create", name, "-t", orders)
+
+
+def test_topics_and_their_partitions(command, orders):
+    (row,) = command.json("topics", "--regex", f"^{orders}$")
+    assert (row["topic"], row["partitions"], row["offsets"]) == (orders, 2, 20)
+    rows = command.json("topics", "-t", orders)
+    assert sum(row["end"] for row in rows) == 20
+    assert orders in command.run("topics")
+    assert "no-such-topic" in command.refused("topics", "-t", "no-such-topic")
+
+
+def test_the_brokers_quotas(command, group):
+    assert all(row["client_id"] != group for row in command.json("quota brokers"))
+    change = ("--client-id", group, "--consumer-bytes", "1048576")
+    command.json("quota brokers", *change)
+    assert all(row["client_id"] != group for row in command.json("quota brokers"))
+    command.json("quota brokers", *change, "--yes")
+    try:
+        until(lambda: any(row["client_id"] == group for row in command.json("quota brokers")), "the quota", 30)
+        (row,) = [row for row in command.json("quota brokers") if row["client_id"] == group]
+        assert (row["user"], row["quota"], row["value"]) == (None, "consumer_byte_rate", 1048576.0)
+    finally:
+        command.json("quota brokers", "--client-id", group, "--consumer-bytes", "0", "--yes")
+
+
+@pytest.fixture(scope="module")
+def letters(kafka):
+    """A topic with records of many kinds, and three times between which they were written."""
+    name = f"letters-{os.getpid()}"
+    # Their timestamps are of 1970, which retention would take for old.
+    kafka.create_topic(name, 2, config={"retention.ms": -1})
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    headers: list[tuple[str, str | bytes | None]] = [("trace", b"abc"), ("none", None)]
+    records: list[tuple[bytes | None, bytes | None, list[tuple[str, str | bytes | None]]]] = [
+        (b"k0", b"plain", []),
+        (b"k1", b'{"a": 1}', headers),
+        (None, b"\x00\x00\x00\x00\x2a\x06xy", []),
+        (b"\xff", None, []),
+    ]
+    for number, (key, value, given) in enumerate(records):
+        producer.produce(name, value, key, partition=number % 2, headers=given, timestamp=1_000_000 + 1000 * number)
+    for number in range(40):
+        producer.produce(name, str(number), partition=0, timestamp=2_000_000 + number)
+    assert producer.flush(30) == 0
+    return name
+
+
+@pytest.mark.parametrize("engine", ["native", "librdkafka"])
+def test_records_are_shown_with_what_is_in_them(command, letters, engine):
+    plain, document, framed, empty = command.json("peek", letters, "--from", "earliest", "-n", 4, "--engine", engine)
+    assert (plain["partition"], plain["offset"], plain["timestamp"]) == (0, 0, "1970-01-01T00:16:40.000Z")
+    assert (plain["key"]["text"], plain["value"]["text"], plain["value"]["format"]) == ("k0", "plain", "text")
+    assert (document["value"]["format"], json.loads(document["value"]["text"])) == ("json", {"a": 1})
+    assert [(one["key"], one["value"]["text"]) for one in document["headers"]] == [("trace", "abc"), ("none", None)]
+    assert (framed["value"]["schema_id"], framed["value"]["format"], framed["value"]["size"]) == (42, "binary", 8)
+    assert (empty["key"]["format"], empty["value"]["format"]) == ("binary", "none")
+    assert "[schema 42]" in command.run("peek", letters, "--from", "earliest", "-n", 4, "--engine", engine)
+
+
+def test_records_from_a_place_in_the_log(command, letters):
+    assert [row["value"]["text"] for row in command.json("peek", letters, "-n", 3)] == ["37", "38", "39"]
+    found = command.json("peek", f"{letters}:0", "--from", "1970-01-01T00:33:20.005Z", "-n", 2)
+    assert [row["value"]["text"] for row in found] == ["5", "6"]
+    assert [row["offset"] for row in command.json("peek", f"{letters}:0", "--from", "@10", "-n", 2)] == [10, 11]
+    assert [row["partition"] for row in command.json("peek", f"{letters}:1")] == [1, 1]
+    assert command.json("peek", letters, "--back", "1h") == []
+    assert len(command.json("peek", letters, "-n", 100)) == 44
+    assert "has no partition 7" in command.refused("peek", f"{letters}:7")
+
+
+def test_records_that_are_not_committed_are_left_out_on_demand(kafka, command, topic):
+    name = topic("transactions", partitions=1)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": name})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(name, b"given up", partition=0)
+    producer.flush(30)
+    producer.abort_transaction(30)
+    produce(kafka.bootstrap_servers, name, 2)
+    assert [row["value"]["text"] for row in command.json("peek", name)] == ["given up", "0", "1"]
+    committed = command.json("peek", name, "--isolation-level", "read_committed", "-n", 5)
+    assert [row["value"]["text"] for row in committed] == ["0", "1"]
+
+
+def test_an_assignment_is_planned_as_it_would_be(command, orders, group, members, topic):
+    rows = command.json("plan", "range", "-t", orders, "--slots", 2)
+    assert [(row["member"], row["count"]) for row in rows] == [("slot-0", 1), ("slot-1", 1)]
+    offline = json.loads(CliRunner().invoke(app, ["plan", "sticky", "-t", "x=8", "--slots", "3", "-o", "json"]).stdout)
+    assert sorted(row["count"] for row in offline) == [2, 3, 3]
+    weighted = command.json("plan", "weighted", "-t", "x=9", "--member", "big@east=2", "--member", "small")
+    assert [(row["member"], row["count"], row["outside_rack"]) for row in weighted] == [
+        ("big", 6, 6),
+        ("small", 3, None),
+    ]
+    many = topic("many", partitions=6)
+    made = members.make(many, slots=2, strategies=["sticky"])
+    held = made.join(30)
+    now = {f"{group}-app-{slot.credentials.slot}": set(slot.partitions) for slot in held.slots}
+    planned = command.json("plan", "sticky", "--group", group, "--member", "new", "-t", many)
+    assert {row["member"] for row in planned} == {*now, "new"}
+    for row in planned:
+        partitions = {TopicPartition(**tp) for tp in row["partitions"]}
+        assert row["count"] == 2
+        assert row["member"] == "new" or partitions < now[row["member"]]
+    added = members.make(many, slots=1, app="new", strategies=["sticky"])
+    assert "copartition assigns nothing" in command.refused(
+        "plan", "copartition", "-t", "x=8", "-t", "y=6", "--slots", 2
+    )
+    added.close()
+
+
+def test_a_group_is_watched(kafka, command, orders, group, members):
+    def lines(count: int, *more: str) -> str:
+        return command.run("watch", group, "-i", "0.2", "-n", count, *more)
+
+    samples = [json.loads(line) for line in lines(3, "-o", "json").splitlines()]
+    validator = Draft202012Validator(DOCUMENTS["watch"].schema())
+    for sample in samples:
+        validator.validate(sample)
+        assert (sample[0]["group"], sample[0]["lag"], sample[0]["state"]) == (group, 14, "Empty")
+    assert samples[0][0]["rate_in"] is None
+    assert (samples[2][0]["rate_in"], samples[2][0]["rate_out"]) == (0.0, 0.0)
+    rows = list(csv.DictReader(io.StringIO(lines(2, "-o", "csv"))))
+    assert [row["lag"] for row in rows] == ["14", "14"]
+    assert "trend" in lines(1)
+    assert group in command.run("watch", "--regex", f"^{group}$", "-n", 1)
+    assert "does not exist" in command.refused("watch", f"{group}-not", "-n", 1)
+
+
+def test_a_terminal_shows_a_table_that_changes_until_ctrl_c(kafka, orders, group):
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kafka_source.cli", "watch", group, "-i", "0.2", "-b", kafka.bootstrap_servers],
+        cwd=ROOT,
+        stdout=theirs,
+        stderr=theirs,
+        stdin=theirs,
+        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", "LINES": "30"},
+        start_new_session=True,
+    )
+    os.close(theirs)
+    said = ""
+
+    def seen(what: str) -> bool:
+        nonlocal said
+        with contextlib.suppress(OSError):  # the command has ended
+            while select.select([ours], [], [], 0.1)[0]:
+                said += os.read(ours, 65536).decode(errors="replace")
+        return what in said
+
+    try:
+        until(lambda: seen("14"), "the lag", 60)
+        produce(kafka.bootstrap_servers, orders, 30)
+        until(lambda: seen("44"), "the lag that has grown", 60)
+        process.send_signal(2)
+        # A terminal that nobody reads is full after 4 KiB, and the command would wait with its last table.
+        until(lambda: (seen(""), process.poll())[1] is not None, "its end", 30)
+        assert process.returncode == 0
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait(30)
+        os.close(ours)
+    assert "\x1b[" in said, "a terminal has colours"
+    assert "█" in said
+    assert "Traceback" not in said

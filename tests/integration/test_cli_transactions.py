@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
-import pytest
+from jsonschema import Draft202012Validator
 from typer.testing import CliRunner
 
 from kafka_source.cli.app import app
+from kafka_source.cli.json_documents import DOCUMENTS
 from kafka_source.embedded import EmbeddedKafka
 from tests.two_phase import SIGKILL, TASKS, Sink, in_a_process, rows, take_over, visible, whole
 
 Topic = Callable[..., str]
-
-
-@pytest.fixture(autouse=True)
-def wide(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafka_source.cli.common.console.width", 240, raising=False)
 
 
 def command(kafka: EmbeddedKafka, *arguments: str) -> str:
@@ -38,6 +35,9 @@ def test_what_was_decided_is_committed_and_not_aborted(kafka: EmbeddedKafka, top
     shown = command(kafka, "list", "--prefix", name)
     assert "decided, to be committed: batch 3 of q" in shown
     assert all(f"{name}-{n}-0" in shown for n in range(TASKS))
+    document = json.loads(command(kafka, "list", "--prefix", name, "-o", "json"))
+    Draft202012Validator(DOCUMENTS["transactions list"].schema()).validate(document)
+    assert {(row["state"], row["batch"]) for row in document} == {("decided", 3)}
     assert command(kafka, "abort", "--prefix", name, "--yes").count(f"{name}-") == TASKS
     assert "add --yes" in command(kafka, "commit", "--prefix", name)
     assert visible(kafka, name) == []

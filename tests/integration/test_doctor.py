@@ -289,8 +289,8 @@ def test_the_command_shows_the_installation_alone() -> None:
 
 
 def test_the_command_gives_json_and_exit_codes(guarded: EmbeddedKafka) -> None:
-    config = [f"kafka.{name}={value}" for name, value in guarded.java_client_config(ALL).items()]
-    servers = ("--bootstrap-server", guarded.bootstrap_servers, *(part for one in config for part in ("-X", one)))
+    login = str(guarded.java_client_file(ALL))
+    servers = ("--bootstrap-server", guarded.bootstrap_servers, "--command-config", login)
     code, said = run(*servers, "-o", "json", "--topic", TOPIC, "--group", "g", "--transactional-id", "sink")
     document = json.loads(said)
     assert (code, document["healthy"]) == (0, True), said

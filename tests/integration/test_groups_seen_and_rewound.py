@@ -12,7 +12,7 @@ from assignors import TopicPartition
 from kafka_source.admin import Groups
 from kafka_source.client_config import Settings
 from kafka_source.embedded import EmbeddedKafka
-from kafka_source.errors import FencedError
+from kafka_source.errors import FencedError, UnknownGroupError
 from tests.support import produce, until
 
 
@@ -37,7 +37,11 @@ def test_a_broker_that_has_just_started_knows_no_group_yet():
         new.create_topic("orders", 2)
         groups = Groups(Settings({"bootstrap.servers": new.bootstrap_servers}))
         assert groups.committed("nobody") == {}
-        assert groups.describe("nobody").members == ()
+        assert list(groups.list()) == []
+        with pytest.raises(UnknownGroupError, match="Group nobody does not exist"):
+            groups.describe("nobody")
+        with pytest.raises(UnknownGroupError):
+            groups.lag("nobody")
         rows = groups.lag("nobody", (TopicPartition("orders", 0), TopicPartition("orders", 1)))
         assert [(row.committed, row.end, row.lag) for row in rows] == [(None, 0, None)] * 2
 

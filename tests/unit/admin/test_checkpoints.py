@@ -62,6 +62,8 @@ def test_a_query_is_behind_its_last_finished_batch(tmp_path, offsets, commits, p
     assert json.loads(found.starting_offsets()) == {"orders": {"0": position}}
 
 
+@pytest.mark.spark_test("KafkaMicroBatchSourceSuite", "initial offset written with an extra byte (SPARK-19517)")
+@pytest.mark.spark_test("KafkaMicroBatchSourceSuite", "initial offset written by Spark 2.1.0")
 @pytest.mark.parametrize("text", ["\0v1\n" + spark(orders=4), "v1\n" + spark(orders=4), "\0" + spark(orders=4)])
 def test_a_first_batch_starts_where_sparks_source_has_noted(tmp_path, text):
     found = checkpoint(tmp_path / "c", {0: (spark(orders=5),)}, initial={0: text})
@@ -110,6 +112,13 @@ def test_after_a_finished_batch_nothing_has_to_change(tmp_path, commits):
         ({0: (spark(orders=5),)}, (), {}, "no file sources/0/0"),
         ({2: (spark(orders=5),)}, (1,), {}, "damaged"),
         ({0: (spark(orders=5, new=2),)}, (), {0: "\0v1\n" + spark(orders=4)}, "does not say where new-0 start"),
+        pytest.param(
+            {0: (spark(orders=5),)},
+            (),
+            {0: "\0v99999\n" + spark(orders=4)},
+            "sources/0/0 of .* has version 'v99999'; this command reads v1",
+            marks=pytest.mark.spark_test("KafkaMicroBatchSourceSuite", "initial offset of a future version"),
+        ),
     ],
 )
 def test_what_cannot_be_continued_says_why(tmp_path, offsets, commits, initial, message):

@@ -125,6 +125,12 @@ def failed(step: Step, protocol: str = "PLAINTEXT", listener: Listener = "") -> 
     return Probe("kafka-1:9092", protocol, ("resolve",), step, "The reason.", listener)
 
 
+def test_a_machine_without_pyspark_is_not_taken_for_a_client_of_spark_connect():
+    findings = java_and_spark_findings(replace(MACHINE, spark=None, own_jars=None))
+    assert states(findings) == {"spark": "skipped", "java": "skipped", "format": "ok"}
+    assert not any("Connect" in finding.happened for finding in findings)
+
+
 @pytest.mark.parametrize(
     ("probe", "node", "advice"),
     [

@@ -1,0 +1,284 @@
+"""Builds docs/cli.md from the command line itself: its commands, options, and the fields of its JSON."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+
+import typer
+
+from kafka_source.admin.row_schema import columns, item_of, optional
+from kafka_source.cli.app import app
+from kafka_source.cli.json_documents import DOCUMENTS, ArrayOf
+
+HEAD = """# Command line
+
+`./run docs` generates this page from the command line itself. The command needs the extra `cli`:
+`pip install 'kafkagroup[cli]'`. It needs neither Spark nor Java.
+
+```shell
+kafkagroup groups -b broker:9092 --lag
+kafkagroup group billing -b broker:9092 --only-with-lag
+kafkagroup watch billing -b broker:9092
+kafkagroup rewind billing -b broker:9092 --topic orders --back 2h          # shows what it would change
+kafkagroup rewind billing -b broker:9092 --topic orders --back 2h --yes
+kafkagroup peek orders -b broker:9092 --from 2026-01-31T12:00:00Z -n 5
+kafkagroup plan copartition -b broker:9092 -t orders -t payments --slots 8
+```
+
+## Settings of the connection
+
+| where | how |
+| --- | --- |
+| option | `--bootstrap-servers` (or `--bootstrap-server`, `-b`), and `-c NAME=VALUE` for any client setting with Java's name |
+| environment | `KAFKAGROUP_BOOTSTRAP_SERVERS`, `KAFKAGROUP_COMMAND_CONFIG`, and `KAFKAGROUP_KAFKA_` with a setting's name: `KAFKAGROUP_KAFKA_SASL_PASSWORD` is `sasl.password` |
+| file | `--command-config FILE`, in the format of Java's properties files; the file that you give to Kafka's own tools works |
+| context | `--context NAME`, the variable `KAFKAGROUP_CONTEXT`, or the [context](#contexts) `default` |
+
+An option takes precedence over the environment, the environment over the file, and the file over the context. Put
+passwords into a file or the environment: other users of a machine can see its command lines. A password in `-c` works,
+with a warning. Values such as `${file:/etc/kafka/secrets.properties:password}` work too, see
+[Settings of Kafka](kafka-settings.md).
+
+### Contexts
+
+A context is a named set of settings, one for each cluster. Contexts are in `~/.config/kafkagroup/contexts.ini`
+(`$XDG_CONFIG_HOME/kafkagroup/contexts.ini`, or the file that `KAFKAGROUP_CONTEXTS` names):
+
+```ini
+[default]
+bootstrap.servers = localhost:9092
+
+[production]
+bootstrap.servers = broker-1:9093,broker-2:9093
+security.protocol = SASL_SSL
+sasl.mechanism = SCRAM-SHA-512
+sasl.username = alice
+sasl.password = ${env:KAFKA_PASSWORD}
+
+[staging]
+command.config = staging.properties
+```
+
+```shell
+kafkagroup contexts                                  # lists them, without their secrets
+kafkagroup groups --context production
+KAFKAGROUP_CONTEXT=staging kafkagroup watch billing
+```
+
+- Refer to secrets: `${env:NAME}`, `${file:PATH:KEY}` of a properties file and `${directory:PATH:FILE}` need no
+  `config.providers` here. A secret in a file that others can read is warned of.
+- `command.config` names a properties file, relative to the file of the contexts. The context's own settings take
+  precedence over it.
+- With `--context` the environment does not count: a variable that is left from another cluster does not change where
+  a command goes. `-b`, `-c` and `--command-config` still do.
+- Without `--context`, `KAFKAGROUP_CONTEXT` or the context `default` is used only if no option, variable or file names
+  a cluster. So the password of a context does not go to another cluster.
+
+## Output
+
+`-o table` is for people: it can change with any version, and has colours on a terminal only. `-o json` and `-o csv` are
+for programs: their field names are part of the [public API](public-api.md). Results go to standard output; notes,
+warnings and errors go to standard error. CSV has the first table of a command.
+
+| exit code | meaning |
+| --- | --- |
+| 0 | done |
+| 1 | the brokers refuse or do not answer, or what you name does not exist: one line on standard error says why |
+| 2 | wrong usage |
+| 3 | done, and a bound such as `--fail-above-lag` is exceeded |
+
+```shell
+kafkagroup group billing --fail-above-lag 100000 --summary || page-somebody
+kafkagroup groups --lag -o json | jq '.[] | select(.lag > 1000) | .group'
+```
+
+What changes something shows the change and ends; it makes the change with `--yes`.
+
+`kafkagroup --install-completion` installs the completion of your shell.
+
+## Beside other tools
+
+As far as the tools' help says: Kafka 4.3, rpk 26.1, kafkactl 5, kcat 1.7.
+
+| to … | kafkagroup | kafka-consumer-groups.sh | rpk | kafkactl | kcat |
+| --- | --- | --- | --- | --- | --- |
+| name a cluster by one word | `contexts`, `groups --context NAME` | `--command-config FILE` | `profile`, `--profile NAME` | `config get-contexts`, `--context NAME` | `-F FILE` |
+| list groups | `groups --type --state --regex` | `--list --type --state` | `group list --states` | `get consumer-groups --topic` | – |
+| list groups with their lag | `groups --lag` | `--describe --all-groups` | `group describe -r '.*'` | – | – |
+| show members and lag | `group G` | `--describe --group G --members --verbose`, `--offsets` | `group describe G` | `describe consumer-group G` | – |
+| show racks and the assignor's user data | `group G --members` | – | – | – | – |
+| show which member leads | `group G --leader` | – | – | – | – |
+| show how fast each member commits | `group G --rate 10`, `watch G --members` | – | – | – | – |
+| sum up, or only what lags | `group G --summary`, `group G --by topic`, `group G --only-with-lag` | – | `group describe -s`, `-t` | `--only-with-lag` | – |
+| exit code for a lag above a bound | `group G --fail-above-lag N` | – | – | – | – |
+| watch lag, rates and time to zero | `watch G` | – | – | – | – |
+| see a change before it is made | always; `--yes` makes it | `--dry-run`, the default; `--execute` makes it | – | the default; `--execute` makes it | – |
+| rewind to the start, the end, a time | `rewind G --to earliest`, `latest`, a time | `--reset-offsets --to-earliest`, `--to-latest`, `--to-datetime` | `group seek G --to start`, `end`, a time | `reset consumer-group-offset --oldest`, `--newest`, `--to-datetime` | – |
+| rewind by a duration, by records, to an offset | `rewind G --back 2h`, `rewind G --shift-by N`, `rewind G --to-offset N` | `--by-duration`, `--shift-by`, `--to-offset` | – | `--offset` | – |
+| rewind to another group's place, or a file | `rewind G --to-group A`, `rewind G --from-file F` | `--from-file` | `group seek G --to-group A`, `--to-file F` | – | – |
+| create a group before it runs | `create G -t T --to latest` | `--reset-offsets --to-latest` of a new group | `group seek G --to end --topics T --allow-new-topics` | `create consumer-group` | – |
+| delete a group, or its offsets of a topic | `delete G`, `offsets delete G -t T` | `--delete`, `--delete-offsets` | `group delete`, `offset-delete` | `delete consumer-group`, `delete consumer-group-offset` | – |
+| copy a group | `offsets clone A B` | `--export`, then `--from-file` | `group seek B --to-group A` | `clone consumer-group` | – |
+| export and import, checked against topic ids | `offsets export G`, `offsets import F` | `--export`, `--from-file`, not checked | – | – | – |
+| list topics with offsets | `topics`, `topics -t T` | kafka-topics.sh, kafka-get-offsets.sh | `topic list`, `topic describe -p` | `get topics`, `describe topic` | `-L`, without offsets |
+| show records, from a time | `peek T --from TIME` | kafka-console-consumer.sh, not from a time | `topic consume -o @TIME` | `consume --from-timestamp` | `-C -o s@MS` |
+| try an assignment | `plan ASSIGNOR` | – | – | – | – |
+| find open transactions | `transactions list` | kafka-transactions.sh `find-hanging`, `describe` | `cluster txn` | – | – |
+| finish open transactions | `transactions commit`, `transactions abort` | kafka-transactions.sh `abort` | – | – | – |
+| client quotas of the brokers | `quota brokers` | kafka-configs.sh | `cluster quotas` | – | – |
+| where a Spark query is | `checkpoint show` | – | – | – | – |
+| check a connection step by step, and the rights | `doctor` | – | – | – | – |
+| JSON | `-o json` everywhere | – | `--format json` of some commands | `-o json` | `-J` |
+
+"""  # noqa: E501 - rows of tables
+
+_DOCUMENTS_OF_THEIR_OWN = {
+    "offsets export": "The document has the fields `version`, `group`, `cluster` and `topics`; a topic has `id` and "
+    "`partitions`, and a partition `offset`, `leader_epoch` and `metadata`. It is the same for the same offsets.",
+    "quota show": "The JSON is the document of [`quota.report`](quotas.md). CSV has the fields `slot`, `bytes`, "
+    "`records`, `throttle_seconds` and `broker_throttle_seconds`.",
+    "quota set": "It prints the file that it has written, as JSON.",
+    "doctor": "The JSON is described on [its page](doctor.md).",
+}
+# What they write is no listing.
+_WITHOUT_DOCUMENT = frozenset({"plot"})
+# Every command has these; the page describes them once.
+_CONNECTION = {"--bootstrap-servers", "--command-config", "--config", "--context"}
+_ATTRIBUTE = re.compile(r"^    (\w+): (.*?)(?=^    \w+: |\Z)", re.MULTILINE | re.DOTALL)
+
+
+def as_markdown() -> str:
+    """Return the page."""
+    parts = [HEAD, "## Commands\n\n"]
+    for path, command in _commands(typer.main.get_command(app), ()):
+        parts.append(_command(" ".join(path), command))
+    return "".join(parts).rstrip("\n") + "\n"
+
+
+def _commands(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield all commands, in the order of the help, without the groups of commands."""
+    inner = getattr(command, "commands", None)
+    if inner is None:
+        yield path, command
+    for name, one in (inner or {}).items():
+        yield from _commands(one, (*path, name))
+
+
+def _command(name: str, command: Any) -> str:
+    arguments = [param for param in command.params if param.param_type_name == "argument"]
+    options = [param for param in command.params if param.param_type_name == "option" and "--help" not in param.opts]
+    connects = any(_CONNECTION.intersection(param.opts) for param in options)
+    options = [param for param in options if _CONNECTION.isdisjoint(param.opts)]
+    usage = " ".join([name, *(_argument(param) for param in arguments), "[OPTIONS]"])
+    lines = [f"### `kafkagroup {name}`", "", f"`kafkagroup {usage}`", "", *_paragraphs(command.help), ""]
+    if arguments or options:
+        lines += ["| argument or option | what it does |", "| --- | --- |"]
+        lines += [f"| `{_argument(param)}` | {_cell(param.help or '')} |" for param in arguments]
+        lines += [f"| {_names(param)} | {_cell(_option_help(param))} |" for param in options]
+        if connects:
+            lines.append(
+                "| `-b`, `-c`, `--command-config`, `--context` | [the connection](#settings-of-the-connection) |"
+            )
+        lines.append("")
+    lines += _json(name)
+    return "\n".join(lines) + "\n"
+
+
+def _paragraphs(text: str | None) -> list[str]:
+    """Return a help text as lines, with one line for each of its own."""
+    return inspect.cleandoc(text or "").splitlines()
+
+
+def _argument(param: Any) -> str:
+    name = param.metavar or param.name.upper()
+    return name if param.required or name.startswith("[") else f"[{name}]"
+
+
+def _names(param: Any) -> str:
+    names = ", ".join(f"`{name}`" for name in [*param.opts, *param.secondary_opts])
+    value = "" if param.is_flag else f" `{_value(param)}`"
+    return _cell(names + value)
+
+
+def _value(param: Any) -> str:
+    return str(param.metavar or "VALUE")
+
+
+def _option_help(param: Any) -> str:
+    default = getattr(param.default, "value", param.default)
+    shown = "" if param.is_flag or default in (None, (), [], "") else f" Default: `{default}`."
+    variable = f" Environment: `{param.envvar}`." if param.envvar else ""
+    required = " Required." if param.required else ""
+    return f"{param.help}{shown}{required}{variable}"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _json(name: str) -> list[str]:
+    """Return what the JSON of a command has."""
+    if name in _DOCUMENTS_OF_THEIR_OWN:
+        return [textwrap.fill(_DOCUMENTS_OF_THEIR_OWN[name], 118), ""]
+    if name in _WITHOUT_DOCUMENT:
+        return []
+    document = DOCUMENTS[name]
+    if isinstance(document, ArrayOf):
+        lines = (
+            ["JSON: an array of objects.", ""]
+            if name != "watch"
+            else ["JSON: an array of objects for each sample.", ""]
+        )
+        return lines + _tables(document.kinds)
+    lines = ["JSON: an object with arrays of objects: " + ", ".join(f"`{part}`" for part in document.parts) + ".", ""]
+    for part, kinds in document.parts.items():
+        lines += [f"In `{part}`:", "", *_tables(kinds)]
+    return lines
+
+
+def _tables(kinds: tuple[type, ...]) -> list[str]:
+    lines: list[str] = []
+    for number, kind in enumerate(kinds):
+        if number:
+            lines += ["or:", ""]
+        about = _attributes(kind)
+        lines += ["| field | type | what it is |", "| --- | --- | --- |"]
+        lines += [
+            f"| `{name}` | {_type(hint)} | {_cell(about.get(name, ''))} |" for name, hint in columns(kind).items()
+        ]
+        lines.append("")
+    return lines
+
+
+def _attributes(kind: type) -> dict[str, str]:
+    """Return what the docstring of a row type says about its columns."""
+    docstring = inspect.cleandoc(kind.__doc__ or "")
+    _, _, listed = docstring.partition("Attributes:\n")
+    found = {name: re.sub(r"\bNone\b", "null", text) for name, text in _ATTRIBUTE.findall(listed)}
+    for name, value in vars(kind).items():
+        if isinstance(value, property) and value.__doc__:
+            found[name] = _sentence(value.__doc__.partition("\n")[0].removeprefix("Return ")).replace("None", "null")
+    return found
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _type(hint: object) -> str:
+    bare, nullable = optional(hint)
+    item = item_of(bare)
+    names = {str: "string", int: "number", float: "number", bool: "true or false"}
+    if item is not None:
+        text = f"array of {_type(item)}"
+    elif bare in names:
+        text = names[bare]
+    elif hasattr(bare, "__args__"):
+        text = ", ".join(f'"{one}"' for one in bare.__args__)
+    else:
+        text = "object: " + ", ".join(f"`{name}`" for name in columns(bare))
+    return f"{text}, or null" if nullable else text

@@ -1,0 +1,119 @@
+"""The offsets of a group as a JSON document, which `export` writes and `import` reads.
+
+    {"version": 1, "group": "billing", "cluster": "jZ0yEr2IQSyJ6lB2nXv8gw",
+     "topics": {"orders": {"id": "aVJo0ssOTxOMQ4bkUl_1Sw",
+                           "partitions": {"0": {"offset": 7, "leader_epoch": 3, "metadata": ""}}}}}
+
+Offsets are valid in one cluster and in one topic id only, so both are in the document. Its text is the same for the
+same offsets: it can be compared and kept under version control.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from assignors.model import TopicPartition
+from kafka_source.errors import InvalidConfigurationError
+from kafka_source.model.commit_offset import CommitOffset
+
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsDocument:
+    """The committed offsets of a group.
+
+    Attributes:
+        group: The group id.
+        cluster: The id of the cluster in which the offsets are valid; None: unknown.
+        offsets: The committed offsets with what Kafka stores beside them, by partition.
+        topics: The ids of the topics, as far as they have one.
+    """
+
+    group: str
+    cluster: str | None
+    offsets: Mapping[TopicPartition, CommitOffset]
+    topics: Mapping[str, str] = field(default_factory=dict)
+
+    def only(self, topics: frozenset[str]) -> OffsetsDocument:
+        """Return the document with these topics only."""
+        return replace(self, offsets={tp: one for tp, one in self.offsets.items() if tp.topic in topics})
+
+    def to_json(self) -> str:
+        """Return the document as text, with a line break at its end."""
+        by_topic: dict[str, Any] = {}
+        for tp, one in sorted(self.offsets.items()):
+            topic = by_topic.setdefault(tp.topic, {"id": self.topics.get(tp.topic), "partitions": {}})
+            topic["partitions"][str(tp.partition)] = {
+                "offset": one.offset,
+                "leader_epoch": one.leader_epoch,
+                "metadata": one.metadata,
+            }
+        document = {"version": _VERSION, "group": self.group, "cluster": self.cluster, "topics": by_topic}
+        return json.dumps(document, indent=1) + "\n"
+
+    @staticmethod
+    def from_json(text: str) -> OffsetsDocument:
+        """Parse a document.
+
+        Raises:
+            InvalidConfigurationError: The text is no such document, or one of a later version.
+        """
+        try:
+            return _parsed(json.loads(text))
+        except (KeyError, TypeError, ValueError, AttributeError) as problem:
+            raise InvalidConfigurationError(
+                f"This is no document of `kafkagroup offsets export`: {type(problem).__name__}: {problem}"
+            ) from None
+
+
+def check_place(document: OffsetsDocument, cluster: str | None, topics: Mapping[str, str | None]) -> None:
+    """Check that the offsets of a document are valid in a cluster.
+
+    Args:
+        document: The document.
+        cluster: The cluster's id; None: unknown.
+        topics: The current id of each topic that exists; None: its brokers send none.
+
+    Raises:
+        InvalidConfigurationError: The document is of another cluster, or a topic was deleted or created again.
+    """
+    if document.cluster is not None and cluster is not None and document.cluster != cluster:
+        raise InvalidConfigurationError(
+            f"The offsets are of cluster {document.cluster}, and this is cluster {cluster}: records have other offsets "
+            "there. Use `rewind --to` with a time. If the topics were copied with their offsets, take `cluster` out of "
+            "the document."
+        )
+    for topic in sorted({tp.topic for tp in document.offsets}):
+        if topic not in topics:
+            raise InvalidConfigurationError(f"Topic {topic} of the document does not exist; leave it out with --topic.")
+        then, now = document.topics.get(topic), topics[topic]
+        if document.cluster == cluster and then is not None and now is not None and then != now:
+            raise InvalidConfigurationError(
+                f"Topic {topic} was deleted and created again since the export (id {then}, now {now}): its old offsets "
+                "mean other records. Leave it out with --topic, or use `rewind`."
+            )
+
+
+def _parsed(document: Mapping[str, Any]) -> OffsetsDocument:
+    if document["version"] != _VERSION:
+        raise ValueError(f"version {document['version']!r}, this kafkagroup reads {_VERSION}")
+    offsets, ids = {}, {}
+    for topic, entry in document["topics"].items():
+        if entry.get("id") is not None:
+            ids[topic] = str(entry["id"])
+        for number, one in entry["partitions"].items():
+            tp = TopicPartition(topic, int(number))
+            offsets[tp] = CommitOffset(
+                _offset(one["offset"]), int(one.get("leader_epoch", -1)), one.get("metadata") or ""
+            )
+    return OffsetsDocument(str(document["group"]), document.get("cluster"), offsets, ids)
+
+
+def _offset(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"the offset {value!r} is no number of at least 0")
+    return value

@@ -1,0 +1,247 @@
+"""Rewind a group while its queries run; docs/design/rewind.md has the reasons.
+
+The program that rewinds becomes a member of the group for a moment. Queries of ours finish and commit their
+micro-batch, own no partitions while the offsets are set, and continue there. See `kafka_source.group.rewind`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+
+from assignors.model import TopicPartition
+from kafka_source.admin.group_requests import CONSUMER, describe_group
+from kafka_source.admin.model import Group, MemberDescription
+from kafka_source.client_config import Settings
+from kafka_source.cluster.lookup import Cluster
+from kafka_source.error_codes import INCONSISTENT_GROUP_PROTOCOL
+from kafka_source.errors import (
+    ApplicationRecoverableError,
+    InvalidConfigurationError,
+    KafkaGroupError,
+    RetriableError,
+    UnknownGroupError,
+    UnknownOutcomeError,
+)
+from kafka_source.group import rewind
+from kafka_source.group.committed_offsets import commit_offsets, fetch_entries
+from kafka_source.group.member import Joined, Member, MemberSettings
+from kafka_source.kafka_client import Deadline, KafkaClient
+from kafka_source.model.commit_offset import CommitOffset
+from kafka_source.model.credentials import SlotCredentials
+from kafka_source.model.offset_chunks import chunks
+from kafka_source.model.topic_selection import TopicSelection
+
+log = logging.getLogger(__name__)
+
+_TIMEOUT = 330.0
+# If this program dies, the queries wait this long for it, and continue where they were, or at the new offsets.
+_SESSION_TIMEOUT_MS = 10_000
+# Everything between the start of the generation and the end of the session.
+_COMMIT_SECONDS = 5.0
+_DESCRIBE_SECONDS = 15.0
+_LEAVE_SECONDS = 5.0
+_MOST_NAMED = 5
+# How the client ids of our members end; see `GroupSettings.client_id`.
+_OUR_CLIENT_ID = "-member"
+
+
+@dataclass(frozen=True, slots=True)
+class RunningRewind:
+    """A rewind that is done.
+
+    Attributes:
+        group: The group id.
+        rewind_id: The id that the offsets' metadata has from now on.
+        generation: The generation in which nobody read and the offsets were set.
+        before: The committed offset of each partition right before it; without partitions that had none.
+        offsets: The new offset of each partition.
+    """
+
+    group: str
+    rewind_id: str
+    generation: int
+    before: Mapping[TopicPartition, int]
+    offsets: Mapping[TopicPartition, int]
+
+
+def rewind_running_group(
+    settings: Settings, group: str, offsets: Mapping[TopicPartition, int], *, timeout: float = _TIMEOUT
+) -> RunningRewind:
+    """Set committed offsets of a group while queries of kafkagroup are its members; they continue there.
+
+    All partitions are set, or none. Partitions that are not named keep their offsets. The call returns when the offsets
+    are set; the queries begin to read there in the same second.
+
+    Args:
+        settings: The Kafka client settings, with `bootstrap.servers`. The user needs READ on the group and its topics.
+        group: The group id.
+        offsets: The new offset of each partition, between the earliest and the latest one.
+        timeout: Seconds to wait until all members have finished their micro-batches. The group itself does not wait
+            longer than `kafka.max.poll.interval.ms`.
+
+    Raises:
+        InvalidConfigurationError: The group has no members (use `Groups.rewind`), or members that do not support it:
+            consumers of other clients, batch reads, queries with `redundant.emit=all`. Or an offset does not exist.
+        UnknownTopicError: A topic does not exist.
+        RetriableError: The members have not finished their micro-batches in time. Nothing was changed.
+        ApplicationRecoverableError: The coordinator has refused the commit. Nothing was changed.
+        UnknownOutcomeError: The coordinator did not answer; the group's committed offsets tell.
+    """
+    if not offsets:
+        raise InvalidConfigurationError(f"No partition of group {group} was named to be rewound.")
+    rewind_id = rewind.new_id()
+    entries = {tp: CommitOffset(offset, metadata=rewind.mark(rewind_id)) for tp, offset in offsets.items()}
+    if len(list(chunks(group, entries))) > 1:
+        raise InvalidConfigurationError(
+            f"Group {group}: {len(offsets)} partitions are too many for one commit, and a rewind is all or nothing. "
+            "Rewind them in several calls, for example by topic."
+        )
+    with closing(Cluster(settings)) as cluster:
+        _check_exist(cluster, group, offsets)
+    with closing(KafkaClient(settings, client_id="kafkagroup-rewind")) as client:
+        deadline = Deadline(timeout)
+        return client.run(_rewind(client, group, entries, rewind_id, deadline), timeout + _DESCRIBE_SECONDS)
+
+
+def cannot_be_rewound(group: Group) -> str | None:
+    """Return why a group cannot be rewound while its members run, as its description tells; None: perhaps it can.
+
+    Whether all members support it, only the coordinator knows, and it tells when the group is rewound. Client ids are
+    names that users may change.
+
+    Args:
+        group: The group, which has members.
+    """
+    others = [one for one in group.members if not one.client_id.endswith(_OUR_CLIENT_ID)]
+    if group.type == CONSUMER:
+        why = "the brokers assign its partitions, because it has members of the consumer protocol (KIP-848)"
+        return _explained(group, why, others or group.members)
+    return _explained(group, "it has members of other clients", others) if others else None
+
+
+def _explained(group: Group, why: str, named: Collection[MemberDescription]) -> str:
+    names = [f"{one.name} ({one.client_id}) at {one.host}" for one in named][:_MOST_NAMED]
+    more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
+    return (
+        f"Group {group.group} cannot be rewound while it runs: {why}: {', '.join(names)}{more}. Only streams of "
+        "kafkagroup can, except those with redundant.emit=all; consumers of other clients, batch reads and older "
+        f"versions of kafkagroup cannot. Stop these members ({len(named)} of {len(group.members)}) and rewind again; "
+        "or stop all members, rewind the stopped group (Groups.rewind, `kafkagroup rewind`), and start them. Nothing "
+        "was changed."
+    )
+
+
+def _check_exist(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+    exist = set(cluster.partitions(TopicSelection(topics=tuple(sorted({tp.topic for tp in offsets})))))
+    for tp in sorted(offsets):
+        if tp not in exist:
+            raise InvalidConfigurationError(f"Group {group}: {tp.topic}-{tp.partition} does not exist.")
+    earliest = cluster.earliest(list(offsets))
+    latest = cluster.latest(list(offsets), read_committed=False)
+    for tp, offset in sorted(offsets.items()):
+        if not earliest[tp] <= offset <= latest[tp]:
+            raise InvalidConfigurationError(
+                f"Group {group}: {tp.topic}-{tp.partition} has no offset {offset}; it takes one from {earliest[tp]} to "
+                f"{latest[tp]}."
+            )
+
+
+async def _rewind(
+    client: KafkaClient, group: str, entries: Mapping[TopicPartition, CommitOffset], rewind_id: str, deadline: Deadline
+) -> RunningRewind:
+    described = await _describe(client, group)
+    # While it waits in JoinGroup it is asked for nothing. Its own rebalance timeout must not end the wait.
+    settings = MemberSettings(
+        group, session_timeout_ms=_SESSION_TIMEOUT_MS, rebalance_timeout_ms=max(1, int(deadline.seconds * 1000))
+    )
+    member = Member(client, settings)
+    log.info("rewind group=%s partitions=%d: waiting until the members are between batches", group, len(entries))
+    try:
+        await _join(member, described, deadline)
+        before = await fetch_entries(client, group, entries, Deadline(_COMMIT_SECONDS))
+        await _commit(client, member, entries)
+        generation = member.membership.generation
+    finally:
+        # The members continue when this one has left.
+        await member.leave(Deadline(_LEAVE_SECONDS), "the group's offsets are set")
+    log.info("rewind group=%s generation=%d id=%s done", group, generation, rewind_id)
+    return RunningRewind(
+        group,
+        rewind_id,
+        generation,
+        {tp: entry.offset for tp, entry in before.items()},
+        {tp: entry.offset for tp, entry in entries.items()},
+    )
+
+
+async def _describe(client: KafkaClient, group: str) -> Group:
+    """Describe the group before it is joined.
+
+    Raises:
+        InvalidConfigurationError: It has no members, or the brokers assign its partitions.
+    """
+    try:
+        described = await describe_group(client, group, Deadline(_DESCRIBE_SECONDS))
+    except UnknownGroupError:
+        described = None
+    if described is None or not described.members:
+        raise InvalidConfigurationError(
+            f"Group {group} has no members, so there is nothing to wait for: set its offsets with Groups.rewind."
+        )
+    if described.type == CONSUMER:
+        raise _refused(described, "")
+    return described
+
+
+async def _join(member: Member, described: Group, deadline: Deadline) -> None:
+    group = member.settings.group
+
+    async def lead(joined: Joined) -> Mapping[str, bytes]:
+        # This member leads only if the group's leader has left meanwhile.
+        return rewind.nothing_for(one.member_id for one in joined.members)
+
+    try:
+        await member.join([rewind.offer()], lead, deadline, "the group is rewound")
+    except InvalidConfigurationError as error:
+        if error.code != INCONSISTENT_GROUP_PROTOCOL:
+            raise
+        raise _refused(described, "not all of its members support it") from error
+    except RetriableError as error:
+        raise RetriableError(
+            f"Group {group} was not rewound: within {deadline.seconds:.0f} s its members have not all finished their "
+            f"micro-batches. Nothing was changed. Wait longer, or look for a query that hangs. ({error})",
+            code=error.code,
+        ) from error
+    if not member.last_join.leader:
+        raise _refused(described, "a consumer of the new protocol (KIP-848) has joined it meanwhile")
+
+
+async def _commit(client: KafkaClient, member: Member, entries: Mapping[TopicPartition, CommitOffset]) -> None:
+    """Commit in the generation of the rewind; all offsets are in one request, which the coordinator takes whole."""
+    membership, group = member.membership, member.settings.group
+    credentials = SlotCredentials(group, membership.generation, membership.member_id, None)
+    try:
+        await commit_offsets(client, credentials, entries, Deadline(_COMMIT_SECONDS))
+    except UnknownOutcomeError:
+        # Nobody else commits until this member leaves or its session ends, so what is there now was set by this commit.
+        found = await fetch_entries(client, group, entries, Deadline(_COMMIT_SECONDS))
+        if found != dict(entries):
+            raise
+    except KafkaGroupError as error:
+        raise ApplicationRecoverableError(
+            f"Group {group} was not rewound, and its members continue where they were: {error}", code=error.code
+        ) from error
+
+
+def _refused(described: Group, why: str) -> InvalidConfigurationError:
+    """Return the error for a group that was not rewound.
+
+    Args:
+        described: The group.
+        why: What the coordinator's refusal means where the description of the group does not tell.
+    """
+    text = cannot_be_rewound(described) or _explained(described, why, described.members)
+    return InvalidConfigurationError(text, code=INCONSISTENT_GROUP_PROTOCOL)

@@ -1,0 +1,83 @@
+"""What `kafkagroup quota` shows: the use of a query's quota by slot, and the brokers' client quotas. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kafka_source.admin.rows import Rows
+from kafka_source.cli.listing import Listing
+from kafka_source.cluster.client_quotas import CLIENT, USER, ClientQuota
+
+
+@dataclass(frozen=True, slots=True)
+class SlotUse:
+    """What one slot of a query has read or written.
+
+    Attributes:
+        slot: The slot's number.
+        bytes: Bytes on the network.
+        records: Records.
+        throttle_seconds: For how long the query's own quota has delayed it.
+        broker_throttle_seconds: For how long the brokers have delayed it.
+    """
+
+    slot: str
+    bytes: int
+    records: int
+    throttle_seconds: float
+    broker_throttle_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerQuota:
+    """A client quota that the brokers keep (KIP-546).
+
+    Attributes:
+        user: The user; (default): all users without one of their own; None: any.
+        client_id: The client id, in the same way.
+        quota: The name of the quota.
+        value: Bytes a second, or percent of one thread's time.
+    """
+
+    user: str | None
+    client_id: str | None
+    quota: str
+    value: float
+
+
+def usage(figures: Mapping[str, Any]) -> Listing:
+    """Return the figures of the file of `quota.report` as a table."""
+    rows = Rows(
+        SlotUse,
+        (
+            SlotUse(str(number), slot["bytes"], slot["records"], slot["delayMs"] / 1000, slot["throttleMs"] / 1000)
+            for number, slot in figures["slots"].items()
+        ),
+    )
+    bounds = f"{_rate(figures['bytesPerSecond'])} bytes/s, {_rate(figures['recordsPerSecond'])} records/s"
+    now = f"{figures['observedBytesPerSecond']:,} bytes/s, {figures['observedRecordsPerSecond']:,} records/s"
+    title = f"client {figures['clientId']}: {figures['usedPercent']} % used of {bounds}; now {now}"
+    return Listing("slots", rows, title)
+
+
+def broker_quotas(quotas: Iterable[ClientQuota]) -> Listing:
+    """Return the brokers' client quotas as a table."""
+    rows = Rows(
+        BrokerQuota,
+        (
+            BrokerQuota(_name(each.entity, USER), _name(each.entity, CLIENT), name, value)
+            for each in sorted(quotas, key=lambda each: str(sorted(each.entity.items(), key=str)))
+            for name, value in sorted(each.values.items())
+        ),
+    )
+    return Listing("quotas", rows, "client quotas of the brokers", empty="The brokers keep no client quotas.")
+
+
+def _rate(value: float | None) -> str:
+    return "any" if value is None else f"{value:,.0f}"
+
+
+def _name(entity: Mapping[str, str | None], component: str) -> str | None:
+    return (entity[component] or "(default)") if component in entity else None

@@ -1,0 +1,141 @@
+"""`kafkagroup rewind` for groups whose members run: streams of ours go back at once, other members are named."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from assignors import TopicPartition
+from kafka_source.admin import Groups
+from kafka_source.client_config import Settings
+from kafka_source.model.stream_offset import StreamOffset
+from tests.apps.confluent_consumer import ConfluentConsumer
+from tests.commands import Command
+from tests.groups import everything, wait_for
+from tests.rewinding import PARTITIONS, Streams, all_committed, ends
+from tests.support import produce, stream, until, written
+
+COUNT = 200
+
+
+@pytest.fixture
+def command(kafka) -> Command:
+    return Command(kafka.bootstrap_servers)
+
+
+@pytest.fixture
+def groups(kafka) -> Groups:
+    return Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
+
+
+@pytest.fixture
+def name(kafka, topic) -> str:
+    made: str = topic("commanded", partitions=PARTITIONS)
+    produce(kafka.bootstrap_servers, made, COUNT)
+    return made
+
+
+@pytest.fixture
+def streams(kafka, name, group) -> Iterator[Streams]:
+    made = Streams(kafka, name, group)
+    yield made
+    made.close()
+
+
+def test_a_spark_query_that_runs_reads_again(spark, kafka, name, group, groups, command, tmp_path):
+    frame = stream(spark, kafka, name, kafka_group_id=group, group_members=2, startingOffsets="earliest",
+                   kafka_heartbeat_interval_ms=300)  # fmt: skip
+    out = tmp_path / "out"
+    writer = frame.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query = writer.option("path", str(out)).start()
+    try:
+        last = ends(groups, name)
+        until(lambda: groups.committed(group) == last, "everything to be read and committed")
+        said = command.says("rewind", group, "--to", "earliest", "-t", f"{name}:0,1")
+        assert f"Group {group} runs with 2 members" in said
+        assert all(member.name in said for member in groups.describe(group).members)
+        assert "Nothing was changed" in said
+        assert groups.committed(group) == last
+        moves = command.json("rewind", group, "--to", "earliest", "-t", f"{name}:0,1", "--yes")
+        rewound = {TopicPartition(name, number): last[TopicPartition(name, number)] for number in (0, 1)}
+        assert {(move["partition"], move["committed"], move["offset"]) for move in moves} == {
+            (tp.partition, end, 0) for tp, end in rewound.items()
+        }
+        until(lambda: groups.committed(group) == last, "everything to be read again and committed")
+    finally:
+        query.stop()
+    times = Counter(written(out))
+    assert sorted(times) == list(range(COUNT))
+    assert sum(count == 2 for count in times.values()) == sum(rewound.values())
+    assert max(times.values()) == 2
+
+
+def test_every_target_takes_a_group_that_runs(streams, groups, group, name, command, tmp_path):
+    runner = streams.run()
+    all_committed(groups, group, name, runner)
+    last = ends(groups, name)
+    other, file = f"{group}-other", tmp_path / "offsets.json"
+    groups.create(other, dict.fromkeys(last, 7))
+    command.run("offsets", "export", other, "--file", file)
+    for target, start in (
+        (("--to", "earliest"), 0),
+        (("--to", "1970-01-01T00:00:00Z"), 0),
+        (("--back", "1h"), 0),
+        (("--to-offset", 4), 4),
+        (("--to-group", other), 7),
+        (("--from-file", file), 7),
+        (("--shift-by", -3), None),
+        (("--to", "latest"), None),
+        (("--to", "current"), None),
+    ):
+        seen = len(runner.read)
+        topics = () if target[0] in ("--to-group", "--from-file") else ("--all-topics",)
+        moves = command.json("rewind", group, *target, *topics, "--yes")
+        assert {TopicPartition(move["topic"], move["partition"]) for move in moves} == set(last), target
+        expected = {
+            tp: end - 3 if target[0] == "--shift-by" else end if start is None else start for tp, end in last.items()
+        }
+        assert {TopicPartition(move["topic"], move["partition"]): move["offset"] for move in moves} == expected, target
+        all_committed(groups, group, name, runner)
+        again = runner.read[seen:]
+        starts = {tp: min((r.start for r in again if r.topic_partition == tp), default=last[tp]) for tp in last}
+        assert starts == expected, target
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_members_of_other_clients_are_named_and_nothing_is_changed(
+    kafka, streams, groups, group, name, command, protocol
+):
+    runner = streams.run()
+    all_committed(groups, group, name, runner)
+    other = ConfluentConsumer(kafka.bootstrap_servers, group, name, protocol)
+    try:
+        wait_for(lambda: other.assigned, "partitions for the other client")
+        wait_for(lambda: len(groups.describe(group).members) == 3, "all members")
+        wait_for(lambda: groups.describe(group).state == "Stable", "a stable group")
+        before = groups.committed(group)
+        (theirs,) = (one.name for one in groups.describe(group).members if one.client_id == "rdkafka")
+        ours = [one.name for one in groups.describe(group).members if one.client_id != "rdkafka"]
+        for more in ((), ("--yes",)):
+            said = command.says("rewind", group, "--to", "earliest", "--all-topics", *more, code=1)
+            assert f"{theirs} (rdkafka) at " in said
+            assert "Stop these members (1 of 3) and rewind again" in said
+            assert not [one for one in ours if one in said]
+            assert "Done" not in said
+        assert groups.committed(group) == before
+    finally:
+        other.close()
+
+
+def test_a_micro_batch_that_takes_too_long_changes_nothing(streams, groups, group, name, command):
+    busy = streams.planner()
+    try:
+        busy.tasks(StreamOffset(), busy.next(StreamOffset(), limited=True))
+        before = groups.committed(group)
+        said = command.says("rewind", group, "--to", "latest", "--all-topics", "--yes", "--timeout", 1, code=1)
+        assert "within 1 s its members have not all finished" in said
+        assert groups.committed(group) == before == dict.fromkeys(everything(name, PARTITIONS), 0)
+    finally:
+        busy.close()

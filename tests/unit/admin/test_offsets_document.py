@@ -1,0 +1,84 @@
+"""The document of `offsets export`: what it holds, and where it is valid."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from assignors import TopicPartition
+from kafka_source.admin import OffsetsDocument
+from kafka_source.admin.offsets_document import check_place
+from kafka_source.errors import InvalidConfigurationError
+from kafka_source.model.commit_offset import CommitOffset
+
+FIRST, TENTH = TopicPartition("orders", 0), TopicPartition("orders", 10)
+CLICKS = TopicPartition("clicks", 0)
+DOCUMENT = OffsetsDocument(
+    "billing",
+    "cluster-a",
+    {TENTH: CommitOffset(5), FIRST: CommitOffset(7, 3, "note"), CLICKS: CommitOffset(1)},
+    {"orders": "id-o", "clicks": "id-c"},
+)
+HERE = {"orders": "id-o", "clicks": "id-c"}
+
+
+def test_it_survives_the_way_through_json() -> None:
+    assert OffsetsDocument.from_json(DOCUMENT.to_json()) == DOCUMENT
+
+
+def test_its_text_is_stable() -> None:
+    other_way_round = dict(sorted(DOCUMENT.offsets.items(), reverse=True))
+    other = OffsetsDocument("billing", "cluster-a", other_way_round, DOCUMENT.topics)
+    assert other.to_json() == DOCUMENT.to_json()
+    written = json.loads(DOCUMENT.to_json())
+    assert set(written) == {"version", "group", "cluster", "topics"}
+    assert written["topics"]["orders"] == {
+        "id": "id-o",
+        "partitions": {
+            "0": {"offset": 7, "leader_epoch": 3, "metadata": "note"},
+            "10": {"offset": 5, "leader_epoch": -1, "metadata": ""},
+        },
+    }
+
+
+def test_only_some_topics() -> None:
+    assert set(DOCUMENT.only(frozenset({"clicks"})).offsets) == {CLICKS}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"version": 2, "group": "g", "topics": {}}',
+        '{"version": 1, "group": "g", "topics": {"t": {"partitions": {"x": {"offset": 1}}}}}',
+        '{"version": 1, "group": "g", "topics": {"t": {"partitions": {"0": {"offset": -1}}}}}',
+        '{"version": 1, "group": "g", "topics": {"t": {"partitions": {"0": {"offset": "1"}}}}}',
+        '{"version": 1, "group": "g", "topics": {"t": {"partitions": {"0": {"offset": true}}}}}',
+        '{"version": 1, "group": "g", "topics": []}',
+    ],
+)
+def test_what_is_no_document(text: str) -> None:
+    with pytest.raises(InvalidConfigurationError, match="no document of `kafkagroup offsets export`"):
+        OffsetsDocument.from_json(text)
+
+
+def test_it_is_valid_where_it_was_exported() -> None:
+    check_place(DOCUMENT, "cluster-a", HERE)
+    check_place(DOCUMENT, None, HERE)
+    # Brokers before 2.8 have no topic ids.
+    check_place(DOCUMENT, "cluster-a", {"orders": None, "clicks": None})
+
+
+def test_it_is_refused_in_another_cluster() -> None:
+    with pytest.raises(InvalidConfigurationError, match="of cluster cluster-a, and this is cluster cluster-b"):
+        check_place(DOCUMENT, "cluster-b", HERE)
+
+
+def test_it_is_refused_for_a_topic_that_is_not_there_or_was_created_again() -> None:
+    with pytest.raises(InvalidConfigurationError, match="Topic clicks of the document does not exist"):
+        check_place(DOCUMENT, "cluster-a", {"orders": "id-o"})
+    with pytest.raises(InvalidConfigurationError, match="Topic orders was deleted and created again"):
+        check_place(DOCUMENT, "cluster-a", {"orders": "id-new", "clicks": "id-c"})

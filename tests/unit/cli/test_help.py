@@ -1,0 +1,122 @@
+"""Help: it is there at once, complete, and readable in a terminal of 80 columns."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from kafka_source.cli.app import app
+
+ROOT = Path(__file__).parents[3]
+COLUMNS = 80
+HEAVY = {"rich", "kafka", "confluent_kafka", "pyarrow", "pandas", "pyspark", "kafka_source.errors", "assignors"}
+
+
+def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """All commands, with the groups of commands."""
+    yield path, command
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from commands(inner, (*path, name))
+
+
+COMMANDS = dict(commands(typer.main.get_command(app)))
+
+
+def help_of(path: tuple[str, ...]) -> str:
+    result = CliRunner().invoke(app, [*path, "--help"], env={"COLUMNS": str(COLUMNS), "TERMINAL_WIDTH": str(COLUMNS)})
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_all_commands_are_there() -> None:
+    assert {" ".join(path) for path in COMMANDS} >= {
+        "groups", "group", "watch", "create", "rewind", "delete", "topics", "peek", "plan", "doctor", "options",
+        "contexts", "offsets delete", "offsets clone", "offsets export", "offsets import", "transactions list",
+        "quota show", "checkpoint show", "import-checkpoint",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=lambda path: " ".join(path) or "kafkagroup")
+def test_help_fits_into_80_columns_and_says_everything(path: tuple[str, ...]) -> None:
+    text = help_of(path)
+    assert [line for line in text.splitlines() if len(line) > COLUMNS] == []
+    # The help of a list of commands cuts a sentence that does not fit.
+    assert "..." not in re.sub(r"\[?[A-Z:]+\]?(,\.\.\.|\.\.\.)|\[ARGS\]\.\.\.", "", text)
+    for param in COMMANDS[path].params:
+        if param.param_type_name == "option":
+            assert param.help, f"{param.name} of {path} has no help"
+            assert param.opts[0] in text
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=lambda path: " ".join(path) or "kafkagroup")
+def test_a_cluster_is_named_as_kafkas_own_tools_do(path: tuple[str, ...]) -> None:
+    options = {option for param in COMMANDS[path].params for option in param.opts}
+    assert (
+        "--bootstrap-servers" not in options
+        or {"--bootstrap-server", "--command-config", "--context", "-b", "-c"} <= options
+    )
+    assert ("--bootstrap-servers" in options) == ("--command-config" in options)
+
+
+def test_every_command_that_shows_rows_has_all_forms_of_output() -> None:
+    without = {" ".join(path) for path, one in COMMANDS.items() if not hasattr(one, "commands")} - {
+        " ".join(path) for path, one in COMMANDS.items() if any("--output" in param.opts for param in one.params)
+    }
+    assert without == {"offsets export", "quota set"}, "these two print a JSON document and nothing else"
+
+
+def test_help_loads_nothing_that_it_does_not_need() -> None:
+    code = (
+        "import sys\nfrom kafka_source.cli import main\nsys.argv = ['kafkagroup', 'rewind', '--help']\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        f"print('loaded', sorted({HEAVY!r} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert "--to-group" in done.stdout
+    assert done.stdout.endswith("loaded []\n"), done.stdout[-300:]
+
+
+def test_help_is_there_in_half_a_second_of_processor_time() -> None:
+    code = "from kafka_source.cli import main\nimport sys\nsys.argv = ['kafkagroup', '--help']\nmain()"
+    least = min(processor_seconds(code) for _ in range(3))
+    assert least < 0.5, f"{least:.2f} s"
+
+
+def processor_seconds(code: str) -> float:
+    """What a Python with this code takes; a busy machine makes it slower, and takes no more processor time."""
+    before = os.times()
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, timeout=60, check=True)
+    after = os.times()
+    return after.children_user + after.children_system - before.children_user - before.children_system
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_can_complete(shell: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "kafka_source.cli", "re"],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "_KAFKAGROUP_COMPLETE": f"complete_{shell}",
+            "COMP_WORDS": "kafkagroup re",
+            "COMP_CWORD": "1",
+            "_TYPER_COMPLETE_ARGS": "kafkagroup re",
+            "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "rewind" in done.stdout, done
