@@ -36,6 +36,8 @@ _KINDS = {
         "MISMATCHED_TOPIC_PARTITIONS_BETWEEN_START_OFFSET_AND_END_OFFSET"
     ),
     "The specified start offset": "UNRESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET",
+    "timestamp based start offsets don't match": "KAFKA_TIMESTAMP_OFFSET_DOES_NOT_MATCH_ASSIGNED",
+    "start offsets don't match": "KAFKA_START_OFFSET_DOES_NOT_MATCH_ASSIGNED",
     "Could not read records in offset": "KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE",
     "instead of 0": "KAFKA_DATA_LOSS.ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO",
     "offset was changed from": "KAFKA_DATA_LOSS.PARTITION_OFFSET_CHANGED",

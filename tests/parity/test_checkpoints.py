@@ -83,6 +83,10 @@ def numbers(kafka: EmbeddedKafka, topic: Topic) -> str:
     return name
 
 
+@pytest.mark.spark_test(
+    "KafkaMicroBatchSourceSuite", "default config of includeHeader doesn't break existing query from Spark 2.4"
+)
+@pytest.mark.spark_test("KafkaSourceOffsetSuite", "read Spark 2.1.0 offset format")
 def test_a_stopped_query_goes_on_at_its_place(
     kafka: EmbeddedKafka, formats: Formats, numbers: str, tmp_path: Path, engine: str
 ) -> None:

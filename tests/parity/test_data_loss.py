@@ -75,6 +75,7 @@ def test_an_added_partition_that_does_not_begin_at_0(
         assert queries.process().same_numbers() == [*range(5), *range(14, 20)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fail", ["true", "false"])
 def test_partitions_that_the_query_selects_no_more(
     kafka: EmbeddedKafka, formats: Formats, topic: Topic, fail: str
@@ -93,6 +94,7 @@ def test_partitions_that_the_query_selects_no_more(
         assert queries.process().same_numbers() == [*range(8), *range(10, 15)]
 
 
+@pytest.mark.long
 def test_added_partitions_are_read_from_their_first_record(
     kafka: EmbeddedKafka, formats: Formats, topic: Topic
 ) -> None:

@@ -113,11 +113,11 @@ def test_cuts(case: str) -> None:
 
 
 READER: dict[str, tuple[int, Bounds, Bounds]] = {
-    "getOffsetRangesFromResolvedOffsets: 100 and 3 records": (
-        4,
-        [(0, 0, 100), (1, 0, 3)],
-        [(0, 0, 33), (0, 33, 66), (0, 66, 100), (1, 0, 3)],
-    ),
+    name: (4, [(0, 0, 100), (1, 0, 3)], [(0, 0, 33), (0, 33, 66), (0, 66, 100), (1, 0, 3)])
+    for name in (
+        "getOffsetRangesFromResolvedOffsets: 100 and 3 records",
+        "getOffsetRangesFromUnresolvedOffsets: multiple topic partitions",
+    )
 }
 
 

@@ -17,6 +17,7 @@ Topic = Callable[..., str]
 
 @pytest.mark.spark_test("KafkaMicroBatchSourceSuite", "test custom metrics - with rate limit")
 @pytest.mark.spark_test("KafkaMicroBatchSourceSuite", "test custom metrics - no rate limit")
+@pytest.mark.spark_test("KafkaMicroBatchSourceSuite", "test custom metrics - corner cases")
 @pytest.mark.forced("a Python source cannot report metrics; a listener makes them from the progress")
 def test_the_lag_is_that_of_sparks_source(kafka: EmbeddedKafka, formats: Formats, topic: Topic) -> None:
     name = topic("lag", partitions=2)
@@ -52,6 +53,8 @@ def test_the_lag_is_that_of_sparks_source(kafka: EmbeddedKafka, formats: Formats
         formats.spark.streams.removeListener(listener)
 
 
+@pytest.mark.spark_test("KafkaMicroBatchSourceSuite", "SPARK-57438: estimated bytes behind latest")
+@pytest.mark.forced("a Python source cannot report metrics; a listener makes them from the progress")
 def test_bytes_are_estimated_where_the_size_of_an_offset_is_known(
     kafka: EmbeddedKafka, formats: Formats, topic: Topic
 ) -> None:

@@ -138,6 +138,7 @@ def test_offsets_by_time(formats: Formats, timed: str, case: str) -> None:
     assert formats.read(subscribe=timed, **options(timed)).same_numbers() == expected
 
 
+@pytest.mark.long
 @suite("no matched offset for timestamp - startingOffsets")
 def test_no_record_of_a_starting_time(formats: Formats, timed: str) -> None:
     late = {"startingOffsetsByTimestamp": at(timed, 60)}
@@ -285,6 +286,8 @@ def test_json_must_name_the_partitions_of_the_topic(formats: Formats, numbers: s
     start = json.dumps({numbers: {"0": 0, "1": 0, "2": 0}})
     end = json.dumps({numbers: {"0": 1, "1": 1}})
     errors = [_error(formats, name, subscribe=numbers, startingOffsets=start, endingOffsets=end) for name in ALL]
+    nothing = formats.read(subscribe=numbers, startingOffsets="{}")
+    assert nothing.same_error() == "KAFKA_START_OFFSET_DOES_NOT_MATCH_ASSIGNED"
     # Spark compares the two texts before it asks the cluster; which of the two conditions is met first differs.
     assert all(one.endswith(("_DOES_NOT_MATCH_ASSIGNED", "_START_OFFSET_AND_END_OFFSET")) for one in errors), errors
 
@@ -307,6 +310,14 @@ def test_a_start_beyond_the_end_when_resolved(formats: Formats, timed: str) -> N
     assert formats.read(subscribe=timed, startingTimestamp=NOON + 2000, endingOffsets=end).same_error() == kind
 
 
+def test_times_are_compared_by_the_offsets_that_they_mean(formats: Formats, timed: str) -> None:
+    # No record is of a time between the two, so both mean the same offset.
+    assert formats.read(subscribe=timed, startingTimestamp=NOON + 1800, endingTimestamp=NOON + 1200).same() == []
+    crossed = formats.read(subscribe=timed, startingTimestamp=NOON + 1800, endingTimestamp=NOON + 600)
+    assert crossed.same_error() == "RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET"
+
+
+@pytest.mark.long
 @suite("V1: resolved start offset greater than end offset (with latest)")
 def test_a_start_beyond_latest(kafka: EmbeddedKafka, formats: Formats, numbers: str) -> None:
     start = json.dumps({numbers: {"0": 12, "1": 0, "2": 0}})

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.functions import struct, to_json
 
 from kafka_source.embedded import EmbeddedKafka
 from tests.parity.formats import ALL, OURS, SPARK, Formats
@@ -36,12 +37,14 @@ def read(formats: Formats, topic: str) -> list[tuple[object, ...]]:
     return sorted((tuple(row) for row in rows), key=repr)
 
 
-def written(formats: Formats, topic: Topic, frame: DataFrame, partitions: int = 2) -> list[tuple[object, ...]]:
+def written(
+    formats: Formats, topic: Topic, frame: DataFrame, partitions: int = 2, **options: object
+) -> list[tuple[object, ...]]:
     """Write a frame with each format to a topic of its own, compare the topics, and return what is in them."""
     found = {}
     for name in ALL:
         target = topic(f"written-{name}", partitions=partitions)
-        write(formats, frame, name, topic=target)
+        write(formats, frame, name, topic=target, **options)
         found[name] = read(formats, target)
     for name in OURS:
         assert found[name] == found[SPARK], name
@@ -69,6 +72,25 @@ def test_a_batch_with_headers(spark: SparkSession, formats: Formats, topic: Topi
         "key binary, value binary, headers array<struct<key string, value binary>>",
     )
     assert len(written(formats, topic, frame, partitions=1)) == 3
+
+
+def test_the_names_in_a_header_are_taken_in_any_case(spark: SparkSession, formats: Formats, topic: Topic) -> None:
+    frame = spark.createDataFrame(
+        [Row(value=b"1", headers=[Row(Key="h", VALUE=b"x"), Row(Key="g", VALUE=None)]), Row(value=b"2", headers=None)],
+        "value binary, headers array<struct<Key string, VALUE binary>>",
+    )
+    rows = written(formats, topic, frame, partitions=1)
+    assert [row[-1] for row in rows] == [[Row(key="h", value=b"x"), Row(key="g", value=None)], None]
+
+
+@pytest.mark.parametrize("include", ["true", "false"])
+def test_the_option_of_the_source_for_headers_changes_nothing_in_a_sink(
+    spark: SparkSession, formats: Formats, topic: Topic, include: str
+) -> None:
+    schema = "value binary, headers array<struct<key string, value binary>>"
+    frame = spark.createDataFrame([Row(value=b"1", headers=[Row(key="h", value=b"x")])], schema)
+    (row,) = written(formats, topic, frame, partitions=1, includeHeaders=include)
+    assert row[-1] == [Row(key="h", value=b"x")]
 
 
 @suite("batch - partition column and partitioner priorities")
@@ -126,6 +148,7 @@ def test_wrong_columns(spark: SparkSession, formats: Formats, case: str) -> None
     assert all(word in text for text in kinds(formats, frame, **options).values())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("where", ["field", "option", "both"])
 @suite("streaming - write to kafka with topic field")
 @suite("streaming - write w/o topic field, with topic option")
@@ -166,3 +189,32 @@ def test_output_mode_update(kafka: EmbeddedKafka, formats: Formats, topic: Topic
         writer.option("kafka.bootstrap.servers", formats.servers).option(
             "checkpointLocation", str(tmp_path)
         ).start().processAllAvailable()
+
+
+@suite("streaming - write to non-existing topic")
+def test_a_topic_that_does_not_exist_and_may_not_be_created(formats: Formats, spark: SparkSession) -> None:
+    # The name is none that Kafka takes, so no broker creates it.
+    frame = spark.createDataFrame([Row(value=b"1")], "value binary")
+    quick = {"kafka.max.block.ms": "2000", "kafka.topic.metadata.propagation.max.ms": "2000"}
+    for name in ALL:
+        options = {option: value for option, value in quick.items() if name != "librdkafka" or "block" not in option}
+        with pytest.raises(Exception, match=r"no such topic!|INVALID_TOPIC|Invalid topic"):
+            write(formats, frame, name, topic="no such topic!", **options)
+
+
+@pytest.mark.long
+@suite("generic - write big data with small producer buffer")
+def test_more_data_than_the_producer_may_buffer(spark: SparkSession, formats: Formats, topic: Topic) -> None:
+    frame = spark.range(15_000).selectExpr("CAST(lpad(CAST(id AS STRING), 100, '0') AS BINARY) AS value")
+    rows = written(formats, topic, frame, 1, kafka_buffer_memory="16384", kafka_block_on_buffer_full="true")
+    assert sorted(int(bytes(value)) for _, _, value, _ in rows if isinstance(value, bytes | bytearray)) == list(
+        range(15_000)
+    )
+
+
+@suite("SPARK-20496: batch - enforce analyzed plans")
+def test_a_plan_of_functions_is_analyzed_before_it_is_written(
+    spark: SparkSession, formats: Formats, topic: Topic
+) -> None:
+    frame = spark.range(1, 1000).select(to_json(struct("*")).alias("value"))
+    assert len(written(formats, topic, frame, 1)) == 999
