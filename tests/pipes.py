@@ -83,10 +83,10 @@ class Pipe:
         self.epoch = self._run(self._phases.begin(Deadline(60)))
         self.prepared, self.read = [], []
         for partition, bundle in enumerate(self.stream.tasks(start, end)):
-            if bundle.handoff is not None:
+            for handoff in bundle.handoffs:
                 batch = BatchOfRun(self.name, self.run, number)
-                self._run(publish(cached_client(self.settings), batch, bundle.handoff, Deadline(60)))
-            read = read_task.read_bundle(replace(bundle, handoff=None), self.reading)
+                self._run(publish(cached_client(self.settings), batch, handoff, Deadline(60)))
+            read = read_task.read_bundle(replace(bundle, handoffs=()), self.reading)
             values = [value.as_py() for records in read for value in records["value"]]
             self.read += map(int, values)
             records = as_records(values, self.topic)

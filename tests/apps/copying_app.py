@@ -1,8 +1,8 @@
-"""A Spark application that copies a topic into another, each record into the partition of its number.
+"""A Spark application that copies topics into others, each record into the partition of its number.
 
     python -m tests.apps.copying_app FOLDER MASTER '{"subscribe": …}' '{"topic": …}'
 
-It prints what `streaming_app` prints.
+Each pair of source and sink is a query of its own. It prints what `streaming_app` prints.
 """
 
 from __future__ import annotations
@@ -10,24 +10,30 @@ from __future__ import annotations
 import json
 import sys
 
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
 from tests.apps.streaming_app import session, tell
 
 
-def main(folder: str, master: str, source: str, sink: str) -> None:
+def main(folder: str, master: str, *pairs: str) -> None:
     spark = session(master)
-    query = (
-        spark.readStream.format("kafkagroup")
-        .options(**json.loads(source))
-        .load()
-        .select("key", "value", "partition")
-        .writeStream.format("kafkagroup")
-        .options(**json.loads(sink))
-        .option("checkpointLocation", f"{folder}/checkpoint")
-        .start()
+    names = ["checkpoint", *(f"checkpoint-{number}" for number in range(2, len(pairs) // 2 + 1))]
+    tell(
+        *(
+            copy(spark, json.loads(source), json.loads(sink), f"{folder}/{name}")
+            for source, sink, name in zip(pairs[::2], pairs[1::2], names, strict=True)
+        )
     )
-    tell(query)
     spark.stop()
     print("stopped", flush=True)
+
+
+def copy(spark: SparkSession, source: dict[str, str], sink: dict[str, str], checkpoint: str) -> StreamingQuery:
+    """Start a query that copies one source to one sink."""
+    records = spark.readStream.format("kafkagroup").options(**source).load().select("key", "value", "partition")
+    writer = records.writeStream.format("kafkagroup").options(**sink)
+    return writer.option("checkpointLocation", checkpoint).start()
 
 
 if __name__ == "__main__":

@@ -12,16 +12,28 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+
+from tests.spark_cluster import kill, session_of
 
 ROOT = Path(__file__).parents[2]
 
 
 class App:
-    """A running program; its children are in a process group of their own, so that `kill` takes them all."""
+    """A running program; its children are in a session of their own, so that `kill` takes them all.
 
-    def __init__(self, command: Sequence[str], log: Path) -> None:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    Args:
+        command: The program.
+        log: For its standard error.
+        environment: Variables besides those of this process.
+        folder: Its working directory.
+    """
+
+    def __init__(
+        self, command: Sequence[str], log: Path, *, environment: Mapping[str, str] | None = None, folder: Path = ROOT
+    ) -> None:
+        variables = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **(environment or {})}
         self._log = log.open("ab")
         self.log = log
         self.process = subprocess.Popen(
@@ -29,8 +41,8 @@ class App:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            cwd=ROOT,
-            env=environment,
+            cwd=folder,
+            env=variables,
             start_new_session=True,
             text=True,
         )
@@ -97,19 +109,11 @@ class App:
 
     def family(self) -> list[int]:
         """The process ids of the program and of all its children."""
-        # Spark's Python daemons make process groups of their own, but stay in the session.
-        found = []
-        for stat in Path("/proc").glob("[0-9]*/stat"):
-            with contextlib.suppress(OSError):
-                if int(stat.read_text().rpartition(")")[2].split()[3]) == self.process.pid:
-                    found.append(int(stat.parent.name))
-        return found
+        return session_of(self.process.pid)
 
     def kill(self) -> None:
         """SIGKILL for the program and all its children."""
-        for pid in self.family():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        kill(self.family())
         self.process.wait(30)
         self._close()
 
@@ -128,12 +132,58 @@ class App:
         self.kill()
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a driver runs: its working directory, its host name (None: this machine's), and its address."""
+
+    folder: Path = ROOT
+    host_name: str | None = None
+    address: str = "127.0.0.1"
+
+    def command(self, command: Sequence[str]) -> list[str]:
+        """Return the command with which a program runs there."""
+        if self.host_name is None:
+            return list(command)
+        # A host name belongs to a UTS namespace; a new one needs root, or the right to make one.
+        return ["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', self.host_name, *command]
+
+
+HERE = Place()
+
+
+def spark_app(
+    program: str,
+    folder: Path,
+    master: str,
+    *options: Mapping[str, object],
+    name: str = "app",
+    conf: Mapping[str, object] | None = None,
+    place: Place = HERE,
+) -> App:
+    """Start a Spark application of `tests.apps` with its files in `folder`.
+
+    Args:
+        program: The module's name.
+        folder: For the checkpoint, the output, and the log.
+        master: Spark's master.
+        options: Of the source, and of the sink if it has one.
+        name: The log's name.
+        conf: Spark's configuration; the programs set a few properties themselves.
+        place: Where the driver runs.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    defaults = folder / f"{name}-conf"
+    defaults.mkdir(exist_ok=True)
+    (defaults / "spark-defaults.conf").write_text("".join(f"{key} {value}\n" for key, value in (conf or {}).items()))
+    settings = [json.dumps({key: str(value) for key, value in some.items()}) for some in options]
+    command = [sys.executable, "-m", f"tests.apps.{program}", str(folder), master, *settings]
+    environment = {"SPARK_CONF_DIR": str(defaults), "DRIVER_HOST": place.address}
+    return App(place.command(command), folder / f"{name}.log", environment=environment, folder=place.folder)
+
+
 def streaming_app(folder: Path, options: Mapping[str, object], *, master: str = "local[2]", name: str = "app") -> App:
     """`tests.apps.streaming_app` with its files in `folder`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    settings = json.dumps({key: str(value) for key, value in options.items()})
-    command = [sys.executable, "-m", "tests.apps.streaming_app", str(folder), master, settings]
-    return App(command, folder / f"{name}.log")
+    return spark_app("streaming_app", folder, master, options, name=name)
 
 
 def paced_app(folder: Path, warm_up: str, options: Mapping[str, object], *, master: str) -> App:
@@ -147,25 +197,51 @@ def copying_app(
     folder: Path, source: Mapping[str, object], sink: Mapping[str, object], *, master: str = "local[2]"
 ) -> App:
     """`tests.apps.copying_app` with its files in `folder`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    settings = [json.dumps({key: str(value) for key, value in options.items()}) for options in (source, sink)]
-    command = [sys.executable, "-m", "tests.apps.copying_app", str(folder), master, *settings]
-    return App(command, folder / "app.log")
+    return spark_app("copying_app", folder, master, source, sink)
 
 
 def java_consumer(
-    folder: Path, servers: str, group: str, topic: str, *, strategy: str = "range", instance: str | None = None
+    folder: Path,
+    servers: str,
+    group: str,
+    topic: str,
+    *,
+    strategy: str = "range",
+    instance: str | None = None,
+    commit_ms: int = 0,
 ) -> App:
-    """`GroupConsumer.java`: a consumer of the Java client in a group."""
-    from kafka_source.embedded import java_command
-
+    """`GroupConsumer.java`: a consumer of the Java client in a group; with `consumer` the brokers assign (KIP-848)."""
     strategies = ",".join(_JAVA_STRATEGIES[name] for name in strategy.split(","))
     arguments = [servers, group, topic, strategies, *([instance] if instance else [])]
-    command = java_command(str(Path(__file__).parent / "GroupConsumer.java"), *arguments)
-    return App(command, folder / f"java-{instance or 'consumer'}.log")
+    name = f"java-{instance or 'consumer'}"
+    return java_app("GroupConsumer", folder, *arguments, name=name, environment={"COMMIT_MS": str(commit_ms)})
+
+
+def librdkafka_consumer(
+    folder: Path, servers: str, group: str, topic: str, protocol: str, *, name: str, commit_ms: int = 0
+) -> App:
+    """`librdkafka_app`: a consumer of librdkafka in a group; with the protocol `consumer` the brokers assign."""
+    folder.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "tests.apps.librdkafka_app", servers, group, topic, protocol]
+    return App(command, folder / f"{name}.log", environment={"COMMIT_MS": str(commit_ms)})
+
+
+def java_app(
+    program: str,
+    folder: Path,
+    *arguments: str,
+    name: str | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> App:
+    """One of the Java programs in `tests.apps`, with its log in `folder`."""
+    from kafka_source.embedded import java_command
+
+    command = java_command(str(Path(__file__).parent / f"{program}.java"), *arguments)
+    return App(command, folder / f"{name or program}.log", environment=environment)
 
 
 _JAVA_STRATEGIES = {
+    "consumer": "consumer",
     "range": "org.apache.kafka.clients.consumer.RangeAssignor",
     "roundrobin": "org.apache.kafka.clients.consumer.RoundRobinAssignor",
     "sticky": "org.apache.kafka.clients.consumer.StickyAssignor",

@@ -18,10 +18,11 @@ from pyspark.sql.streaming import StreamingQuery
 
 def session(master: str) -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    host = os.environ.get("DRIVER_HOST", "127.0.0.1")
     builder = (
         SparkSession.builder.master(master)
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", host)
+        .config("spark.driver.bindAddress", host)
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
@@ -50,20 +51,22 @@ def main(folder: str, master: str, options: str) -> None:
     print("stopped", flush=True)
 
 
-def tell(query: StreamingQuery) -> None:
-    """Say what a query does until it fails or the program's input closes, then stop it."""
+def tell(*queries: StreamingQuery) -> None:
+    """Say what queries do until one fails or the program's input closes, then stop them."""
     print("started", flush=True)
     closed = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.read(), closed.set()), daemon=True).start()
-    told = -1
-    while query.isActive and not closed.wait(0.1):
-        progress = query.lastProgress
-        if progress and progress["batchId"] > told and progress["numInputRows"]:
-            told = progress["batchId"]
-            print(f"batch {told} {progress['numInputRows']}", flush=True)
-    if query.exception() is not None:
-        print(f"failed {query.exception()}", flush=True)
-    query.stop()
+    told = dict.fromkeys(queries, -1)
+    while all(query.isActive for query in queries) and not closed.wait(0.1):
+        for query in queries:
+            progress = query.lastProgress
+            if progress and progress["batchId"] > told[query] and progress["numInputRows"]:
+                told[query] = progress["batchId"]
+                print(f"batch {told[query]} {progress['numInputRows']}", flush=True)
+    for query in queries:
+        if query.exception() is not None:
+            print(f"failed {query.exception()}", flush=True)
+        query.stop()
 
 
 if __name__ == "__main__":

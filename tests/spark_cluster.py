@@ -1,0 +1,216 @@
+"""A Spark standalone cluster of real processes on this machine: a master, workers, and their executors."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+
+import pyspark
+
+SPARK = Path(pyspark.__file__).parent
+LOOPBACK = "127.0.0.1"
+
+_DAEMONS = {
+    "SPARK_LOCAL_IP": LOOPBACK,
+    "SPARK_DAEMON_MEMORY": "256m",
+    "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    # Executors are killed here more often than an application may lose them by default.
+    "SPARK_MASTER_OPTS": "-Dspark.deploy.maxExecutorRetries=-1",
+}
+
+
+def free_port() -> int:
+    with socket.create_server((LOOPBACK, 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def without_our_paths() -> dict[str, str]:
+    """Return an environment in which no Python finds this project."""
+    taken = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "PYTHON"))}
+    return {**taken, "SPARK_HOME": str(SPARK), "SPARK_LOCAL_IP": LOOPBACK}
+
+
+def session_of(leader: int) -> list[int]:
+    """Return the process ids of the session that process `leader` has begun."""
+    # Spark's Python daemons make process groups of their own, but stay in the session.
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = stat.read_text().rpartition(")")[2].split()
+            if fields[0] != "Z" and int(fields[3]) == leader:
+                found.append(int(stat.parent.name))
+    return found
+
+
+def command_of(pid: int) -> bytes:
+    """Return the command line of a process; empty if it has ended."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
+
+
+def kill(pids: Sequence[int]) -> None:
+    """SIGKILL for these processes, whether they still run or not."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+@contextmanager
+def server_process(
+    command: Sequence[str], log: Path, environment: Mapping[str, str]
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a server until the block ends; at the end, no process of its session is left."""
+    with log.open("ab") as output:
+        server = subprocess.Popen(
+            command, stdout=output, stderr=output, env={**environment}, cwd=log.parent, start_new_session=True
+        )
+        try:
+            yield server
+        finally:
+            server.terminate()
+            try:
+                server.wait(20)
+            except subprocess.TimeoutExpired:
+                server.kill()
+                server.wait(20)
+            kill(session_of(server.pid))
+
+
+def until_log(log: Path, text: str, seconds: float = 90) -> None:
+    """Wait until a log contains a text."""
+    deadline = time.monotonic() + seconds
+    while text not in log.read_text(errors="replace"):
+        assert time.monotonic() < deadline, f"no {text!r} in:\n{log.read_text(errors='replace')[-3000:]}"
+        time.sleep(0.2)
+
+
+class SparkCluster:
+    """A standalone cluster; use it in a with statement.
+
+    Args:
+        folder: For logs, the executors' folders and their shuffle files.
+        workers: The number of workers.
+        cores: The number of cores of each worker.
+        memory: Memory that each worker offers to executors, in Spark's notation.
+        environment: The environment of master, workers and executors; None: that of this process.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        workers: int = 3,
+        *,
+        cores: int = 1,
+        memory: str = "1g",
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._folder = folder
+        self._count, self._cores, self._memory = workers, cores, memory
+        self._environment = {**(os.environ if environment is None else environment), **_DAEMONS}
+        self._resources = ExitStack()
+        self._workers: dict[int, tuple[subprocess.Popen[bytes], ExitStack]] = {}
+        self._starts: Counter[int] = Counter()
+        self.master = ""
+
+    def __enter__(self) -> SparkCluster:
+        port = free_port()
+        try:
+            log = self._folder / "master.log"
+            command = [*_server("master.Master"), "--port", str(port)]
+            self._resources.enter_context(server_process(command, log, self._environment))
+            until_log(log, "Starting Spark master at")
+            self.master = f"spark://{LOOPBACK}:{port}"
+            for number in range(self._count):
+                self._spawn(number)
+            for number in range(self._count):
+                self._wait_registered(number)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop all processes of the cluster."""
+        for _, resources in self._workers.values():
+            resources.close()
+        self._workers.clear()
+        self._resources.close()
+
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers of the workers."""
+        return list(range(self._count))
+
+    def pids(self) -> list[int]:
+        """Return the process ids of all workers, executors and Python workers."""
+        return [pid for server, _ in self._workers.values() for pid in session_of(server.pid)]
+
+    def executors(self, worker: int | None = None) -> list[int]:
+        """Return the process ids of the executors' JVMs, of all workers or of one."""
+        return self._pids(b"CoarseGrainedExecutorBackend", worker)
+
+    def python_workers(self, worker: int | None = None) -> list[int]:
+        """Return the process ids of the executors' Python daemons and workers, of all workers or of one."""
+        return self._pids(b"pyspark.daemon", worker)
+
+    def shuffle_files(self) -> list[Path]:
+        """Return the shuffle files of all executors."""
+        return [path for path in self._folder.glob("local-*/**/shuffle_*") if path.is_file()]
+
+    def kill_worker(self, number: int) -> None:
+        """SIGKILL for a worker, its executors and their Python workers, as if its machine were gone."""
+        server, resources = self._workers[number]
+        kill([server.pid, *session_of(server.pid)])
+        server.wait(30)
+        resources.close()
+
+    def start_worker(self, number: int) -> None:
+        """Start a worker that was killed."""
+        self._spawn(number)
+        self._wait_registered(number)
+
+    def _spawn(self, number: int) -> None:
+        self._starts[number] += 1
+        local = self._folder / f"local-{number}"
+        local.mkdir(exist_ok=True)
+        resources = ExitStack()
+        # What a killed executor has left behind.
+        resources.callback(shutil.rmtree, local, ignore_errors=True)
+        command = [*_server("worker.Worker"), "--port", "0", "-c", str(self._cores), "-m", self._memory]
+        command += ["-d", str(self._folder / f"work-{number}"), self.master]
+        environment = {**self._environment, "SPARK_LOCAL_DIRS": str(local)}
+        server = resources.enter_context(server_process(command, self._log(number), environment))
+        self._workers[number] = server, resources
+
+    def _wait_registered(self, number: int) -> None:
+        until_log(self._log(number), "Successfully registered with master")
+
+    def _log(self, number: int) -> Path:
+        # One for each start: a log that says "registered" must be that of this start.
+        return self._folder / f"worker-{number}-{self._starts[number]}.log"
+
+    def _pids(self, name: bytes, worker: int | None) -> list[int]:
+        servers = [server for number, (server, _) in self._workers.items() if worker in (None, number)]
+        return [pid for server in servers for pid in session_of(server.pid) if name in command_of(pid)]
+
+
+def _server(name: str) -> list[str]:
+    spark_class = str(SPARK / "bin" / "spark-class")
+    return [spark_class, f"org.apache.spark.deploy.{name}", "--host", LOOPBACK, "--webui-port", "0"]
