@@ -9,23 +9,17 @@ import sys
 
 from pyspark.sql import SparkSession
 
+import kafka_source
 from examples.setting import ORDERS, kafka, produce, spark
 
 GROUP = "nightly"
 
 
 def nightly(session: SparkSession, servers: str) -> int:
-    """Count the new orders. Each task commits the offsets of its slot after it has read all its records."""
-    rows = (
-        session.read.format("kafkagroup")
-        .option("kafka.bootstrap.servers", servers)
-        .option("subscribe", ORDERS)
-        .option("kafka.group.id", GROUP)
-        .option("commit", "task")
-        .schema("value binary")
-        .load()
-    )
-    return rows.count()
+    """Count the new orders. Their offsets are committed at the end of the block, when the count is known."""
+    options = {"kafka.bootstrap.servers": servers, "subscribe": ORDERS, "kafka.group.id": GROUP}
+    with kafka_source.pinned(session, options, "value binary") as orders:
+        return orders.count()
 
 
 def main(servers: str | None = None) -> None:

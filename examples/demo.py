@@ -9,8 +9,10 @@ from __future__ import annotations
 import logging
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -21,12 +23,15 @@ from pyspark.sql.functions import sum as total
 from rich.console import Console
 from rich.table import Table
 
+from examples.lag_plot import lag_plot
 from examples.setting import ORDER, ORDERS, PARTITIONS, kafka, produce, spark
 from kafka_source import Settings
 from kafka_source.admin import Group, Groups, PartitionLag
 
 GROUP = "order-book"
 FIRST, SECOND = 4_000, 1_000
+# Small micro-batches, so that one can see the lag fall.
+AT_ONCE = 500
 WAIT_SECONDS = 90
 
 console = Console(width=110)
@@ -54,8 +59,9 @@ def demonstrate() -> None:
         groups = Groups(Settings({"bootstrap.servers": servers}))
         read_batch(session, servers)
         console.print(lag_table(groups.lag(GROUP, topics=[ORDERS]), f"lag of group {GROUP} before the stream"))
-        read_stream(session, servers, groups)
+        seen = read_stream(session, servers, groups)
         console.print(lag_table(groups.lag(GROUP, topics=[ORDERS]), f"lag of group {GROUP} after the stream"))
+    console.print(lag_plot(seen, f"lag of group {GROUP} while the stream ran"), markup=False, highlight=False)
     console.print("Next, a topic of your own, without a group or a commit: ./run demo HOST:9092 TOPIC", markup=False)
 
 
@@ -93,8 +99,12 @@ def read_batch(session: SparkSession, servers: str) -> None:
     console.print(table)
 
 
-def read_stream(session: SparkSession, servers: str, groups: Groups) -> None:
-    """Read the topic as a stream: join the group, read new orders as they arrive, commit after each micro-batch."""
+def read_stream(session: SparkSession, servers: str, groups: Groups) -> list[tuple[float, int]]:
+    """Read the topic as a stream: join the group, read new orders as they arrive, commit after each micro-batch.
+
+    Returns:
+        The group's lag as it was seen meanwhile, with the time.
+    """
     orders = (
         session.readStream.format("kafkagroup")
         .option("kafka.bootstrap.servers", servers)
@@ -102,6 +112,7 @@ def read_stream(session: SparkSession, servers: str, groups: Groups) -> None:
         .option("kafka.group.id", GROUP)
         .option("group.members", 2)
         .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", AT_ONCE)
         .load()
     )
     with tempfile.TemporaryDirectory() as checkpoint:
@@ -114,19 +125,23 @@ def read_stream(session: SparkSession, servers: str, groups: Groups) -> None:
             .start()
         )
         try:
-            with waiting(f"Streaming as group {GROUP}: joining, then reading {FIRST} orders"):
-                until(lambda: sold(session) >= FIRST)
-            console.print(members_table(groups.describe(GROUP)))
-            with waiting(f"Producing {SECOND} more orders while the stream runs"):
-                produce(servers, SECOND, first=FIRST)
-                until(lambda: sold(session) >= FIRST + SECOND)
-                until(lambda: all(row.lag == 0 for row in groups.lag(GROUP)))
+            with waiting(f"Joining group {GROUP}"):
+                until(lambda: groups.states().get(GROUP) == "Stable")
+            with lag_over_time(groups) as seen:
+                with waiting(f"Streaming {FIRST} orders"):
+                    until(lambda: sold(session) >= FIRST)
+                console.print(members_table(groups.describe(GROUP)))
+                with waiting(f"Producing {SECOND} more orders while the stream runs"):
+                    produce(servers, SECOND, first=FIRST)
+                    until(lambda: sold(session) >= FIRST + SECOND)
+                    until(lambda: all(row.lag == 0 for row in groups.lag(GROUP)))
             console.print(as_table(session.table("sales").orderBy("product"), "sales, kept by the stream"))
         finally:
             query.stop()
     if sold(session) != FIRST + SECOND:
         raise SystemExit(f"The stream counted {sold(session)} orders, expected {FIRST + SECOND}.")
     console.print(f"[green]All {FIRST + SECOND} orders were read exactly once.[/green]")
+    return seen
 
 
 def by_product(rows: DataFrame) -> DataFrame:
@@ -158,9 +173,35 @@ def lag_table(rows: Iterable[PartitionLag], title: str) -> Table:
     table = Table("topic", "partition", "committed", "end", "lag", title=title)
     for row in rows:
         committed = "none" if row.committed is None else str(row.committed)
-        behind = row.end if row.lag is None else row.lag
-        table.add_row(row.topic, str(row.partition), committed, str(row.end), str(behind))
+        table.add_row(row.topic, str(row.partition), committed, str(row.end), str(behind(row)))
     return table
+
+
+def behind(row: PartitionLag) -> int:
+    return row.end if row.lag is None else row.lag
+
+
+@contextmanager
+def lag_over_time(groups: Groups) -> Iterator[list[tuple[float, int]]]:
+    """Look at the group's lag all the time while the block runs, and once more at its end."""
+    seen: list[tuple[float, int]] = []
+    ended = threading.Event()
+
+    def look() -> None:
+        while True:
+            last = ended.wait(0.1)
+            lag = sum(map(behind, groups.lag(GROUP, topics=[ORDERS])))
+            seen.append((time.monotonic(), lag))
+            if last:
+                return
+
+    with ThreadPoolExecutor(1) as pool:
+        looking = pool.submit(look)
+        try:
+            yield seen
+        finally:
+            ended.set()
+            looking.result()
 
 
 def until(condition: Callable[[], bool]) -> None:

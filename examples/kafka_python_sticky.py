@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from kafka import KafkaConsumer
 
@@ -18,48 +20,62 @@ GROUP = "sticky-consumers"
 PATIENCE = 120.0
 
 
-def consumer(servers: str) -> KafkaConsumer:
-    """Create a member of the group; every consumer needs its own strategy object."""
-    return KafkaConsumer(
+@contextmanager
+def member(servers: str) -> Iterator[KafkaConsumer]:
+    """Yield a member of the group; it leaves at the end of the block. Every consumer needs its own strategy object.
+
+    A thread of its own polls the consumer. kafka-python 3.0 joins in the background, and throws the result away if no
+    `poll` waits for it at that moment: the next `poll` joins again. One thread that polls two consumers in turn always
+    misses the result of the one, because only the poll of the other one completes the rebalance.
+    """
+    consumer = KafkaConsumer(
         ORDERS,
         bootstrap_servers=servers,
         group_id=GROUP,
         partition_assignment_strategy=[for_kafka_python("sticky")],
         heartbeat_interval_ms=500,
-        # This example commits no offsets: a commit before each rebalance would block the thread that polls all members.
         enable_auto_commit=False,
     )
+    leaving = threading.Event()
+
+    def poll() -> None:
+        while not leaving.is_set():
+            consumer.poll(timeout_ms=500)
+
+    polling = threading.Thread(target=poll, name="poll")
+    polling.start()
+    try:
+        yield consumer
+    finally:
+        leaving.set()
+        polling.join()
+        consumer.close()
 
 
-def held(member: KafkaConsumer) -> list[int]:
-    return sorted(partition.partition for partition in member.assignment())
+def held(consumer: KafkaConsumer) -> list[int]:
+    return sorted(partition.partition for partition in consumer.assignment())
 
 
-def poll_until(members: Sequence[KafkaConsumer], done: Callable[[], bool]) -> None:
-    """Poll all members in turn until `done()` is true. (Real consumers would run in threads of their own.)"""
+def wait_until(done: Callable[[], bool], *consumers: KafkaConsumer) -> None:
     deadline = time.monotonic() + PATIENCE
     while not done():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"group not stable after {PATIENCE:.0f} s: {[held(member) for member in members]}")
-        for member in members:
-            member.poll(timeout_ms=100)
+            raise TimeoutError(f"group not stable after {PATIENCE:.0f} s: {[held(consumer) for consumer in consumers]}")
+        time.sleep(0.05)
 
 
 def main(servers: str | None = None) -> tuple[list[int], list[int], list[int]]:
     """Return the first member's partitions: alone, with a second member, and after the second member has left."""
-    with kafka(servers) as bootstrap:
-        first = consumer(bootstrap)
-        poll_until([first], lambda: len(held(first)) == PARTITIONS)
+    with kafka(servers) as bootstrap, member(bootstrap) as first:
+        wait_until(lambda: len(held(first)) == PARTITIONS, first)
         alone = held(first)
-        second = consumer(bootstrap)
-        poll_until([first, second], lambda: len(held(first)) == len(held(second)) == PARTITIONS // 2)
-        shared = held(first)
-        print(f"two members: the first has {shared}, the second {held(second)}")
-        second.close()
-        poll_until([first], lambda: len(held(first)) == PARTITIONS)
+        with member(bootstrap) as second:
+            wait_until(lambda: len(held(first)) == len(held(second)) == PARTITIONS // 2, first, second)
+            shared = held(first)
+            print(f"two members: the first has {shared}, the second {held(second)}")
+        wait_until(lambda: len(held(first)) == PARTITIONS, first)
         after = held(first)
         print(f"one left: the first has {after}")
-        first.close()
         return alone, shared, after
 
 

@@ -43,7 +43,8 @@ def kafka(servers: str | None = None) -> Iterator[str]:
 
 def make_topic(servers: str, topic: str = ORDERS) -> None:
     """Create a topic if it does not exist."""
-    admin = AdminClient({"bootstrap.servers": servers})
+    # Without lines of level 6: on a busy machine it says that it drops an event when it is closed.
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 5})
     made = admin.create_topics([NewTopic(topic, PARTITIONS)], operation_timeout=30)[topic]
     try:
         made.result()

@@ -25,11 +25,11 @@ def tell(group: Group) -> None:
         print(f"  {member.client_id}: {', '.join(f'{tp.topic}-{tp.partition}' for tp in member.partitions) or 'none'}")
 
 
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 90
+def until(condition: Callable[[], bool], seconds: float = 90) -> None:
+    deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
-            raise SystemExit("this took longer than 90 s")
+            raise SystemExit(f"this took longer than {seconds} s")
         time.sleep(0.3)
 
 
@@ -49,7 +49,7 @@ def main(servers: str | None = None) -> None:
             .option("checkpointLocation", checkpoint)
             .start()
         )
-        until(lambda: groups.describe(GROUP).state == "Stable")
+        until(lambda: groups.states().get(GROUP) == "Stable")
         tell(groups.describe(GROUP))
 
         config = {"bootstrap.servers": running, "group.id": GROUP, "partition.assignment.strategy": "range"}

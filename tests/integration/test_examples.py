@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException
 
+from examples.lag_plot import WIDTH, lag_plot
 from examples.setting import ORDERS, PARTITIONS
 from tests.support import produce
 
@@ -70,6 +71,25 @@ def test_two_applications_share_the_partitions_and_give_them_back(servers):
     assert shared["kafkagroup-member"] == everything - shared["plain-python"]
 
 
+@pytest.mark.long
+def test_two_spark_applications_and_a_java_application_have_each_customer_at_one_place(kafka, servers):
+    try:
+        said = run("three_applications", servers)
+    finally:
+        kafka.delete_topic("payments")
+    assert "group accounts agrees on range:" in said
+    shares = dict_of_shares(said)
+    assert shares.keys() == {"java", "spark-a-member", "spark-b-member"}
+    assert all(
+        {name.replace(ORDERS, "payments") for name in share if ORDERS in name} <= share for share in shares.values()
+    )
+    assert set().union(*shares.values()) == {f"{name}-{n}" for name in (ORDERS, "payments") for n in range(PARTITIONS)}
+    assert "200 customers, 200 of them at one application:" in said
+    counted = re.findall(r"(\S+) has counted (\d+) orders and (\d+) payments", said)
+    assert {name for name, *_ in counted} == {"java", "spark-a", "spark-b"}
+    assert [sum(int(one[index]) for one in counted) for index in (1, 2)] == [1000, 200]
+
+
 def dict_of_shares(told):
     """The partitions by client id, of one group as the example prints it."""
     shares: dict[str, set[str]] = {}
@@ -97,8 +117,33 @@ def test_the_demo_shows_the_main_job_on_a_kafka_of_its_own():
     assert "lag of group order-book before the stream" in said
     assert "lag of group order-book after the stream" in said
     assert said.rstrip().endswith("./run demo HOST:9092 TOPIC")
+    drawn = lag_drawn(said)
+    assert "lag of group order-book while the stream ran" in said
+    assert len(set(drawn)) > 2, "the lag falls in steps"
+    assert (drawn[0], drawn[-1]) == (6, 0), "from its most to zero"
 
 
+def lag_drawn(said):
+    """The height of each column of the demo's plot, in lines."""
+    lines = [line.partition("┤")[2] for line in said.splitlines() if "┤" in line]
+    return [sum(line[column : column + 1].strip() != "" for line in lines) for column in range(WIDTH)]
+
+
+def test_the_plot_of_a_lag_ends_at_zero():
+    plot = lag_plot([(10.0, 4000), (12.0, 1000), (13.0, 1), (14.0, 0)], "lag")
+    title, top, *_, lowest, _, times = plot.splitlines()
+    assert title == "lag"
+    assert top == "4,000 ┤" + "█" * 36
+    assert lag_drawn(plot) == [6] * 36 + [2] * 17 + [1] * 18 + [0]
+    assert lowest.endswith("█" * 53 + "▁" * 18)
+    assert times.split() == ["0", "s", "4", "s"]
+
+
+def test_a_lag_that_was_always_zero_has_an_empty_plot():
+    assert set(lag_drawn(lag_plot([(0.0, 0), (1.0, 0)], "lag"))) == {0}
+
+
+@pytest.mark.long
 def test_the_demo_shows_a_topic_of_ones_own_and_changes_nothing(kafka, topic):
     name = topic("mine", partitions=2)
     produce(kafka.bootstrap_servers, name, 25)

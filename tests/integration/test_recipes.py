@@ -3,63 +3,23 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import shutil
-import socket
 import subprocess
 import sys
 import sysconfig
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
-import pyspark
 import pytest
 
 from kafka_source.embedded import EmbeddedKafka
+from tests.spark_cluster import SPARK, SparkCluster, free_port, server_process, until_log, without_our_paths
 from tests.support import produce
 
 pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).parents[2]
-SPARK = Path(pyspark.__file__).parent
 COUNT = 100
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
-
-
-@contextmanager
-def process(command: Sequence[str], log: Path, environment: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """A server that runs until the block ends."""
-    with log.open("ab") as output:
-        server = subprocess.Popen(command, stdout=output, stderr=output, env={**environment}, cwd=log.parent)
-        try:
-            yield server
-        finally:
-            server.terminate()
-            try:
-                server.wait(20)
-            except subprocess.TimeoutExpired:
-                server.kill()
-                server.wait(20)
-
-
-def until_log(log: Path, text: str, seconds: float = 90) -> None:
-    deadline = time.monotonic() + seconds
-    while text not in log.read_text(errors="replace"):
-        assert time.monotonic() < deadline, f"no {text!r} in:\n{log.read_text(errors='replace')[-3000:]}"
-        time.sleep(0.2)
-
-
-def without_our_paths() -> dict[str, str]:
-    """An environment in which no Python finds this project."""
-    taken = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "PYTHON"))}
-    return {**taken, "SPARK_HOME": str(SPARK), "SPARK_LOCAL_IP": "127.0.0.1"}
 
 
 def run(*command: str | Path) -> None:
@@ -94,25 +54,15 @@ def test_a_standalone_cluster_with_an_environment_archive(
 ) -> None:
     name = topic("recipe-standalone", partitions=2)
     produce(kafka.bootstrap_servers, name, COUNT)
-    environment, port = without_our_paths(), free_port()
-    spark_class = str(SPARK / "bin" / "spark-class")
-    master = f"spark://127.0.0.1:{port}"
+    environment = without_our_paths()
     # The recipe for the driver's side in client mode: the same environment, unpacked at the same relative path.
     (tmp_path / "environment").mkdir()
     run("tar", "xzf", archive, "-C", tmp_path / "environment")
-    with ExitStack() as servers:
-        at = ["--host", "127.0.0.1", "--port"]
-        command = [spark_class, "org.apache.spark.deploy.master.Master", *at, str(port), "--webui-port", "0"]
-        servers.enter_context(process(command, tmp_path / "master.log", environment))
-        until_log(tmp_path / "master.log", "Starting Spark master at")
-        worker = [spark_class, "org.apache.spark.deploy.worker.Worker", *at, "0", "--webui-port", "0", "-c", "2"]
-        worker += ["-m", "1g", "-d", str(tmp_path / "work"), master]
-        servers.enter_context(process(worker, tmp_path / "worker.log", environment))
-        until_log(tmp_path / "worker.log", "Successfully registered with master")
+    with SparkCluster(tmp_path, workers=1, cores=2, environment=environment) as cluster:
         python = "./environment/bin/python"
         done = subprocess.run(
             [
-                str(SPARK / "bin" / "spark-submit"), "--master", master, "--archives", f"{archive}#environment",
+                str(SPARK / "bin" / "spark-submit"), "--master", cluster.master, "--archives", f"{archive}#environment",
                 "--conf", "spark.executor.memory=512m", "--conf", "spark.ui.enabled=false",
                 "--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1",
                 str(ROOT / "tests" / "apps" / "recipe_app.py"), kafka.bootstrap_servers, name, f"{name}-group",
@@ -139,7 +89,7 @@ def test_connect_with_the_package_on_the_server_alone(
         "--conf", f"spark.connect.grpc.binding.port={port}", "--conf", "spark.ui.enabled=false",
         "--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1", "spark-internal",
     ]  # fmt: skip
-    with process(command, tmp_path / "server.log", environment):
+    with server_process(command, tmp_path / "server.log", environment):
         until_log(tmp_path / "server.log", "Spark Connect server started at")
         done = subprocess.run(
             [sys.executable, "-m", "tests.apps.connect_client", f"sc://127.0.0.1:{port}",
