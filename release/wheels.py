@@ -5,7 +5,8 @@
     python -m release.wheels x86_64-apple-darwin …      wheels of the native engine for these targets
 
 A wheel of the native engine contains the licences of what is linked in, and a bill of materials (CycloneDX). It is
-audited: the symbols of the C library that it needs, and that it needs nothing but Python's stable ABI.
+audited: the symbols of the C library that it needs, that it needs nothing but Python's stable ABI, and that it names no
+folder of the machine that built it.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ CRATE = ROOT / "native"
 DIST = ROOT / "dist"
 SUMS = "SHA256SUMS"
 NOTICES = "THIRD-PARTY-LICENSES.txt"
+#: Rust's own page about its standard library, which is linked in too: where a toolchain has it, its name in a wheel.
+RUST_NOTICES = Path("share", "doc", "rust", "COPYRIGHT-library.html")
+RUST_NOTICES_NAME = "RUST-STANDARD-LIBRARY.html"
 
 
 class CannotBuildError(Exception):
@@ -86,13 +90,18 @@ def has_standard_library(triple: str) -> bool:
 
 
 def with_licences(wheel: Path, triple: str) -> Path:
-    """Return a copy of a wheel that contains the licences of the project and of what is linked in."""
+    """Return a copy of a wheel that contains the licences of the project and of what is linked in.
+
+    Raises:
+        CannotBuildError: The toolchain lacks the notices of Rust's standard library.
+    """
     folder = wheel.parent / "unpacked"
     run("-m", "wheel", "unpack", "--dest", str(folder), str(wheel))
     (information,) = folder.glob("*/*.dist-info")
     texts = {
         "LICENSE": (ROOT / "LICENSE").read_text(),
         NOTICES: notices(information.name.removesuffix(".dist-info"), linked_crates(CRATE / "Cargo.toml", triple)),
+        RUST_NOTICES_NAME: rust_notices(),
     }
     for name, text in texts.items():
         (information / "licenses").mkdir(exist_ok=True)
@@ -107,6 +116,19 @@ def with_licences(wheel: Path, triple: str) -> Path:
     return packed
 
 
+def rust_notices() -> str:
+    """Return the copyright notices of Rust's standard library.
+
+    Raises:
+        CannotBuildError: The toolchain lacks them.
+    """
+    command = ["rustc", "--print", "sysroot"]
+    file = Path(subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()) / RUST_NOTICES
+    if not file.exists():
+        raise CannotBuildError(f"this Rust has no {RUST_NOTICES}, which the toolchains of rustup have")
+    return file.read_text()
+
+
 def with_licence_files(metadata: str, names: Iterable[str]) -> str:
     """Return a wheel's metadata with a `License-File` for each of these names (PEP 639)."""
     head, blank, body = metadata.partition("\n\n")
@@ -119,10 +141,12 @@ def audit(wheel: Path, target: Target) -> None:
 
     Raises:
         subprocess.CalledProcessError: The wheel needs more than its tags say.
-        ValueError: The wheel is not for the target, or has no bill of materials.
+        ValueError: The wheel is not for the target, has no bill of materials, or names a folder of this machine.
     """
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
+        if named := sorted(folders_named(archive, (ROOT, Path.home(), cargo_home()))):
+            raise ValueError(f"{wheel.name} names folders of this machine: {', '.join(named)}")
     if not any(re.search(r"\.dist-info/sboms/.+\.cyclonedx\.json$", name) for name in names):
         raise ValueError(f"{wheel.name} has no bill of materials")
     if f"-abi3-{target.tag}" not in wheel.name:
@@ -133,13 +157,25 @@ def audit(wheel: Path, target: Target) -> None:
         run("-m", "auditwheel", "show", str(wheel))
 
 
+def folders_named(archive: zipfile.ZipFile, folders: Iterable[Path]) -> set[str]:
+    """Return which of these folders the files of a wheel name, each as "file: folder"."""
+    wanted = {folder: f"{folder}{os.sep}".encode() for folder in folders}
+    contents = {name: archive.read(name) for name in archive.namelist()}
+    return {f"{name}: {folder}" for name, data in contents.items() for folder in wanted if wanted[folder] in data}
+
+
+def cargo_home() -> Path:
+    """Return the folder in which Cargo keeps the sources of crates."""
+    return Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo"))
+
+
 def run(*arguments: str, cwd: Path = ROOT) -> None:
     """Run a module of this Python."""
     # maturin finds zig as a module of the first `python3` on the PATH.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     # Without it the messages of panics contain the folders of the machine that built the wheel.
-    cargo = os.environ.get("CARGO_HOME", str(Path.home() / ".cargo"))
-    flags = f"{os.environ.get('RUSTFLAGS', '')} --remap-path-prefix={cargo}=cargo --remap-path-prefix={ROOT}=kafkagroup"
+    mapped = f"--remap-path-prefix={cargo_home()}=cargo --remap-path-prefix={ROOT}=kafkagroup"
+    flags = f"{os.environ.get('RUSTFLAGS', '')} {mapped}"
     subprocess.run(
         [sys.executable, *arguments], cwd=cwd, check=True, env={**os.environ, "PATH": path, "RUSTFLAGS": flags}
     )

@@ -37,12 +37,15 @@ CASES = (
 )
 
 
-def measure(spark: SparkSession, kafka: EmbeddedKafka, rounds: int, smaller_by: int) -> list[Figures]:
+def measure(
+    spark: SparkSession, kafka: EmbeddedKafka, rounds: int, smaller_by: int, *, where: str = ""
+) -> list[Figures]:
+    """Measure all cases, with `where` behind their names."""
     results = []
     for case in CASES:
         rows = case.rows // smaller_by
         frame = _rows(spark, rows, case.value_bytes)
-        figures = Figures(case.name, {case.contestants[1]: case.bar})
+        figures = Figures(case.name + where, {case.contestants[1]: case.bar})
         runs = {name: partial(_write, kafka, frame, name, rows) for name in case.contestants}
         results.append(in_turns(figures, runs, rounds))
         frame.unpersist()

@@ -93,3 +93,4 @@ def test_through_spark_connect(kafka, topic, tmp_path):
         check=False,
     )
     assert "batch 100 stream 100" in done.stdout, done.stderr[-3000:]
+    assert f"scraped 100 rebalances 1 kept 100 of ['{name}-group']" in done.stdout, done.stdout[-2000:]
