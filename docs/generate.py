@@ -1,11 +1,13 @@
-"""Writes docs/options.md, docs/kafka-settings.md and the table of codes in docs/errors.md: `./run docs`."""
+"""Writes options.md, kafka-settings.md, cli.md and the tables of errors.md and metrics.md: `./run docs`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from docs import cli_page
 from kafka_source import errors
 from kafka_source.client_config import reference as client_settings
+from kafka_source.metrics import reference as metrics
 from kafka_source.options.reference import as_markdown
 
 OPTIONS_PAGE = """# Options
@@ -54,6 +56,7 @@ environment variable `NAME`; a process without the variable is in no rack.
 """
 
 _TABLE_OF_CODES = "| code | name |"
+_TABLE_OF_METRICS = "| metric | type |"
 
 
 def main() -> None:
@@ -61,9 +64,15 @@ def main() -> None:
     docs = Path(__file__).parent
     (docs / "options.md").write_text(OPTIONS_PAGE + as_markdown())
     (docs / "kafka-settings.md").write_text(KAFKA_SETTINGS_PAGE + client_settings.as_markdown())
-    page = docs / "errors.md"
-    written, _, _ = page.read_text().partition(_TABLE_OF_CODES)
-    page.write_text(written + errors.table())
+    (docs / "cli.md").write_text(cli_page.as_markdown())
+    _replace_end(docs / "errors.md", _TABLE_OF_CODES, errors.table())
+    _replace_end(docs / "metrics.md", _TABLE_OF_METRICS, metrics.as_markdown())
+
+
+def _replace_end(page: Path, first: str, generated: str) -> None:
+    """Replace a page from the line that begins with `first` to its end."""
+    written, _, _ = page.read_text().partition(first)
+    page.write_text(written + generated)
 
 
 if __name__ == "__main__":
