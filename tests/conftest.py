@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 pytest_plugins = ["kafka_source.embedded.pytest_plugin"]
 
+# How much of each broker's log is shown when a test fails.
+_LOG_LINES = 60
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip what is about the native engine where it cannot be used; all else runs on librdkafka."""
@@ -33,6 +36,8 @@ hypothesis.settings.load_profile("kafkagroup")
 # Without it Spark's workers may be another Python than the one that runs the tests.
 os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+# pytest-xdist gives it to its workers: tables would take it for the width of a terminal.
+os.environ.pop("COLUMNS", None)
 # Where it is set, each of Spark's Python workers would compile this project anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
@@ -56,6 +61,21 @@ def cluster(kafkagroup_cluster: EmbeddedKafka) -> EmbeddedKafka:
 def topic(kafkagroup_topic: Callable[..., str]) -> Callable[..., str]:
     """`topic(prefix, partitions=4)` makes a fresh topic on `kafka` and returns its name."""
     return kafkagroup_topic
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add the end of the brokers' logs to the report of a test that failed: they are gone when the run has ended."""
+    from kafka_source.embedded import EmbeddedKafka
+
+    report = yield
+    fixtures: dict[str, object] = getattr(item, "funcargs", {}) if report.failed else {}
+    for name, value in fixtures.items():
+        if isinstance(value, EmbeddedKafka):
+            for node in value.node_ids:
+                end = value.log(node).splitlines()[-_LOG_LINES:]
+                report.sections.append((f"The end of the log of node {node} of {name}", "\n".join(end)))
+    return report
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,7 @@ from pyspark.sql.functions import spark_partition_id
 
 from kafka_source.embedded import EmbeddedKafka
 from tests.kept.restore import Kept, Row, value
+from tests.support import until
 from tests.two_phase import visible
 
 COMMIT = "3904155"
@@ -109,7 +110,8 @@ def test_a_stream_goes_on_where_its_checkpoint_stands(
     assert read == {row: copies for row in kept.rows if row not in done}
     if case in ("group", "group-done", "quota"):
         ends = Counter(partition for partition, _ in kept.rows)
-        assert {partition: offset for partition, (offset, _) in kept.committed().items()} == ends
+        # A commit is seen once the marker of its transaction is written.
+        until(lambda: {partition: offset for partition, (offset, _) in kept.committed().items()} == ends, "the commit")
 
 
 def test_a_groups_offsets_from_before_are_used_by_a_query_with_a_new_checkpoint(
@@ -160,7 +162,9 @@ def out(kafka: EmbeddedKafka, kept: Kept, count: int) -> list[str]:
 def check_group(kept: Kept) -> None:
     """The source's group stands at the end, and its offsets have the mark of the stream that the checkpoint has."""
     ends = Counter(partition for partition, _ in kept.rows)
-    assert kept.committed() == {partition: (ends[partition], mark) for partition, (_, mark) in kept.before().items()}
+    at_the_end = {partition: (ends[partition], mark) for partition, (_, mark) in kept.before().items()}
+    # A commit is seen once the marker of its transaction is written.
+    until(lambda: kept.committed() == at_the_end, "the commit")
     assert all(mark for _, mark in kept.before().values())
 
 

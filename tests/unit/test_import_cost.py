@@ -50,6 +50,7 @@ def test_executors_load_no_library_of_the_command_line(module: str) -> None:
     seen = loaded(module)
     assert {"pyspark", "pyarrow"} <= seen
     assert seen & {"typer", "click", "rich", "cryptography", "pytest", "pandas", "matplotlib"} == set()
+    assert seen & {"prometheus_client", "opentelemetry"} == set()
 
 
 @pytest.mark.parametrize(
@@ -99,6 +100,30 @@ def test_the_command_line_names_the_extra_that_it_lacks(library: str) -> None:
     done = python("from kafka_source.cli import main\nmain()", missing=(library,))
     assert done.returncode == 1
     assert done.stderr == f"The command kafkagroup needs {library}: pip install 'kafkagroup[cli]'\n"
+
+
+def test_pictures_of_samples_need_no_spark() -> None:
+    done = python("from kafka_source import plots\nfrom kafka_source.metrics import read_samples", missing=("pyspark",))
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("library", "code", "extra"),
+    [
+        ("prometheus_client", "metrics.start(None, prometheus='127.0.0.1:0')", "metrics"),
+        ("opentelemetry", "metrics.start(None, otlp='http://127.0.0.1:1')", "otel"),
+        ("opentelemetry", "metrics.start(None, meter_provider=object())", "otel"),
+        ("matplotlib", "import kafka_source.plots", "plots"),
+    ],
+)
+def test_metrics_and_pictures_name_the_extra_that_they_lack(library: str, code: str, extra: str) -> None:
+    done = python(
+        "from kafka_source import metrics\nfrom kafka_source.errors import InvalidConfigurationError\n"
+        f"try:\n    {code}\nexcept InvalidConfigurationError as error:\n    print(error)",
+        missing=(library,),
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"pip install 'kafkagroup[{extra}]'" in done.stdout
 
 
 def test_a_pkcs12_store_names_the_extra_that_it_lacks(tmp_path: Path) -> None:

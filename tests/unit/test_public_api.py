@@ -21,6 +21,8 @@ PUBLIC_MODULES = [
     "kafka_source.embedded",
     "kafka_source.errors",
     "kafka_source.group",
+    "kafka_source.metrics",
+    "kafka_source.plots",
     "kafka_source.progress",
     "kafka_source.transactions",
     "assignors",
@@ -40,7 +42,8 @@ def sources() -> Iterator[tuple[str, str]]:
     """Everything that shows users how to import, as (where, Python code)."""
     for path in sorted((ROOT / "examples").glob("*.py")):
         yield path.name, path.read_text()
-    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+    docs = ROOT / "docs"
+    for path in [ROOT / "README.md", *sorted(docs.glob("*.md")), *sorted(docs.glob("guides/*.md"))]:
         blocks = re.findall(r"^```python\n(.*?)^```", path.read_text(), re.DOTALL | re.MULTILINE)
         for number, block in enumerate(blocks):
             yield f"{path.name} block {number + 1}", block
