@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -20,8 +21,12 @@ if TYPE_CHECKING:
 
 pytest_plugins = ["kafka_source.embedded.pytest_plugin"]
 
-# How much of each broker's log is shown when a test fails.
-_LOG_LINES = 60
+# What of each broker's log is shown when a test fails: troubles, elections, and what became of groups and transactions.
+_LOG_LINES = 40
+_TELLING = re.compile(
+    r"^\S+ (WARN|ERROR|FATAL) (?!\S*(NetworkClient|ReplicaFetcherThread))"
+    r"|Coordinator id=(?!.*(Ignored unloading|Scheduling))|leaders\.$|Completed transition|Fencing|Unfenced|ISR updated"
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -73,8 +78,10 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     for name, value in fixtures.items():
         if isinstance(value, EmbeddedKafka):
             for node in value.node_ids:
-                end = value.log(node).splitlines()[-_LOG_LINES:]
-                report.sections.append((f"The end of the log of node {node} of {name}", "\n".join(end)))
+                told = [line for line in value.log(node).splitlines() if _TELLING.search(line)]
+                report.sections.append((f"The log of node {node} of {name}", "\n".join(told[-_LOG_LINES:])))
+            # The logs are long: whoever sees only the end of this report needs the error there.
+            report.sections.append(("The error", str(getattr(report.longrepr, "reprcrash", report.longrepr))))
     return report
 
 

@@ -12,11 +12,18 @@ import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from hashlib import sha256
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
-from kafka_source.errors import AbortableError, ApplicationRecoverableError, FencedError, RetriableError
+from kafka_source.errors import (
+    AbortableError,
+    ApplicationRecoverableError,
+    FencedError,
+    RetriableError,
+    UnknownOutcomeError,
+)
 from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.model.commit_offset import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
@@ -142,9 +149,14 @@ class TransactionalCommitter:
 
     async def _initialise(self, deadline: Deadline) -> OpenTransaction:
         """Take the id's next epoch; an id that another process has taken since `_ended` is not taken back (KIP-360)."""
-        return await initialise(
-            self._client, self._transactional_id, _TRANSACTION_TIMEOUT_MS, deadline, ended=self._ended
-        )
+        take = partial(initialise, self._client, self._transactional_id, _TRANSACTION_TIMEOUT_MS, deadline)
+        try:
+            return await take(ended=self._ended)
+        except UnknownOutcomeError as error:
+            # Most likely the epoch is ours, and its response was lost with a broker. If another process has taken the
+            # id after all, that process is fenced at its next commit, and says so.
+            log.info("commit transactional_id=%s takes the id again: %s", self._transactional_id, error)
+            return await take()
 
 
 def _full(offset: int | CommitOffset) -> CommitOffset:

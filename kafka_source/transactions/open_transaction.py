@@ -45,6 +45,8 @@ _GONE = frozenset(
     )
 )
 
+_OTHER_EPOCH = frozenset((INVALID_PRODUCER_EPOCH, PRODUCER_FENCED))
+
 # The coordinator writes the markers of the last transaction within milliseconds, far less than retry.backoff.ms.
 _PAUSES = RetryPolicy(0.002, 0.1)
 
@@ -89,12 +91,17 @@ async def initialise(
 
     Raises:
         FencedError: `ended` is not the id's last transaction: another process uses the id.
+        UnknownOutcomeError: `ended` is not the id's last transaction any more, but an earlier try of this call may have
+            begun the next one. Initialise without `ended` to take the id in either case.
         AuthenticationError: The user lacks WRITE or DESCRIBE on the transactional id.
         KafkaGroupError: The coordinator refuses, or does not answer in time.
     """
     what = f"Initialising transactional id {transactional_id} failed"
+    tried = False
 
     async def ask() -> OpenTransaction:
+        nonlocal tried
+        again, tried = tried, True
         known = {} if ended is None else {"producer_id": ended.producer_id, "producer_epoch": ended.epoch}
         request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, **known)
         for pause in _PAUSES.pauses():
@@ -102,6 +109,15 @@ async def initialise(
             if answer.error_code != CONCURRENT_TRANSACTIONS or deadline.left <= pause:
                 break
             await asyncio.sleep(pause)
+        if again and ended is not None and answer.error_code in _OTHER_EPOCH:
+            # A coordinator that has restarted or moved no longer knows the epoch before the present one
+            # (TransactionMetadata.lastProducerEpoch is not in its log). So it cannot tell a repeated request from
+            # another process's, and refuses both.
+            raise UnknownOutcomeError(
+                f"{what}: the id has a newer epoch than {ended.epoch}. Either an earlier try, whose response was lost, "
+                "has begun it, or another process.",
+                code=answer.error_code,
+            )
         check_coordinator(client, TRANSACTION, transactional_id, answer.error_code, what)
         return OpenTransaction(transactional_id, answer.producer_id, answer.producer_epoch)
 

@@ -240,6 +240,35 @@ def test_the_broker_is_killed_in_the_middle_of_a_commit(group: str, direction: s
 
 
 @pytest.mark.timeout(300)
+def test_the_broker_is_killed_when_it_has_given_the_next_epoch(group: str) -> None:
+    # Its answer is lost, and a coordinator does not remember which epoch came before when it has restarted or moved. So
+    # it takes the next try for another process's (KIP-360).
+    proxy = TcpProxy()
+    with proxy, EmbeddedKafka(advertised_ports={1: proxy.port}) as kafka:
+        proxy.connect_to(kafka.port(1))
+        killed = threading.Event()
+
+        def kill(frame: Frame) -> Iterable[bytes]:
+            # Behind the correlation id, the tags and the throttle time: 0, and not CONCURRENT_TRANSACTIONS.
+            if frame.api_key == INIT_PRODUCER_ID and frame.payload[9:11] == bytes(2) and not killed.is_set():
+                kafka.kill()
+                killed.set()
+                raise CutConnection
+            return [frame.payload]
+
+        with query(kafka, group, timeout=150) as one:
+            one.commit(1)
+            wait_for(lambda: one.epoch() == 1, "it to be ready for its next commit")
+            proxy.on_response = kill
+            one.commit(2)
+            assert killed.wait(60)
+            kafka.restart()
+            one.commit(3)
+            assert one.committed() == {3}
+            assert not one.is_open()
+
+
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", [GROUP, TRANSACTION], ids=["group", "transaction"])
 def test_the_coordinator_moves_to_another_broker(cluster: EmbeddedKafka, group: str, kind: int) -> None:
     with query(cluster, group, replication_factor=3, timeout=150) as one:
@@ -249,8 +278,13 @@ def test_the_coordinator_moves_to_another_broker(cluster: EmbeddedKafka, group: 
         cluster.kill(before)
         try:
             one.commit(2)
-            client.forget_coordinator(group, kind)
-            assert client.run(client.coordinator(group, Deadline(60), kind)).node_id != before
+
+            def moved() -> bool:
+                # Any broker may be asked, and one of them may not know yet what another knows.
+                client.forget_coordinator(group, kind)
+                return client.run(client.coordinator(group, Deadline(60), kind)).node_id != before
+
+            wait_for(moved, "all brokers to know where the coordinator is")
             assert one.committed() == {2}
             assert not one.is_open()
         finally:
