@@ -38,6 +38,9 @@ TESTS = (
     "tests/integration/test_restart_in_a_group.py",
     "tests/integration/test_other_sparks.py",
 )
+#: Two tests at a time. Warnings are no errors here: other versions have their own, such as sockets that Spark 4.0 does
+#: not close.
+HOW = ("-q", "-p", "no:cacheprovider", "-W", "default", "-n", "2", "--dist", "loadfile")
 #: The packages whose installed versions the table shows.
 SHOWN = ("pyspark", "pyarrow", "pandas", "confluent-kafka", "kafka-python")
 
@@ -140,8 +143,7 @@ def run(cell: Cell) -> Result:
     report = folder / "pytest.log"
     with report.open("w") as log:
         subprocess.run(
-            # Warnings are no errors here: other versions have their own, such as sockets that Spark 4.0 does not close.
-            [str(interpreter), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "default", *TESTS],
+            [str(interpreter), "-m", "pytest", *HOW, *TESTS],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": str(ROOT), "KAFKAGROUP_KAFKA_VERSION": kafka},
             stdout=log,
