@@ -57,7 +57,10 @@ class _Allowances:
         return self._own.grant(report, time.monotonic())
 
     def _keep_to_share(self, problem: Exception) -> Account:
-        log.warning("quota server not reachable (%s); this task keeps to its share of the bound", problem)
+        # A server that answered before has ended with its query, whose tasks end as well.
+        has_ended = isinstance(problem, (ConnectionResetError, BrokenPipeError))
+        level = logging.INFO if has_ended else logging.WARNING
+        log.log(level, "quota server not reachable (%s); this task keeps to its share of the bound", problem)
         quota, bounds, share = self._ticket.settings, self._ticket.bounds, self._ticket.share
         account = Account(quota, bounds.share(share))
         if quota.watch is not None and not is_a_file(quota.watch):

@@ -133,12 +133,15 @@ class ControlClient:
         """Send a request and return the response, both as JSON values.
 
         Raises:
-            OSError: The port cannot be reached, or the connection was lost.
-            ValueError: The server closed the connection before it sent a response.
+            OSError: The port cannot be reached, or the connection was lost: ConnectionResetError or BrokenPipeError.
+            ValueError: The response is not JSON: another server listens there.
         """
         peer, lines = self.connect()
         peer.sendall(json.dumps(question).encode() + b"\n")
-        return json.loads(lines.readline())
+        line = lines.readline()
+        if not line:
+            raise ConnectionResetError("the server closed the connection")
+        return json.loads(line)
 
     def close(self) -> None:
         """Close the connection."""

@@ -46,6 +46,14 @@ def test_it_answers_one_question_after_another(echo: Echo) -> None:
             assert client.ask(question) == question
 
 
+def test_a_server_that_has_ended_is_named_so(echo: Echo) -> None:
+    with closing(ControlClient(echo.address)) as client:
+        client.ask(1)
+        echo.port.close()
+        with pytest.raises((ConnectionResetError, BrokenPipeError)):
+            client.ask(2)
+
+
 def test_who_does_not_know_the_secret_is_not_heard(echo: Echo) -> None:
     with (
         closing(ControlClient(replace(echo.address, secret="another"))) as client,
