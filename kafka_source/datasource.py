@@ -46,6 +46,11 @@ class KafkaGroupSource(DataSource):
         """
         options = load_options(self.options)
         check_engine(options.engine, options.settings)
+        if options.is_member:
+            # Not at the top: it loads the assignors, which only members need.
+            from kafka_source.options.assignment_strategies import strategies_of
+
+            strategies_of(options)
         return schema_for(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:

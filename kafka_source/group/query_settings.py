@@ -1,4 +1,4 @@
-"""The part of a query's options that says how it is a group member: settings, assignors, subscription, instance ids."""
+"""The part of a query's options that says how it is a group member: settings, subscription, instance ids."""
 
 from __future__ import annotations
 
@@ -6,19 +6,13 @@ import os
 import socket
 import uuid
 import zlib
-from collections.abc import Mapping
 from dataclasses import fields
 
-from assignors import Assignor, load
 from assignors.model import TopicPartition
-from kafka_source.errors import OptionError
 from kafka_source.group.model import GroupSettings
 from kafka_source.model.topic_selection import TopicSelection
 from kafka_source.options import ReadOptions
 from kafka_source.runtime.driver_pid import driver_pid
-
-REDUNDANT = "redundant"
-"""The assignor that gives each partition to several members."""
 
 _MOST_DEFAULT_SLOTS = 8
 
@@ -29,31 +23,6 @@ def subscription_of(options: ReadOptions) -> TopicSelection:
         named = options.assign.items()
         return TopicSelection(partitions=tuple(TopicPartition(topic, p) for topic, parts in named for p in parts))
     return TopicSelection(topics=options.subscribe or (), pattern=options.subscribe_pattern)
-
-
-def strategies_of(options: ReadOptions) -> list[Assignor]:
-    """Return the assignors that the options name, in order of preference.
-
-    Raises:
-        OptionError: There is no such assignor, or it does not take its options.
-    """
-    arguments = dict(options.assignor_options or {})
-    names = options.partition_assignment_strategy
-    if options.redundant_copies is not None and REDUNDANT in names:
-        arguments[REDUNDANT] = {**arguments.get(REDUNDANT, {}), "copies": options.redundant_copies}
-    if unused := sorted(set(arguments) - set(names)):
-        raise OptionError(
-            "assignor.options", unused[0], f"options of kafka.partition.assignment.strategy={','.join(names)}"
-        )
-    return [_assignor(name, arguments.get(name, {})) for name in names]
-
-
-def _assignor(name: str, arguments: Mapping[str, object]) -> Assignor:
-    try:
-        return load(name, arguments)
-    except ValueError as error:
-        option = "assignor.options" if arguments else "kafka.partition.assignment.strategy"
-        raise OptionError(option, arguments or name, f"what the assignor takes: {error}") from None
 
 
 def group_settings(options: ReadOptions, *, partitions: int, stream: bool) -> GroupSettings:

@@ -24,12 +24,12 @@ from kafka_source.group.member import RebalanceTimeout
 from kafka_source.group.membership import GroupMembership
 from kafka_source.group.model import BatchUnderWay, GroupAssignment, GroupSettings
 from kafka_source.group.pace import Pace
-from kafka_source.group.query_settings import REDUNDANT, strategies_of
 from kafka_source.group.siblings import Siblings
 from kafka_source.model.commit_offset import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.topic_selection import TopicSelection
 from kafka_source.options import ReadOptions
+from kafka_source.options.assignment_strategies import REDUNDANT, strategies_of
 from kafka_source.runtime.deadline import Deadline
 from kafka_source.runtime.retry import RetryPolicy, retry
 from kafka_source.source.owner_events import CommitLog, OwnerEvents
