@@ -1,0 +1,86 @@
+"""Draws what a benchmark saved with `--save`: a bar for each contestant of each case.
+
+    ./run bench read --save read.json && ./run bench plot read.json docs/assets/benchmark-read.svg
+
+Bars are medians, whiskers the fastest and the slowest round. A number behind a bar says how many times as fast as the
+first contestant it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import matplotlib
+
+matplotlib.use("svg")
+# The same figures give the same file.
+matplotlib.rcParams["svg.hashsalt"] = "benchmark"
+
+from matplotlib import pyplot  # noqa: E402 - the backend is chosen before
+
+COLOURS = {"jvm": "#9aa5b1", "native": "#e25a1c", "librdkafka": "#f3b28f", "floor": "#d7dce1"}
+OTHERS = ("#e25a1c", "#f0915f", "#f7c4a6", "#4f6d7a")
+BAR_INCHES = 0.22
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """The seconds of one contestant's rounds; `ratio` is the first contestant's median over its own."""
+
+    contestant: str
+    seconds: Sequence[float]
+    ratio: float
+
+
+def bars(saved: Path) -> Iterator[tuple[str, list[Bar]]]:
+    """Yield each case of a file that `benchmarks.read.figures.save` wrote, with its bars."""
+    for case in json.loads(saved.read_text())["cases"]:
+        seconds: dict[str, list[float]] = case["seconds"]
+        first = median(next(iter(seconds.values())))
+        yield case["case"], [Bar(name, times, first / median(times)) for name, times in seconds.items()]
+
+
+def draw(saved: Path, picture: Path) -> None:
+    """Draw the cases of a saved file one below the other."""
+    cases = list(bars(saved))
+    count = sum(len(found) + 1 for _, found in cases)
+    figure, axes = pyplot.subplots(figsize=(8, BAR_INCHES * count + 0.6))
+    place, ticks, shown = 0, [], set[str]()
+    for case, found in cases:
+        ticks.append((place + (len(found) - 1) / 2, case))
+        for number, bar in enumerate(found):
+            middle = median(bar.seconds)
+            colour = COLOURS.get(bar.contestant) or OTHERS[number % len(OTHERS)]
+            label = "" if bar.contestant in shown else bar.contestant
+            shown.add(bar.contestant)
+            spread = [[middle - min(bar.seconds)], [max(bar.seconds) - middle]]
+            whiskers = {"ecolor": "#52606d", "lw": 0.8}
+            axes.barh(place, middle, 0.9, color=colour, xerr=spread, error_kw=whiskers, label=label)
+            if number and bar.contestant != "floor":
+                axes.text(max(bar.seconds), place, f"  {bar.ratio:.1f}×", va="center", fontsize=8)
+            place += 1
+        place += 1
+    axes.set_yticks([at for at, _ in ticks], [case for _, case in ticks], fontsize=8)
+    axes.invert_yaxis()
+    axes.set(xlabel="seconds, less is better", xlim=(0, None))
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=8, loc="lower right")
+    figure.tight_layout()
+    figure.savefig(picture, metadata={"Date": None})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("saved", type=Path, help="a file that a benchmark wrote with --save")
+    parser.add_argument("picture", type=Path, help="the picture, in SVG")
+    given = parser.parse_args()
+    draw(given.saved, given.picture)
+
+
+if __name__ == "__main__":
+    main()
