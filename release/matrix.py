@@ -133,14 +133,13 @@ def run(cell: Cell) -> Result:
     python = find_python(cell.python)
     if python is None:
         return Result(cell.id, cell.python, kafka, {}, "not run: this Python is not on the machine", 0, [])
-    folder = FOLDER / cell.id
     try:
-        interpreter = environment(cell, python, folder)
+        interpreter = environment(cell, python)
     except subprocess.CalledProcessError as error:
         last = (error.stderr or error.stdout or "").strip().splitlines()[-1:]
         return Result(cell.id, cell.python, kafka, {}, f"not installable: {' '.join(last)}", 0, [])
     began = time.monotonic()
-    report = folder / "pytest.log"
+    report = FOLDER / f"{cell.id}.log"
     with report.open("w") as log:
         subprocess.run(
             [str(interpreter), "-m", "pytest", *HOW, *TESTS],
@@ -159,16 +158,17 @@ def run(cell: Cell) -> Result:
     )
 
 
-def environment(cell: Cell, python: str, folder: Path) -> Path:
-    """Return the interpreter of the cell's environment, made at the first call.
+def environment(cell: Cell, python: str) -> Path:
+    """Return the interpreter of the cell's environment, made at the first call. Cells with other brokers share one.
 
     Raises:
         subprocess.CalledProcessError: The versions cannot be installed together.
     """
+    folder = FOLDER / (BASE.id if cell.axis == "kafka" else cell.id)
     interpreter = folder / "venv" / "bin" / "python"
     wanted = folder / "requirements.txt"
     pins = {"pyspark": cell.pyspark, "pyarrow": cell.pyarrow, "pandas": cell.pandas}
-    needed = requirements(metadata.requires("kafkagroup") or (), ["test"])
+    needed = requirements(metadata.requires("kafkagroup") or (), ["test"], cell.python)
     # The cell's versions replace ours: a version that we do not allow yet can be tried before we do.
     lines = [line for line in needed if re.split(r"[^\w-]", line)[0] not in pins]
     lines += [f"{name}{pin}" for name, pin in pins.items()]

@@ -9,7 +9,7 @@ project itself must be installed already, without its dependencies.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
 
 # pip's own copy: in a new environment there is nothing else.
@@ -18,27 +18,30 @@ from pip._vendor.packaging.requirements import Requirement
 PROJECT, NATIVE = "kafkagroup", "kafkagroup-native"
 
 
-def requirements(lines: Iterable[str], extras: Iterable[str]) -> Iterator[str]:
-    """Yield the requirements that apply to this Python with these extras, and with those that they name.
+def requirements(lines: Iterable[str], extras: Iterable[str], python: str | None = None) -> Iterator[str]:
+    """Yield the requirements that apply to a Python with these extras, and with those that they name.
 
     Args:
         lines: The project's requirements as in its metadata (`Requires-Dist`).
         extras: Extras of the project.
+        python: A minor version such as `3.10`; None: this Python's.
     """
+    where = {} if python is None else {"python_version": python}
     parsed = [Requirement(line) for line in lines]
     wanted, new = {""}, set(extras)
     while new:
         wanted |= new
-        named = {name for one in parsed if one.name == PROJECT and _applies(one, new) for name in one.extras}
+        mine = (one for one in parsed if one.name == PROJECT and _applies(one, new, where))
+        named = {name for one in mine for name in one.extras}
         new = named - wanted
     for one in parsed:
-        if one.name not in (PROJECT, NATIVE) and _applies(one, wanted):
+        if one.name not in (PROJECT, NATIVE) and _applies(one, wanted, where):
             one.marker = None
             yield str(one)
 
 
-def _applies(one: Requirement, extras: Iterable[str]) -> bool:
-    return one.marker is None or any(one.marker.evaluate({"extra": extra}) for extra in extras)
+def _applies(one: Requirement, extras: Iterable[str], where: Mapping[str, str]) -> bool:
+    return one.marker is None or any(one.marker.evaluate({**where, "extra": extra}) for extra in extras)
 
 
 if __name__ == "__main__":

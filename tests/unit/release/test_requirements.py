@@ -31,3 +31,9 @@ LINES = [
 )
 def test_extras_bring_the_extras_that_they_name(extras: list[str], expected: list[str]) -> None:
     assert list(requirements(LINES, extras)) == expected
+
+
+def test_markers_can_be_those_of_another_python():
+    lines = ["kafka-python", "atheris>=3; python_version >= '3.11'"]
+    assert list(requirements(lines, (), "3.10")) == ["kafka-python"]
+    assert list(requirements(lines, (), "3.12")) == ["kafka-python", "atheris>=3"]
