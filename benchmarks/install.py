@@ -30,6 +30,8 @@ SMALL = Load(100, 1000)
 JVM, OURS = "jvm", "kafkagroup"
 #: What a user's program does; it must know nothing of this repository.
 PROGRAM = """
+import sys
+
 from pyspark.sql import SparkSession
 
 source, servers, topic, *settings = sys.argv[1:]

@@ -152,6 +152,10 @@ class TransactionalCommitter:
         take = partial(initialise, self._client, self._transactional_id, _TRANSACTION_TIMEOUT_MS, deadline)
         try:
             return await take(ended=self._ended)
+        except RetriableError:
+            # The coordinator may have given the next epoch. A later call must not take that for another process's.
+            self._ended = None
+            raise
         except UnknownOutcomeError as error:
             # Most likely the epoch is ours, and its response was lost with a broker. If another process has taken the
             # id after all, that process is fenced at its next commit, and says so.

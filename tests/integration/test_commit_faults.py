@@ -15,7 +15,7 @@ from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.embedded import EmbeddedKafka
 from kafka_source.embedded.tcp_proxy import CutConnection, Frame, TcpProxy, pass_on
-from kafka_source.errors import FencedError, UnknownOutcomeError, UnknownTopicError
+from kafka_source.errors import FencedError, RetriableError, UnknownOutcomeError, UnknownTopicError
 from kafka_source.group.membership import GroupMembership
 from kafka_source.group.query_settings import group_settings, subscription_of
 from kafka_source.kafka_client import GROUP, TRANSACTION, Deadline, cached_client
@@ -240,7 +240,8 @@ def test_the_broker_is_killed_in_the_middle_of_a_commit(group: str, direction: s
 
 
 @pytest.mark.timeout(300)
-def test_the_broker_is_killed_when_it_has_given_the_next_epoch(group: str) -> None:
+@pytest.mark.parametrize("timeout", [150, 8], ids=["away for less than the timeout", "away for longer"])
+def test_the_broker_is_killed_when_it_has_given_the_next_epoch(group: str, timeout: float) -> None:
     # Its answer is lost, and a coordinator does not remember which epoch came before when it has restarted or moved. So
     # it takes the next try for another process's (KIP-360).
     proxy = TcpProxy()
@@ -256,12 +257,15 @@ def test_the_broker_is_killed_when_it_has_given_the_next_epoch(group: str) -> No
                 raise CutConnection
             return [frame.payload]
 
-        with query(kafka, group, timeout=150) as one:
+        with query(kafka, group, timeout=timeout) as one:
             one.commit(1)
             wait_for(lambda: one.epoch() == 1, "it to be ready for its next commit")
             proxy.on_response = kill
             one.commit(2)
             assert killed.wait(60)
+            if timeout < 10:
+                with pytest.raises(RetriableError):
+                    one.commit(3)
             kafka.restart()
             one.commit(3)
             assert one.committed() == {3}
