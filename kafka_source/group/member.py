@@ -154,9 +154,9 @@ class Member:
                     next_step = await self._send_join(protocols, deadline, reason)
                 else:
                     if states is None:
-                        states = {}
-                        if self.last_join.leading and not self.last_join.skip_assignment:
-                            states = await lead(self.last_join)
+                        # Assigned at once: if `lead` fails, the next try must not send an empty assignment to the group.
+                        leads = self.last_join.leading and not self.last_join.skip_assignment
+                        states = await lead(self.last_join) if leads else {}
                     next_step = await self._send_sync(states, deadline)
             except ConnectionLost as error:
                 problem = error

@@ -193,7 +193,11 @@ class GroupMembership:
         lost = self.lost()
         if lost is not None:
             return Reason(RebalanceCause.LOST, lost)
-        if any(slot.member.membership.state is State.REBALANCING for slot in self._slots):
+        states = {slot.member.membership.state for slot in self._slots}
+        if states & {State.JOINING, State.AWAITING_SYNC}:
+            # Until it has rejoined it is no member, sends no heartbeats, and hears of nothing.
+            return Reason(RebalanceCause.LOST, "the last rejoin ended with an error")
+        if State.REBALANCING in states:
             return Reason(RebalanceCause.MEMBERS, "a member joined, left or changed its subscription")
         if any(slot.held for slot in self._slots):
             return Reason(RebalanceCause.REVOKED, "partitions were revoked while a micro-batch read them")

@@ -16,12 +16,12 @@ from kafka_source.cluster.lookup import Cluster
 from kafka_source.embedded import EmbeddedKafka
 from kafka_source.embedded.tcp_proxy import CutConnection, Frame, TcpProxy, pass_on
 from kafka_source.errors import AuthenticationError, FencedError, RetriableError
-from kafka_source.group import MemberSettings, slot_session
+from kafka_source.group import MemberSettings, leader, slot_session
 from kafka_source.group.member import Member
 from kafka_source.group.member_state import Membership, State
 from kafka_source.group.query_settings import group_settings, subscription_of
 from kafka_source.group.slot_session import SlotSession
-from kafka_source.kafka_client import Deadline, KafkaClient
+from kafka_source.kafka_client import ConnectionLost, Deadline, KafkaClient
 from kafka_source.model.stream_offset import Range
 from kafka_source.options import Where, read_options
 from kafka_source.schema import source_schema
@@ -100,6 +100,45 @@ def test_a_sync_that_is_never_answered_is_sent_again(proxied):
     membership = members.make("orders", config=config)
     membership.join(20)
     assert swallowed
+    assert held(membership) == everything("orders", 6)
+
+
+def test_a_rejoin_that_failed_is_due_again(proxied):
+    members, proxy = proxied
+    membership = members.make("orders", slots=1)
+    membership.join(30)
+
+    def no_join(frame):
+        if frame.api_key == JOIN_GROUP:
+            raise CutConnection
+        return [frame.payload]
+
+    proxy.on_request = no_join
+    with pytest.raises(RetriableError):
+        membership.rejoin(3)
+    proxy.on_request = pass_on
+    # Else the query would read on with the partitions of a generation in which it is no member.
+    assert membership.rebalance_needed()
+    membership.rejoin(30)
+    assert held(membership) == everything("orders", 6)
+    assert membership.rebalance_needed() is None
+
+
+def test_a_leader_that_cannot_look_the_topics_up_assigns_when_it_can(proxied, monkeypatch):
+    members, _ = proxied
+    membership = members.make("orders", slots=1)
+    membership.join(30)
+    lead, lost = leader.lead, []
+
+    async def lose_the_first(*arguments):
+        if not lost:
+            lost.append(arguments)
+            raise ConnectionLost("the broker is away")
+        return await lead(*arguments)
+
+    monkeypatch.setattr(leader, "lead", lose_the_first)
+    membership.rejoin(30)
+    assert lost
     assert held(membership) == everything("orders", 6)
 
 
