@@ -11,11 +11,12 @@ from kafka_source.error_codes import FENCED_INSTANCE_ID, NONE
 from kafka_source.errors import FencedError, RetriableError
 from kafka_source.group import member_state
 from kafka_source.group.join_errors import refusal
+from kafka_source.group.leaving import leave_group
 from kafka_source.group.member_state import Action, Membership, State, Step, step
 from kafka_source.group.model import CONSUMER
 from kafka_source.group.rewind import PROTOCOL as REWIND_PROTOCOL
 from kafka_source.kafka_client import Connection, ConnectionLost, Deadline, KafkaClient
-from kafka_source.kafka_client.messages import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
+from kafka_source.kafka_client.messages import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
 
 log = logging.getLogger(__name__)
 
@@ -154,7 +155,7 @@ class Member:
                     next_step = await self._send_join(protocols, deadline, reason)
                 else:
                     if states is None:
-                        # Assigned at once: if `lead` fails, the next try must not send an empty assignment to the group.
+                        # Assigned in one step: if `lead` fails, the next try must not send an empty assignment.
                         leads = self.last_join.leading and not self.last_join.skip_assignment
                         states = await lead(self.last_join) if leads else {}
                     next_step = await self._send_sync(states, deadline)
@@ -214,14 +215,9 @@ class Member:
     async def leave(self, deadline: Deadline, reason: str = "") -> None:
         """Leave the group, if the coordinator may know this member; log a warning if it cannot be reached."""
         if self.may_be_known:
-            identity = LeaveGroupRequest.MemberIdentity(
-                member_id=self.membership.member_id, group_instance_id=self.settings.instance_id, reason=reason or None
-            )
-            request = LeaveGroupRequest(group_id=self.settings.group, members=[identity])
+            identity = (self.membership.member_id, self.settings.instance_id)
             try:
-                coordinator = await self._client.coordinator(self.settings.group, deadline)
-                connection = await self._client.connection(coordinator, deadline)
-                await connection.send(request, max(0.001, deadline.left))
+                await leave_group(self._client, self.settings.group, [identity], reason, deadline)
                 log.info("leave group=%s member=%s reason=%r", self.settings.group, self._name, reason)
             except RetriableError as error:
                 log.warning("leave group=%s member=%s failed: %s", self.settings.group, self._name, error)

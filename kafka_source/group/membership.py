@@ -44,6 +44,7 @@ from kafka_source.group.committed_offsets import commit_offsets, fetch_committed
 from kafka_source.group.description import DEAD, STABLE, describe, describe_assigned_by_brokers
 from kafka_source.group.heartbeats import Heartbeats
 from kafka_source.group.join_progress import log_progress
+from kafka_source.group.leaving import leave_group
 from kafka_source.group.member import Joined
 from kafka_source.group.member_state import State
 from kafka_source.group.model import BatchUnderWay, GroupAssignment, GroupSettings, TopicFilter
@@ -54,7 +55,6 @@ from kafka_source.group.slot import Slot
 from kafka_source.group.subscribed_topics import SubscribedTopics
 from kafka_source.group.work import EndOffsets
 from kafka_source.kafka_client import Deadline, KafkaClient, cached_client
-from kafka_source.kafka_client.messages import LeaveGroupRequest
 from kafka_source.model.commit_offset import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.driver_figures import Rebalance, RebalanceCause
@@ -159,7 +159,7 @@ class GroupMembership:
             )
         except BaseException:
             if self._settings.leave_on_close:
-                with contextlib.suppress(KafkaGroupError, TimeoutError):
+                with contextlib.suppress(TimeoutError):
                     self.leave()
             raise
 
@@ -333,8 +333,11 @@ class GroupMembership:
         self._closed = True
 
     def leave(self) -> None:
-        """Leave with all slots in one request, so that the group rebalances only once."""
-        self._run(self._leave("the query ends", Deadline(_CLOSE_SECONDS)), _CLOSE_SECONDS)
+        """Leave with all slots in one request, so that the group rebalances only once.
+
+        If the coordinator cannot be reached, it logs a warning, and the slots stay until their sessions end.
+        """
+        self._run(self._detach(self._slots, "the query ends"), _CLOSE_SECONDS)
 
     def close(self) -> None:
         """Leave the group if `leave_on_close` is set, and close all connections.
@@ -344,7 +347,7 @@ class GroupMembership:
         if not self._closed:
             self._closed = True
             if self._settings.leave_on_close:
-                with contextlib.suppress(KafkaGroupError, TimeoutError):
+                with contextlib.suppress(TimeoutError):
                     self.leave()
             else:
                 self._run(self._stop_tasks(), _CLOSE_SECONDS)
@@ -700,28 +703,19 @@ class GroupMembership:
         await self._stop_tasks()
         await self._send_leave(reason, deadline)
 
-    async def _detach(self, leaving: Sequence[Slot]) -> None:
+    async def _detach(self, leaving: Sequence[Slot], reason: str = "nobody comes for it") -> None:
         await self._stop_tasks()
-        # If the coordinator is away, they stay until their sessions end.
-        with contextlib.suppress(KafkaGroupError):
-            await self._send_leave("nobody comes for it", Deadline(_CLOSE_SECONDS), leaving)
+        try:
+            await self._send_leave(reason, Deadline(_CLOSE_SECONDS), leaving)
+        except KafkaGroupError as error:
+            log.warning("leave group=%s failed: slots stay until their sessions end: %s", self._settings.group, error)
 
     async def _send_leave(self, reason: str, deadline: Deadline, slots: Sequence[Slot] | None = None) -> None:
         slots = self._slots if slots is None else slots
         members = [slot.member for slot in slots if slot.member.may_be_known]
         if members:
-            request = LeaveGroupRequest(
-                group_id=self._settings.group,
-                members=[
-                    LeaveGroupRequest.MemberIdentity(
-                        member_id=m.membership.member_id, group_instance_id=m.settings.instance_id, reason=reason
-                    )
-                    for m in members
-                ],
-            )
-            coordinator = await self._client.coordinator(self._settings.group, deadline)
-            connection = await self._client.connection(coordinator, deadline)
-            await connection.send(request, max(0.001, deadline.left))
+            leaving = [(member.membership.member_id, member.settings.instance_id) for member in members]
+            await leave_group(self._client, self._settings.group, leaving, reason, deadline)
             log.info("leave group=%s slots=%d reason=%r", self._settings.group, len(members), reason)
         for slot in slots:
             slot.member.left()

@@ -26,14 +26,15 @@ from kafka_source.model.stream_offset import Range
 from kafka_source.options import Where, read_options
 from kafka_source.schema import source_schema
 from kafka_source.source import read_task
+from kafka_source.source.batch import BatchReader
 from kafka_source.source.group_member_owner import GroupMemberOwner
 from tests.groups import Memberships, everything, held, members_of, rejoin_until_joined, wait_for
 from tests.support import produce
 
-JOIN_GROUP, HEARTBEAT, SYNC_GROUP, OFFSET_COMMIT, OFFSET_FETCH, METADATA = 11, 12, 14, 8, 9, 3
+JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, OFFSET_COMMIT, OFFSET_FETCH, METADATA = 11, 12, 13, 14, 8, 9, 3
 DESCRIBE_GROUPS = 15
-UNKNOWN_SERVER_ERROR, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, GROUP_AUTHORIZATION_FAILED = (
-    code.to_bytes(2, "big", signed=True) for code in (-1, 22, 27, 30)
+UNKNOWN_SERVER_ERROR, NOT_COORDINATOR, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, GROUP_AUTHORIZATION_FAILED = (
+    code.to_bytes(2, "big", signed=True) for code in (-1, 16, 22, 27, 30)
 )
 
 
@@ -140,6 +141,51 @@ def test_a_leader_that_cannot_look_the_topics_up_assigns_when_it_can(proxied, mo
     membership.rejoin(30)
     assert lost
     assert held(membership) == everything("orders", 6)
+
+
+@pytest.mark.parametrize("side", ["on_request", "on_response"])
+def test_the_connection_is_lost_while_slots_leave(behind, proxied, group, side):
+    members, proxy = proxied
+    membership = members.make("orders")
+    membership.join(30)
+    hook, cut = once(LEAVE_GROUP)
+    setattr(proxy, side, hook)
+    membership.leave()
+    assert cut
+    assert members_of(behind[0], group) == []
+
+
+def test_slots_leave_again_if_the_coordinator_is_another_broker_by_now(proxied):
+    members, proxy = proxied
+    membership = members.make("orders")
+    membership.join(30)
+    answers: list[Frame] = []
+
+    def moved(frame):
+        if frame.api_key != LEAVE_GROUP:
+            return [frame.payload]
+        answers.append(frame)
+        # Behind the correlation id, the tags and the throttle time.
+        return [frame.payload[:9] + NOT_COORDINATOR + frame.payload[11:]] if len(answers) == 1 else [frame.payload]
+
+    proxy.on_response = moved
+    membership.leave()
+    assert len(answers) == 2
+
+
+def test_a_batch_is_read_although_its_slots_cannot_leave(behind, proxied, group, caplog):
+    kafka, proxy = behind
+    given = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": "orders", "kafka.group.id": group}
+    produce(kafka.bootstrap_servers, "orders", 10)
+
+    def never(frame):
+        if frame.api_key == LEAVE_GROUP:
+            raise CutConnection
+        return [frame.payload]
+
+    proxy.on_request = never
+    assert BatchReader({**given, "commit": "none"}, source_schema(headers=False)).partitions()
+    assert "stay until their sessions end" in caplog.text
 
 
 def test_a_rejoin_does_not_wait_for_the_names_in_its_log_line(proxied, caplog):
