@@ -239,18 +239,25 @@ class SlotSession:
         # The coordinator answers a JoinGroup that it holds when the rebalance timeout expires, at the latest.
         answered = Deadline(self._member.settings.rebalance_timeout_ms / 1000 + _SECONDS)
         task = asyncio.ensure_future(self._join_as(joining, answered))
-        done, _ = await asyncio.wait([task], timeout=_PARKED_AFTER)
-        if done:
-            task.result()
-            return
-        # Another slot has left between our heartbeat and our JoinGroup, so the coordinator holds the request. It has
-        # already given the slot a new member id, and accepts that id until the next generation starts. Then it answers.
-        log.info(
-            "take over group=%s slot=%d: JoinGroup waits for the next generation",
-            self._credentials.group,
-            self._credentials.slot,
-        )
-        await self._adopt(deadline)
+        try:
+            done, _ = await asyncio.wait([task], timeout=_PARKED_AFTER)
+            if done:
+                task.result()
+                return
+            # Another slot has left between our heartbeat and our JoinGroup, so the coordinator holds the request. It
+            # has already given the slot a new member id, and accepts that id until the next generation starts. Then it
+            # answers.
+            log.info(
+                "take over group=%s slot=%d: JoinGroup waits for the next generation",
+                self._credentials.group,
+                self._credentials.slot,
+            )
+            await self._adopt(deadline)
+        except BaseException:
+            # Else it would join some day, as a member without heartbeats that holds the slot's partitions.
+            task.cancel()
+            joining.close()
+            raise
         self._parked = task
         self._tasks.append(task)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import time
@@ -21,7 +22,7 @@ from kafka_source.group.member import Member
 from kafka_source.group.member_state import Membership, State
 from kafka_source.group.query_settings import group_settings, subscription_of
 from kafka_source.group.slot_session import SlotSession
-from kafka_source.kafka_client import ConnectionLost, Deadline, KafkaClient
+from kafka_source.kafka_client import ConnectionLost, Deadline, KafkaClient, cached_client
 from kafka_source.model.stream_offset import Range
 from kafka_source.options import Where, read_options
 from kafka_source.schema import source_schema
@@ -366,6 +367,31 @@ def test_a_take_over_that_comes_just_after_another_slot_left_goes_on(proxied, sl
         session.leave()
     leaving.close()
     assert set(members.make("any").committed(first.partitions).values()) == {9}
+
+
+def test_a_take_over_that_fails_leaves_no_join_behind(proxied, monkeypatch):
+    members, proxy = proxied
+    first, second, _ = plan(members, "orders", 3).slots
+    settings = members.settings(slots=3)
+    leaving = SlotSession.take_over(members.config, settings, second.credentials)
+    # The coordinator holds the first slot's JoinGroup, and what the slot has is taken from it meanwhile.
+    proxy.on_request, left = leaves_before_the_next_join(members, leaving)
+
+    async def gone(*_):
+        raise FencedError("the generation has ended")
+
+    monkeypatch.setattr(SlotSession, "_adopt", gone)
+    with pytest.raises(FencedError, match="the generation has ended"):
+        SlotSession.take_over(members.config, settings, first.credentials)
+    assert left
+    leaving.close()
+
+    async def joining():
+        return [task for task in asyncio.all_tasks() if "_join_as" in repr(task)]
+
+    # Half an hour later it would be a member that sends no heartbeats.
+    client = cached_client(members.config, "task")
+    wait_for(lambda: client.run(joining()) == [], "the end of the JoinGroup", 5)
 
 
 def test_a_task_commits_in_a_transaction_when_the_take_over_was_answered_while_it_read(proxied, behind, group):
