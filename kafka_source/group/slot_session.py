@@ -169,9 +169,12 @@ class SlotSession:
         await self._heartbeat(deadline)
         self._raise_if_gone()
 
-    async def _heartbeat(self, deadline: Deadline) -> None:
+    async def _heartbeat(self, deadline: Deadline, member: Member | None = None) -> None:
+        """Send a heartbeat of the slot's member, or of another one, until the coordinator has judged it."""
+        member = self._member if member is None else member
+
         async def ask() -> None:
-            result = await self._member.heartbeat(Deadline(min(deadline.left, _TRY_SECONDS)))
+            result = await member.heartbeat(Deadline(min(deadline.left, _TRY_SECONDS)))
             if result.back_off:
                 raise ConnectionLost(f"The coordinator of group {self._credentials.group} is not ready.")
 
@@ -205,11 +208,11 @@ class SlotSession:
         does not keep its partitions. A coordinator tells the generation only in its response to JoinGroup, which it may
         hold back, so this asks for one after another.
         """
-        planned = self._member.membership.generation
+        planned, member_id = self._member.membership.generation, self._member.membership.member_id
         for generation in range(planned + 1, planned + 1 + _MOST_GENERATIONS):
-            found = Membership(State.STABLE, self._credentials.member_id, generation)
+            found = Membership(State.STABLE, member_id, generation)
             probe = Member(self._client, self._member.settings, found)
-            await probe.heartbeat(Deadline(min(deadline.left, _TRY_SECONDS)))
+            await self._heartbeat(deadline, probe)
             if probe.membership.is_member:
                 self._member.membership = probe.membership
                 return
@@ -225,13 +228,16 @@ class SlotSession:
                     await self._follow(deadline)
 
     async def _adopt(self, deadline: Deadline) -> None:
-        """Use the member id that the coordinator has for this slot; fails if the planned generation has ended."""
+        """Use the member id that the coordinator has for this slot; fails if its generation cannot be found."""
         described = await describe_either(self._client, self._credentials.group, deadline)
         member_id = described.member_id_of(self._credentials.instance_id)
         if member_id is None:
             raise self._moved_on()
-        self._member.membership = Membership(State.STABLE, member_id, self._credentials.generation)
+        self._member.membership = Membership(State.STABLE, member_id, self._member.membership.generation)
         await self._heartbeat(deadline)
+        if self._member.membership.state is State.LOST and self._member.membership.member_id:
+            # The earlier attempt has found the slot in a later generation.
+            await self._follow(deadline)
 
     async def _join(self, deadline: Deadline) -> None:
         # Join with the instance id and without a member id: the coordinator then gives the slot a new member id.

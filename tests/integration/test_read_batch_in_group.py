@@ -116,7 +116,7 @@ def test_a_dataframe_can_be_joined_with_itself(spark, kafka, orders):
         assert values.alias("left").join(values.alias("right"), "number").count() == 300
 
 
-def plan_to_commit(kafka, orders, group):
+def plan_to_commit(kafka, orders, group, **more):
     """The reader and the tasks of a batch that commits, in a group with the shortest session that brokers allow."""
     given = {
         "kafka.bootstrap.servers": kafka.bootstrap_servers,
@@ -125,6 +125,7 @@ def plan_to_commit(kafka, orders, group):
         "commit": "task",
         "kafka.session.timeout.ms": "6000",
         "kafka.heartbeat.interval.ms": "500",
+        **more,
     }
     planned = BatchReader(given, source_schema(headers=False))
     return planned, planned.partitions()
@@ -156,6 +157,22 @@ def test_a_slot_waits_for_its_task_longer_than_its_session(kafka, orders, group,
     assert sorted(rows) == list(range(300))
     assert sum(groups.committed(group).values()) == 300
     assert groups.describe(group).members == ()
+
+
+def test_a_task_is_tried_again_after_another_read_has_moved_the_group_on(kafka, orders, topic, group, groups):
+    plain = {"commit.transactional": "false"}
+    planned, tasks = plan_to_commit(kafka, orders, group, **plain)
+    other = topic("other")
+    produce(kafka.bootstrap_servers, other, 30)
+    planned_other, other_tasks = plan_to_commit(kafka, other, group, **plain)
+    # The slots are in a later generation than the one of their plan. The first attempt finds it, and its executor dies.
+    attempt = planned.read(tasks[0])
+    next(attempt)
+    attempt.close()
+    rows = [number for task in tasks for number in run(planned, task)]
+    assert sorted(rows) == list(range(300))
+    assert sorted(number for task in other_tasks for number in run(planned_other, task)) == list(range(30))
+    assert sum(groups.committed(group).values()) == 330
 
 
 def test_slots_that_wait_leave_when_the_driver_has_ended(kafka, members, topic, group, groups):
