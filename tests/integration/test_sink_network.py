@@ -18,7 +18,8 @@ from typer.testing import CliRunner
 from kafka_source.cli.app import app
 from kafka_source.embedded import EmbeddedKafka
 from kafka_source.embedded.tcp_proxy import CutConnection, Frame, TcpProxy, pass_on
-from kafka_source.errors import DeliveryError, KafkaGroupError, LostTransactionsError, NotVisibleError
+from kafka_source.errors import DeliveryError, FencedError, KafkaGroupError, LostTransactionsError, NotVisibleError
+from kafka_source.sink.two_phase import committer
 from kafka_source.sink.two_phase.prepare import SinkTask, prepare
 from tests.committed_reader import CommittedReader
 from tests.support import until
@@ -87,6 +88,32 @@ def test_f10_a_commit_that_arrives_again_while_the_next_batch_is_open_does_not_t
     assert visible(broker.kafka, sink.topic) == whole(0)
     sink.decide(epoch, 1, prepared)
     broker.check(sink, 0, 1)
+
+
+def test_a_group_whose_coordinator_is_away_for_longer_than_the_decision_may_take_is_named(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The transaction's timeout is the most that readers of the groups' offsets wait.
+    monkeypatch.setattr(committer, "_DECISION_TIMEOUT_MS", 8_000)
+    sink = broker.sink()
+    epoch = sink.begin()
+    prepared = sink.tasks(epoch, 0)
+
+    def away(frame: Frame) -> Iterable[bytes]:
+        if frame.api_key == TXN_OFFSET_COMMIT and not back.is_set():
+            raise CutConnection
+        return [frame.payload]
+
+    back = threading.Event()
+    threading.Timer(14, back.set).start()
+    broker.proxy.on_request = away
+    # And not "another process uses the same transactional id", when the broker has ended the transaction by itself.
+    with pytest.raises(KafkaGroupError, match="lost") as raised:
+        sink.decide(epoch, 0, prepared)
+    assert not isinstance(raised.value, FencedError)
+    broker.proxy.on_request = pass_on
+    sink.run(0)
+    broker.check(sink, 0)
 
 
 @pytest.mark.parametrize("api_key", [ADD_OFFSETS, TXN_OFFSET_COMMIT, END_TXN])

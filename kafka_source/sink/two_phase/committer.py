@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from assignors.model import TopicPartition
@@ -38,8 +38,10 @@ from kafka_source.transactions.open_transaction import OpenTransaction, end, ini
 
 log = logging.getLogger(__name__)
 
-# Writing the decision takes milliseconds. While its transaction is open, readers of the groups' offsets wait.
+# Writing the decision takes milliseconds. While its transaction is open, readers of the groups' offsets wait. Our own
+# tries end before the coordinator aborts it: the abort takes the epoch, which would look like another driver's work.
 _DECISION_TIMEOUT_MS = 30_000
+_DECISION_MARGIN_SECONDS = 3.0
 _VISIBLE_SECONDS = 30.0
 
 
@@ -137,7 +139,7 @@ class TwoPhaseCommit:
         failpoint("sink-prepared")
         # The ledger comes last, so that no decision is written if the source's group refuses its offsets.
         sources = () if replayed else batch.sources
-        await commit_in(self._client, epoch.driver, [*sources, *self._ledger.entries(decision)], deadline)
+        await self._decide(epoch, [*sources, *self._ledger.entries(decision)], deadline)
         failpoint("sink-decided")
         await self._finish(epoch, decision, batch, deadline)
 
@@ -169,9 +171,13 @@ class TwoPhaseCommit:
             # Nothing is open and nothing was ever written. The next driver aborts what a task opens from here on.
             return
         decision = Decision(epoch.number, write, 0, partition)
-        await commit_in(self._client, epoch.driver, self._ledger.entries(decision), deadline)
+        await self._decide(epoch, self._ledger.entries(decision), deadline)
         await self._ledger.record_finished(epoch.finished, decision, deadline)
         await self.abort_undecided(deadline, epoch)
+
+    async def _decide(self, epoch: DriverEpoch, offsets: Sequence[GroupOffsets], deadline: Deadline) -> None:
+        within = min(deadline.left, _DECISION_TIMEOUT_MS / 1000 - _DECISION_MARGIN_SECONDS)
+        await commit_in(self._client, epoch.driver, offsets, Deadline(within))
 
     async def _any_partition(self, epoch: DriverEpoch, deadline: Deadline) -> TopicPartition | None:
         known = {tp for one in await self.undecided(deadline) for tp in one.partitions}
