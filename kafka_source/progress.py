@@ -10,6 +10,8 @@ listener makes the same figures:
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import json
 import logging
 from collections.abc import Callable, Mapping
@@ -177,10 +179,11 @@ def _log(lag: SourceLag) -> None:
 
 
 def _json(text: str | None) -> Any:
-    try:
-        return json.loads(text or "null")
-    except ValueError:
-        return None
+    """Parse an offset of a progress; through Spark Connect, pyspark before 4.2 gives it as the repr of a dict."""
+    for parse in (json.loads, ast.literal_eval):
+        with contextlib.suppress(ValueError, SyntaxError):
+            return parse(text or "null")
+    return None
 
 
 def _offset(value: Any) -> StreamOffset | None:

@@ -130,7 +130,8 @@ def test_a_leader_that_cannot_look_the_topics_up_assigns_when_it_can(proxied, mo
     members, _ = proxied
     membership = members.make("orders", slots=1)
     membership.join(30)
-    lead, lost = leader.lead, []
+    lead = leader.lead
+    lost: list[object] = []
 
     async def lose_the_first(*arguments):
         if not lost:

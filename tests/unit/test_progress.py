@@ -1,0 +1,39 @@
+"""What a query's progress shows of a Kafka source."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from pyspark.sql.streaming.listener import StreamingQueryProgress
+
+from assignors.model import TopicPartition
+from kafka_source.model.driver_figures import DriverFigures
+from kafka_source.model.stream_offset import Span
+from kafka_source.progress import sources_of
+from tests.progresses import end_of
+
+TP = TopicPartition("orders", 0)
+
+
+def progress(end: str) -> StreamingQueryProgress:
+    source = SimpleNamespace(startOffset=None, endOffset=end, latestOffset=None)
+    return cast(StreamingQueryProgress, SimpleNamespace(sources=[source]))
+
+
+# Through Spark Connect, pyspark 4.0 and 4.1 show an offset as `str(dict)`.
+@pytest.mark.parametrize("shown", [json.dumps, str])
+def test_the_offsets_of_a_source_are_found_as_each_pyspark_shows_them(shown: Callable[[object], str]) -> None:
+    end = end_of({TP: Span(5, 10, 0)}, DriverFigures(1_000, "billing", latest={TP: 12}))
+    (found,) = sources_of(progress(shown(end)))
+    assert found.latest == {TP: 12}
+    assert found.driver is not None
+    assert found.driver.group == "billing"
+
+
+@pytest.mark.parametrize("shown", ["", "null", "{", "nonsense", "{'a': open('x')}"])
+def test_what_is_no_offset_is_no_kafka_source(shown: str) -> None:
+    assert sources_of(progress(shown)) == []
