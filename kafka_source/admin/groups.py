@@ -24,6 +24,7 @@ from kafka_source.admin.member_rates import rates_of
 from kafka_source.admin.model import Group, GroupSummary, MemberDescription, PartitionLag
 from kafka_source.admin.offsets_document import OffsetsDocument, check_place
 from kafka_source.admin.rows import Rows
+from kafka_source.admin.target_offsets import moves_now
 from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.error_codes import GROUP_ID_NOT_FOUND
@@ -33,7 +34,7 @@ from kafka_source.group.committed_offsets import commit_offsets, fetch_all_commi
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.commit_offset import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
-from kafka_source.model.rewind_target import AtOffsets, Known, Move, Target, other_group, resolve, timestamps
+from kafka_source.model.rewind_target import AtOffsets, Move, Target, other_group
 from kafka_source.model.topic_selection import TopicSelection
 
 __all__ = ["Group", "Groups", "MemberDescription", "PartitionLag"]
@@ -208,10 +209,7 @@ class Groups:
             chosen = {*partitions, *(cluster.partitions(TopicSelection(topics=tuple(topics))) if topics else ())}
             if not chosen:
                 chosen = {*target.offsets} if isinstance(target, AtOffsets) else {*(other if like else committed)}
-            starts, ends = cluster.bounds(chosen, chosen, read_committed=False)
-            times = timestamps(target, chosen, round(time.time() * 1000))
-            found = cluster.at_times(times) if times else {}
-            return Rows(Move, resolve(target, chosen, Known(starts, ends, committed, found, other)))
+            return Rows(Move, moves_now(cluster, target, chosen, committed, other))
 
     def rewind(self, group: str, offsets: Mapping[TopicPartition, int], *, checkpoints_follow: bool = True) -> None:
         """Set a group's committed offsets, to earlier or later ones; the group must have no members.

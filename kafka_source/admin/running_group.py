@@ -7,13 +7,14 @@ micro-batch, own no partitions while the offsets are set, and continue there. Se
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
 from assignors.model import TopicPartition
 from kafka_source.admin.group_requests import CONSUMER, describe_group
 from kafka_source.admin.model import Group, MemberDescription
+from kafka_source.admin.target_offsets import moves_now
 from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.error_codes import INCONSISTENT_GROUP_PROTOCOL
@@ -26,12 +27,13 @@ from kafka_source.errors import (
     UnknownOutcomeError,
 )
 from kafka_source.group import rewind
-from kafka_source.group.committed_offsets import commit_offsets, fetch_entries
+from kafka_source.group.committed_offsets import commit_offsets, fetch_committed, fetch_entries
 from kafka_source.group.member import Joined, Member, MemberSettings
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.commit_offset import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.offset_chunks import chunks
+from kafka_source.model.rewind_target import Move, Target, other_group
 from kafka_source.model.topic_selection import TopicSelection
 
 log = logging.getLogger(__name__)
@@ -41,6 +43,7 @@ _TIMEOUT = 330.0
 _SESSION_TIMEOUT_MS = 10_000
 # Everything between the start of the generation and the end of the session.
 _COMMIT_SECONDS = 5.0
+_LOOK_UP_SECONDS = 3.0
 _DESCRIBE_SECONDS = 15.0
 _LEAVE_SECONDS = 5.0
 _MOST_NAMED = 5
@@ -58,6 +61,7 @@ class RunningRewind:
         generation: The generation in which nobody read and the offsets were set.
         before: The committed offset of each partition right before it; without partitions that had none.
         offsets: The new offset of each partition.
+        moves: The same as rows, with the offsets that the target meant before the nearest ones of the log were taken.
     """
 
     group: str
@@ -65,10 +69,20 @@ class RunningRewind:
     generation: int
     before: Mapping[TopicPartition, int]
     offsets: Mapping[TopicPartition, int]
+    moves: tuple[Move, ...]
+
+
+_Aim = Callable[[KafkaClient, Mapping[TopicPartition, int]], tuple[Move, ...]]
+"""Returns the new positions, from the committed offsets of the moment at which nobody reads any more."""
 
 
 def rewind_running_group(
-    settings: Settings, group: str, offsets: Mapping[TopicPartition, int], *, timeout: float = _TIMEOUT
+    settings: Settings,
+    group: str,
+    offsets: Mapping[TopicPartition, int] | Target,
+    *,
+    partitions: Collection[TopicPartition] = (),
+    timeout: float = _TIMEOUT,
 ) -> RunningRewind:
     """Set committed offsets of a group while queries of kafkagroup are its members; they continue there.
 
@@ -78,7 +92,10 @@ def rewind_running_group(
     Args:
         settings: The Kafka client settings, with `bootstrap.servers`. The user needs READ on the group and its topics.
         group: The group id.
-        offsets: The new offset of each partition, between the earliest and the latest one.
+        offsets: The new offset of each partition, between the earliest and the latest one. Or a target, as
+            `Groups.moves` takes it: it is turned into offsets when the members have committed their last micro-batch,
+            so `Shift` counts from there, and `latest` is the end of the log at that moment.
+        partitions: The partitions to move to a target; nothing else uses it.
         timeout: Seconds to wait until all members have finished their micro-batches. The group itself does not wait
             longer than `kafka.max.poll.interval.ms`.
 
@@ -90,20 +107,52 @@ def rewind_running_group(
         ApplicationRecoverableError: The coordinator has refused the commit. Nothing was changed.
         UnknownOutcomeError: The coordinator did not answer; the group's committed offsets tell.
     """
-    if not offsets:
+    named = offsets if isinstance(offsets, Mapping) else partitions
+    if not named:
         raise InvalidConfigurationError(f"No partition of group {group} was named to be rewound.")
     rewind_id = rewind.new_id()
-    entries = {tp: CommitOffset(offset, metadata=rewind.mark(rewind_id)) for tp, offset in offsets.items()}
-    if len(list(chunks(group, entries))) > 1:
+    # How large a commit is does not depend on the offsets.
+    if len(list(chunks(group, _entries(dict.fromkeys(named, 0), rewind_id)))) > 1:
         raise InvalidConfigurationError(
-            f"Group {group}: {len(offsets)} partitions are too many for one commit, and a rewind is all or nothing. "
+            f"Group {group}: {len(named)} partitions are too many for one commit, and a rewind is all or nothing. "
             "Rewind them in several calls, for example by topic."
         )
-    with closing(Cluster(settings)) as cluster:
-        _check_exist(cluster, group, offsets)
+    if isinstance(offsets, Mapping):
+        with closing(Cluster(settings)) as cluster:
+            _check_exist(cluster, group, offsets)
+        aim = _to_offsets(offsets)
+    else:
+        aim = _to_target(settings, offsets, partitions)
     with closing(KafkaClient(settings, client_id="kafkagroup-rewind")) as client:
-        deadline = Deadline(timeout)
-        return client.run(_rewind(client, group, entries, rewind_id, deadline), timeout + _DESCRIBE_SECONDS)
+        return _rewind(client, group, named, aim, rewind_id, Deadline(timeout))
+
+
+def _entries(offsets: Mapping[TopicPartition, int], rewind_id: str) -> dict[TopicPartition, CommitOffset]:
+    return {tp: CommitOffset(offset, metadata=rewind.mark(rewind_id)) for tp, offset in offsets.items()}
+
+
+def _to_offsets(offsets: Mapping[TopicPartition, int]) -> _Aim:
+    def aim(_: KafkaClient, before: Mapping[TopicPartition, int]) -> tuple[Move, ...]:
+        return tuple(
+            Move(tp.topic, tp.partition, before.get(tp), offset, offset) for tp, offset in sorted(offsets.items())
+        )
+
+    return aim
+
+
+def _to_target(settings: Settings, target: Target, partitions: Collection[TopicPartition]) -> _Aim:
+    like = other_group(target)
+
+    def aim(client: KafkaClient, before: Mapping[TopicPartition, int]) -> tuple[Move, ...]:
+        other: Mapping[TopicPartition, int | None] = {}
+        if like is not None:
+            other = client.run(fetch_committed(client, like, None, Deadline(_LOOK_UP_SECONDS), stable=False))
+        cluster = Cluster(settings, timeout_ms=round(_LOOK_UP_SECONDS * 1000), client=client)
+        return moves_now(
+            cluster, target, partitions, before, {tp: offset for tp, offset in other.items() if offset is not None}
+        )
+
+    return aim
 
 
 def cannot_be_rewound(group: Group) -> str | None:
@@ -149,32 +198,35 @@ def _check_exist(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, 
             )
 
 
-async def _rewind(
-    client: KafkaClient, group: str, entries: Mapping[TopicPartition, CommitOffset], rewind_id: str, deadline: Deadline
+def _rewind(
+    client: KafkaClient,
+    group: str,
+    partitions: Collection[TopicPartition],
+    aim: _Aim,
+    rewind_id: str,
+    deadline: Deadline,
 ) -> RunningRewind:
-    described = await _describe(client, group)
+    described = client.run(_describe(client, group))
     # While it waits in JoinGroup it is asked for nothing. Its own rebalance timeout must not end the wait.
     settings = MemberSettings(
         group, session_timeout_ms=_SESSION_TIMEOUT_MS, rebalance_timeout_ms=max(1, int(deadline.seconds * 1000))
     )
     member = Member(client, settings)
-    log.info("rewind group=%s partitions=%d: waiting until the members are between batches", group, len(entries))
+    log.info("rewind group=%s partitions=%d: waiting until the members are between batches", group, len(partitions))
     try:
-        await _join(member, described, deadline)
-        before = await fetch_entries(client, group, entries, Deadline(_COMMIT_SECONDS))
-        await _commit(client, member, entries)
+        client.run(_join(member, described, deadline), deadline.seconds + _DESCRIBE_SECONDS)
+        found = client.run(fetch_entries(client, group, partitions, Deadline(_COMMIT_SECONDS)))
+        before = {tp: entry.offset for tp, entry in found.items()}
+        # The members have committed while this one waited, so what a target means is known only now.
+        moves = aim(client, before)
+        offsets = {one.topic_partition: one.offset for one in moves}
+        client.run(_commit(client, member, _entries(offsets, rewind_id)))
         generation = member.membership.generation
     finally:
         # The members continue when this one has left.
-        await member.leave(Deadline(_LEAVE_SECONDS), "the group's offsets are set")
+        client.run(member.leave(Deadline(_LEAVE_SECONDS), "the group's offsets are set"))
     log.info("rewind group=%s generation=%d id=%s done", group, generation, rewind_id)
-    return RunningRewind(
-        group,
-        rewind_id,
-        generation,
-        {tp: entry.offset for tp, entry in before.items()},
-        {tp: entry.offset for tp, entry in entries.items()},
-    )
+    return RunningRewind(group, rewind_id, generation, before, offsets, moves)
 
 
 async def _describe(client: KafkaClient, group: str) -> Group:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -116,7 +115,7 @@ def rewind(
         moves = groups.moves(name, target, selection.partitions, topics=selection.topics)
         moves = Rows(Move, (one for one in moves if selection.has(one.topic, one.partition)))
         if yes and moves and found.members:
-            moves = _rewind_running(settings, found, moves, timeout)
+            moves = _rewind_running(settings, found, target, moves, timeout)
         elif yes and moves:
             groups.rewind(name, {one.topic_partition: one.offset for one in moves})
         emit(output, Listing("moves", moves, f"group {name}", empty="There is nothing to move."))
@@ -125,14 +124,19 @@ def rewind(
         note_outcome(yes)
 
 
-def _rewind_running(settings: Settings, group: Group, moves: Rows[Move], timeout: float) -> Rows[Move]:
-    """Rewind a group while its members run; return the moves with the offsets that were committed right before."""
+def _rewind_running(
+    settings: Settings, group: Group, target: Target, planned: Rows[Move], timeout: float
+) -> Rows[Move]:
+    """Rewind a group while its members run; return the moves.
+
+    The target counts from what the members commit at last, so the offsets may differ from those of the plan.
+    """
     from kafka_source.admin import Move, Rows, rewind_running_group
 
     note(f"Waiting for group {group.group} with {_members(group)}, until no micro-batch is under way.")
-    offsets = {one.topic_partition: one.offset for one in moves}
-    done = rewind_running_group(settings, group.group, offsets, timeout=timeout)
-    return Rows(Move, (replace(one, committed=done.before.get(one.topic_partition)) for one in moves))
+    partitions = [one.topic_partition for one in planned]
+    done = rewind_running_group(settings, group.group, target, partitions=partitions, timeout=timeout)
+    return Rows(Move, done.moves)
 
 
 def _tell_of_members(group: Group) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -127,6 +128,49 @@ def test_members_of_other_clients_are_named_and_nothing_is_changed(
         assert groups.committed(group) == before
     finally:
         other.close()
+
+
+@pytest.mark.parametrize(
+    ("target", "back", "follows_the_log"),
+    [
+        (("--to", "current"), 0, False),
+        (("--shift-by", -3), 3, False),
+        (("--to", "latest"), 0, True),
+        # Nothing is that new, so it is the end of the log.
+        (("--back", "0s"), 0, True),
+    ],
+)
+def test_a_target_counts_from_what_the_members_commit_before_they_wait(
+    kafka, streams, groups, group, name, command, target, back, follows_the_log
+):
+    busy = streams.planner()
+    try:
+        end = busy.next(StreamOffset(), limited=True)
+        busy.tasks(StreamOffset(), end)
+        batch = ends(groups, name)
+        assert groups.committed(group) == dict.fromkeys(batch, 0)
+        with ThreadPoolExecutor(1) as pool:
+            rewinding = pool.submit(lambda: command.json("rewind", group, *target, "--all-topics", "--yes"))
+            wait_for(
+                lambda: rewinding.done() or groups.describe(group).state == "PreparingRebalance", "the command to wait"
+            )
+            if follows_the_log:
+                produce(kafka.bootstrap_servers, name, COUNT, first=COUNT)
+            while not rewinding.done():
+                # It commits its batch, and rejoins as soon as a heartbeat has told it to.
+                planned = busy.next(end, limited=True)
+                end = planned if follows_the_log else end
+            moves = rewinding.result()
+        last = ends(groups, name)
+        assert (last == batch) is not follows_the_log
+        expected = {tp: end - back for tp, end in last.items()}
+        assert {TopicPartition(move["topic"], move["partition"]): move["offset"] for move in moves} == expected
+        assert all(move["asked"] == move["offset"] for move in moves)
+        assert groups.committed(group) == expected
+        if not follows_the_log:
+            assert {TopicPartition(move["topic"], move["partition"]): move["committed"] for move in moves} == batch
+    finally:
+        busy.close()
 
 
 def test_a_micro_batch_that_takes_too_long_changes_nothing(streams, groups, group, name, command):

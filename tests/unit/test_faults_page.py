@@ -18,7 +18,7 @@ TESTS = re.compile(r"`([\w/]+\.py)::(test_\w+)`")
 LOOK_AT_THE_CLOCK = {
     "admin/checkpoints.py": "a timestamp of Spark's own, in a checkpoint that is imported",
     "cli/transactions.py": "how long ago a transaction began, for people",
-    "admin/groups.py": "a place that a user names as a time before now",
+    "admin/target_offsets.py": "a place that a user names as a time before now",
     "cli/peek.py": "the same",
     "client_config/tokens.py": "the time at which a token was issued, for its server",
     "doctor/examine.py": "compares the clocks of driver, executors and brokers",
