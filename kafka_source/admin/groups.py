@@ -310,11 +310,7 @@ class Groups:
         """
         name = group or document.group
         with self._client() as client:
-            cluster = self._cluster(client)
-            known = cluster.topics({tp.topic for tp in document.offsets})
-            check_place(
-                document, cluster.cluster_id(), {topic: one.id for topic, one in known.items() if one is not None}
-            )
+            self._check_place(client, document)
             before = client.run(fetch_committed(client, name, None, Deadline(_TIMEOUT), stable=False))
         if not dry_run:
             self._commit(name, document.offsets)
@@ -325,6 +321,19 @@ class Groups:
                 for tp, one in sorted(document.offsets.items())
             ),
         )
+
+    def check_document(self, document: OffsetsDocument) -> None:
+        """Check that the offsets of a document are valid in this cluster, before they are used as a target.
+
+        Args:
+            document: What `export_offsets` has returned.
+
+        Raises:
+            InvalidConfigurationError: The document is of another cluster, or a topic was deleted or created again.
+            KafkaGroupError: The brokers do not answer, or refuse a request.
+        """
+        with self._client() as client:
+            self._check_place(client, document)
 
     # ---- delete
 
@@ -360,6 +369,11 @@ class Groups:
         self._call(lambda client, deadline: delete_offsets(client, group, wanted, deadline))
 
     # ---- parts
+
+    def _check_place(self, client: KafkaClient, document: OffsetsDocument) -> None:
+        cluster = self._cluster(client)
+        known = cluster.topics({tp.topic for tp in document.offsets})
+        check_place(document, cluster.cluster_id(), {topic: one.id for topic, one in known.items() if one is not None})
 
     def _with_lag(self, client: KafkaClient, groups: tuple[GroupSummary, ...]) -> tuple[GroupSummary, ...]:
         consumers = [one.group for one in groups if is_consumer_group(one)]

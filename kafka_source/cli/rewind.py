@@ -29,7 +29,7 @@ from kafka_source.cli.selection import Selection, parse_topics
 from kafka_source.cli.settings import settings_of
 
 if TYPE_CHECKING:
-    from kafka_source.admin import Group, Move, Rows
+    from kafka_source.admin import Group, Move, OffsetsDocument, Rows
     from kafka_source.client_config import Settings
     from kafka_source.model.rewind_target import Target
 
@@ -104,13 +104,18 @@ def rewind(
     selection = parse_topics(topic)
     # A group and a file name partitions themselves.
     _check_selection(selection, all_topics, needed=like is None and file is None)
+    document = None
     with usage_of(chosen[0]):
-        target = _target(to, back, shift, offset, like, file)
+        if file is not None:
+            document = _selected(file, selection)
+        target = _target(to, back, shift, offset, like, document)
     with exit_on_error():
         from kafka_source.admin import Groups, Move, Rows
 
         settings = settings_of(servers, config, config_file, context)
         groups = Groups(settings)
+        if document is not None:
+            groups.check_document(document)
         found = groups.describe(name)
         moves = groups.moves(name, target, selection.partitions, topics=selection.topics)
         moves = Rows(Move, (one for one in moves if selection.has(one.topic, one.partition)))
@@ -169,11 +174,22 @@ def _check_selection(selection: Selection, all_topics: bool, *, needed: bool) ->
         raise typer.BadParameter("is missing: name topics, or give --all-topics", param_hint="--topic")
 
 
+def _selected(file: Path, selection: Selection) -> OffsetsDocument:
+    from kafka_source.cli.offsets import read_document
+
+    document = read_document(file)
+    return document.only(selection.names) if selection.names else document
+
+
 def _target(
-    to: str | None, back: str | None, shift: int | None, offset: int | None, like: str | None, file: Path | None
+    to: str | None,
+    back: str | None,
+    shift: int | None,
+    offset: int | None,
+    like: str | None,
+    document: OffsetsDocument | None,
 ) -> Target:
     from kafka_source.admin import AtOffset, AtOffsets, Back, LikeGroup, Shift
-    from kafka_source.cli.offsets import read_document
     from kafka_source.model.rewind_target import parse_duration, parse_position
 
     if to is not None:
@@ -186,6 +202,6 @@ def _target(
         return AtOffset(offset)
     if like is not None:
         return LikeGroup(like)
-    if file is None:
+    if document is None:
         raise ValueError("no target")
-    return AtOffsets({tp: one.offset for tp, one in read_document(file).offsets.items()})
+    return AtOffsets({tp: one.offset for tp, one in document.offsets.items()})

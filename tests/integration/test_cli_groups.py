@@ -168,6 +168,25 @@ def test_offsets_are_exported_imported_cloned_and_deleted(command, orders, group
     assert "exists already" in command.refused("offsets", "clone", group, copy)
 
 
+def test_a_document_of_other_records_is_refused(kafka, command, topic, orders, group, groups, tmp_path):
+    file, elsewhere, kept = tmp_path / "offsets.json", tmp_path / "elsewhere.json", topic("kept", partitions=1)
+    groups.rewind(group, {TopicPartition(kept, 0): 0})
+    command.run("offsets", "export", group, "--file", file)
+    elsewhere.write_text(json.dumps({**json.loads(file.read_text()), "cluster": "of-somebody-else"}))
+    kafka.delete_topic(orders)
+    kafka.create_topic(orders, 2)
+    produce(kafka.bootstrap_servers, orders, 20)
+    before = groups.committed(group)
+    for more in ((), ("--yes",)):
+        for said, given in (("created again", file), ("of-somebody-else", elsewhere)):
+            assert said in command.refused("offsets", "import", given, *more)
+            assert said in command.refused("rewind", group, "--from-file", given, *more)
+    assert groups.committed(group) == before
+    # What is not selected is not checked.
+    (move,) = command.json("rewind", group, "--from-file", file, "-t", kept, "--yes")
+    assert (move["topic"], move["offset"]) == (kept, 0)
+
+
 def test_a_group_is_created(command, orders, group, groups):
     name = f"{group}-made"
     assert {move["offset"] for move in command.json("create", name, "-t", orders, "--to", "earliest")} == {0}
