@@ -105,7 +105,8 @@ def rewind_running_group(
         UnknownTopicError: A topic does not exist.
         RetriableError: The members have not finished their micro-batches in time. Nothing was changed.
         ApplicationRecoverableError: The coordinator has refused the commit. Nothing was changed.
-        UnknownOutcomeError: The coordinator did not answer; the group's committed offsets tell.
+        UnknownOutcomeError: The coordinator did not answer, and the group's committed offsets could not be compared, or
+            are not all set. Look at them before you rewind again.
     """
     named = offsets if isinstance(offsets, Mapping) else partitions
     if not named:
@@ -277,15 +278,43 @@ async def _commit(client: KafkaClient, member: Member, entries: Mapping[TopicPar
     credentials = SlotCredentials(group, membership.generation, membership.member_id, None)
     try:
         await commit_offsets(client, credentials, entries, Deadline(_COMMIT_SECONDS))
-    except UnknownOutcomeError:
-        # Nobody else commits until this member leaves or its session ends, so what is there now was set by this commit.
-        found = await fetch_entries(client, group, entries, Deadline(_COMMIT_SECONDS))
-        if found != dict(entries):
-            raise
     except KafkaGroupError as error:
-        raise ApplicationRecoverableError(
-            f"Group {group} was not rewound, and its members continue where they were: {error}", code=error.code
-        ) from error
+        await _check_set(client, group, entries, error)
+
+
+async def _check_set(
+    client: KafkaClient, group: str, entries: Mapping[TopicPartition, CommitOffset], error: KafkaGroupError
+) -> None:
+    """Return if the offsets are set although the commit has failed: the response to one of its tries was lost.
+
+    Args:
+        client: The cluster's client.
+        group: The group id.
+        entries: What was committed.
+        error: Why the commit has failed.
+
+    Raises:
+        UnknownOutcomeError: The coordinator does not tell, or only some of the offsets are set.
+        ApplicationRecoverableError: The offsets are not set.
+    """
+    look = f"Look at its committed offsets before you rewind it again. ({error})"
+    try:
+        found = await fetch_entries(client, group, entries, Deadline(_COMMIT_SECONDS))
+    except KafkaGroupError as problem:
+        raise UnknownOutcomeError(f"Group {group} was rewound or was not. {look}", code=error.code) from problem
+    # The mark tells, and not the offset: if the session has ended, the members may have committed behind it already.
+    there = [tp for tp, entry in entries.items() if tp in found and found[tp].metadata == entry.metadata]
+    if len(there) == len(entries):
+        return
+    if there:
+        some = f"Group {group} was rewound in {len(there)} of {len(entries)} partitions."
+        raise UnknownOutcomeError(f"{some} {look}", code=error.code) from error
+    if isinstance(error, UnknownOutcomeError):
+        # The request may still be on its way.
+        raise error
+    raise ApplicationRecoverableError(
+        f"Group {group} was not rewound, and its members continue where they were: {error}", code=error.code
+    ) from error
 
 
 def _refused(described: Group, why: str) -> InvalidConfigurationError:

@@ -123,7 +123,7 @@ async def commit_offsets(
     Raises:
         FencedError: The coordinator rejects the credentials; what it has not accepted before is not committed.
         UnknownTopicError: A topic does not exist; the offsets of the other topics are committed.
-        UnknownOutcomeError: The coordinator has not answered before the deadline.
+        UnknownOutcomeError: A response was lost, and the coordinator has not accepted another try before the deadline.
     """
     entries = {tp: CommitOffset(value) if isinstance(value, int) else value for tp, value in offsets.items()}
     what = f"Committing offsets of group {credentials.group} as {credentials.instance_id or credentials.member_id}"
@@ -165,9 +165,9 @@ async def _commit_part(
         try:
             answer = await to_coordinator(client, GROUP, credentials.group, request, deadline, _COMMIT_VERSION)
         except ConnectionLost:
+            # No later answer takes it back: a coordinator that loads the group or has moved knows nothing of this try.
             unanswered = True
             raise
-        unanswered = False
         return check_commits(client, credentials.group, answer, f"{what} failed", skip_unknown=skip_unknown)
 
     try:

@@ -12,17 +12,20 @@ from contextlib import closing
 import pytest
 
 from assignors import TopicPartition
+from kafka_source.admin import Groups, rewind_running_group
 from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.embedded import EmbeddedKafka
 from kafka_source.embedded.tcp_proxy import CutConnection, Frame, TcpProxy, pass_on
-from kafka_source.errors import AuthenticationError, FencedError, RetriableError
+from kafka_source.errors import AuthenticationError, FencedError, RetriableError, UnknownOutcomeError
 from kafka_source.group import MemberSettings, leader, slot_session
+from kafka_source.group.committed_offsets import commit_offsets
 from kafka_source.group.member import Member
 from kafka_source.group.member_state import Membership, State
 from kafka_source.group.query_settings import group_settings, subscription_of
 from kafka_source.group.slot_session import SlotSession
 from kafka_source.kafka_client import ConnectionLost, Deadline, KafkaClient, cached_client
+from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import Range
 from kafka_source.options import Where, read_options
 from kafka_source.schema import source_schema
@@ -30,10 +33,12 @@ from kafka_source.source import read_task
 from kafka_source.source.batch import BatchReader
 from kafka_source.source.group_member_owner import GroupMemberOwner
 from tests.groups import Memberships, everything, held, members_of, rejoin_until_joined, wait_for
+from tests.rewinding import Streams
 from tests.support import produce
 
 JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, OFFSET_COMMIT, OFFSET_FETCH, METADATA = 11, 12, 13, 14, 8, 9, 3
 DESCRIBE_GROUPS = 15
+COORDINATOR_LOAD_IN_PROGRESS = (14).to_bytes(2, "big")
 UNKNOWN_SERVER_ERROR, NOT_COORDINATOR, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, GROUP_AUTHORIZATION_FAILED = (
     code.to_bytes(2, "big", signed=True) for code in (-1, 16, 22, 27, 30)
 )
@@ -603,3 +608,76 @@ def test_a_coordinator_may_be_silent_for_longer_than_a_request_takes(proxied):
     )
     assert membership.committed(everything("orders", 6)) == dict.fromkeys(everything("orders", 6))
     assert time.monotonic() - began > 30
+
+
+@pytest.fixture
+def read_at_once(behind, group):
+    """A running group of one partition that commits nothing itself, so that every commit is a rewind's."""
+    kafka, proxy = behind
+    name = kafka.create_topic(f"{group}-rewound", 1)
+    produce(kafka.bootstrap_servers, name, 10)
+    streams = Streams(kafka, name, group)
+    try:
+        runner = streams.run(commit="none", group_members=1)
+        wait_for(lambda: runner.read, "the records to be read")
+        yield Settings({"bootstrap.servers": kafka.bootstrap_servers}), proxy, TopicPartition(name, 0), runner
+    finally:
+        proxy.on_request = proxy.on_response = pass_on
+        streams.close()
+
+
+def answered_while_it_loads(commits, fetches):
+    """A hook: the answer to the first commit is lost; later ones say that the coordinator loads the group.
+
+    Args:
+        commits: Collects the answers to commits.
+        fetches: Whether offsets can be fetched after the first commit.
+    """
+
+    def hook(frame):
+        if frame.api_key == OFFSET_FETCH and commits and not fetches:
+            raise CutConnection
+        if frame.api_key != OFFSET_COMMIT:
+            return [frame.payload]
+        commits.append(frame)
+        if len(commits) == 1:
+            raise CutConnection
+        # The error code of the only partition is before three empty lists of tagged fields.
+        return [frame.payload[:-5] + COORDINATOR_LOAD_IN_PROGRESS + frame.payload[-3:]]
+
+    return hook
+
+
+def test_a_rewind_is_done_although_only_the_lost_answer_to_its_commit_said_so(read_at_once, group):
+    settings, proxy, partition, runner = read_at_once
+    seen = len(runner.read)
+    commits: list[Frame] = []
+    proxy.on_response = answered_while_it_loads(commits, fetches=True)
+    done = rewind_running_group(settings, group, {partition: 2}, timeout=60)
+    assert done.offsets == {partition: 2}
+    assert len(commits) > 1
+    assert Groups(settings).committed(group) == {partition: 2}
+    wait_for(lambda: (2, 10) in [(r.start, r.end) for r in runner.read[seen:]], "the records to be read again")
+
+
+def test_nobody_says_that_a_rewind_was_not_done_if_the_offsets_cannot_be_compared(read_at_once, group):
+    settings, proxy, partition, _ = read_at_once
+    commits: list[Frame] = []
+    proxy.on_response = answered_while_it_loads(commits, fetches=False)
+    with pytest.raises(UnknownOutcomeError, match="Look at its committed offsets"):
+        rewind_running_group(settings, group, {partition: 2}, timeout=60)
+    proxy.on_response = pass_on
+    assert len(commits) > 1
+    assert Groups(settings).committed(group) == {partition: 2}
+
+
+def test_a_commit_whose_answer_was_lost_stays_unknown_while_the_new_coordinator_loads(proxied, group):
+    members, proxy = proxied
+    commits: list[Frame] = []
+    nobody = SlotCredentials(group, -1, "", None)
+    proxy.on_response = answered_while_it_loads(commits, fetches=True)
+    with closing(KafkaClient(members.config)) as client, pytest.raises(UnknownOutcomeError):
+        client.run(commit_offsets(client, nobody, {TopicPartition("orders", 0): 3}, Deadline(2)))
+    assert len(commits) > 1
+    proxy.on_response = pass_on
+    assert Groups(members.config).committed(group) == {TopicPartition("orders", 0): 3}
