@@ -12,7 +12,7 @@ from kafka_source.admin.user_data import decode_assigned_data, decode_user_data
 from kafka_source.error_codes import GROUP_ID_NOT_FOUND
 from kafka_source.errors import InvalidConfigurationError, UnknownGroupError, error_for_code
 from kafka_source.group.description import DEAD, DescribedMember, describe, describe_consumer_protocol
-from kafka_source.kafka_client import GROUP, Deadline, KafkaClient, check_coordinator, to_coordinator
+from kafka_source.kafka_client import GROUP, ConnectionLost, Deadline, KafkaClient, check_coordinator, to_coordinator
 from kafka_source.kafka_client.messages import (
     DeleteGroupsRequest,
     ListGroupsRequest,
@@ -101,10 +101,19 @@ async def delete_group(client: KafkaClient, group: str, deadline: Deadline) -> N
         UnknownGroupError: The group does not exist.
         KafkaGroupError: The group has members, or the user lacks the permission.
     """
+    unanswered = False
 
     async def ask() -> None:
-        answer = await to_coordinator(client, GROUP, group, DeleteGroupsRequest(groups_names=[group]), deadline)
+        nonlocal unanswered
+        try:
+            answer = await to_coordinator(client, GROUP, group, DeleteGroupsRequest(groups_names=[group]), deadline)
+        except ConnectionLost:
+            unanswered = True
+            raise
         (result,) = answer.results
+        if unanswered and result.error_code == GROUP_ID_NOT_FOUND:
+            # The try whose response was lost has deleted it.
+            return
         check_coordinator(client, GROUP, group, result.error_code, f"Deleting group {group} failed")
 
     await client.retrying(ask, deadline)

@@ -17,7 +17,7 @@ from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.embedded import EmbeddedKafka
 from kafka_source.embedded.tcp_proxy import CutConnection, Frame, TcpProxy, pass_on
-from kafka_source.errors import AuthenticationError, FencedError, RetriableError, UnknownOutcomeError
+from kafka_source.errors import AuthenticationError, FencedError, RetriableError, UnknownGroupError, UnknownOutcomeError
 from kafka_source.group import MemberSettings, leader, slot_session
 from kafka_source.group.committed_offsets import commit_offsets
 from kafka_source.group.member import Member
@@ -37,7 +37,7 @@ from tests.rewinding import Streams
 from tests.support import produce
 
 JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, OFFSET_COMMIT, OFFSET_FETCH, METADATA = 11, 12, 13, 14, 8, 9, 3
-DESCRIBE_GROUPS = 15
+DESCRIBE_GROUPS, DELETE_GROUPS = 15, 42
 COORDINATOR_LOAD_IN_PROGRESS = (14).to_bytes(2, "big")
 UNKNOWN_SERVER_ERROR, NOT_COORDINATOR, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, GROUP_AUTHORIZATION_FAILED = (
     code.to_bytes(2, "big", signed=True) for code in (-1, 16, 22, 27, 30)
@@ -681,3 +681,17 @@ def test_a_commit_whose_answer_was_lost_stays_unknown_while_the_new_coordinator_
     assert len(commits) > 1
     proxy.on_response = pass_on
     assert Groups(members.config).committed(group) == {TopicPartition("orders", 0): 3}
+
+
+@pytest.mark.parametrize("side", ["on_request", "on_response"])
+def test_a_group_is_deleted_although_the_first_try_is_lost(proxied, group, side):
+    members, proxy = proxied
+    groups = Groups(members.config)
+    groups.create(group, {TopicPartition("orders", 0): 3})
+    hook, cut = once(DELETE_GROUPS)
+    setattr(proxy, side, hook)
+    groups.delete(group)
+    assert cut
+    assert group not in groups.states()
+    with pytest.raises(UnknownGroupError):
+        groups.delete(group)
