@@ -139,7 +139,7 @@ class Groups:
 
         Raises:
             UnknownGroupError: The group does not exist, and no partitions and no topics are asked for.
-            UnknownTopicError: One of `topics` does not exist.
+            UnknownTopicError: One of `partitions` or `topics` does not exist.
             KafkaGroupError: The brokers do not answer, or refuse the request.
         """
         _, rows = self.look((group,), partitions, topics=topics)[group]
@@ -161,7 +161,7 @@ class Groups:
 
         Raises:
             UnknownGroupError: A group does not exist, and no partitions and no topics are asked for.
-            UnknownTopicError: One of `topics` does not exist.
+            UnknownTopicError: One of `partitions` or `topics` does not exist.
             KafkaGroupError: The brokers do not answer, or refuse the request.
         """
         with self._client() as client:

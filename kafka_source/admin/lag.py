@@ -11,7 +11,8 @@ from kafka_source.admin.group_requests import describe_group
 from kafka_source.admin.model import Group, PartitionLag
 from kafka_source.admin.rows import Rows
 from kafka_source.cluster.lookup import Cluster
-from kafka_source.errors import UnknownGroupError
+from kafka_source.error_codes import UNKNOWN_TOPIC_OR_PARTITION
+from kafka_source.errors import UnknownGroupError, UnknownTopicError
 from kafka_source.group.committed_offsets import fetch_committed
 from kafka_source.kafka_client import Deadline, KafkaClient
 
@@ -60,7 +61,7 @@ def lag_of(
 ) -> dict[str, Rows[PartitionLag]]:
     """Return the lag of each group, in partitions with committed offsets or an owner.
 
-    Partitions of topics that were deleted are left out.
+    Partitions of topics that were deleted are left out, unless they are in `partitions`.
 
     Args:
         cluster: The cluster; it is asked once for all groups.
@@ -68,15 +69,24 @@ def lag_of(
         partitions: Further partitions to include for each group.
 
     Raises:
+        UnknownTopicError: One of `partitions` does not exist.
         KafkaGroupError: The brokers do not answer, or refuse a request.
     """
     wanted = {name: {*of.committed, *of.owners(), *partitions} for name, of in positions.items()}
-    every = set().union(*wanted.values())
+    every = set(partitions).union(*wanted.values())
     counts = {
         topic: 0 if found is None else found.partitions
         for topic, found in cluster.topics({tp.topic for tp in every}).items()
     }
     every = {tp for tp in every if tp.partition < counts[tp.topic]}
+    if missing := sorted(set(partitions) - every):
+        # A group may have offsets of what was deleted. What a caller names is missed, or has another name.
+        names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in missing)
+        raise UnknownTopicError(
+            f"Asking for the lag of {names} failed: the topic or partition does not exist, or this user may not see "
+            "it; create it or correct its name.",
+            code=UNKNOWN_TOPIC_OR_PARTITION,
+        )
     starts, ends = cluster.bounds(every, every, read_committed=False)
     found = {}
     for name, of in positions.items():

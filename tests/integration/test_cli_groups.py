@@ -187,6 +187,11 @@ def test_a_document_of_other_records_is_refused(kafka, command, topic, orders, g
     assert (move["topic"], move["offset"]) == (kept, 0)
 
 
+@pytest.mark.parametrize("selected", ["{}:7", "{}:0,7", "{}-typo:0", "{}-typo"])
+def test_a_monitor_of_partitions_that_do_not_exist_is_told(command, orders, group, selected):
+    assert "does not exist" in command.refused("group", group, "-t", selected.format(orders), "--fail-above-lag", 0)
+
+
 def test_a_group_is_created(command, orders, group, groups):
     name = f"{group}-made"
     assert {move["offset"] for move in command.json("create", name, "-t", orders, "--to", "earliest")} == {0}
