@@ -146,7 +146,12 @@ class Groups:
         return rows
 
     def look(
-        self, groups: Iterable[str], partitions: Collection[TopicPartition] = (), *, topics: Collection[str] = ()
+        self,
+        groups: Iterable[str],
+        partitions: Collection[TopicPartition] = (),
+        *,
+        topics: Collection[str] = (),
+        must_exist: bool = True,
     ) -> dict[str, tuple[Group | None, Rows[PartitionLag]]]:
         """Return several groups with their lag, all asked for over the same connections.
 
@@ -154,20 +159,20 @@ class Groups:
             groups: The group ids.
             partitions: See `lag`.
             topics: See `lag`.
+            must_exist: Whether a group that does not exist is an error, if no partitions and no topics are asked for.
 
         Returns:
-            Each group and its lag, by group id. The group is None if it does not exist and `partitions` or `topics` are
-            asked for.
+            Each group and its lag, by group id. The group is None if it does not exist and that is no error.
 
         Raises:
-            UnknownGroupError: A group does not exist, and no partitions and no topics are asked for.
+            UnknownGroupError: A group does not exist, see `must_exist`.
             UnknownTopicError: One of `partitions` or `topics` does not exist.
             KafkaGroupError: The brokers do not answer, or refuse the request.
         """
         with self._client() as client:
             cluster = self._cluster(client)
             positions = client.run(positions_of(client, groups, Deadline(_TIMEOUT)))
-            if not partitions and not topics:
+            if must_exist and not partitions and not topics:
                 _check_all_exist(positions)
             of_topics = cluster.partitions(TopicSelection(topics=tuple(topics))) if topics else ()
             lags = lag_of(cluster, positions, {*partitions, *of_topics})

@@ -79,6 +79,7 @@ def _run(
     members: bool,
 ) -> None:
     from kafka_source.admin import Rows
+    from kafka_source.admin.group_requests import unknown_group
     from kafka_source.cli.watch_rates import History, Sample, WatchMember, WatchRow
     from kafka_source.errors import RetriableError
 
@@ -88,9 +89,9 @@ def _run(
         begun = time.monotonic()
         try:
             chosen = _chosen(groups, names, pattern)
-            found = groups.look(chosen)
+            found = groups.look(chosen, must_exist=False)
         except RetriableError as error:
-            if not histories:
+            if not done:
                 raise
             # Brokers restart, and somebody who watches wants to see when they are back.
             note(f"No sample: {error}")
@@ -100,6 +101,12 @@ def _run(
             for name, (group, lag) in found.items():
                 if group is not None:
                     rows.append(histories.setdefault(name, History()).add(Sample.of(group, lag, at)))
+                elif histories.pop(name, None) is not None:
+                    # The other groups are watched on, and this one too if it is created again.
+                    note(f"Group {name} does not exist any more.")
+                elif not done and name in names:
+                    # Somebody has mistyped it.
+                    raise unknown_group(name)
             if members:
                 show(Rows(WatchMember, [one for row in rows for one in histories[row.group].members()]), {})
             else:

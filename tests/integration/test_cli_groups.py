@@ -11,7 +11,9 @@ import pty
 import select
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -326,6 +328,31 @@ def test_a_group_is_watched(kafka, command, orders, group, members):
     assert "trend" in lines(1)
     assert group in command.run("watch", "--regex", f"^{group}$", "-n", 1)
     assert "does not exist" in command.refused("watch", f"{group}-not", "-n", 1)
+
+
+def test_a_watch_goes_on_without_a_group_that_is_deleted(command, orders, group, groups, monkeypatch):
+    other = f"{group}-other"
+    groups.clone(group, other)
+    looked: list[list[str]] = []
+    look = Groups.look
+
+    def look_at(self: Groups, names: Iterable[str], **more: Any) -> Any:
+        looked.append([*names])
+        if len(looked) == 2:
+            # Between the list of the groups and the look at them.
+            groups.delete(other)
+        return look(self, looked[-1], **more)
+
+    def samples(*arguments: str) -> list[list[str]]:
+        lines = command.run("watch", *arguments, "-i", "0.1", "-n", 3, "-o", "json").splitlines()
+        return [[row["group"] for row in json.loads(line)] for line in lines]
+
+    monkeypatch.setattr(Groups, "look", look_at)
+    assert samples("--regex", f"^{group}") == [[group, other], [group], [group]]
+    assert looked == [[group, other], [group, other], [group]]
+    looked.clear()
+    groups.clone(group, other)
+    assert samples(group, other) == [[group, other], [group], [group]]
 
 
 def test_a_terminal_shows_a_table_that_changes_until_ctrl_c(kafka, orders, group):
