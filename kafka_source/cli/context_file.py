@@ -21,8 +21,12 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
+
+if TYPE_CHECKING:
+    import configparser
 
 FILE_VARIABLE = "KAFKAGROUP_CONTEXTS"
 """The environment variable that names the file."""
@@ -81,7 +85,9 @@ def contexts() -> dict[str, Context]:
             parser.read_file(file)
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, configparser.Error) as problem:
+    except configparser.Error as problem:
+        raise typer.BadParameter(f"{path} cannot be read: {_syntax(problem)}", param_hint=_OPTION) from None
+    except (OSError, ValueError) as problem:
         reason = getattr(problem, "strerror", None) or " ".join(str(problem).split())
         raise typer.BadParameter(f"{path} cannot be read: {reason}", param_hint=_OPTION) from None
     return {name: _context(path, name, dict(parser[name])) for name in parser.sections()}
@@ -128,13 +134,32 @@ def with_providers(values: Mapping[str, str]) -> dict[str, str]:
     return {_PROVIDERS: ",".join(_CLASSES), **declared, **values}
 
 
-def exposed(values: Mapping[str, str]) -> str | None:
-    """Return a secret of a context that others can read in the file, or None."""
+def exposed(values: Mapping[str, str], file: Path) -> str | None:
+    """Return a secret of a context that others can read in a file, or None.
+
+    Args:
+        values: The context's settings that are in the file.
+        file: The file of the contexts, or the context's `command.config`.
+    """
     from kafka_source.client_config import is_secret
 
     secret = next((name for name, value in values.items() if is_secret(name) and value and "${" not in value), None)
     others = stat.S_IRGRP | stat.S_IROTH
-    return secret if secret and contexts_path().stat().st_mode & others else None
+    return secret if secret and file.stat().st_mode & others else None
+
+
+def _syntax(problem: configparser.Error) -> str:
+    """Return what is wrong with the file and in which lines, without their text: it may hold a secret."""
+    kinds = {
+        "MissingSectionHeaderError": "a setting before the first [context]",
+        "DuplicateSectionError": "a context that is there already",
+        "DuplicateOptionError": "a setting that the context has already",
+    }
+    kind = kinds.get(type(problem).__name__, "neither [context] nor name = value")
+    lines: list[int] = [number for number, _ in getattr(problem, "errors", ())] or [
+        getattr(problem, "lineno", None) or 0
+    ]
+    return f"{kind}, line {', '.join(map(str, lines))}"
 
 
 def _context(path: Path, name: str, section: dict[str, str]) -> Context:

@@ -97,13 +97,17 @@ def _implied(servers: str | None, file: Path | None, context: str | None) -> tup
 
 
 def _warn_of_exposed(context: Context) -> None:
-    if secret := exposed(context.values):
-        typer.secho(
-            f"{secret} of context {context.name} can be read by other users of this machine: chmod 600 "
-            f"{contexts_path()}, or refer to it by ${{env:NAME}} or ${{file:PATH:KEY}}.",
-            fg=typer.colors.YELLOW,
-            err=True,
-        )
+    files = [(context.values, contexts_path())]
+    if context.command_config is not None:
+        files.append((_from_file(context.command_config, COMMAND_CONFIG), context.command_config))
+    for values, file in files:
+        if secret := exposed(values, file):
+            typer.secho(
+                f"{secret} of context {context.name} can be read by other users of this machine: chmod 600 {file}, "
+                "or refer to it by ${env:NAME} or ${file:PATH:KEY}.",
+                fg=typer.colors.YELLOW,
+                err=True,
+            )
 
 
 def from_environment(environment: Mapping[str, str]) -> dict[str, str]:

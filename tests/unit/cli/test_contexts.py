@@ -134,6 +134,22 @@ def test_a_secret_in_a_file_that_others_can_read_is_warned_of(file: Path, capsys
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
 
 
+def test_a_secret_in_the_command_config_of_a_context_that_others_can_read_is_warned_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    properties = tmp_path / "staging.properties"
+    properties.write_text(f"bootstrap.servers=staging:1\nkafka.sasl.password={PASSWORD}\n")
+    properties.chmod(0o600)
+    settings_of(None, None, None, "staging")
+    assert capsys.readouterr().err == ""
+    properties.chmod(0o604)
+    assert settings_of(None, None, None, "staging")["sasl.password"] == PASSWORD
+    told = capsys.readouterr().err
+    assert "sasl.password of context staging" in told
+    assert f"chmod 600 {properties}" in told
+    assert PASSWORD not in told
+
+
 def test_whether_a_context_names_a_cluster() -> None:
     assert has_servers(None, None, None)
     assert has_servers(None, None, "production")
@@ -197,6 +213,23 @@ def test_a_malformed_file_is_wrong_usage(file: Path, text: str) -> None:
     assert done.exit_code == 2
     assert "cannot be read" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("[a]\nbootstrap.servers = a:1\nsasl.password: hunter2\n", 3),
+        ("# no section\nsasl.password = hunter2\n", 2),
+        ("[a]\nx = 1\nhunter2 = 1\nhunter2 = 2\n", 4),
+        ("[hunter2]\nx = 1\n[hunter2]\n", 3),
+    ],
+)
+def test_a_syntax_error_is_told_by_its_line_and_not_by_its_text(file: Path, text: str, line: int) -> None:
+    file.write_text(text)
+    done = CliRunner().invoke(app, ["groups", "--context", "a"], env={"COLUMNS": "1000"})
+    assert done.exit_code == 2
+    assert "hunter2" not in done.output
+    assert f"line {line}" in done.output
 
 
 def test_a_shell_completes_the_names() -> None:
