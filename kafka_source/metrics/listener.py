@@ -14,6 +14,7 @@ from pyspark.sql.streaming.listener import (
 
 from kafka_source.metrics.exporter import Exports
 from kafka_source.metrics.meter import QueryMeter
+from kafka_source.metrics.sampler import seconds_of
 
 
 class MetricsListener(StreamingQueryListener):
@@ -30,7 +31,7 @@ class MetricsListener(StreamingQueryListener):
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         """Begin with a query."""
-        meter = self._meters[str(event.runId)] = QueryMeter(event.name or str(event.id))
+        meter = self._meters[str(event.runId)] = QueryMeter(event.name or str(event.id), seconds_of(event.timestamp))
         self._exports.export(meter.started(time.time()))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name

@@ -26,11 +26,12 @@ class QueryMeter:
 
     Args:
         name: The query's name, or its id if it has none.
+        began: When the run began by Spark's clock, in seconds since 1970; 0: unknown.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, began: float = 0.0) -> None:
         self._name = name
-        self._sampler = Sampler()
+        self._sampler = Sampler(began)
         self._gauges: frozenset[Series] = frozenset()
         # The totals of the quota's account, by source, slot and name.
         self._totals: dict[tuple[int, str, str], float] = {}

@@ -55,7 +55,8 @@ class Sample:
         commits: The driver's commits since the last micro-batch.
         failed_commits: The number of those that failed.
         rebalances: The rebalances since the last micro-batch.
-        quota: The quota's figures; see docs/quotas.md.
+        quota: The quota's figures; see docs/quotas.md. Empty for a micro-batch that a restart runs again, as are
+            commits and rebalances: its offset in the checkpoint has those of the run before.
     """
 
     at: float

@@ -14,9 +14,14 @@ from kafka_source.progress import SourceOffsets, name_of, sources_of
 
 
 class Sampler:
-    """Makes samples of the progress of one query. It remembers the ends of partitions, to tell the age of records."""
+    """Makes samples of one run of a query. It remembers the ends of partitions, to tell the age of records.
 
-    def __init__(self) -> None:
+    Args:
+        began: When the run began by Spark's clock, in seconds since 1970; 0: unknown.
+    """
+
+    def __init__(self, began: float = 0.0) -> None:
+        self._began = began
         self._curves: dict[tuple[int, TopicPartition], ProductionCurve] = {}
 
     def samples(self, progress: StreamingQueryProgress) -> tuple[Sample, ...]:
@@ -27,8 +32,11 @@ class Sampler:
 
     def _sample(self, progress: StreamingQueryProgress, source: SourceOffsets) -> Sample:
         driver = source.driver
-        at = started_at(progress) if driver is None else driver.at_ms / 1000
-        new = driver if source.has_read else None
+        at = seconds_of(progress.timestamp) if driver is None else driver.at_ms / 1000
+        # A batch that a restart runs again has its end offset from the checkpoint, with the figures of the driver
+        # process of the run before. They are not of this run, and its own process counts the quota's totals from 0.
+        of_this_run = at >= self._began
+        new = driver if source.has_read and of_this_run else None
         return Sample(
             at=at,
             query=name_of(progress),
@@ -44,7 +52,7 @@ class Sampler:
             commits=() if new is None else new.commits,
             failed_commits=0 if new is None else new.failed_commits,
             rebalances=() if new is None else new.rebalances,
-            quota=source.quota or {},
+            quota=(source.quota if of_this_run else None) or {},
         )
 
     def _partitions(self, source: SourceOffsets, at: float) -> dict[TopicPartition, PartitionSample]:
@@ -65,7 +73,7 @@ class Sampler:
             del self._curves[key]
 
 
-def started_at(progress: StreamingQueryProgress) -> float:
-    """Return when the trigger of a progress began, in seconds since 1970."""
+def seconds_of(timestamp: str) -> float:
+    """Return a timestamp of Spark's events in seconds since 1970."""
     # Python 3.10 does not parse the Z of Spark's "2026-11-23T02:20:00.123Z".
-    return datetime.fromisoformat(progress.timestamp.replace("Z", "+00:00")).astimezone(timezone.utc).timestamp()
+    return datetime.fromisoformat(timestamp.replace("Z", "+00:00")).astimezone(timezone.utc).timestamp()

@@ -103,6 +103,24 @@ def test_a_quotas_totals_are_counted_by_their_growth_also_after_a_restart_of_the
     assert found(update, catalog.QUOTA_RECORDS) == {}
 
 
+def test_a_batch_that_is_run_again_after_a_crash_brings_no_figures_of_the_run_before() -> None:
+    rebalance = Rebalance(1, 7, RebalanceCause.MEMBERS, "somebody joined", 1500, 3, ("b-0",), (), (), (B,))
+    told = figures(0, commits=(Commit(1, 20.0),), failed_commits=1, rebalances=(rebalance,))
+    end = end_of({A: Span(0, 60, 0)}, told, quota(1000, 100))
+    replayed = progress_of(0, end, {A: 100})
+    meter, restarted = QueryMeter("orders", START - 1), QueryMeter("orders", START + 5)
+    updates = [one.progress(replayed, START + 5) for one in (meter, restarted)]
+    assert [sum(found(update, catalog.BYTES).values()) for update in updates] == [1000, 0]
+    assert [found(update, catalog.THROTTLE).get(throttled("quota"), 0) for update in updates] == [0.1, 0]
+    assert [len(found(update, catalog.COMMIT_LATENCY)) for update in updates] == [1, 0]
+    assert [found(update, catalog.COMMIT_FAILURES)[LABELS] for update in updates] == [1, 0]
+    assert [happened(update) for update in updates] == [{(*LABELS, "members"): 1}, {}]
+    # The new driver process counts from 0.
+    following = end_of({A: Span(60, 90, 0)}, figures(1), quota(1200, 100))
+    update = restarted.progress(progress_of(1, following, {A: 100}, start=end), START + 10)
+    assert found(update, catalog.BYTES) == {(*LABELS, "0"): 1200}
+
+
 def test_the_gauges_of_a_partition_that_moved_away_are_gone_and_its_counters_stay() -> None:
     meter = QueryMeter("orders")
     meter.progress(progress_of(0, FIRST, {A: 100, B: 100}), START)
