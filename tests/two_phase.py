@@ -85,9 +85,9 @@ class Sink:
             epoch = self.begin()
             self.decide(epoch, batch, self.tasks(epoch, batch))
 
-    def abort(self, epoch: DriverEpoch | None = None) -> None:
-        """What Spark calls in the driver when a batch failed."""
-        self._run(self._phases().abort_undecided(Deadline(60), epoch))
+    def abort(self, epoch: DriverEpoch | None = None) -> list[OpenTransaction]:
+        """What Spark calls in the driver when a batch failed; the transactions that it aborted."""
+        return [one.transaction for one in self._run(self._phases().abort_undecided(Deadline(60), epoch))]
 
     def open(self) -> list[OpenTransaction]:
         return [one.transaction for one in self._run(open_of(cached_client(self.settings), self.prefix, Deadline(30)))]

@@ -72,20 +72,28 @@ def commit(
 ) -> None:
     """Commit the transactions of a decided batch whose driver could not finish the commit.
 
-    Some of the batch's transactions may be committed already. Aborting the others would leave half a batch.
+    Some of the batch's transactions may be committed already. Aborting the others would leave half a batch. Open
+    transactions without a decision are aborted, as by the next start of the query.
+
+    Stop the query with this prefix first: its current batch would fail, and be written again after a restart.
     """
     with _sink(prefix, servers, config, config_file, context) as (client, phases):
         from kafka_source.kafka_client import Deadline
 
-        decision, _ = _look(client, phases)
-        _show(output, prefix, decision, [])
+        decision, undecided = _look(client, phases)
+        # Without a decision the command changes nothing.
+        _show(output, prefix, decision, [] if decision is None else undecided)
         if decision is None:
             return
+        if undecided:
+            note(f"The {len(undecided)} undecided transactions are aborted.")
         if not yes:
             note(DRY_RUN)
             return
         epoch = client.run(phases.begin(Deadline(_SECONDS), replays=accept_loss))
         client.run(phases.accept_loss(epoch, Deadline(_SECONDS)))
+        # `begin` leaves them open if a decided transaction is lost.
+        client.run(phases.abort_undecided(Deadline(_SECONDS), epoch))
         lost = 0 if epoch.lost is None else len(epoch.lost.transactional_ids)
         count = len(decision.transactions) - lost
         text = f"; {lost} were lost" if lost else ""
@@ -116,8 +124,10 @@ def abort(
         if not yes:
             note(DRY_RUN)
             return
-        client.run(phases.abort_undecided(Deadline(_SECONDS)))
-        note(f"Aborted {len(undecided)} transactions.")
+        aborted = client.run(phases.abort_undecided(Deadline(_SECONDS)))
+        note(f"Aborted {len(aborted)} transactions.")
+        if len(aborted) < len(undecided):
+            note("Others have ended in the meantime, or another driver has begun a batch: look again.")
 
 
 @transactions.command(short_help="Write lost commit markers.")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
+import pytest
+from confluent_kafka import Producer
 from jsonschema import Draft202012Validator
 from typer.testing import CliRunner
 
@@ -62,6 +65,44 @@ def test_what_nobody_decided_on_is_aborted_and_not_committed(kafka: EmbeddedKafk
     assert sink.open() == []
     assert [len(one.open()) for one in others] == [1, 1]
     assert visible(kafka, name) == []
+
+
+@contextmanager
+def undecided(kafka: EmbeddedKafka, name: str) -> Iterator[None]:
+    """A task's open transaction that no decision names."""
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": f"{name}-9-0"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(name, b"undecided")
+    producer.flush(30)
+    yield
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_commit_shows_the_undecided_transactions_that_it_aborts(kafka: EmbeddedKafka, topic: Topic, lost: bool) -> None:
+    name = topic("cli-both")
+    assert in_a_process("sink-decided", kafka.bootstrap_servers, name, batches=(3,)) == SIGKILL
+    with undecided(kafka, name):
+        if lost:
+            take_over(kafka.bootstrap_servers, f"{name}-1-0")
+        shown = command(kafka, "commit", "--prefix", name)
+        assert all(f"{name}-{task}-0" in shown for task in (*range(TASKS), 9))
+        assert "The 1 undecided transactions are aborted" in shown
+        done = command(kafka, "commit", "--prefix", name, "--yes", *(["--accept-loss"] if lost else []))
+        assert f"Committed {TASKS - lost} transactions of batch 3" in done
+        assert command(kafka, "list", "--prefix", name) == f"Found no such transactions of the sink {name}.\n"
+    assert b"undecided" not in visible(kafka, name, 40)
+
+
+def test_abort_counts_what_it_has_aborted(kafka: EmbeddedKafka, topic: Topic) -> None:
+    name = topic("cli-race")
+    first, second = (Sink(kafka.bootstrap_servers, name) for _ in range(2))
+    replaced = first.begin()
+    epoch = second.begin()
+    second.task(epoch, 0, 0)
+    assert first.abort(replaced) == [], "another driver has begun a batch since"
+    assert [one.transactional_id for one in second.abort(epoch)] == [f"{name}-0-0"]
+    assert second.abort(epoch) == []
 
 
 def test_a_loss_is_accepted_only_in_so_many_words(kafka: EmbeddedKafka, topic: Topic) -> None:

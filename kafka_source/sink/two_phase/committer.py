@@ -199,8 +199,10 @@ class TwoPhaseCommit:
         decided = set() if decision is None else set(decision.transactions)
         return [one for one in await open_of(self._client, self._prefix, deadline) if one.transaction not in decided]
 
-    async def abort_undecided(self, deadline: Deadline, epoch: DriverEpoch | None = None) -> None:
+    async def abort_undecided(self, deadline: Deadline, epoch: DriverEpoch | None = None) -> list[Described]:
         """Abort the sink's open transactions that no decision names, because `read_committed` readers wait for them.
+
+        Return those that it has aborted; others have ended in the meantime.
 
         Args:
             deadline: Limit for the whole call.
@@ -214,15 +216,18 @@ class TwoPhaseCommit:
             driver, _ = await asyncio.gather(
                 self._initialise("driver", deadline), self._initialise("finished", deadline)
             )
-        await self._abort(await self.undecided(deadline), driver, deadline)
+        return await self._abort(await self.undecided(deadline), driver, deadline)
 
-    async def _abort(self, found: list[Described], driver: OpenTransaction, deadline: Deadline) -> None:
+    async def _abort(self, found: list[Described], driver: OpenTransaction, deadline: Deadline) -> list[Described]:
+        """Abort transactions, unless another driver has begun a batch; return those that this call has aborted."""
         # `found` was read before this check, so it holds nothing of a driver that begins after the check.
         if not found or not await self._is_current(driver, deadline):
-            return
-        await asyncio.gather(*(self._abort_one(one, deadline) for one in found))
+            return []
+        aborted = await asyncio.gather(*(self._abort_one(one, deadline) for one in found))
+        return [one for one, done in zip(found, aborted, strict=True) if done]
 
-    async def _abort_one(self, one: Described, deadline: Deadline) -> None:
+    async def _abort_one(self, one: Described, deadline: Deadline) -> bool:
+        """Abort a transaction and fence its task; return False if it has ended in the meantime."""
         transaction = one.transaction
         try:
             await end(self._client, transaction, commit=False, deadline=deadline)
@@ -230,10 +235,11 @@ class TwoPhaseCommit:
             # It has ended in the meantime: a task initialised the id again, or the coordinator timed it out.
             if not is_gone(error):
                 raise
-            return
+            return False
         # EndTxn leaves the epoch as it is. A task that still runs would open a new transaction of the same epoch, with
         # the rest of its records only. InitProducerId raises the epoch and so fences the task.
         await self._fence(one, deadline)
+        return True
 
     async def _initialise(self, name: str, deadline: Deadline) -> OpenTransaction:
         """Initialise one of the driver's transactional ids, which fences every other driver that holds it."""
