@@ -95,6 +95,7 @@ def start(
 
     made: list[Exporter] = []
     address: str | None = None
+    watcher: TransactionWatcher | None = None
     try:
         if prometheus is not None:
             endpoint = _prometheus(prometheus)
@@ -112,13 +113,17 @@ def start(
                 "exporters."
             )
         exports = Exports([*made, *exporters])
-        watcher = None if transactions is None else TransactionWatcher(transactions, exports.export)
+        if transactions is not None:
+            watcher = TransactionWatcher(transactions, exports.export)
+        listener = MetricsListener(exports)
+        # Spark refuses it if the session has stopped.
+        spark.streams.addListener(listener)
     except BaseException:
+        if watcher is not None:
+            watcher.close()
         for one in made:
             one.close()
         raise
-    listener = MetricsListener(exports)
-    spark.streams.addListener(listener)
     return Metrics(spark, listener, exports, watcher, address)
 
 

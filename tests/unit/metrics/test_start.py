@@ -1,0 +1,27 @@
+"""Starting the metrics of a session."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafka_source import metrics
+from kafka_source.client_config import Settings
+from kafka_source.embedded.ports import free_ports, is_free
+
+
+def test_nothing_stays_open_if_spark_refuses_the_listener() -> None:
+    def refuse(_: object) -> None:
+        raise RuntimeError("this Spark takes no listeners")
+
+    spark: Any = SimpleNamespace(streams=SimpleNamespace(addListener=refuse))
+    (port,) = free_ports(1)
+    before = set(threading.enumerate())
+    watch = metrics.TransactionWatch(Settings({"bootstrap.servers": "127.0.0.1:1"}), prefixes=())
+    with pytest.raises(RuntimeError, match="takes no listeners"):
+        metrics.start(spark, prometheus=f"127.0.0.1:{port}", transactions=watch)
+    assert is_free(port)
+    assert not [thread.name for thread in set(threading.enumerate()) - before if "transaction-watch" in thread.name]
