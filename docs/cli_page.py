@@ -141,7 +141,7 @@ _DOCUMENTS_OF_THEIR_OWN = {
     "`partitions`, and a partition `offset`, `leader_epoch` and `metadata`. It is the same for the same offsets.",
     "quota show": "The JSON is the document of [`quota.report`](quotas.md). CSV has the fields `slot`, `bytes`, "
     "`records`, `throttle_seconds` and `broker_throttle_seconds`.",
-    "quota set": "It prints the file that it has written, as JSON.",
+    "quota set": "It prints what it writes into the file, as JSON.",
     "doctor": "The JSON is described on [its page](doctor.md).",
 }
 # What they write is no listing.

@@ -15,7 +15,7 @@ from kafka_source.cli.checkpoint_rows import PositionRow
 from kafka_source.cli.context_rows import ContextRow
 from kafka_source.cli.group_rows import GroupOverview, LagOf
 from kafka_source.cli.option_rows import OptionRow
-from kafka_source.cli.quota_rows import BrokerQuota
+from kafka_source.cli.quota_rows import BrokerQuota, QuotaChange
 from kafka_source.cli.transaction_rows import MarkerRow, TransactionRow
 from kafka_source.cli.watch_rates import WatchMember, WatchRow
 from kafka_source.model.rewind_target import Move
@@ -76,7 +76,7 @@ DOCUMENTS: Mapping[str, ArrayOf | ObjectOf] = {
     "transactions commit": _TRANSACTIONS,
     "transactions abort": _TRANSACTIONS,
     "transactions repair": ArrayOf((MarkerRow,)),
-    "quota brokers": ArrayOf((BrokerQuota,)),
+    "quota brokers": ArrayOf((BrokerQuota, QuotaChange)),
     "checkpoint show": ArrayOf((PositionRow,)),
     "import-checkpoint": ObjectOf({"positions": (PositionRow,), "moves": (Move,)}),
     "contexts": ArrayOf((ContextRow,)),

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 
 from kafka_source.cli.common import (
-    DRY_RUN,
     Config,
     ConfigFile,
     ContextOption,
@@ -18,7 +17,7 @@ from kafka_source.cli.common import (
     Servers,
     Yes,
     exit_on_error,
-    note,
+    note_outcome,
 )
 from kafka_source.cli.output import Output, emit, print_json
 from kafka_source.cli.settings import settings_of
@@ -59,6 +58,7 @@ def set_bound(
         str | None, typer.Option(metavar="ID", help="Only for queries with this kafka.client.id.")
     ] = None,
     enabled: Annotated[bool | None, typer.Option("--enable/--disable", help="Switch the quota on or off.")] = None,
+    yes: Yes = False,
 ) -> None:
     """Change the quota of the queries that watch a file; it takes effect within one quota window."""
     from kafka_source.quota.bounds import UNBOUNDED, read_document
@@ -81,8 +81,10 @@ def set_bound(
         read_document(document, client_id or "", UNBOUNDED)
     except ValueError as problem:
         raise typer.BadParameter(str(problem)) from None
-    replace_file(file, json.dumps(document, indent=1) + "\n")
     print_json(document)
+    if yes:
+        replace_file(file, json.dumps(document, indent=1) + "\n")
+    note_outcome(yes)
 
 
 @quota.command(short_help="Show and change the brokers' quotas.")
@@ -116,15 +118,20 @@ def brokers(
         "request_percentage": request_percentage,
     }
     values = {name: value or None for name, value in wanted.items() if value is not None}
+    if values and client_id is None:
+        raise typer.BadParameter("is missing: name the client whose quota to change", param_hint="--client-id")
     with exit_on_error():
-        from kafka_source.cli.quota_rows import broker_quotas
+        from kafka_source.cli.quota_rows import broker_quotas, quota_changes
         from kafka_source.cluster.client_quotas import CLIENT, alter_quota, describe_quotas
         from kafka_source.kafka_client import Deadline, KafkaClient
 
         with closing(KafkaClient(settings_of(servers, config, config_file, context))) as client:
             deadline = Deadline(_SECONDS)
-            if client_id is not None and values and yes:
+            quotas = client.run(describe_quotas(client, deadline))
+            if client_id is None or not values:
+                emit(output, broker_quotas(quotas))
+                return
+            emit(output, quota_changes(quotas, client_id, values))
+            if yes:
                 client.run(alter_quota(client, {CLIENT: client_id}, values, deadline))
-            emit(output, broker_quotas(client.run(describe_quotas(client, deadline))))
-            if values and (client_id is None or not yes):
-                note(DRY_RUN if client_id is not None else "Nothing was changed; name a client with --client-id.")
+            note_outcome(yes)

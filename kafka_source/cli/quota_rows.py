@@ -47,6 +47,25 @@ class BrokerQuota:
     value: float
 
 
+@dataclass(frozen=True, slots=True)
+class QuotaChange:
+    """The change of a client quota of the brokers.
+
+    Attributes:
+        user: The user; None: any.
+        client_id: The client id.
+        quota: The name of the quota.
+        value: The new value, in bytes a second or percent of one thread's time; None: the quota is removed.
+        before: The value before the change; None: there is none.
+    """
+
+    user: str | None
+    client_id: str
+    quota: str
+    value: float | None
+    before: float | None
+
+
 def usage(figures: Mapping[str, Any]) -> Listing:
     """Return the figures of the file of `quota.report` as a table."""
     rows = Rows(
@@ -73,6 +92,19 @@ def broker_quotas(quotas: Iterable[ClientQuota]) -> Listing:
         ),
     )
     return Listing("quotas", rows, "client quotas of the brokers", empty="The brokers keep no client quotas.")
+
+
+def quota_changes(quotas: Iterable[ClientQuota], client_id: str, wanted: Mapping[str, float | None]) -> Listing:
+    """Return the change of a client id's quotas as a table.
+
+    Args:
+        quotas: All quotas that the brokers keep before the change.
+        client_id: The client id.
+        wanted: The new values by the quota's name; None removes it.
+    """
+    before = next((each.values for each in quotas if each.entity == {CLIENT: client_id}), {})
+    changes = (QuotaChange(None, client_id, name, value, before.get(name)) for name, value in wanted.items())
+    return Listing("quotas", Rows(QuotaChange, changes), "client quotas of the brokers", frozenset({"user"}))
 
 
 def _rate(value: float | None) -> str:

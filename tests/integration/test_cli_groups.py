@@ -215,7 +215,8 @@ def test_topics_and_their_partitions(command, orders):
 def test_the_brokers_quotas(command, group):
     assert all(row["client_id"] != group for row in command.json("quota brokers"))
     change = ("--client-id", group, "--consumer-bytes", "1048576")
-    command.json("quota brokers", *change)
+    (shown,) = command.json("quota brokers", *change)
+    assert (shown["client_id"], shown["before"], shown["value"]) == (group, None, 1048576.0)
     assert all(row["client_id"] != group for row in command.json("quota brokers"))
     command.json("quota brokers", *change, "--yes")
     try:

@@ -218,14 +218,14 @@ def test_a_bound_is_raised_lowered_and_removed_in_flight(spark, kafka, wire, tmp
     query = started(spark, kafka, topic, tmp_path, engine="native", slots=2, **watched)
     try:
         rate_settles(wire, MB / 2)
-        command = [str(document), "--bytes-per-second"]
+        command = [str(document), "--yes", "--bytes-per-second"]
         assert CliRunner().invoke(app, ["quota", "set", *command, str(2 * MB)]).exit_code == 0
         rate_settles(wire, 2 * MB)
         assert CliRunner().invoke(app, ["quota", "set", *command, str(MB / 2)]).exit_code == 0
         rate_settles(wire, MB / 2)
         shown = CliRunner().invoke(app, ["quota", "show", str(report)])
         assert "client etl" in shown.output, shown.output
-        removed = CliRunner().invoke(app, ["quota", "set", str(document), "--client-id", "etl", "--disable"])
+        removed = CliRunner().invoke(app, ["quota", "set", str(document), "--client-id", "etl", "--disable", "--yes"])
         assert removed.exit_code == 0
         at = time.monotonic()
         until(lambda: sum(size for when, size in wire.seen if when > at) > 15 * MB, "all the rest, unbounded", 30)
