@@ -166,7 +166,10 @@ def _asked(target: Target, tp: TopicPartition, known: Known) -> int | None:
 # ---- targets as text
 
 _UNITS_MS = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
-_PARTS = re.compile(r"(\d+(?:\.\d+)?)(ms|[wdhms])")
+_NUMBER = r"\d+(?:\.\d+)?"
+_PARTS = re.compile(rf"({_NUMBER})(ms|[wdhms])")
+# Before the T, M is a month in ISO 8601, which has no fixed length.
+_ISO = re.compile(rf"p(?:{_NUMBER}w)?(?:{_NUMBER}d)?(?:t(?=\d)(?:{_NUMBER}h)?(?:{_NUMBER}m)?(?:{_NUMBER}s)?)?")
 _WORDS: tuple[Word, ...] = ("earliest", "latest", "current")
 
 
@@ -209,7 +212,7 @@ def parse_duration(text: str) -> int:
         OptionError: The text is no duration.
     """
     plain = text.strip().lower()
-    if plain.startswith("p"):
+    if _ISO.fullmatch(plain):
         plain = plain[1:].replace("t", "", 1)
     parts = _PARTS.findall(plain)
     if not parts or "".join(number + unit for number, unit in parts) != plain:
