@@ -89,7 +89,7 @@ def import_checkpoint(
     The query must be stopped. A checkpoint with a finished batch continues as it is, and then only --group changes
     something. The group must have no members.
     """
-    if group is not None and not has_servers(servers, config_file, context):
+    if group is not None and not has_servers(servers, config, config_file, context):
         raise typer.BadParameter("is needed with --group", param_hint="--bootstrap-servers")
     with exit_on_error():
         from kafka_source.admin import Groups, Move, Rows

@@ -55,7 +55,7 @@ def doctor(
         from kafka_source.doctor import examine
         from kafka_source.doctor.finding import document, healthy
 
-        has_cluster = has_servers(servers, config_file, context)
+        has_cluster = has_servers(servers, config, config_file, context)
         if not has_cluster and (config or topic or output_topic or group or transactional_id):
             raise typer.BadParameter("is needed to check a cluster", param_hint="--bootstrap-servers")
         settings = settings_of(servers, config, config_file, context) if has_cluster else None

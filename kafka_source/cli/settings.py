@@ -54,9 +54,8 @@ def settings_of(servers: str | None, config: list[str] | None, file: Path | None
     from kafka_source.client_config.check import check_settings
     from kafka_source.client_config.java_settings import Role
 
-    given = _from_command_line(config)
-    if servers is not None:
-        given[_SERVERS] = servers
+    given = _from_command_line(servers, config)
+    _warn_of_secrets(config)
     implied, used = _implied(given.get(_SERVERS), file, context)
     if used is not None:
         _warn_of_exposed(used)
@@ -73,9 +72,14 @@ def settings_of(servers: str | None, config: list[str] | None, file: Path | None
     return settings
 
 
-def has_servers(servers: str | None, file: Path | None, context: str | None) -> bool:
-    """Return whether a cluster is named, for commands that can do without one."""
-    return bool(servers or _implied(servers, file, context)[0].get(_SERVERS))
+def has_servers(servers: str | None, config: list[str] | None, file: Path | None, context: str | None) -> bool:
+    """Return whether a cluster is named, for commands that can do without one; the arguments are as in `settings_of`.
+
+    Raises:
+        typer.BadParameter: As in `settings_of`.
+    """
+    given = _from_command_line(servers, config)
+    return bool({**_implied(given.get(_SERVERS), file, context)[0], **given}.get(_SERVERS))
 
 
 def _implied(servers: str | None, file: Path | None, context: str | None) -> tuple[dict[str, str], Context | None]:
@@ -140,14 +144,21 @@ def _from_file(file: Path | None, hint: str = "--command-config") -> dict[str, s
     return {_plain(name): value for name, value in parse_properties(text).items()}
 
 
-def _from_command_line(config: list[str] | None) -> dict[str, str]:
-    from kafka_source.client_config import is_secret
-
+def _from_command_line(servers: str | None, config: list[str] | None) -> dict[str, str]:
     values = {}
     for setting in config or []:
         name, separator, value = setting.partition("=")
         if not separator:
             raise typer.BadParameter("must be name=value", param_hint="--config")
+        values[_plain(name)] = value
+    return values if servers is None else {**values, _SERVERS: servers}
+
+
+def _warn_of_secrets(config: list[str] | None) -> None:
+    from kafka_source.client_config import is_secret
+
+    for setting in config or []:
+        name, _, value = setting.partition("=")
         # A variable of a config provider is no secret itself.
         if is_secret(name) and "${" not in value:
             typer.secho(
@@ -156,8 +167,6 @@ def _from_command_line(config: list[str] | None) -> dict[str, str]:
                 fg=typer.colors.YELLOW,
                 err=True,
             )
-        values[_plain(name)] = value
-    return values
 
 
 def _plain(name: str) -> str:

@@ -48,11 +48,23 @@ def test_the_environment() -> None:
 
 
 def test_whether_there_is_a_cluster(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not has_servers(None, None, None)
-    assert has_servers(None, file, None)
-    assert has_servers("here:1", None, None)
+    assert not has_servers(None, None, None, None)
+    assert not has_servers(None, ["client.id=x", "bootstrap.servers="], None, None)
+    assert has_servers(None, None, file, None)
+    assert has_servers("here:1", None, None, None)
+    assert has_servers(None, ["client.id=x", "kafka.bootstrap.servers=here:1"], None, None)
     monkeypatch.setenv("KAFKAGROUP_KAFKA_BOOTSTRAP_SERVERS", "here:1")
-    assert has_servers(None, None, None)
+    assert has_servers(None, None, None, None)
+
+
+def test_a_command_that_can_do_without_a_cluster_takes_it_from_config() -> None:
+    config = ["-c", "bootstrap.servers=127.0.0.1:1", "-c", f"sasl.password={PASSWORD}"]
+    done = CliRunner().invoke(app, ["doctor", *config, "--timeout", "0.1"])
+    assert done.exit_code == 1
+    assert "127.0.0.1:1" in done.stdout
+    assert done.stderr.count("can be seen by other users") == 1
+    done = CliRunner().invoke(app, ["import-checkpoint", "/no-checkpoint", "--group", "g", *config])
+    assert done.exit_code == 1, "the checkpoint is missing, not the cluster"
 
 
 def test_a_password_on_the_command_line_is_warned_of_and_not_shown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -151,8 +151,8 @@ def test_a_secret_in_the_command_config_of_a_context_that_others_can_read_is_war
 
 
 def test_whether_a_context_names_a_cluster() -> None:
-    assert has_servers(None, None, None)
-    assert has_servers(None, None, "production")
+    assert has_servers(None, None, None, None)
+    assert has_servers(None, None, None, "production")
 
 
 def test_the_contexts_are_listed_without_secrets(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:

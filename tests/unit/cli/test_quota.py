@@ -27,9 +27,9 @@ def test_the_change_of_a_quota_has_the_value_before_and_the_value_after() -> Non
         ClientQuota({CLIENT: None}, {"request_percentage": 9.0}),
     ]
     wanted = {"consumer_byte_rate": 200.0, "producer_byte_rate": None, "request_percentage": 50.0}
-    rows = quota_changes(quotas, "etl", wanted).rows
-    assert {row.client_id for row in rows} == {"etl"}
-    assert [(row.quota, row.before, row.value) for row in rows] == [
+    rows = quota_changes(quotas, "etl", wanted).rows.records()
+    assert {row["client_id"] for row in rows} == {"etl"}
+    assert [(row["quota"], row["before"], row["value"]) for row in rows] == [
         ("consumer_byte_rate", 100.0, 200.0),
         ("producer_byte_rate", 5.0, None),
         ("request_percentage", None, 50.0),
