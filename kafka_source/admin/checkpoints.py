@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -58,6 +58,15 @@ class Position:
         for tp, offset in sorted(self.offsets.items()):
             by_topic.setdefault(tp.topic, {})[str(tp.partition)] = offset
         return json.dumps(by_topic, separators=(",", ":"))
+
+
+def least_offsets(positions: Iterable[Position]) -> dict[TopicPartition, int]:
+    """Return where a group continues that takes the place of some sources, so that it skips nothing of any of them."""
+    found: dict[TopicPartition, int] = {}
+    for position in positions:
+        for tp, offset in position.offsets.items():
+            found[tp] = min(offset, found.get(tp, offset))
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,13 @@ def import_checkpoint(
     source: Source = None,
     group: Annotated[
         str | None,
-        typer.Option("--group", "-g", metavar="GROUP", help="Also commit the offsets to this consumer group."),
+        typer.Option(
+            "--group",
+            "-g",
+            metavar="GROUP",
+            help="Also commit the offsets to this consumer group; the least one of a partition that several sources "
+            "read.",
+        ),
     ] = None,
     servers: Servers = None,
     config_file: ConfigFile = None,
@@ -93,11 +99,11 @@ def import_checkpoint(
         raise typer.BadParameter("is needed with --group", param_hint="--bootstrap-servers")
     with exit_on_error():
         from kafka_source.admin import Groups, Move, Rows
-        from kafka_source.admin.checkpoints import Checkpoint
+        from kafka_source.admin.checkpoints import Checkpoint, least_offsets
 
         found = Checkpoint(path)
         positions, change = _chosen(found.positions(), source), found.rewrite(_pairs(spark_conf or []))
-        offsets = {tp: offset for position in positions for tp, offset in position.offsets.items()}
+        offsets = least_offsets(positions)
         listings = [_listing(positions)]
         groups = None if group is None else Groups(settings_of(servers, config, config_file, context))
         if groups is not None and group is not None:

@@ -212,6 +212,20 @@ def test_topics_and_their_partitions(command, orders):
     assert "no-such-topic" in command.refused("topics", "-t", "no-such-topic")
 
 
+def test_a_checkpoint_of_several_sources_gives_a_group_the_least_offset(command, orders, group, groups, tmp_path):
+    about = '{"batchWatermarkMs":0,"batchTimestampMs":8,"conf":{}}'
+    sources = [json.dumps({orders: offsets}) for offsets in ({"0": 2, "1": 9}, {"0": 7, "1": 4})]
+    for name, lines in (("offsets", ["v1", about, *sources]), ("commits", ["v1", "{}"])):
+        (tmp_path / "c" / name).mkdir(parents=True)
+        (tmp_path / "c" / name / "0").write_text("\n".join(lines))
+    found = command.json("import-checkpoint", str(tmp_path / "c"), "--group", group, "--yes")
+    assert [(move["partition"], move["offset"]) for move in found["moves"]] == [(0, 2), (1, 4)]
+    first, second = everything(orders, 2)
+    assert groups.committed(group) == {first: 2, second: 4}
+    command.json("import-checkpoint", str(tmp_path / "c"), "--group", group, "--source", "1", "--yes")
+    assert groups.committed(group) == {first: 7, second: 4}
+
+
 def test_the_brokers_quotas(command, group):
     assert all(row["client_id"] != group for row in command.json("quota brokers"))
     change = ("--client-id", group, "--consumer-bytes", "1048576")
