@@ -27,6 +27,9 @@ _COVERAGE = (
     "-Ccodegen-units=1",
 )
 
+LONGEST_INPUT = 1
+"""Seconds that an input may take, on a machine with nothing else to do."""
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -62,20 +65,20 @@ def kernel_targets() -> Path:
 
 def run_kernel(target: str, folder: Path, *, inputs: int, seconds: int) -> Outcome:
     """Run a target of `native/fuzz`."""
-    return _run([str(kernel_targets() / target), str(folder), str(CORPUS / target)], folder, inputs, seconds)
+    return _run([str(kernel_targets() / target), str(folder), str(CORPUS / target)], inputs, seconds, LONGEST_INPUT)
 
 
-def run_parser(parser: str, folder: Path, *, inputs: int, seconds: int) -> Outcome:
-    """Run a parser of `tests.fuzz.parsers`."""
+def run_parser(parser: str, folder: Path, *, inputs: int, seconds: int, longest_input: int = LONGEST_INPUT) -> Outcome:
+    """Run a parser of `tests.fuzz.parsers`; an input that takes longer than `longest_input` seconds is a hang."""
     command = [sys.executable, "-m", "tests.fuzz.guided", parser, str(CORPUS / parser), str(folder)]
-    return _run(command, folder, inputs, seconds)
+    return _run(command, inputs, seconds, longest_input)
 
 
-def _run(command: Sequence[str], folder: Path, inputs: int, seconds: int) -> Outcome:
+def _run(command: Sequence[str], inputs: int, seconds: int, longest_input: int) -> Outcome:
     options = [
         f"-runs={inputs}",
         f"-max_total_time={seconds}",
-        "-timeout=1",
+        f"-timeout={longest_input}",
         "-max_len=4096",
         "-print_final_stats=1",
         # Not in the folder: a run that has failed leaves its input there.
