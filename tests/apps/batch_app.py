@@ -60,7 +60,7 @@ def main(folder: str, master: str, source: str, sink: str) -> None:
         count = frame.count()
         moved = frame.select("key", "value").repartition(SHUFFLE_PARTITIONS)
         noted = moved.mapInArrow(noting(folder), moved.schema)
-        noted.write.format("kafkagroup").options(**json.loads(sink)).save()
+        noted.write.format("kafkagroup").options(**json.loads(sink)).mode("append").save()
     print(f"stage attempts {stage_attempts(spark)}", flush=True)
     print(f"count {count}", flush=True)
     spark.stop()
