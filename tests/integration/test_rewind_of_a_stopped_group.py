@@ -188,6 +188,8 @@ def test_a_query_with_a_start_of_its_own_leaves_older_rewinds_alone(
     groups.rewind(group, dict.fromkeys(last, 1))
     first = streams.run(group_start="starting", startingOffsets="latest")
     joined(groups, group, 2)
+    # Before that it has no position: then what comes back to it starts at the latest offset of that moment.
+    wait_for(lambda: groups.committed(group) == last, "its start to be committed")
     # Its partitions go to another query, and come back.
     second = streams.run(group_start="starting", startingOffsets="latest")
     joined(groups, group, 4)
