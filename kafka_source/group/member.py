@@ -15,7 +15,7 @@ from kafka_source.group.leaving import leave_group
 from kafka_source.group.member_state import Action, Membership, State, Step, step
 from kafka_source.group.model import CONSUMER
 from kafka_source.group.rewind import PROTOCOL as REWIND_PROTOCOL
-from kafka_source.kafka_client import Connection, ConnectionLost, Deadline, KafkaClient
+from kafka_source.kafka_client import GROUP, Connection, ConnectionLost, Deadline, KafkaClient, to_coordinator
 from kafka_source.kafka_client.messages import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
 
 log = logging.getLogger(__name__)
@@ -179,13 +179,7 @@ class Member:
             group_instance_id=self.settings.instance_id,
         )
         asked = self.membership
-        coordinator = await self._client.coordinator(self.settings.group, deadline)
-        try:
-            connection = await self._client.connection(coordinator, deadline)
-            answer = await connection.send(request, max(0.001, deadline.left))
-        except ConnectionLost:
-            self._client.forget_coordinator(self.settings.group)
-            raise
+        answer = await to_coordinator(self._client, GROUP, self.settings.group, request, deadline)
         # The member may have rejoined while the heartbeat was in flight. The response then belongs to the previous
         # generation and is ignored.
         if (asked.member_id, asked.generation) == (self.membership.member_id, self.membership.generation):
