@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from kafka_source.admin import Groups
 from kafka_source.client_config import Settings
 from kafka_source.embedded import EmbeddedKafka
 from tests.groups import Memberships
@@ -22,8 +23,20 @@ def group() -> str:
 
 
 @pytest.fixture
-def members(kafka: EmbeddedKafka, group: str) -> Iterator[Memberships]:
+def settings(kafka: EmbeddedKafka) -> Settings:
+    """The settings of clients of `kafka`."""
+    return Settings({"bootstrap.servers": kafka.bootstrap_servers})
+
+
+@pytest.fixture
+def groups(settings: Settings) -> Groups:
+    """The groups of `kafka`."""
+    return Groups(settings)
+
+
+@pytest.fixture
+def members(settings: Settings, group: str) -> Iterator[Memberships]:
     """Makes memberships of `group` on `kafka`."""
-    made = Memberships(Settings({"bootstrap.servers": kafka.bootstrap_servers}), group)
+    made = Memberships(settings, group)
     yield made
     made.close()

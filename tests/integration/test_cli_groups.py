@@ -24,7 +24,6 @@ from assignors import TopicPartition
 from kafka_source.admin import Groups, OffsetsDocument
 from kafka_source.cli.app import app
 from kafka_source.cli.json_documents import DOCUMENTS
-from kafka_source.client_config import Settings
 from kafka_source.embedded import EmbeddedKafka
 from tests.commands import Command
 from tests.groups import everything
@@ -36,11 +35,6 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def command(kafka: EmbeddedKafka) -> Command:
     return Command(kafka.bootstrap_servers)
-
-
-@pytest.fixture
-def groups(kafka):
-    return Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
 
 
 @pytest.fixture

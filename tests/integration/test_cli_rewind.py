@@ -9,8 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from assignors import TopicPartition
-from kafka_source.admin import Groups
-from kafka_source.client_config import Settings
 from kafka_source.model.stream_offset import StreamOffset
 from tests.apps.confluent_consumer import ConfluentConsumer
 from tests.commands import Command
@@ -24,11 +22,6 @@ COUNT = 200
 @pytest.fixture
 def command(kafka) -> Command:
     return Command(kafka.bootstrap_servers)
-
-
-@pytest.fixture
-def groups(kafka) -> Groups:
-    return Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
 
 
 @pytest.fixture

@@ -74,11 +74,6 @@ def stream(given: dict[str, str]) -> Iterator[Callable[..., MicroBatches]]:
         batches.close()
 
 
-@pytest.fixture
-def groups(kafka: EmbeddedKafka) -> Groups:
-    return Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
-
-
 def test_nothing_is_said_of_a_group_that_nobody_else_uses(
     topic: Topic, stream: Callable[..., MicroBatches], said: Said
 ):

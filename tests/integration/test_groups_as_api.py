@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Position
 
 from assignors import TopicPartition
-from kafka_source.admin import AtOffset, AtTime, Back, Groups, LikeGroup, OffsetsDocument, Shift, Topics
+from kafka_source.admin import AtOffset, AtTime, Back, LikeGroup, OffsetsDocument, Shift, Topics
 from kafka_source.client_config import Settings
 from kafka_source.errors import (
     FencedError,
@@ -23,16 +23,6 @@ from kafka_source.errors import (
 from kafka_source.group.description import describe_consumer_protocol
 from tests.groups import everything
 from tests.support import create_again, produce, until
-
-
-@pytest.fixture
-def settings(kafka):
-    return Settings({"bootstrap.servers": kafka.bootstrap_servers})
-
-
-@pytest.fixture
-def groups(settings):
-    return Groups(settings)
 
 
 def _commit(kafka, group, *positions):

@@ -17,11 +17,6 @@ from tests.support import produce, until
 
 
 @pytest.fixture
-def groups(kafka):
-    return Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
-
-
-@pytest.fixture
 def committed(kafka, topic, group):
     """A topic of 30 records of which the group has committed 7 in partition 0."""
     name = topic("seen", partitions=2)

@@ -8,8 +8,6 @@ import pytest
 from confluent_kafka import Consumer
 
 import kafka_source
-from kafka_source.admin import Groups
-from kafka_source.client_config import Settings
 from kafka_source.errors import FencedError, OptionError
 from tests.support import numbers, produce, until
 
@@ -31,11 +29,6 @@ def options(kafka, orders, group):
         "kafka.group.id": group,
         "kafka.heartbeat.interval.ms": "200",
     }
-
-
-@pytest.fixture
-def groups(kafka):
-    return Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
 
 
 @pytest.mark.parametrize("transactional", ["true", "false"])

@@ -10,7 +10,6 @@ import pyspark
 import pytest
 
 from assignors.model import TopicPartition
-from kafka_source.admin import Groups
 from kafka_source.client_config import Settings
 from kafka_source.group.slot_keeper import SlotKeeper, keep_waiting_slots
 from kafka_source.kafka_client import cached_client
@@ -18,11 +17,6 @@ from kafka_source.schema import source_schema
 from kafka_source.source.batch import BatchReader
 from tests.groups import Memberships
 from tests.support import numbers, produce, reader, until
-
-
-@pytest.fixture
-def groups(kafka):
-    return Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
 
 
 @pytest.fixture

@@ -9,16 +9,9 @@ from confluent_kafka import Producer
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.functions import spark_partition_id
 
-from kafka_source.admin import Groups
-from kafka_source.client_config import Settings
 from tests.support import produce, stream, until, written
 
 ADMISSION = hasattr(DataSourceStreamReader, "getDefaultReadLimit")
-
-
-@pytest.fixture
-def groups(kafka):
-    return Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
 
 
 def start(frame, tmp_path, *, available_now=False):

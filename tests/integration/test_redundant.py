@@ -8,8 +8,6 @@ from functools import partial
 
 import pytest
 
-from kafka_source.admin import Groups
-from kafka_source.client_config import Settings
 from kafka_source.errors import RetriableError, UnknownGroupError
 from tests.apps.process import streaming_app
 from tests.mixed_group import Trickle
@@ -22,11 +20,6 @@ EVERYTHING = list(range(PARTITIONS))
 @pytest.fixture
 def name(topic):
     return topic("redundant", partitions=PARTITIONS)
-
-
-@pytest.fixture
-def groups(kafka):
-    return Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
 
 
 def options(kafka, name, **more):

@@ -35,11 +35,6 @@ from tests.support import produce
 
 
 @pytest.fixture
-def settings(kafka) -> Settings:
-    return Settings({"bootstrap.servers": kafka.bootstrap_servers})
-
-
-@pytest.fixture
 def name(kafka, topic) -> str:
     made: str = topic("rewound", partitions=PARTITIONS)
     produce(kafka.bootstrap_servers, made, COUNT)
@@ -62,11 +57,6 @@ def planner(streams) -> Callable[..., MicroBatches]:
 def run(streams) -> Callable[..., Runner]:
     """Runs queries of the group; `start` is the checkpoint, the other arguments are options."""
     return streams.run
-
-
-@pytest.fixture
-def groups(settings) -> Groups:
-    return Groups(settings)
 
 
 def both_reading(kafka, groups: Groups, group: str, name: str, first: Runner, second: Runner) -> None:

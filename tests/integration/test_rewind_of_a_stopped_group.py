@@ -27,16 +27,6 @@ from tests.support import produce, reader
 
 
 @pytest.fixture
-def settings(kafka) -> Settings:
-    return Settings({"bootstrap.servers": kafka.bootstrap_servers})
-
-
-@pytest.fixture
-def groups(settings) -> Groups:
-    return Groups(settings)
-
-
-@pytest.fixture
 def name(kafka, topic) -> str:
     made: str = topic("stopped", partitions=PARTITIONS)
     produce(kafka.bootstrap_servers, made, COUNT)

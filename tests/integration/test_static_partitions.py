@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from assignors import TopicPartition
-from kafka_source.admin import Groups
-from kafka_source.client_config import Settings
 from kafka_source.errors import FencedError, InvalidConfigurationError
 from kafka_source.model.stream_offset import Range, StreamOffset
 from kafka_source.options import Where
@@ -48,11 +46,6 @@ def start(kafka, name, group) -> Iterator[Callable[..., MicroBatches]]:
     yield one
     for planner in started:
         planner.close()
-
-
-@pytest.fixture
-def groups(kafka) -> Groups:
-    return Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
 
 
 @pytest.fixture
