@@ -32,6 +32,7 @@ from kafka_source.options import ReadOptions
 from kafka_source.options.assignment_strategies import REDUNDANT, strategies_of
 from kafka_source.runtime.deadline import Deadline
 from kafka_source.runtime.retry import RetryPolicy, retry
+from kafka_source.source.known_offsets import KnownOffsets
 from kafka_source.source.owner_events import CommitLog, OwnerEvents
 from kafka_source.source.partition_owner import OwnedPartitions
 from kafka_source.source.rewind_marks import RewindMarks
@@ -90,10 +91,7 @@ class GroupMemberOwner:
             else None
         )
         self._stops = options.group_on_lost == "stop"
-        # What the group has, as far as this driver committed it or looked it up.
-        self._known: dict[TopicPartition, int] = {}
-        # Topics that were created again: their next commit may be lower than what the group has.
-        self._recreated: set[str] = set()
+        self._known = KnownOffsets()
         self._compared_generation = -1
         self._joined = False
         # The ends of the micro-batches that are planned and, as far as this driver knows, not committed.
@@ -223,8 +221,7 @@ class GroupMemberOwner:
             return False
         if committed:
             self._commit_log.committed(time.monotonic() - started)
-        self._known.update(committed)
-        self._recreated -= {tp.topic for tp in committed}
+        self._known.committed(committed)
         return True
 
     def _commit_existing(self, offsets: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -257,29 +254,24 @@ class GroupMemberOwner:
 
     def forget_topics(self, topics: Collection[str]) -> None:
         """Forget the offsets that were committed for topics which were deleted or created again."""
-        self._recreated |= set(topics)
-        self._known = {tp: offset for tp, offset in self._known.items() if tp.topic not in self._recreated}
+        self._known.forget_topics(topics)
 
     def _not_committed(self, finished: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return the part of `finished` that the driver has to commit; empty if it is not the driver that commits."""
         if not self._commits or not self._joined:
             return {}
         owned, held = self.owned(), self._membership.assignment.held
-        missing = {
-            tp: end for tp, end in finished.items() if (owned.commits(tp) or tp in held) and self._known.get(tp) != end
-        }
+        mine = {tp: end for tp, end in finished.items() if owned.commits(tp) or tp in held}
+        missing = self._known.missing(mine)
         if missing and owned.generation != self._compared_generation:
             # Another application of the group may have read on before these partitions came back: never step back.
-            compared = sorted(tp for tp in missing if tp.topic not in self._recreated)
-            entries = self.committed(compared)
+            entries = self.committed(self._known.comparable(missing))
             rewound = self._marks.news(entries)
             for tp, entry in entries.items():
-                if tp in rewound:
-                    # The group was rewound while this micro-batch was read: another read of the driver had the slots
-                    # rejoin. As if it was committed; the next micro-batch begins at the group's offset.
-                    self._known[tp] = missing.pop(tp)
-                elif entry.offset >= missing[tp]:
-                    self._known[tp] = missing.pop(tp)
+                # `rewound`: while this micro-batch was read, another read of the driver had the slots rejoin. As if it
+                # was committed; the next micro-batch begins at the group's offset.
+                if tp in rewound or entry.offset >= missing[tp]:
+                    self._known.learn({tp: missing.pop(tp)})
             self._compared_generation = owned.generation
         return missing
 
@@ -333,7 +325,7 @@ class GroupMemberOwner:
 
     def rewound(self, partitions: Collection[TopicPartition]) -> None:
         """Forget what the group had in these partitions before it was rewound."""
-        self._known = {tp: offset for tp, offset in self._known.items() if tp not in partitions}
+        self._known.forget(partitions)
 
     def credentials(self, slot: int) -> SlotCredentials:
         """Return the slot's credentials; a replayed batch may have had more slots than there are now."""

@@ -21,6 +21,7 @@ from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.topic_selection import TopicSelection
 from kafka_source.options import ReadOptions
 from kafka_source.runtime.deadline import Deadline
+from kafka_source.source.known_offsets import KnownOffsets
 from kafka_source.source.owner_events import CommitLog, OwnerEvents
 from kafka_source.source.partition_owner import OwnedPartitions
 from kafka_source.source.rewind_marks import RewindMarks
@@ -59,10 +60,7 @@ class StaticPartitions(Standalone):
         self._commits = commits
         self._marks = marks or RewindMarks()
         self._client = cached_client(options.settings, "commit")
-        # What the group has, as far as this driver committed it or looked it up.
-        self._known: dict[TopicPartition, int] = {}
-        # Topics that were created again: their next commit may be lower than what the group has.
-        self._recreated: set[str] = set()
+        self._known = KnownOffsets()
         self._has_checked = False
         self._commit_log = CommitLog()
 
@@ -83,8 +81,7 @@ class StaticPartitions(Standalone):
 
     def forget_topics(self, topics: Collection[str]) -> None:
         """Forget the offsets that were committed for topics which were deleted or created again."""
-        self._recreated |= set(topics)
-        self._known = {tp: offset for tp, offset in self._known.items() if tp.topic not in self._recreated}
+        self._known.forget_topics(topics)
 
     @property
     def keeps_positions(self) -> bool:
@@ -109,7 +106,7 @@ class StaticPartitions(Standalone):
 
     def rewound(self, partitions: Collection[TopicPartition]) -> None:
         """Forget what the group had in these partitions before it was rewound."""
-        self._known = {tp: offset for tp, offset in self._known.items() if tp not in partitions}
+        self._known.forget(partitions)
 
     def take_events(self) -> OwnerEvents:
         """Return the driver's commits since the last call."""
@@ -128,14 +125,14 @@ class StaticPartitions(Standalone):
         self._has_checked = True
 
     def _commit_finished(self, finished: Mapping[TopicPartition, int]) -> None:
-        missing = {tp: end for tp, end in finished.items() if self._known.get(tp) != end}
+        missing = self._known.missing(finished)
         if not self._commits or not missing:
             return
         try:
             for tp, entry in self._unknown_entries(missing).items():
                 # Never step back: a rewind, or a commit that this driver does not know, counts.
                 if entry.offset >= missing[tp] or self._marks.news({tp: entry}):
-                    self._known[tp] = missing.pop(tp)
+                    self._known.learn({tp: missing.pop(tp)})
             if not missing:
                 return
             started = time.monotonic()
@@ -148,7 +145,7 @@ class StaticPartitions(Standalone):
             log.warning("commit group=%s failed, the next micro-batch tries again: %s", self._group, error)
 
     def _unknown_entries(self, missing: Mapping[TopicPartition, int]) -> dict[TopicPartition, CommitOffset]:
-        unknown = sorted(tp for tp in missing if tp not in self._known and tp.topic not in self._recreated)
+        unknown = [tp for tp in self._known.comparable(missing) if tp not in self._known]
         return self.committed(unknown) if unknown else {}
 
     def _commit(self, offsets: Mapping[TopicPartition, int], seconds: float) -> None:
@@ -168,5 +165,4 @@ class StaticPartitions(Standalone):
                 f"micro-batch is not committed. Stop the members, or give this query a group of its own. ({error})",
                 code=error.code,
             ) from error
-        self._known.update(offsets)
-        self._recreated -= {tp.topic for tp in offsets}
+        self._known.committed(offsets)
