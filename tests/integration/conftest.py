@@ -12,6 +12,7 @@ from kafka_source.admin import Groups
 from kafka_source.client_config import Settings
 from kafka_source.embedded import EmbeddedKafka
 from tests.groups import Memberships
+from tests.rewinding import Streams
 
 _numbers = itertools.count(1)
 
@@ -38,5 +39,13 @@ def groups(settings: Settings) -> Groups:
 def members(settings: Settings, group: str) -> Iterator[Memberships]:
     """Makes memberships of `group` on `kafka`."""
     made = Memberships(settings, group)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def streams(kafka: EmbeddedKafka, name: str, group: str) -> Iterator[Streams]:
+    """Runs streams of `group` without Spark; `name` is the topic, a fixture of the module."""
+    made = Streams(kafka, name, group)
     yield made
     made.close()

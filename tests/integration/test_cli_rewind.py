@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -13,10 +12,8 @@ from kafka_source.model.stream_offset import StreamOffset
 from tests.apps.confluent_consumer import ConfluentConsumer
 from tests.commands import Command
 from tests.groups import everything, wait_for
-from tests.rewinding import PARTITIONS, Streams, all_committed, ends
+from tests.rewinding import COUNT, PARTITIONS, all_committed, ends
 from tests.support import produce, stream, until, written
-
-COUNT = 200
 
 
 @pytest.fixture
@@ -29,13 +26,6 @@ def name(kafka, topic) -> str:
     made: str = topic("commanded", partitions=PARTITIONS)
     produce(kafka.bootstrap_servers, made, COUNT)
     return made
-
-
-@pytest.fixture
-def streams(kafka, name, group) -> Iterator[Streams]:
-    made = Streams(kafka, name, group)
-    yield made
-    made.close()
 
 
 def test_a_spark_query_that_runs_reads_again(spark, kafka, name, group, groups, command, tmp_path):

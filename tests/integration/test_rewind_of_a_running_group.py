@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -25,7 +25,6 @@ from tests.rewinding import (
     COUNT,
     PARTITIONS,
     Runner,
-    Streams,
     all_committed,
     check_replayed_then_read_again,
     covered,
@@ -39,13 +38,6 @@ def name(kafka, topic) -> str:
     made: str = topic("rewound", partitions=PARTITIONS)
     produce(kafka.bootstrap_servers, made, COUNT)
     return made
-
-
-@pytest.fixture
-def streams(kafka, name, group) -> Iterator[Streams]:
-    made = Streams(kafka, name, group)
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from assignors import TopicPartition
@@ -31,13 +29,6 @@ def name(kafka, topic) -> str:
     made: str = topic("stopped", partitions=PARTITIONS)
     produce(kafka.bootstrap_servers, made, COUNT)
     return made
-
-
-@pytest.fixture
-def streams(kafka, name, group) -> Iterator[Streams]:
-    made = Streams(kafka, name, group)
-    yield made
-    made.close()
 
 
 @pytest.fixture
