@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import closing
@@ -26,11 +25,11 @@ PARTITIONS = 4
 INPUT = "soak-in"
 PREFIX = "soak"
 
-# Each driver gets one of the three cores, and as little memory as it needs, so that a leak shows.
+# Each driver gets one of the three cores, and little more than the memory that Spark asks for, so that a leak shows.
 CONF = {
     "spark.cores.max": 1,
-    "spark.executor.memory": "400m",
-    "spark.driver.memory": "400m",
+    "spark.executor.memory": "512m",
+    "spark.driver.memory": "512m",
     # Faults come faster here than anywhere else.
     "spark.task.maxFailures": 20,
 }
@@ -248,9 +247,9 @@ class Shared:
         self.compared += 1
 
 
-def wait_running(query: Query, seconds: float = 120) -> None:
-    """Wait until a query that was started has begun, or has ended."""
-    assert query.app is not None
-    end = time.monotonic() + seconds
-    while query.running and "started" not in query.app.lines() and time.monotonic() < end:
-        time.sleep(0.2)
+def wait_started(query: Query) -> None:
+    """Wait until a query that was started for the first time has begun."""
+    app = query.app
+    assert app is not None
+    until(lambda: "started" in app.lines() or not query.running, f"the start of {query.name}", 120)
+    assert "started" in app.lines(), app.log.read_text(errors="replace")[-3000:]

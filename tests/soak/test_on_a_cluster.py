@@ -27,7 +27,7 @@ from kafka_source.embedded.tcp_proxy import TcpProxy
 from tests.committed_reader import CommittedReader
 from tests.soak.faults import Faults
 from tests.soak.measure import Curves, rising
-from tests.soak.queries import INPUT, PARTITIONS, JavaConsumer, Output, Place, Query, Shared, wait_running
+from tests.soak.queries import INPUT, PARTITIONS, JavaConsumer, Output, Place, Query, Shared, wait_started
 from tests.spark_cluster import SparkCluster
 from tests.support import until
 
@@ -224,7 +224,7 @@ def test_what_comes_in_comes_out_whatever_fails(tmp_path: Path) -> None:
         load = Load(running.kafka.internal_bootstrap_servers)
         running.start()
         for query in running.queries:
-            wait_running(query)
+            wait_started(query)
         faults = Faults(rng, running.kafka, proxies, running.workers, running.copy, running.shared)
         curves, began, sampled = Curves(), time.monotonic(), 0.0
         while (elapsed := time.monotonic() - began) < MINUTES * 60 or faults.done.total() < LEAST_FAULTS:
