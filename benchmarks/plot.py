@@ -23,7 +23,7 @@ matplotlib.rcParams["svg.hashsalt"] = "benchmark"
 
 from matplotlib import pyplot  # noqa: E402 - the backend is chosen before
 
-COLOURS = {"jvm": "#9aa5b1", "native": "#e25a1c", "librdkafka": "#f3b28f", "floor": "#d7dce1"}
+COLOURS = {"jvm": "#9aa5b1", "jvm-tuned": "#7b8794", "native": "#e25a1c", "librdkafka": "#f3b28f", "floor": "#d7dce1"}
 OTHERS = ("#e25a1c", "#f0915f", "#f7c4a6", "#4f6d7a")
 BAR_INCHES = 0.22
 

@@ -1,19 +1,25 @@
-"""Reading with Spark: the JVM connector, kafkagroup with both engines, and the floor, in turns on one broker.
+"""Reading with Spark: the JVM connector as it is and tuned, kafkagroup with both engines, and the floor, in turns.
 
     ./run bench read [--quick] [--rounds 5] [--only batch|stream|first-row] [--case TEXT] [--save FILE]
 
-local[2], a noop sink or an aggregation, an embedded broker with one node; medians with minimum and maximum. The floor
-is the time that Spark takes for a Python source without I/O (see `benchmarks.read.floor`).
+local[2], a noop sink or an aggregation, an embedded broker with one node; medians with minimum and maximum. "Tuned" is
+max.poll.records=20000 and fetches of 8 MB for each partition and response. The floor is the time that Spark takes for a
+Python source without I/O (see `benchmarks.read.floor`).
+
+`--case` takes a part of a case's name. With five rounds on two quiet cores, with the time to fill the topic, about:
+"batches of" five minutes, "aborted" one and a half, "headers" two, "three brokers" four; it starts three more brokers.
 """
 
 from __future__ import annotations
 
 import argparse
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks._machine import describe_machine
-from benchmarks.read import batch, first_row, sources, stream
+from benchmarks.read import batch, brokers, first_row, sources, stream
+from benchmarks.read.cases import CASES, HUNDRED
 from benchmarks.read.figures import HEAD, Figures, save
 from benchmarks.read.topics import Load, fill
 from kafka_source.embedded import EmbeddedKafka
@@ -28,7 +34,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--only", choices=["batch", "stream", "first-row"])
     parser.add_argument("--case", default="", help="only cases whose names contain this text")
-    parser.add_argument("--sources", default="jvm,native,librdkafka,floor")
+    parser.add_argument("--sources", default="jvm,jvm-tuned,native,librdkafka,floor")
     parser.add_argument("--data", help="a folder that keeps the broker's data for the next run")
     parser.add_argument("--save", type=Path)
     given = parser.parse_args()
@@ -55,23 +61,27 @@ def main() -> None:
 
 def _batch(spark, kafka, given, rounds) -> list[Figures]:
     results = []
-    for case in batch.CASES:
+    smaller_by = QUICK if given.quick else 1
+    for case in CASES:
         if given.case not in case.name:
             continue
-        if given.quick:
-            case = batch.Case(case.name, case.load.smaller(QUICK), case.bar, case.value_only, case.aggregate)
+        case = replace(case, load=case.load.smaller(smaller_by))
         _fill(kafka, case.load)
         results.append(batch.measure(spark, kafka.bootstrap_servers, case, rounds, given.sources.split(",")))
+    if given.case in brokers.NAME:
+        load = HUNDRED.smaller(smaller_by)
+        _fill(kafka, load)
+        results.append(brokers.measure(spark, kafka.bootstrap_servers, load, rounds))
     return results
 
 
 def _stream(spark, kafka, given, rounds) -> list[Figures]:
     results = []
-    load = batch.HUNDRED
-    _fill(kafka, load)
+    load = HUNDRED
     for case in stream.CASES:
         if given.case not in case.name:
             continue
+        _fill(kafka, load)
         figures, details = stream.measure(spark, kafka.bootstrap_servers, load.topic, case, rounds)
         results.append(figures)
         for name, durations in details.items():

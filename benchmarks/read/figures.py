@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two contestants to compare, and the required ratio of the peer's time to the contestant's time."""
+
+    contestant: str
+    peer: str
+    bar: float | None = None
 
 
 @dataclass
@@ -17,26 +26,35 @@ class Figures:
         case: The name of the case.
         bar: The required ratio of the first contestant's time to a contestant's time, by contestant.
         seconds: The times in seconds, one per round, by contestant; the others are compared with the first one.
+        comparisons: Further comparisons, each with a line of its own if both contestants were measured.
     """
 
     case: str
     bar: Mapping[str, float] = field(default_factory=dict)
     seconds: dict[str, list[float]] = field(default_factory=dict)
+    comparisons: Sequence[Comparison] = ()
 
     def lines(self) -> list[str]:
         first = next(iter(self.seconds))
-        base = self.seconds[first]
-        rows = []
-        for name, times in self.seconds.items():
-            ratios = [theirs / ours for theirs, ours in zip(base, times, strict=True)]
-            ratio = median(base) / median(times)
-            bar = self.bar.get(name)
-            verdict = "" if bar is None else f"{bar:.2f} {'met' if ratio >= bar else 'MISSED'}"
-            rows.append(
-                f"| {self.case} | {name} | {median(times):.3f} ({min(times):.3f} to {max(times):.3f}) | "
-                f"{ratio:.2f} ({min(ratios):.2f} to {max(ratios):.2f}) | {verdict} |"
-            )
+        rows = [
+            f"| {self.case} | {name} | {median(times):.3f} ({min(times):.3f} to {max(times):.3f}) | "
+            f"{self._ratio(Comparison(name, first, self.bar.get(name)))} |"
+            for name, times in self.seconds.items()
+        ]
+        rows += [
+            f"| {self.case} | {each.contestant}, beside {each.peer} | | {self._ratio(each)} |"
+            for each in self.comparisons
+            if {each.contestant, each.peer} <= self.seconds.keys()
+        ]
         return rows
+
+    def _ratio(self, comparison: Comparison) -> str:
+        """Return the last two cells of a line: the ratio of the medians with its spread, and the bar."""
+        base, times = self.seconds[comparison.peer], self.seconds[comparison.contestant]
+        ratios = [theirs / ours for theirs, ours in zip(base, times, strict=True)]
+        ratio, bar = median(base) / median(times), comparison.bar
+        verdict = "" if bar is None else f"{bar:.2f} {'met' if ratio >= bar else 'MISSED'}"
+        return f"{ratio:.2f} ({min(ratios):.2f} to {max(ratios):.2f}) | {verdict}"
 
 
 HEAD = (

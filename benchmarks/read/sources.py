@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -18,7 +19,22 @@ PEER = (
     "org.apache.kafka:kafka-clients:3.9.1",
     "org.apache.commons:commons-pool2:2.12.1",
 )
-JVM, NATIVE, LIBRDKAFKA, FLOOR = "jvm", "native", "librdkafka", "floor"
+JVM, TUNED, NATIVE, LIBRDKAFKA, FLOOR = "jvm", "jvm-tuned", "native", "librdkafka", "floor"
+
+# With the defaults it asks for positions after each poll of 500 records, and fetches 1 MB of a partition.
+_TUNING = {
+    "kafka.max.poll.records": "20000",
+    "kafka.max.partition.fetch.bytes": str(8 << 20),
+    "kafka.fetch.max.bytes": str(8 << 20),
+}
+FORMATS: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    JVM: ("kafka", {}),
+    TUNED: ("kafka", _TUNING),
+    NATIVE: ("kafkagroup", {"engine": NATIVE}),
+    LIBRDKAFKA: ("kafkagroup", {"engine": LIBRDKAFKA}),
+    FLOOR: (FloorSource.name(), {}),
+}
+"""The format of each source and the options that belong to it."""
 
 
 def session(cores: int = 2) -> SparkSession:
@@ -48,20 +64,20 @@ def session(cores: int = 2) -> SparkSession:
 
 def frame(
     spark: SparkSession, source: str, servers: str, topic: str, *, value_only: bool = False, stream: bool = False,
-    **options: object,
+    settings: Mapping[str, str] = {}, **options: object,
 ) -> DataFrame:  # fmt: skip
-    """Return a DataFrame that reads a topic with one of the sources; `_` in an option's name stands for a dot."""
+    """Return a DataFrame that reads a topic with one of the sources.
+
+    `settings` and `options` are options of the source; `_` in the name of one of `options` stands for a dot.
+    """
     reader = spark.readStream if stream else spark.read
-    given = {name.replace("_", "."): str(value) for name, value in options.items()}
+    given = {**settings, **{name.replace("_", "."): str(value) for name, value in options.items()}}
     reader = reader.option("kafka.bootstrap.servers", servers).option("subscribe", topic).options(**given)
     if stream:
         reader = reader.option("startingOffsets", "earliest")
-    if source == JVM:
-        whole = reader.format("kafka").load()
-        return whole.select("value") if value_only else whole
-    if value_only:
+    name, own = FORMATS[source]
+    reader = reader.format(name).options(**own)
+    if value_only and name != "kafka":
         # A Python source gets no column pruning from Spark; its users select columns with a schema.
-        reader = reader.schema("value binary")
-    if source == FLOOR:
-        return reader.format("floor").load()
-    return reader.format("kafkagroup").option("engine", source).load()
+        return reader.schema("value binary").load()
+    return reader.load().select("value") if value_only else reader.load()
