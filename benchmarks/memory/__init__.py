@@ -1,0 +1,1 @@
+"""Memory of Python workers while they read."""
