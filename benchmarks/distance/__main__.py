@@ -1,10 +1,14 @@
 """Reading and writing over a distance, and with TLS: the JVM connector as it is and tuned, and the native engine.
 
-    ./run bench distance [--quick] [--rounds 3] [--case TEXT] [--tls | --write] [--tuned-only] [--save FILE]
+    ./run bench distance [--quick] [--rounds 3] [--case TEXT] [--tls | --write] [--tuned-only] [--floor] [--save FILE]
 
 local[2], a noop sink, four partitions, an embedded broker with one node behind toxiproxy, which delays and narrows what
 passes (it is built with Go). "Tuned" is max.poll.records=20000 and fetches of 8 MB for each partition and response:
-with the defaults the JVM connector asks for positions after each poll of 500 records.
+with the defaults the JVM connector asks for positions after each poll of 500 records. `--floor` adds the time that
+Spark takes for the same Arrow batches from memory, which no distance changes.
+
+Where the wire has a width, further lines say which share of it was reached: the topic's bytes over the time, with the
+fixed cost of an empty read in the same run and without it.
 """
 
 from __future__ import annotations
@@ -13,33 +17,23 @@ import argparse
 import contextlib
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from statistics import median
 
 from pyspark.sql import SparkSession
 
 from benchmarks._machine import describe_machine
+from benchmarks.distance import wire
 from benchmarks.distance.toxiproxy import Proxy, toxiproxy
 from benchmarks.read import sources
-from benchmarks.read.figures import HEAD, Figures, in_turns, save
-from benchmarks.read.topics import Load, fill
+from benchmarks.read.figures import HEAD, Comparison, Figures, in_turns, save
+from benchmarks.read.topics import PARTITIONS, Load, fill
 from benchmarks.sink import throughput
 from kafka_source.embedded import EmbeddedKafka, Security
 from kafka_source.embedded.ports import free_ports
-
-TUNED = "jvm, tuned"
-_TUNING = {
-    "kafka.max.poll.records": "20000",
-    "kafka.max.partition.fetch.bytes": str(8 << 20),
-    "kafka.fetch.max.bytes": str(8 << 20),
-}
-_CONTESTANTS: Mapping[str, tuple[str, Mapping[str, str]]] = {
-    TUNED: ("kafka", _TUNING),
-    sources.JVM: ("kafka", {}),
-    sources.NATIVE: ("kafkagroup", {"engine": "native"}),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +51,7 @@ class Case:
         return f"{self.load.value_bytes} B, {self.round_trip_ms} ms{width}"
 
 
+_CORES = 2
 _WRITE_MS = 10
 _SMALL, _MIDDLE = Load(100, 1_000_000), Load(1000, 200_000)
 CASES = (
@@ -76,16 +71,19 @@ def main() -> None:
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--case", default="", help="only cases whose names contain this text")
     parser.add_argument("--tuned-only", action="store_true", help="without the JVM connector as it is")
+    parser.add_argument("--floor", action="store_true", help="with the time that Spark takes for the same batches")
     parser.add_argument("--tls", action="store_true", help="encrypt between Spark and the broker")
     parser.add_argument("--write", action="store_true", help="write, at 10 ms, in place of reading")
     parser.add_argument("--save", type=Path)
     given = parser.parse_args()
     rounds = given.rounds or (1 if given.quick else 3)
-    names = [name for name in _CONTESTANTS if not (given.tuned_only and name == sources.JVM)]
+    # The first one is the peer of the others.
+    names = [sources.TUNED, *([] if given.tuned_only else [sources.JVM]), sources.NATIVE]
+    names += [sources.FLOOR] if given.floor else []
     machine = describe_machine()
     print(machine, HEAD.replace("JVM's time", "tuned JVM's time"), sep="\n", flush=True)
     with _far_broker(tls=given.tls) as (kafka, proxy):
-        spark = sources.session()
+        spark = sources.session(_CORES)
         results = []
         if given.write:
             proxy.be(round_trip_ms=_WRITE_MS)
@@ -98,7 +96,9 @@ def main() -> None:
             if load.topic not in kafka.admin().list_topics(timeout=30).topics:
                 proxy.be()
                 fill(kafka, load)
-            proxy.be(round_trip_ms=case.round_trip_ms, megabits=case.megabits)
+            # The proxy narrows each connection, and each of Spark's tasks has one.
+            width = None if case.megabits is None else case.megabits // _CORES
+            proxy.be(round_trip_ms=case.round_trip_ms, megabits=width)
             results.append(_measure(spark, kafka, load, case, rounds, names))
         spark.stop()
     if given.save:
@@ -122,18 +122,32 @@ def _far_broker(*, tls: bool) -> Iterator[tuple[EmbeddedKafka, Proxy]]:
 def _measure(
     spark: SparkSession, kafka: EmbeddedKafka, load: Load, case: Case, rounds: int, names: list[str]
 ) -> Figures:
+    run = partial(_seconds, spark, kafka)
+    tls = ", TLS" if kafka.java_client_config().get("security.protocol") == "SSL" else ""
+    figures = Figures(
+        case.name + tls,
+        {sources.NATIVE: case.bar} if case.bar else {},
+        comparisons=(Comparison(sources.NATIVE, sources.FLOOR),),
+    )
+    in_turns(figures, {name: partial(run, load.topic, name) for name in names}, rounds)
+    if case.megabits is not None:
+        if wire.EMPTY not in kafka.admin().list_topics(timeout=30).topics:
+            kafka.create_topic(wire.EMPTY, PARTITIONS)
+        size = wire.topic_bytes(kafka.data_folder(), load.topic)
+        for name in names:
+            if name != sources.FLOOR:
+                empty = median(run(wire.EMPTY, name) for _ in range(rounds))
+                print(wire.words(name, size, median(figures.seconds[name]), empty, case.megabits), flush=True)
+    return figures
+
+
+def _seconds(spark: SparkSession, kafka: EmbeddedKafka, topic: str, source: str) -> float:
+    """Return the time of one read."""
     settings = {f"kafka.{name}": value for name, value in kafka.java_client_config().items()}
-
-    def run(name: str) -> float:
-        word, options = _CONTESTANTS[name]
-        started = time.perf_counter()
-        frame = spark.read.format(word).option("subscribe", load.topic).options(**settings, **options).load()
-        frame.write.format("noop").mode("overwrite").save()
-        return time.perf_counter() - started
-
-    tls = ", TLS" if any(name.startswith("kafka.ssl.") for name in settings) else ""
-    figures = Figures(case.name + tls, {sources.NATIVE: case.bar} if case.bar else {})
-    return in_turns(figures, {name: partial(run, name) for name in names}, rounds)
+    started = time.perf_counter()
+    frame = sources.frame(spark, source, kafka.bootstrap_servers, topic, settings=settings)
+    frame.write.format("noop").mode("overwrite").save()
+    return time.perf_counter() - started
 
 
 if __name__ == "__main__":

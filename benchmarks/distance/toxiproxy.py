@@ -35,7 +35,7 @@ class Proxy:
         _call(self._api, {"name": "broker", "listen": f"{LOOPBACK}:{port}", "upstream": f"{LOOPBACK}:{target}"})
 
     def be(self, *, round_trip_ms: int = 0, megabits: int | None = None) -> None:
-        """Set the distance: half of the round trip in each direction, and megabits a second towards clients."""
+        """Set the distance: half of the round trip in each direction, and each connection's Mbit/s towards clients."""
         for name in ("there", "back", "width"):
             with contextlib.suppress(OSError):
                 _call(f"{self._api}/broker/toxics/{name}", method="DELETE")
