@@ -88,7 +88,7 @@ def main() -> None:
         if given.write:
             proxy.be(round_trip_ms=_WRITE_MS)
             where = f", {_WRITE_MS} ms"
-            results = throughput.measure(spark, kafka, rounds, 20 if given.quick else 2, where=where)
+            results = throughput.measure(spark, kafka, rounds, 20 if given.quick else 2, far=where)
         for case in () if given.write else CASES:
             if given.case not in case.name:
                 continue
