@@ -5,7 +5,7 @@
 local[2], a noop sink, four partitions, an embedded broker with one node behind toxiproxy, which delays and narrows what
 passes (it is built with Go). "Tuned" is max.poll.records=20000 and fetches of 8 MB for each partition and response:
 with the defaults the JVM connector asks for positions after each poll of 500 records. `--floor` adds the time that
-Spark takes for the same Arrow batches from memory, which no distance changes.
+Spark takes for the same Arrow batches from memory; only its plan asks the broker, for offsets.
 
 Where the wire has a width, further lines say which share of it was reached: the topic's bytes over the time, with the
 fixed cost of an empty read in the same run and without it.

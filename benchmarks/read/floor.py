@@ -1,7 +1,8 @@
 """The floor: the time that Spark takes for Arrow batches that a Python source already has in memory.
 
 Each worker reads the first batch of its first partition with the native engine, once, and returns it repeatedly until
-it has returned as many rows as a task's partition has. So no measured read waits for a broker, near or far.
+it has returned as many rows as a task's partition has. So a task does not wait for a broker, near or far; the plan
+does, for the offsets.
 """
 
 from __future__ import annotations
