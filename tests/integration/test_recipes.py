@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kafka_source.embedded import EmbeddedKafka
-from tests.spark_cluster import SPARK, SparkCluster, free_port, server_process, until_log, without_our_paths
+from testbed.spark_cluster import SPARK, SparkCluster, free_port, server_process, until_log, without_our_paths
 from tests.support import produce
 
 pytestmark = pytest.mark.long

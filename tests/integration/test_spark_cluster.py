@@ -20,10 +20,10 @@ import pytest
 from kafka_source.admin import Groups
 from kafka_source.client_config import Settings
 from kafka_source.embedded import EmbeddedKafka
+from testbed.spark_cluster import SparkCluster
 from tests.apps.process import App, Place, spark_app
 from tests.committed_reader import CommittedReader
 from tests.kept.restore import Kept, value
-from tests.spark_cluster import SparkCluster
 from tests.support import produce, until, written_rows
 
 pytestmark = pytest.mark.long

@@ -16,8 +16,8 @@ from confluent_kafka import KafkaException
 
 from kafka_source.embedded import EmbeddedKafka
 from kafka_source.embedded.tcp_proxy import TcpProxy
+from testbed.spark_cluster import SparkCluster
 from tests.soak.queries import Output, Query, Shared
-from tests.spark_cluster import SparkCluster
 
 Fault = Callable[[], str]
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.spark_cluster import command_of
+from testbed.spark_cluster import command_of
 
 MIB = 1 << 20
 

@@ -20,15 +20,15 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
 
 from kafka_source.embedded import EmbeddedKafka
 from kafka_source.embedded.tcp_proxy import TcpProxy
+from testbed.load import Load
+from testbed.spark_cluster import SparkCluster
 from tests.committed_reader import CommittedReader
 from tests.soak.faults import Faults
 from tests.soak.measure import Curves, rising
 from tests.soak.queries import INPUT, PARTITIONS, JavaConsumer, Output, Place, Query, Shared, wait_started
-from tests.spark_cluster import SparkCluster
 from tests.support import until
 
 MINUTES = float(os.environ.get("KAFKAGROUP_SOAK_MINUTES", "45"))
@@ -38,33 +38,6 @@ LEAST_FAULTS = int(MINUTES * 60 / 45)
 # Memory is level from this part of the time on: ten minutes of 45.
 SETTLED_AFTER = MINUTES * 60 * 10 / 45
 SAMPLE_SECONDS = 10.0
-
-
-class Load:
-    """Writes the numbers 0, 1, 2, … to the input, evenly, until it is closed."""
-
-    def __init__(self, servers: str) -> None:
-        # Idempotent: a record is there once, also if a broker is lost.
-        self._producer = Producer(
-            {"bootstrap.servers": servers, "linger.ms": 20, "enable.idempotence": True, "message.timeout.ms": 900_000}
-        )
-        self._closing = threading.Event()
-        self.count = 0
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        while not self._closing.wait(0.1):
-            for number in range(self.count, self.count + RECORDS_PER_SECOND // 10):
-                self._producer.produce(INPUT, key=str(number), value=str(number))
-            self.count += RECORDS_PER_SECOND // 10
-            self._producer.poll(0)
-
-    def close(self) -> None:
-        """Stop, and wait until everything is written."""
-        self._closing.set()
-        self._thread.join()
-        assert self._producer.flush(300) == 0
 
 
 @contextmanager
@@ -221,7 +194,7 @@ def test_what_comes_in_comes_out_whatever_fails(tmp_path: Path) -> None:
     rng = random.Random(seed)
     threads, descriptors = threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))
     with everything(tmp_path) as (running, proxies):
-        load = Load(running.kafka.internal_bootstrap_servers)
+        load = Load(running.kafka.internal_bootstrap_servers, INPUT, RECORDS_PER_SECOND)
         running.start()
         for query in running.queries:
             wait_started(query)

@@ -1,0 +1,50 @@
+"""Records that come evenly, whatever happens to brokers."""
+
+from __future__ import annotations
+
+import threading
+
+from confluent_kafka import Producer
+
+_TICK_SECONDS = 0.1
+_FLUSH_SECONDS = 300.0
+
+
+class Load:
+    """Writes the numbers 0, 1, 2, … to a topic, evenly, until it is closed.
+
+    Args:
+        servers: The brokers.
+        topic: The topic.
+        records_per_second: How many; a multiple of 10.
+    """
+
+    def __init__(self, servers: str, topic: str, records_per_second: int) -> None:
+        self._topic = topic
+        self._records = round(records_per_second * _TICK_SECONDS)
+        # Idempotent: a record is there once, also if a broker is lost.
+        self._producer = Producer(
+            {"bootstrap.servers": servers, "linger.ms": 20, "enable.idempotence": True, "message.timeout.ms": 900_000}
+        )
+        self._closing = threading.Event()
+        self.count = 0
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._closing.wait(_TICK_SECONDS):
+            for number in range(self.count, self.count + self._records):
+                self._producer.produce(self._topic, key=str(number), value=str(number))
+            self.count += self._records
+            self._producer.poll(0)
+
+    def close(self) -> None:
+        """Stop, and wait until everything is written.
+
+        Raises:
+            RuntimeError: Records could not be written.
+        """
+        self._closing.set()
+        self._thread.join()
+        if left := self._producer.flush(_FLUSH_SECONDS):
+            raise RuntimeError(f"{left} records could not be written within {_FLUSH_SECONDS:g} s")
