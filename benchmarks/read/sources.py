@@ -37,13 +37,19 @@ FORMATS: Mapping[str, tuple[str, Mapping[str, str]]] = {
 """The format of each source and the options that belong to it."""
 
 
-def session(cores: int = 2) -> SparkSession:
-    """Return a local Spark session in which all sources can be used."""
+def session(cores: int = 2, *, master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
+    """Return a Spark session in which all sources can be used.
+
+    Args:
+        cores: The number of cores.
+        master: A cluster that has these cores; None: this machine.
+        conf: Spark's configuration besides what is the same in all benchmarks.
+    """
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     root = str(Path(__file__).parents[2])
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-    spark = (
-        SparkSession.builder.master(f"local[{cores}]")
+    builder = (
+        SparkSession.builder.master(master or f"local[{cores}]")
         .appName("kafkagroup-benchmarks")
         .config("spark.jars", ",".join(map(str, resolve(PEER))))
         .config("spark.driver.host", "127.0.0.1")
@@ -55,8 +61,9 @@ def session(cores: int = 2) -> SparkSession:
         .config("spark.sql.streaming.numRecentProgressUpdates", "1000")
         .config("spark.python.unix.domain.socket.enabled", "true")
         .config("spark.sql.warehouse.dir", mkdtemp(prefix="kafkagroup-warehouse-"))
-        .getOrCreate()
+        .config("spark.executorEnv.PYTHONPATH", os.environ["PYTHONPATH"])
     )
+    spark = builder.config(map=dict(conf or {})).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     spark.dataSource.register(FloorSource)
     return spark
@@ -72,11 +79,11 @@ def frame(
     """
     reader = spark.readStream if stream else spark.read
     given = {**settings, **{name.replace("_", "."): str(value) for name, value in options.items()}}
-    reader = reader.option("kafka.bootstrap.servers", servers).option("subscribe", topic).options(**given)
+    name, own = FORMATS[source]
+    reader = reader.format(name).option("kafka.bootstrap.servers", servers).option("subscribe", topic)
     if stream:
         reader = reader.option("startingOffsets", "earliest")
-    name, own = FORMATS[source]
-    reader = reader.format(name).options(**own)
+    reader = reader.options(**own).options(**given)
     if value_only and name != "kafka":
         # A Python source gets no column pruning from Spark; its users select columns with a schema.
         return reader.schema("value binary").load()

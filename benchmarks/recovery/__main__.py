@@ -1,0 +1,186 @@
+"""Time from a death to the next committed micro-batch: kafkagroup and the JVM connector, in one run.
+
+    ./run bench recovery [--rounds 3] [--quick] [--only worker broker] [--save FILE]
+
+A standalone cluster of three Spark workers with a core each, three brokers, one topic of three partitions with three
+replicas, 300 records a second into Parquet files. Each measurement is a query of its own. Somebody dies by SIGKILL, and
+the time ends when a micro-batch that began after that is committed: with its file in `commits/` of the checkpoint. What
+died is started again only then. A query that fails, or needs longer than 120 s, counts as 120 s.
+
+The brokers notice a dead one of them after 4 s (`broker.session.timeout.ms`; Kafka's default is 9 s). Until then its
+partitions have no leader, and its group no coordinator. In `broker`, one dies that leads a partition, for the last row
+the one that coordinates the group; none of them is the active controller. The admin client of kafka-clients 3.9.1, by
+which the JVM connector looks up end offsets, may wait for a dead leader until `default.api.timeout.ms` of 60 s has
+passed (KAFKA-20673), although the partition has a new one.
+
+The settings of all clients are their defaults, but for `min.records.per.task=1`, which gives each worker a task, as the
+JVM connector does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pyspark.sql.streaming import StreamingQuery
+
+from benchmarks._machine import describe_machine
+from benchmarks.read import sources
+from benchmarks.read.figures import HEAD, Figures, in_turns, save
+from benchmarks.recovery.checkpoint import committed, first_commit_after
+from benchmarks.recovery.deaths import LONGEST_SECONDS, Death, Roles, Stage
+from kafka_source.embedded import EmbeddedKafka
+from testbed.load import Load
+from testbed.spark_cluster import SparkCluster
+
+TOPIC, PARTITIONS, RECORDS_PER_SECOND = "steady", 3, 300
+# A query has its Python workers, connections and compiled code by then.
+WARM_UP_BATCHES = 10
+# For a machine with other work too; it is not measured.
+WARM_UP_SECONDS = 600.0
+CONF = {"spark.executor.memory": "512m"}
+
+CASES = NOBODY, WORKER, BROKER = "nobody", "worker", "broker"
+
+_T = TypeVar("_T")
+DeathOf = Callable[[Roles], Death]
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A source to compare.
+
+    Attributes:
+        name: In the table.
+        source: The connector or engine, one of `sources`.
+        in_group: Whether the query is a member of a group, with a slot for each partition.
+    """
+
+    name: str
+    source: str
+    in_group: bool = False
+
+    def options(self, group: str) -> dict[str, Any]:
+        if self.source == sources.JVM:
+            return {}
+        options = {"min_records_per_task": 1}
+        return {**options, "kafka_group_id": group, "group_members": PARTITIONS} if self.in_group else options
+
+
+JVM = Contestant("jvm", sources.JVM)
+NO_GROUP = Contestant("native, no group", sources.NATIVE)
+IN_GROUP = Contestant("native, in a group", sources.NATIVE, in_group=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="one round, to see that it works")
+    parser.add_argument("--only", nargs="+", choices=CASES, default=CASES)
+    parser.add_argument("--save", type=Path)
+    given = parser.parse_args()
+    rounds = 1 if given.quick else given.rounds
+    machine = describe_machine()
+    print(machine, HEAD, sep="\n", flush=True)
+    with stage() as here:
+        measured = cases(here)
+        if not given.quick:
+            # The first queries of a session pay for classes and compiled code of Spark's own.
+            for warm_up in measured[NOBODY].values():
+                warm_up()
+        figures = [in_turns(Figures(case), measured[case], rounds, 0) for case in given.only]
+    if given.save:
+        save(given.save, machine, figures)
+
+
+def cases(here: Stage) -> dict[str, dict[str, Callable[[], float]]]:
+    """Return who is measured in which case."""
+    all_of_them = JVM, NO_GROUP, IN_GROUP
+
+    def same(death: DeathOf) -> dict[str, Callable[[], float]]:
+        return {one.name: partial(run, here, one, death) for one in all_of_them}
+
+    # To the JVM connector all brokers are the same.
+    coordinator = {f"{IN_GROUP.name}: its coordinator": partial(run, here, IN_GROUP, here.coordinator)}
+    return {NOBODY: same(here.nobody), WORKER: same(here.worker), BROKER: {**same(here.leader), **coordinator}}
+
+
+@contextmanager
+def stage() -> Iterator[Stage]:
+    """Run brokers, a Spark cluster with a session, and the load."""
+    folder = Path(tempfile.mkdtemp(prefix="kafkagroup-recovery-"))
+    try:
+        with EmbeddedKafka(nodes=3) as kafka, SparkCluster(folder, PARTITIONS) as workers:
+            kafka.create_topic(TOPIC, PARTITIONS, 3)
+            spark = sources.session(PARTITIONS, master=workers.master, conf=CONF)
+            try:
+                here = Stage(kafka, workers, spark)
+                here.wait_for_executors()
+                with closing(Load(kafka.internal_bootstrap_servers, TOPIC, RECORDS_PER_SECOND)):
+                    yield here
+            finally:
+                spark.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def run(here: Stage, contestant: Contestant, death_of: DeathOf) -> float:
+    """Return the seconds from a death to the commit of a micro-batch that began after it."""
+    roles = here.roles()
+    death = death_of(roles)
+    folder = Path(tempfile.mkdtemp(prefix="kafkagroup-checkpoint-"))
+    try:
+        query = start(here, contestant, roles.group, folder)
+        try:
+            return measure(query, folder / "checkpoint", death)
+        finally:
+            query.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def start(here: Stage, contestant: Contestant, group: str, folder: Path) -> StreamingQuery:
+    """Start the query of a contestant with its files in a folder."""
+    servers, options = here.kafka.bootstrap_servers, contestant.options(group)
+    frame = sources.frame(
+        here.spark, contestant.source, servers, TOPIC, stream=True, startingOffsets="latest", **options
+    )
+    writer = frame.writeStream.format("parquet").option("path", str(folder / "out"))
+    return writer.option("checkpointLocation", str(folder / "checkpoint")).start()
+
+
+def measure(query: StreamingQuery, checkpoint: Path, death: Death) -> float:
+    """Wait until a query is warm, kill, and return the time to the commit; then bring back what died."""
+    if not wait(query, lambda: len(committed(checkpoint)) >= WARM_UP_BATCHES or None, WARM_UP_SECONDS):
+        raise RuntimeError(f"no {WARM_UP_BATCHES} micro-batches before anybody died: nothing can be measured")
+    killed = time.time()
+    death.kill()
+    try:
+        done = wait(query, partial(first_commit_after, checkpoint, killed))
+    finally:
+        death.mend()
+    return LONGEST_SECONDS if done is None else done - killed
+
+
+def wait(query: StreamingQuery, look: Callable[[], _T | None], seconds: float = LONGEST_SECONDS) -> _T | None:
+    """Return what `look` finds; None if the query fails before, or when the time is up."""
+    deadline = time.monotonic() + seconds
+    while query.isActive and time.monotonic() < deadline:
+        if (found := look()) is not None:
+            return found
+        time.sleep(0.02)
+    if not query.isActive:
+        print(f"the query failed: {str(query.exception())[:300]}", flush=True)
+    return None
+
+
+if __name__ == "__main__":
+    main()
