@@ -1,12 +1,16 @@
 """Group membership by number of slots: joins, heartbeats, rebalances and restarts.
 
-    ./run bench group [--slots 10,50,100,200] [--rounds 5] [--beats 20]
+    ./run bench group [--slots 10,50,100,200] [--partitions 1000] [--applications 4] [--rounds 5] [--beats 20]
+    ./run bench group --scale --save docs/assets/benchmark-group.json
+    ./run bench group --slots 1000 --partitions 10000 --applications 20
 
-The slots of one query, 10 topics with 100 partitions, an embedded broker with one node, assignor `range`. `join`: a new
-group, from the first request to the last slot's assignment. `rejoin`: a rebalance with all slots. `restart`: a new
-membership of the same static members joins within the session timeout. `rolling`: four applications with a quarter of
-the slots each, restarted one after the other. Heartbeats: the CPU time of the thread that sends them every 3 s
-for all slots.
+The slots of one query, 10 topics with a tenth of the partitions each, an embedded broker with one node, assignor
+`range`. `join`: a new group, from the first request to the last slot's assignment. `rejoin`: a rebalance with all
+slots. `restart`: a new membership of the same static members joins within the session timeout. `settle`: several
+applications with an equal part of the slots each start at the same time, until all have the same generation. `rolling`:
+these are restarted one after the other. Heartbeats: the CPU time of the threads that send them every 3 s for all slots.
+`--scale` measures 100 to 1,000 slots with 10,000 partitions, and 1,000 to 10,000 partitions with 1,000 slots; `./run
+bench plot` draws what it saved.
 """
 
 from __future__ import annotations
@@ -14,28 +18,31 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
+import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
 
 from assignors import load
 from benchmarks._machine import describe_machine
+from benchmarks._processes import cpu_seconds_of_thread
 from kafka_source.client_config import Settings
 from kafka_source.embedded import EmbeddedKafka
 from kafka_source.errors import ApplicationRecoverableError
 from kafka_source.group.membership import GroupMembership
 from kafka_source.group.model import GroupSettings, Topics
 
-TOPICS, PARTITIONS = 10, 100
-APPLICATIONS = 4
-JOIN_BAR_SECONDS = 3.0
+TOPICS = 10
+#: The bar of `join` in seconds, up to this number of slots.
+JOIN_BARS = {200: 3.0, 1000: 8.0}
 HEARTBEAT_BAR = 0.05
-_TICKS = os.sysconf("SC_CLK_TCK")
+JOIN_SECONDS = 120.0
+SCALE = (100, 200, 500, 1000)
+PARTITIONS_PER_SLOT = 10
 
 
 @dataclass
@@ -44,28 +51,42 @@ class Case:
 
     Attributes:
         slots: The number of slots.
+        partitions: The number of partitions.
+        applications: The number of applications of `settle` and `rolling`, which have the slots together.
         seconds: The times in seconds, by operation.
+        cpu: The CPU seconds of this process, by operation; they say the same on a busy machine.
         core: The share of a core that heartbeats used.
         rebalances: The number of rebalances during the rolling restart; the expected number is 0.
     """
 
     slots: int
+    partitions: int
+    applications: int
     seconds: dict[str, list[float]] = field(default_factory=dict)
+    cpu: dict[str, list[float]] = field(default_factory=dict)
     core: list[float] = field(default_factory=list)
     rebalances: int = 0
 
+    @property
+    def bar(self) -> float:
+        """The most seconds that `join` may take."""
+        return next((seconds for slots, seconds in JOIN_BARS.items() if self.slots <= slots), math.inf)
+
     def line(self) -> str:
-        cells = [_spread(self.seconds[name]) for name in ("join", "rejoin", "restart", "rolling")]
+        cells = [f"{_spread(self.seconds[name])}; {median(self.cpu[name]):.2f}" for name in OPERATIONS]
         share = f"{median(self.core):.1%} ({min(self.core):.1%} to {max(self.core):.1%})"
-        met = max(self.seconds["join"]) <= JOIN_BAR_SECONDS and max(self.core) < HEARTBEAT_BAR and not self.rebalances
-        verdict = "met" if met else "MISSED"
-        return f"| {self.slots} | {' | '.join(cells)} | {self.rebalances} | {share} | {verdict} |"
+        met = max(self.seconds["join"]) <= self.bar and max(self.core) < HEARTBEAT_BAR and not self.rebalances
+        verdict = f"join ≤ {self.bar:g} s: {'met' if met else 'MISSED'}"
+        counts = f"{self.slots} | {self.partitions} | {self.applications}"
+        return f"| {counts} | {' | '.join(cells)} | {self.rebalances} | {share} | {verdict} |"
 
 
+OPERATIONS = ("join", "rejoin", "restart", "settle", "rolling")
 HEAD = (
-    "| slots | join, s | rejoin, s | restart, s | rolling restart of 4, s | rebalances in it | heartbeats, of a core | "
-    f"join ≤ {JOIN_BAR_SECONDS:g} s, heartbeats < {HEARTBEAT_BAR:.0%}, no rebalance |\n"
-    "| --- | --- | --- | --- | --- | --- | --- | --- |"
+    "After the semicolon: CPU seconds of this process.\n\n"
+    "| slots | partitions | applications | join, s | rejoin, s | restart, s | settle, s | rolling restart, s | "
+    f"rebalances in it | heartbeats, of a core | join, heartbeats < {HEARTBEAT_BAR:.0%}, no rebalance |\n"
+    "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
 )
 
 
@@ -76,13 +97,14 @@ def _spread(times: list[float]) -> str:
 class Bench:
     """Creates memberships of new groups on one broker, and measures them."""
 
-    def __init__(self, servers: str, topics: tuple[str, ...]) -> None:
+    def __init__(self, servers: str, topics: tuple[str, ...], partitions: int) -> None:
         self._servers = servers
         self._topics = Topics(topics)
+        self._partitions = partitions
         self._groups = 0
 
-    def measure(self, slots: int, rounds: int, beat_seconds: float) -> Case:
-        case = Case(slots)
+    def measure(self, slots: int, applications: int, rounds: int, beat_seconds: float) -> Case:
+        case = Case(slots, self._partitions, applications)
         for _ in range(rounds):
             self._groups += 1
             self._one_query(case, f"one-{self._groups}", beat_seconds)
@@ -91,33 +113,33 @@ class Bench:
 
     def _one_query(self, case: Case, group: str, beat_seconds: float) -> None:
         query = self._make(group, "app", case.slots)
-        _timed(case, "join", lambda: query.join(120))
-        _check(query)
+        _timed(case, "join", lambda: query.join(JOIN_SECONDS))
+        self._check(query)
         case.core.append(_core_share(beat_seconds))
         generation = query.assignment.generation
-        _timed(case, "rejoin", lambda: query.rejoin(120))
-        _check(query)
+        _timed(case, "rejoin", lambda: query.rejoin(JOIN_SECONDS))
+        self._check(query)
         assert query.assignment.generation == generation + 1
         query.close()
         again = self._make(group, "app", case.slots)
-        _timed(case, "restart", lambda: again.join(120))
-        _check(again)
+        _timed(case, "restart", lambda: again.join(JOIN_SECONDS))
+        self._check(again)
         assert again.assignment.generation == generation + 1, "the restart was a rebalance"
         again.leave()
         again.close()
 
     def _rolling(self, case: Case, group: str) -> None:
-        names = [f"app{n}" for n in range(APPLICATIONS)]
-        slots = -(-case.slots // APPLICATIONS)
+        names = [f"app{n}" for n in range(case.applications)]
+        slots = -(-case.slots // case.applications)
         running = {name: self._make(group, name, slots) for name in names}
-        _settle(list(running.values()))
+        _timed(case, "settle", lambda: _settle(list(running.values())))
         generation = running[names[0]].assignment.generation
 
         def roll() -> None:
             for name in names:
                 running[name].close()
                 running[name] = self._make(group, name, slots)
-                running[name].join(120)
+                running[name].join(JOIN_SECONDS)
 
         _timed(case, "rolling", roll)
         case.rebalances += running[names[-1]].assignment.generation - generation
@@ -130,16 +152,20 @@ class Bench:
         settings = GroupSettings(group, f"{group}-{name}", slots=slots, leave_on_close=False)
         return GroupMembership(Settings({"bootstrap.servers": self._servers}), settings, self._topics, [load("range")])
 
+    def _check(self, query: GroupMembership) -> None:
+        held = [tp for slot in query.assignment.slots for tp in slot.partitions]
+        assert len(held) == len(set(held)) == self._partitions
+
 
 def _settle(applications: list[GroupMembership]) -> None:
     """Let all applications join, and rejoin when the group rebalances, until they have the same generation."""
     settled = threading.Event()
 
     def run(application: GroupMembership) -> None:
-        application.join(120)
+        application.join(JOIN_SECONDS)
         while not settled.wait(0.05):
             if application.rebalance_needed():
-                application.rejoin(120)
+                application.rejoin(JOIN_SECONDS)
 
     def whole() -> bool:
         # `assignment` raises an ApplicationRecoverableError while an application has not joined; the caller ignores it.
@@ -160,33 +186,31 @@ def _settle(applications: list[GroupMembership]) -> None:
 
 
 def _timed(case: Case, name: str, work: Callable[[], object]) -> None:
-    started = time.perf_counter()
+    started, before = time.perf_counter(), time.process_time()
     work()
     case.seconds.setdefault(name, []).append(time.perf_counter() - started)
-
-
-def _check(query: GroupMembership) -> None:
-    held = [tp for slot in query.assignment.slots for tp in slot.partitions]
-    assert len(held) == len(set(held)) == TOPICS * PARTITIONS
+    case.cpu.setdefault(name, []).append(time.process_time() - before)
 
 
 def _core_share(seconds: float) -> float:
-    """Return the share of a core that the membership's thread uses; there must be only one membership."""
-    (thread,) = [t for t in threading.enumerate() if t.name.startswith("kafkagroup")]
-    before = _cpu_seconds(thread)
+    """Return the share of a core that the threads of the one membership use."""
+    threads = [t for t in threading.enumerate() if t.name.startswith("kafkagroup")]
+    before = _cpu_seconds(threads)
     started = time.perf_counter()
     time.sleep(seconds)
-    return (_cpu_seconds(thread) - before) / (time.perf_counter() - started)
+    return (_cpu_seconds(threads) - before) / (time.perf_counter() - started)
 
 
-def _cpu_seconds(thread: threading.Thread) -> float:
-    stat = Path(f"/proc/self/task/{thread.native_id}/stat").read_text().rpartition(")")[2].split()
-    return (int(stat[11]) + int(stat[12])) / _TICKS
+def _cpu_seconds(threads: Sequence[threading.Thread]) -> float:
+    return sum(cpu_seconds_of_thread(thread.native_id or 0) for thread in threads)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--slots", default="10,50,100,200")
+    parser.add_argument("--partitions", default="1000", help="numbers of partitions; each with every number of slots")
+    parser.add_argument("--applications", type=int, default=4)
+    parser.add_argument("--scale", action="store_true", help="100 to 1,000 slots, and 1,000 to 10,000 partitions")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--beats", type=float, default=20.0, help="seconds for which heartbeats are measured")
     parser.add_argument("--save", type=Path)
@@ -194,17 +218,49 @@ def main() -> None:
     machine = describe_machine()
     print(machine, HEAD, sep="\n", flush=True)
     cases = []
-    with EmbeddedKafka() as kafka:
-        topics = tuple(kafka.create_topic(f"bench-{n}", PARTITIONS) for n in range(TOPICS))
-        bench = Bench(kafka.bootstrap_servers, topics)
-        # Warm-up: the first group of a broker creates the offsets topic.
-        bench.measure(2, 1, 0.1)
-        for slots in map(int, given.slots.split(",")):
-            cases.append(bench.measure(slots, given.rounds, given.beats))
-            print(cases[-1].line(), flush=True)
+    for partitions, slots in _counts(given.slots, given.partitions, scale=given.scale).items():
+        cases += _measure(partitions, slots, given.applications, given.rounds, given.beats)
+    if given.scale:
+        print(*growth(cases), sep="\n")
     if given.save:
-        rows = [{"slots": c.slots, "seconds": c.seconds, "core": c.core, "rebalances": c.rebalances} for c in cases]
-        given.save.write_text(json.dumps({"machine": machine, "cases": rows}, indent=1))
+        given.save.write_text(json.dumps({"machine": machine, "group": [asdict(case) for case in cases]}, indent=1))
+
+
+def growth(cases: Sequence[Case]) -> Iterator[str]:
+    """Say how the CPU time has grown from the fewest slots to the most, and from the fewest partitions to the most."""
+    largest = max(cases, key=lambda case: (case.slots, case.partitions))
+    fewest_slots = min((case for case in cases if case.partitions == largest.partitions), key=lambda case: case.slots)
+    fewest_partitions = min((case for case in cases if case.slots == largest.slots), key=lambda case: case.partitions)
+    for what, first in (("slots", fewest_slots), ("partitions", fewest_partitions)):
+        more = getattr(largest, what) / getattr(first, what)
+        times = {name: median(largest.cpu[name]) / median(first.cpu[name]) for name in OPERATIONS}
+        times["heartbeats"] = median(largest.core) / max(median(first.core), 1e-9)
+        verdict = "met" if max(times.values()) <= more else "MISSED"
+        shown = ", ".join(f"{name} {grown:.1f}" for name, grown in times.items())
+        fewest, most = f"{getattr(first, what):,}", f"{getattr(largest, what):,} {what}"
+        yield f"CPU time from {fewest} to {most}, times: {shown}; at most linear, {more:g}: {verdict}"
+
+
+def _counts(slots: str, partitions: str, *, scale: bool) -> dict[int, list[int]]:
+    """Return the numbers of slots that are measured, by number of partitions."""
+    if not scale:
+        return {count: [int(one) for one in slots.split(",")] for count in map(int, partitions.split(","))}
+    widest = SCALE[-1] * PARTITIONS_PER_SLOT
+    return {count * PARTITIONS_PER_SLOT: [SCALE[-1]] for count in SCALE} | {widest: list(SCALE)}
+
+
+def _measure(partitions: int, slots: Sequence[int], applications: int, rounds: int, beats: float) -> list[Case]:
+    cases = []
+    # A broker of its own: what it has to do for other partitions is in no figure.
+    with EmbeddedKafka(heap="2g") as kafka:
+        topics = tuple(kafka.create_topic(f"bench-{n}", partitions // TOPICS) for n in range(TOPICS))
+        bench = Bench(kafka.bootstrap_servers, topics, partitions)
+        # Warm-up: the first group of a broker creates the offsets topic.
+        bench.measure(2, 2, 1, 0.1)
+        for count in slots:
+            cases.append(bench.measure(count, applications, rounds, beats))
+            print(cases[-1].line(), flush=True)
+    return cases
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
-"""Draws what a benchmark saved with `--save`: a bar for each contestant of each case.
+"""Draws what a benchmark saved with `--save`: a bar for each contestant of each case, or lines for a growing group.
 
     ./run bench read --save read.json && ./run bench plot read.json docs/assets/benchmark-read.svg
+    ./run bench group --scale --save group.json && ./run bench plot group.json docs/assets/benchmark-group.svg
 
 Bars are medians, whiskers the fastest and the slowest round. A number behind a bar says how many times as fast as the
-first contestant it is.
+first contestant it is. The lines are medians of CPU seconds by the number of slots and by the number of partitions;
+a dotted line grows linearly from the first point, so a line below it grows less.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import matplotlib
 
@@ -22,6 +25,7 @@ matplotlib.use("svg")
 matplotlib.rcParams["svg.hashsalt"] = "benchmark"
 
 from matplotlib import pyplot  # noqa: E402 - the backend is chosen before
+from matplotlib.ticker import NullLocator  # noqa: E402
 
 COLOURS = {"jvm": "#9aa5b1", "jvm-tuned": "#7b8794", "native": "#e25a1c", "librdkafka": "#f3b28f", "floor": "#d7dce1"}
 OTHERS = ("#e25a1c", "#f0915f", "#f7c4a6", "#4f6d7a")
@@ -47,6 +51,7 @@ def bars(saved: Path) -> Iterator[tuple[str, list[Bar]]]:
 
 def draw(saved: Path, picture: Path) -> None:
     """Draw the cases of a saved file one below the other."""
+    measure = json.loads(saved.read_text()).get("measure", "seconds")
     cases = list(bars(saved))
     count = sum(len(found) + 1 for _, found in cases)
     figure, axes = pyplot.subplots(figsize=(8, BAR_INCHES * count + 0.6))
@@ -67,9 +72,37 @@ def draw(saved: Path, picture: Path) -> None:
         place += 1
     axes.set_yticks([at for at, _ in ticks], [case for _, case in ticks], fontsize=8)
     axes.invert_yaxis()
-    axes.set(xlabel="seconds, less is better", xlim=(0, None))
+    axes.set(xlabel=f"{measure}, less is better", xlim=(0, None))
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=8, loc="lower right")
+    figure.tight_layout()
+    figure.savefig(picture, metadata={"Date": None})
+
+
+LINES = ("join", "rejoin", "restart")
+HEARTBEAT_SECONDS = 10
+
+
+def draw_growth(saved: Path, picture: Path) -> None:
+    """Draw what `benchmarks.group --scale` saved: CPU seconds by slots, and by partitions."""
+    cases: list[dict[str, Any]] = json.loads(saved.read_text())["group"]
+    most = {what: max(case[what] for case in cases) for what in ("slots", "partitions")}
+    figure, panels = pyplot.subplots(1, 2, figsize=(9, 3.8), sharey=True)
+    for axes, what, other in zip(panels, most, reversed(most), strict=True):
+        shown = sorted((case for case in cases if case[other] == most[other]), key=lambda case: case[what])
+        counts = [case[what] for case in shown]
+        lines = {name: [median(case["cpu"][name]) for case in shown] for name in LINES}
+        lines[f"heartbeats of {HEARTBEAT_SECONDS} s"] = [HEARTBEAT_SECONDS * median(case["core"]) for case in shown]
+        for (name, seconds), colour in zip(lines.items(), OTHERS, strict=True):
+            axes.plot(counts, seconds, marker="o", markersize=3, color=colour, label=name)
+            linear = [seconds[0] * count / counts[0] for count in counts]
+            axes.plot(counts, linear, ":", color=colour, lw=0.8)
+        axes.set(xscale="log", yscale="log", xlabel=f"{what}, with {most[other]:,} {other}")
+        axes.set_xticks(counts, [f"{count:,}" for count in counts])
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].set_ylabel("CPU seconds, less is better")
+    panels[1].legend(frameon=False, fontsize=8, loc="lower right")
     figure.tight_layout()
     figure.savefig(picture, metadata={"Date": None})
 
@@ -79,7 +112,8 @@ def main() -> None:
     parser.add_argument("saved", type=Path, help="a file that a benchmark wrote with --save")
     parser.add_argument("picture", type=Path, help="the picture, in SVG")
     given = parser.parse_args()
-    draw(given.saved, given.picture)
+    drawn = draw_growth if "group" in json.loads(given.saved.read_text()) else draw
+    drawn(given.saved, given.picture)
 
 
 if __name__ == "__main__":

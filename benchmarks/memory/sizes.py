@@ -9,11 +9,6 @@ from pathlib import Path
 MEGABYTE = 1_000_000
 
 
-def resident(name: str) -> int:
-    """Return a field of /proc/self/status in bytes: VmRSS, the current size, or VmHWM, the peak."""
-    return _field(Path("/proc/self/status").read_text(), name)
-
-
 @dataclass
 class Peaks:
     """The largest sizes in the samples so far, in bytes.
