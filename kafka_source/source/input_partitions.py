@@ -34,8 +34,8 @@ class TaskFactory:
     def task(self, planned: PlannedInput) -> ReadTask:
         """Return the task that reads `planned`, without a quota."""
         topics = only_of(planned.ranges, self.topics)
-        read = {r.topic_partition for r in planned.ranges}
-        rewinds = {tp: rewind_id for tp, rewind_id in self.rewinds.items() if tp in read}
+        # By the task's own partitions: a walk over those of the query, for each task, costs slots times partitions.
+        rewinds = {tp: self.rewinds[tp] for r in planned.ranges if (tp := r.topic_partition) in self.rewinds}
         return ReadTask(
             planned.ranges, self.credentials(planned.slot), cluster=self.cluster, topics=topics, rewinds=rewinds
         )

@@ -72,7 +72,8 @@ def shares_of(planned: Sequence[ReadTask]) -> list[float]:
     A task whose ranges were empty when the batch was planned may find records, so it counts as one offset.
     """
     sizes = [max(1, sum(r.size for r in task.ranges)) for task in planned]
-    return [size / sum(sizes) for size in sizes]
+    total = sum(sizes)
+    return [size / total for size in sizes]
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,22 @@ def test_the_shares_of_the_quota_are_those_of_the_offsets_and_no_two_tasks_have_
     assert all(part == slot for part, slot in parts)
 
 
+class LookupsOnly(dict[TopicPartition, str]):
+    """A mapping of a query with very many partitions: nobody may walk over it for each task."""
+
+    def __iter__(self):
+        raise AssertionError("a task walks over all partitions of the query")
+
+    items = keys = values = __iter__
+
+
+def test_a_task_knows_the_rewinds_of_its_own_partitions_and_looks_at_no_others():
+    rewinds = LookupsOnly({TopicPartition("t", 0): "first", TopicPartition("t", 7): "second"})
+    factory = TaskFactory(member, None, IDS, rewinds)
+    task = factory.task(PlannedInput(0, (Range("t", 0, 0, 9), Range("t", 1, 0, 9))))
+    assert task.rewinds == {TopicPartition("t", 0): "first"}
+
+
 def test_without_a_quota_no_task_has_a_ticket():
     (bundle,) = bundle_tasks([PlannedInput(0, (Range("t", 0, 0, 9),))], FACTORY, min_offsets=1, ticket=None)
     assert [task.ticket for task in bundle.tasks] == [None]
