@@ -66,8 +66,11 @@ def plan(end: StreamOffset, start: StreamOffset | None = None) -> list[PlannedIn
         start = None
     done = {}
     if start is not None:
-        same = [tp for tp in start.ends if end.same_topic(start, tp.topic) and not _rewound(tp, start, end)]
-        done = {tp: start.ends[tp] for tp in same}
+        done = {
+            tp: span.end
+            for tp, span in start.partitions.items()
+            if end.same_topic(start, tp.topic) and not _rewound(tp, start, end)
+        }
     by_slot: dict[int, list[Range]] = {}
     for tp, span in sorted(end.partitions.items()):
         first = max(span.start, done.get(tp, span.start))

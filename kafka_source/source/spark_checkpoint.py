@@ -48,9 +48,9 @@ def planned_batch(
         raise_or_warn(options, DataLossError.of_deleted(tp, planned=starts[tp]))
     added = [tp for tp in existing if tp not in starts]
     starts = {**starts, **earliest_of_added(cluster, options, added)}
-    spans = {}
+    spans, ends = {}, end.ends
     for tp in existing:
-        first, last = starts[tp], end.ends[tp]
+        first, last = starts[tp], ends[tp]
         if first > last:
             raise_or_warn(options, DataLossError.of_lower_end(tp, planned=first, end=last))
         spans[tp] = Span(min(first, last), last, -1)

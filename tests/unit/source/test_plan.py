@@ -163,3 +163,20 @@ def test_what_is_done_is_not_read_again_when_spark_does_not_say_where_it_stands(
 def test_a_foreign_or_newer_offset_is_refused(found, message):
     with pytest.raises(InvalidConfigurationError, match=message):
         StreamOffset.from_json(found)
+
+
+def test_a_plan_looks_at_the_start_offset_once_and_not_for_each_partition():
+    walks = []
+
+    class CountsWalks(dict[TopicPartition, Span]):
+        def items(self):
+            walks.append("items")
+            return super().items()
+
+    many = {TopicPartition("t", number): Span(0, 10, 0) for number in range(100)}
+    (planned,) = plan(
+        StreamOffset({tp: Span(5, 20, 0) for tp in many}, slots=1), StreamOffset(CountsWalks(many), slots=1)
+    )
+    assert {(r.start, r.end) for r in planned.ranges} == {(10, 20)}
+    assert len(planned.ranges) == 100
+    assert len(walks) == 1
