@@ -1,24 +1,33 @@
 """A stream of many partitions with little in each: the JVM connector and the native engine, without a group and in one.
 
     ./run bench wide [--partitions 400,2000] [--triggers 5] [--rounds 1] [--save FILE]
+    ./run bench wide --partitions 10000 --per-slot 10 --without-peers
 
-local[2], a noop sink, 1,000 records of 100 B a trigger, an embedded broker with one node. In a group the query has a
-slot for each four partitions. The first trigger, in which tasks connect, is not counted.
+local[2], a noop sink, 1,000 records of 100 B a trigger from at most 1,000 partitions, an embedded broker with one node.
+In a group the query has a slot for each four partitions, or for as many as `--per-slot` says. `--without-peers` runs
+only the query in a group, without the JVM connector and the query without a group. The first trigger, in which tasks
+connect, is not counted. For the query in a group there are more lines: Spark's parts of a trigger, and the memory and
+CPU time of the process in which the driver's reader lives.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import tempfile
+import time
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
 from uuid import uuid4
 
 from confluent_kafka import Producer
+from confluent_kafka.admin import NewPartitions
 from pyspark.sql import SparkSession
 
 from benchmarks._machine import describe_machine
+from benchmarks._processes import command_line, cpu_seconds_of_tree, resident, tree
 from benchmarks.read import sources
 from benchmarks.read.figures import HEAD, Figures, in_turns, save
 from benchmarks.read.stream import Case, trigger_durations
@@ -26,14 +35,23 @@ from kafka_source.embedded import EmbeddedKafka
 
 PER_TRIGGER = 1_000
 PARTITIONS_PER_SLOT = 4
+READER = "python_streaming_source_runner"
+READER_BAR_BYTES = 500e6
 DEADLINE_SECONDS = 1_500
+HEAP = "3g"
+MOST_CREATED = 5_000
+CREATE_SECONDS = 120
 BARS = {400: 10.0, 2000: 20.0}
+#: The bar of a trigger in a group, in seconds, where no other contestant runs.
+TRIGGER_BARS = {10_000: 1.5}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--partitions", default="400,2000")
     parser.add_argument("--triggers", type=int, default=5)
+    parser.add_argument("--per-slot", type=int, default=PARTITIONS_PER_SLOT, help="partitions for each slot")
+    parser.add_argument("--without-peers", action="store_true", help="only the query in a group")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--save", type=Path)
     given = parser.parse_args()
@@ -42,48 +60,93 @@ def main() -> None:
     results = []
     with (
         tempfile.TemporaryDirectory(prefix="kafkagroup-bench-") as folder,
-        EmbeddedKafka(heap="2g", jvm_options=(), data_dir=folder) as kafka,
+        EmbeddedKafka(heap=HEAP, jvm_options=(), data_dir=folder) as kafka,
     ):
         spark = sources.session()
         for partitions in map(int, given.partitions.split(",")):
-            topic = kafka.create_topic(f"wide-{partitions}", partitions)
+            topic = _create(kafka, f"wide-{partitions}", partitions)
             _fill(kafka, topic, partitions, PER_TRIGGER * (given.triggers + 4))
-            results.append(_measure(spark, kafka, topic, partitions, given.triggers, given.rounds))
+            results.append(_measure(spark, kafka, topic, partitions, given))
         spark.stop()
     if given.save:
         save(given.save, machine, results)
 
 
+def _create(kafka: EmbeddedKafka, topic: str, partitions: int) -> str:
+    """Create a topic, in two steps where a controller does not take so many partitions in one."""
+    kafka.create_topic(topic, min(partitions, MOST_CREATED))
+    if partitions > MOST_CREATED:
+        admin = kafka.admin()
+        admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(CREATE_SECONDS)
+        while len(admin.list_topics(topic, timeout=CREATE_SECONDS).topics[topic].partitions) < partitions:
+            time.sleep(0.2)
+    return topic
+
+
 def _fill(kafka: EmbeddedKafka, topic: str, partitions: int, records: int) -> None:
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 50})
-    for number in range(max(records, partitions)):
-        producer.produce(topic, b"." * 100, partition=number % partitions)
+    # A trigger takes at least one record of each partition that has some, so no more than these get any.
+    busy = min(partitions, PER_TRIGGER)
+    for number in range(records):
+        producer.produce(topic, b"." * 100, partition=number % busy * (partitions // busy))
         producer.poll(0)
     if producer.flush(120):
         raise RuntimeError(f"{topic} could not be written")
 
 
 def _measure(
-    spark: SparkSession, kafka: EmbeddedKafka, topic: str, partitions: int, triggers: int, rounds: int
+    spark: SparkSession, kafka: EmbeddedKafka, topic: str, partitions: int, given: argparse.Namespace
 ) -> Figures:
-    case = Case(f"{partitions} partitions", PER_TRIGGER, triggers, 1, 1.0, 1.0)
+    case = Case(f"{partitions} partitions", PER_TRIGGER, given.triggers, 1, 1.0, 1.0)
+    details: dict[str, float] = {}
+    readers: list[Reader] = []
 
     def run(source: str, *, slots: int = 0) -> float:
         group = {"kafka_group_id": f"wide-{uuid4().hex}", "group_members": slots} if slots else {}
         durations = trigger_durations(
-            spark, kafka.bootstrap_servers, topic, case, source, group, within=DEADLINE_SECONDS
-        )
+            spark, kafka.bootstrap_servers, topic, case, source, group, within=DEADLINE_SECONDS,
+            at_end=(lambda: readers.append(Reader.of_this_process())) if slots else None,
+        )  # fmt: skip
+        if slots:
+            details.update({part: median(each.get(part, 0) for each in durations) for part in durations[0]})
         return median(each["triggerExecution"] for each in durations) / 1000
 
-    slots = partitions // PARTITIONS_PER_SLOT
+    slots = partitions // given.per_slot
+    in_group = f"native, {slots} slots"
     contestants = {
         sources.JVM: partial(run, sources.JVM),
         "native, no group": partial(run, sources.NATIVE),
-        f"native, {slots} slots": partial(run, sources.NATIVE, slots=slots),
+        in_group: partial(run, sources.NATIVE, slots=slots),
     }
+    if given.without_peers:
+        contestants = {in_group: contestants[in_group]}
     bar = BARS.get(partitions)
-    bars = {name: bar for name in contestants if name != sources.JVM} if bar else {}
-    return in_turns(Figures(case.name, bars), contestants, rounds, warm_up=0)
+    bars = {name: bar for name in contestants if name != sources.JVM} if bar and not given.without_peers else {}
+    figures = in_turns(Figures(case.name, bars), contestants, given.rounds, warm_up=0)
+    print(f"  {in_group}: " + ", ".join(f"{part} {ms:.0f}" for part, ms in details.items()) + " ms")
+    most = max(reader.resident for reader in readers)
+    print(
+        f"  reader: {most / 1e6:.0f} MB ({'met' if most <= READER_BAR_BYTES else 'MISSED'}), "
+        f"{max(reader.cpu_seconds for reader in readers):.1f} s of CPU time with its start"
+    )
+    trigger, limit = median(figures.seconds[in_group]), TRIGGER_BARS.get(partitions)
+    if limit is not None:
+        print(f"  trigger ≤ {limit:g} s: {'met' if trigger <= limit else 'MISSED'}", flush=True)
+    return figures
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """The process in which Spark keeps the reader of a stream: the most memory that it had, and its CPU time."""
+
+    resident: int
+    cpu_seconds: float
+
+    @staticmethod
+    def of_this_process() -> Reader:
+        """Look for the reader of the one stream that runs now, among the descendants of this process."""
+        (pid,) = [pid for pid in tree(os.getpid()) if READER in command_line(pid)]
+        return Reader(resident("VmHWM", pid), cpu_seconds_of_tree(pid))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -82,8 +83,9 @@ def trigger_durations(
     options: dict[str, Any],
     *,
     within: float = DEADLINE_SECONDS,
+    at_end: Callable[[], object] | None = None,
 ) -> list[dict[str, int]]:
-    """Return Spark's `durationMs` of each measured trigger, in ms.
+    """Return Spark's `durationMs` of each measured trigger, in ms; call `at_end` before the query is stopped.
 
     Raises:
         RuntimeError: The query failed, or the triggers took longer than `within` seconds.
@@ -97,6 +99,8 @@ def trigger_durations(
             # The limit is divided among the partitions in proportion, and rounded for each.
             full = [p for p in query.recentProgress if p["numInputRows"] > case.per_trigger // 2]
             if len(full) >= case.skipped + case.triggers:
+                if at_end is not None:
+                    at_end()
                 break
             if not query.isActive or time.monotonic() > deadline:
                 raise RuntimeError(f"{source}: {len(full)} triggers, {query.exception()}")
