@@ -1,0 +1,39 @@
+"""aiokafka: `AIOKafkaConsumer.getmany`."""
+
+from __future__ import annotations
+
+import asyncio
+
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener  # type: ignore[import-not-found]
+
+from benchmarks.clients.job import Job, begin, end
+
+MESSAGES_PER_CALL = 10_000
+
+
+class Listener(ConsumerRebalanceListener):
+    async def on_partitions_revoked(self, revoked):
+        pass
+
+    async def on_partitions_assigned(self, assigned):
+        if assigned:
+            begin()
+
+
+async def main(job: Job) -> None:
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=job.servers, group_id=job.new_group(), auto_offset_reset="earliest"
+    )  # fmt: skip
+    consumer.subscribe([job.topic], listener=Listener())
+    await consumer.start()
+    records = size = 0
+    while records < job.records:
+        for messages in (await consumer.getmany(timeout_ms=1000, max_records=MESSAGES_PER_CALL)).values():
+            records += len(messages)
+            size += sum(len(message.value) for message in messages)
+    end(records, size)
+    await consumer.stop()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Job.of_arguments()))

@@ -1,0 +1,10 @@
+"""kafkagroup: `format("kafkagroup")`, the same aggregation as with `format("kafka")`."""
+
+from __future__ import annotations
+
+from benchmarks.clients import spark_kafka
+from benchmarks.clients.job import Job
+from benchmarks.read import sources
+
+if __name__ == "__main__":
+    spark_kafka.main(Job.of_arguments(), sources.NATIVE)
