@@ -8,8 +8,7 @@ from typing import Any
 from assignors import Assignment, TopicPartition, WireFormatError, decode_subscription, encode_assignment
 from kafka_source.error_codes import GROUP_ID_NOT_FOUND
 from kafka_source.errors import AuthenticationError, InvalidConfigurationError
-from kafka_source.group.member import GroupMember
-from kafka_source.group.model import CONSUMER
+from kafka_source.group.model import CONSUMER, GroupMember
 from kafka_source.kafka_client import GROUP, Deadline, KafkaClient, check_coordinator, to_coordinator
 from kafka_source.kafka_client.messages import ConsumerGroupDescribeRequest, DescribeGroupsRequest
 

@@ -24,7 +24,8 @@ from assignors import (
 )
 from kafka_source.errors import code_name
 from kafka_source.group.claims import hold, with_held
-from kafka_source.group.member import GroupMember, Joined
+from kafka_source.group.member import Joined
+from kafka_source.group.model import GroupMember
 from kafka_source.group.work import WorkLookup
 from kafka_source.kafka_client import Deadline, KafkaClient, Snapshot
 

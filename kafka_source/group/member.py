@@ -13,7 +13,7 @@ from kafka_source.group import member_state
 from kafka_source.group.join_errors import refusal
 from kafka_source.group.leaving import leave_group
 from kafka_source.group.member_state import Action, Membership, State, Step, step
-from kafka_source.group.model import CONSUMER
+from kafka_source.group.model import CONSUMER, GroupMember
 from kafka_source.group.rewind import PROTOCOL as REWIND_PROTOCOL
 from kafka_source.kafka_client import GROUP, Connection, ConnectionLost, Deadline, KafkaClient, to_coordinator
 from kafka_source.kafka_client.messages import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
@@ -37,15 +37,6 @@ class MemberSettings:
     protocol_type: str = CONSUMER
     session_timeout_ms: int = 45_000
     rebalance_timeout_ms: int = 300_000
-
-
-@dataclass(frozen=True, slots=True)
-class GroupMember:
-    """A member as the leader sees it; `metadata` is its metadata for the protocol that the group uses."""
-
-    member_id: str
-    instance_id: str | None
-    metadata: bytes
 
 
 @dataclass(frozen=True, slots=True)

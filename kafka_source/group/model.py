@@ -1,4 +1,4 @@
-"""The settings and assignments of a query's slots, as frozen, picklable values."""
+"""The settings and assignments of a query's slots, and a group's members, as frozen, picklable values."""
 
 from __future__ import annotations
 
@@ -33,6 +33,15 @@ class Topics:
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """A member as the leader sees it; `metadata` is its metadata for the protocol that the group uses."""
+
+    member_id: str
+    instance_id: str | None
+    metadata: bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from kafka_source.errors import InvalidConfigurationError
 from kafka_source.fetch import fetch_protocol
 from kafka_source.group.claims import with_held, without_held
 from kafka_source.group.leader import check, failure, failure_reason, stale
-from kafka_source.group.member import GroupMember
+from kafka_source.group.model import GroupMember
 from kafka_source.kafka_client import messages, response_decoder
 from kafka_source.kafka_client.framing import FrameBuffer, FrameError
 from kafka_source.kafka_client.metadata import read_snapshot

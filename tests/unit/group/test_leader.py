@@ -17,7 +17,7 @@ from assignors import (
     load,
 )
 from kafka_source.group import leader
-from kafka_source.group.member import GroupMember
+from kafka_source.group.model import GroupMember
 
 CLUSTER = ClusterMetadata({"orders": 4, "clicks": 2})
 MEMBERS = (
