@@ -7,6 +7,7 @@ and returns a state for each member. Here both are bytes that the application de
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 import time
@@ -17,6 +18,7 @@ from types import TracebackType
 
 from kafka_source.client_config import Settings
 from kafka_source.errors import KafkaGroupError, RetriableError
+from kafka_source.group.description import describe
 from kafka_source.group.member import Joined, Member, MemberSettings
 from kafka_source.group.member_state import State
 from kafka_source.kafka_client import Deadline, KafkaClient
@@ -25,6 +27,7 @@ log = logging.getLogger(__name__)
 
 _MARGIN = 30.0
 _LEAVE_SECONDS = 5.0
+_DESCRIBE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +130,10 @@ class GenericMember:
 
     async def _live(self) -> None:
         failures, reason = 0, "the member starts"
+        if self._settings.instance_id is not None:
+            # A coordinator that refuses or does not answer is no error here: the join reports it.
+            with contextlib.suppress(KafkaGroupError):
+                self._member.meet(await describe(self._client, self._settings.group, Deadline(_DESCRIBE_SECONDS)))
         while True:
             try:
                 await self._take_part(reason)

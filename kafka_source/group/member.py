@@ -7,9 +7,10 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kafka_source.error_codes import FENCED_INSTANCE_ID, NONE
-from kafka_source.errors import FencedError, RetriableError
+from kafka_source.error_codes import COORDINATOR_LOAD_IN_PROGRESS, FENCED_INSTANCE_ID, NONE, UNKNOWN_MEMBER_ID
+from kafka_source.errors import AuthenticationError, FencedError, RetriableError
 from kafka_source.group import member_state
+from kafka_source.group.description import GroupDescription, describe_either
 from kafka_source.group.join_errors import refusal
 from kafka_source.group.leaving import leave_group
 from kafka_source.group.member_state import Action, Membership, State, Step, step
@@ -77,6 +78,11 @@ class Member:
         client: The cluster's client.
         settings: The group id and the settings of the member.
         membership: The membership of an existing member, to continue as this member; None: a new member.
+
+    Attributes:
+        id_before: The member id that the group had for the instance id before this member joined, if that is known. The
+            member needs it to tell a coordinator that has lost its new id from one that has given the instance id to
+            another process; see `_judged`.
     """
 
     def __init__(self, client: KafkaClient, settings: MemberSettings, membership: Membership | None = None) -> None:
@@ -85,8 +91,11 @@ class Member:
         self.joined: Joined | None = None
         self.state_bytes = b""
         self.asked = False
+        self.id_before: str | None = None
         self._client = client
         self._own: Connection | None = None
+        # Over which the coordinator has answered JoinGroup with a member id that is not known to be stored yet.
+        self._unstored: Connection | None = None
         self._parked = False
         self._ended: Step | None = None
         self._offered: tuple[str, ...] = ()
@@ -105,6 +114,11 @@ class Member:
         if self.joined is None:
             raise RuntimeError(f"{self!r} has not joined its group yet")
         return self.joined
+
+    def meet(self, described: GroupDescription | None) -> None:
+        """Note the member id that the group has for the instance id, before the member joins for the first time."""
+        if described is not None and self.settings.instance_id is not None and self.joined is None:
+            self.id_before = described.member_id_of(self.settings.instance_id)
 
     async def join(
         self, protocols: Sequence[tuple[str, bytes]], lead: Lead, deadline: Deadline, reason: str = ""
@@ -252,6 +266,8 @@ class Member:
         parked = settings.rebalance_timeout_ms / 1000 + _PARKED_MARGIN
         answer = await connection.send(request, max(0.001, min(parked, deadline.left)))
         if answer.error_code == NONE:
+            if answer.member_id != request.member_id or self._unstored is not None:
+                self._unstored = connection
             self.joined = Joined(
                 answer.member_id,
                 answer.generation_id,
@@ -262,9 +278,8 @@ class Member:
             )
         else:
             log.debug("join group=%s member=%s code=%d", settings.group, self._name, answer.error_code)
-        return step(
-            self.membership, member_state.JoinAnswered(answer.error_code, answer.member_id or "", answer.generation_id)
-        )
+        code = await self._judged(answer.error_code, connection, deadline)
+        return step(self.membership, member_state.JoinAnswered(code, answer.member_id or "", answer.generation_id))
 
     async def _send_sync(self, states: Mapping[str, bytes], deadline: Deadline) -> Step:
         request = SyncGroupRequest(
@@ -286,7 +301,45 @@ class Member:
         answer = await connection.send(request, max(0.001, seconds))
         if answer.error_code == NONE:
             self.state_bytes = bytes(answer.assignment)
-        return step(self.membership, member_state.SyncAnswered(answer.error_code))
+            self._unstored, self.id_before = None, self.membership.member_id
+        code = await self._judged(answer.error_code, connection, deadline)
+        return step(self.membership, member_state.SyncAnswered(code))
+
+    async def _judged(self, code: int, connection: Connection, deadline: Deadline) -> int:
+        """Return the error code to act on: UNKNOWN_MEMBER_ID if the coordinator has only lost this member's id.
+
+        COORDINATOR_LOAD_IN_PROGRESS: that is not known yet.
+
+        While a group rebalances, its coordinator stores the new member id of a static member not with the response to
+        JoinGroup, but with the leader's assignment. If it fails before that, the next coordinator loads the group with
+        the member id of before, and refuses the new one with FENCED_INSTANCE_ID, as if another process had joined. The
+        group's description tells the two apart.
+
+        The member joins again only over another connection than that of its JoinGroup. So of two processes with the
+        same instance id, the same coordinator fences one, whatever they do.
+        """
+        if code != FENCED_INSTANCE_ID or self._unstored is None or self._unstored is connection:
+            return code
+        if self.id_before is None:
+            return code
+        try:
+            described = await describe_either(self._client, self.settings.group, deadline)
+        except AuthenticationError:
+            return code
+        holder = described.member_id_of(self.settings.instance_id)
+        if holder is None:
+            # A coordinator describes what it knows to be replicated. After it has loaded the group, that may be behind
+            # what it refuses by, so the same request is sent again.
+            return COORDINATOR_LOAD_IN_PROGRESS
+        if holder != self.id_before:
+            return code
+        log.warning(
+            "join group=%s member=%s: the new coordinator knows the member id of before only; joining again",
+            self.settings.group,
+            self._name,
+        )
+        self._unstored = None
+        return UNKNOWN_MEMBER_ID
 
     async def _connection(self, deadline: Deadline) -> Connection:
         """Return the member's own connection to the coordinator.

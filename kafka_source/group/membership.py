@@ -672,7 +672,9 @@ class GroupMembership:
 
     async def _meet_others(self) -> None:
         await self._meet_siblings()
-        await self._others.look(self._subscription.topics)
+        described = await self._others.look(self._subscription.topics)
+        for slot in self._slots:
+            slot.member.meet(described)
 
     async def _meet_siblings(self) -> None:
         if self._siblings is None:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterable
 
 from kafka_source.errors import KafkaGroupError
-from kafka_source.group.description import DescribedMember, describe_either
+from kafka_source.group.description import DescribedMember, GroupDescription, describe_either
 from kafka_source.group.model import GroupSettings
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.runtime.first_time import first_time
@@ -38,8 +38,8 @@ class OtherMembers:
         self._client, self._settings = client, settings
         self.unclear = False
 
-    async def look(self, topics: Collection[str], own: Collection[str] = ()) -> None:
-        """Ask the coordinator who is in the group, and log it as `tell` does.
+    async def look(self, topics: Collection[str], own: Collection[str] = ()) -> GroupDescription | None:
+        """Ask the coordinator who is in the group, log it as `tell` does, and return it; None if it is not known.
 
         A coordinator that refuses or does not answer is no error here: the join reports it.
         """
@@ -47,8 +47,9 @@ class OtherMembers:
             described = await describe_either(self._client, self._settings.group, Deadline(_DESCRIBE_SECONDS))
         except (KafkaGroupError, TimeoutError) as error:
             log.debug("describe group=%s failed: %s", self._settings.group, error)
-            return
+            return None
         self.tell(described.members, topics, own)
+        return described
 
     def tell(self, members: Iterable[DescribedMember], topics: Collection[str], own: Collection[str] = ()) -> None:
         """Log who is in the group besides this query; once in this process.

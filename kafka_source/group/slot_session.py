@@ -242,6 +242,7 @@ class SlotSession:
     async def _join(self, deadline: Deadline) -> None:
         # Join with the instance id and without a member id: the coordinator then gives the slot a new member id.
         joining = Member(self._client, self._member.settings)
+        joining.id_before = self.credentials.member_id
         # The coordinator answers a JoinGroup that it holds when the rebalance timeout expires, at the latest.
         answered = Deadline(self._member.settings.rebalance_timeout_ms / 1000 + _SECONDS)
         task = asyncio.ensure_future(self._join_as(joining, answered))

@@ -18,8 +18,9 @@ from kafka_source.cluster.lookup import Cluster
 from kafka_source.embedded import EmbeddedKafka
 from kafka_source.embedded.tcp_proxy import CutConnection, Frame, TcpProxy, pass_on
 from kafka_source.errors import AuthenticationError, FencedError, RetriableError, UnknownGroupError, UnknownOutcomeError
-from kafka_source.group import MemberSettings, leader, slot_session
+from kafka_source.group import MemberSettings, leader, member, slot_session
 from kafka_source.group.committed_offsets import commit_offsets
+from kafka_source.group.description import DEAD, GroupDescription, describe_either
 from kafka_source.group.member import Member
 from kafka_source.group.member_state import Membership, State
 from kafka_source.group.query_settings import group_settings, subscription_of
@@ -148,6 +149,29 @@ def test_a_leader_that_cannot_look_the_topics_up_assigns_when_it_can(proxied, mo
     membership.rejoin(30)
     assert lost
     assert held(membership) == everything("orders", 6)
+
+
+def test_a_member_that_was_replaced_before_its_sync_stops(proxied):
+    members, proxy = proxied
+    before = members.make("orders", slots=1, leave_on_close=False)
+    before.join(30)
+    before.close()
+    second = members.make("orders", slots=1)
+    replaced: list[Frame] = []
+
+    def replace_the_first(frame):
+        if frame.api_key == SYNC_GROUP and not replaced:
+            replaced.append(frame)
+            second.join(30)
+            raise CutConnection
+        return [frame.payload]
+
+    proxy.on_request = replace_the_first
+    with pytest.raises(FencedError, match="Another process has joined"):
+        members.make("orders", slots=1, leave_on_close=False).join(30)
+    assert replaced
+    assert second.rebalance_needed() is None
+    assert held(second) == everything("orders", 6)
 
 
 @pytest.mark.parametrize("side", ["on_request", "on_response"])
@@ -545,6 +569,123 @@ def test_a_parked_join_outlives_its_coordinator(cluster, on_three, group):
             cluster.restart(node)
             cluster.wait_ready()
         joining.result()
+
+
+@pytest.mark.parametrize(("refused", "behind"), [("SyncGroup", 0), ("SyncGroup", 2), ("JoinGroup", 0)])
+def test_a_static_member_whose_new_id_died_with_the_coordinator_joins_again(
+    cluster, on_three, group, monkeypatch, refused, behind
+):
+    name = cluster.create_topic(f"orders-forgotten-{refused}-{behind}", 6, 3)
+    before = on_three.make(name, slots=1, app="a", leave_on_close=False)
+    (slot,) = before.join(60).slots
+    other = on_three.make(name, slots=1, app="b")
+    after = on_three.make(name, slots=1, app="a", leave_on_close=False)
+    lead = leader.lead
+    killed: list[int] = []
+    given: list[str] = []
+
+    async def lose_the_coordinator(client, group_id, strategy, joined, *more):
+        # It has answered JoinGroup, and is told nothing more: the new member id is in no log.
+        if not killed:
+            given.extend(member.member_id for member in joined.members if member.instance_id == f"{group}-a-0")
+            killed.append(coordinator_of(cluster, group))
+            await asyncio.to_thread(cluster.kill, killed[0])
+            if refused == "JoinGroup":
+                raise RetriableError("the topics cannot be looked up")
+        return await lead(client, group_id, strategy, joined, *more)
+
+    described: list[str] = []
+
+    async def describe(client, group_id, deadline):
+        # As a coordinator answers that has loaded the group, but does not know yet that the other nodes have it too.
+        found = await describe_either(client, group_id, deadline)
+        described.append(found.state)
+        return GroupDescription(DEAD, "", "", ()) if len(described) <= behind else found
+
+    with ThreadPoolExecutor(1) as pool:
+        joining = pool.submit(other.join, 150)
+        wait_for(before.rebalance_needed, "the rebalance")
+        before.close()
+        monkeypatch.setattr(leader, "lead", lose_the_coordinator)
+        monkeypatch.setattr(member, "describe_either", describe)
+        try:
+            if refused == "JoinGroup":
+                with pytest.raises(RetriableError, match="cannot be looked up"):
+                    after.join(120)
+            after.join(120)
+            rejoin_until_joined(after, joining)
+            wait_for(lambda: shared_by(after, other) == everything(name, 6), "both to share the partitions")
+        finally:
+            for node in killed:
+                cluster.restart(node)
+            cluster.wait_ready()
+    ids = {slot.credentials.member_id, *given, after.assignment.slots[0].credentials.member_id}
+    assert len(ids) == 3
+    assert len(described) > behind
+    assert members_of(cluster, group) == [f"{group}-a-0", f"{group}-b-0"]
+
+
+def test_two_processes_whose_new_ids_died_with_the_coordinator_do_not_fence_each_other_for_ever(
+    cluster, on_three, group, monkeypatch
+):
+    name = cluster.create_topic("orders-twins", 6, 3)
+    before = on_three.make(name, slots=1, app="a", leave_on_close=False)
+    before.join(60)
+    other = on_three.make(name, slots=1, app="b")
+    twins = [on_three.make(name, slots=1, app="a", leave_on_close=False) for _ in range(2)]
+    lead, lost = leader.lead, threading.Event()
+    killed: list[int] = []
+
+    with ThreadPoolExecutor(3) as pool:
+        joins = [pool.submit(other.join, 150)]
+
+        async def both_before_it_dies(*arguments):
+            # The first one has its answer to JoinGroup; then the second one, who replaces it; then nobody.
+            if len(joins) == 2:
+                joins.append(pool.submit(twins[1].join, 150))
+                await asyncio.to_thread(lost.wait, 60)
+            elif not killed:
+                killed.append(coordinator_of(cluster, group))
+                await asyncio.to_thread(cluster.kill, killed[0])
+                lost.set()
+            return await lead(*arguments)
+
+        wait_for(before.rebalance_needed, "the rebalance")
+        before.close()
+        monkeypatch.setattr(leader, "lead", both_before_it_dies)
+        joins.append(pool.submit(twins[0].join, 150))
+        fenced = set()
+
+        def one_is_left():
+            for twin, joining in zip(twins, joins[1:], strict=False):
+                try:
+                    if joining.done():
+                        joining.result()
+                        if twin.rebalance_needed():
+                            twin.rejoin(60)
+                except FencedError:
+                    fenced.add(twin)
+            return len(fenced) == 1 and all(joining.done() for joining in joins)
+
+        try:
+            wait_for(one_is_left, "one of the two to stop", 120)
+            (left,) = set(twins) - fenced
+            wait_for(lambda: shared_by(left, other) == everything(name, 6), "the others to share the partitions")
+        finally:
+            lost.set()
+            for node in killed:
+                cluster.restart(node)
+            cluster.wait_ready()
+    assert killed
+    left.check()
+
+
+def shared_by(*memberships):
+    """What these hold, after those have rejoined that have to."""
+    for membership in memberships:
+        if membership.rebalance_needed():
+            membership.rejoin(60)
+    return held(*memberships)
 
 
 def test_a_plain_commit_may_take_longer_than_a_heartbeat(proxied):
