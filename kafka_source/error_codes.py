@@ -24,6 +24,7 @@ class Category(Enum):
 
 # Names for the codes that this package compares with, raises, or gives advice for. The prefix LOCAL_ marks librdkafka's
 # own codes, which it calls local errors.
+UNKNOWN_SERVER_ERROR = -1
 NONE = 0
 OFFSET_OUT_OF_RANGE = 1
 UNKNOWN_TOPIC_OR_PARTITION = 3

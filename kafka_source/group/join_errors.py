@@ -7,6 +7,7 @@ from kafka_source.error_codes import (
     INCONSISTENT_GROUP_PROTOCOL,
     INVALID_GROUP_ID,
     INVALID_SESSION_TIMEOUT,
+    UNKNOWN_SERVER_ERROR,
 )
 from kafka_source.errors import KafkaGroupError, error_for_code
 
@@ -30,5 +31,8 @@ def refusal(
         INVALID_SESSION_TIMEOUT: f"kafka.session.timeout.ms={session_timeout_ms} is not allowed by the brokers",
         GROUP_MAX_SIZE_REACHED: "the group has as many members as the brokers allow",
         INVALID_GROUP_ID: "the brokers do not accept this kafka.group.id",
+        # What Kafka 4.3 answers when a group's one record is too large; its log has a RecordTooLargeException.
+        UNKNOWN_SERVER_ERROR: "the coordinator's log says why. If the group has thousands of members, its record in "
+        "__consumer_offsets may be larger than the brokers' message.max.bytes: lower group.members, or raise that",
     }
     return error_for_code(code, who, reason=reasons.get(code, ""))

@@ -17,6 +17,7 @@ from kafka_source.errors import (
     AuthenticationError,
     BootstrapError,
     InvalidConfigurationError,
+    KafkaGroupError,
     RetriableError,
 )
 from kafka_source.group.member import RebalanceTimeout
@@ -117,6 +118,17 @@ def test_a_group_at_its_maximum_size():
         two = members.make("orders", slots=2)
         two.join(30)
         assert held(two) == everything("orders", 4)
+        members.close()
+
+
+def test_a_group_whose_record_is_too_large_for_the_brokers():
+    # 60 members with 10 partitions each take 13 kB.
+    with EmbeddedKafka(config={"message.max.bytes": 8_000}) as kafka:
+        kafka.create_topic("orders", 600)
+        members = Memberships(Settings({"bootstrap.servers": kafka.bootstrap_servers}), "large")
+        too_large = r"larger than the brokers' message\.max\.bytes: lower group\.members"
+        with pytest.raises(KafkaGroupError, match=too_large):
+            members.make("orders", slots=60).join(60)
         members.close()
 
 
