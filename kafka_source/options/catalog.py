@@ -439,8 +439,10 @@ class ReadOptions(CommonOptions):
     batch_bytes: int = option(
         "batch.bytes",
         kinds.ARROW_BYTES,
-        "Approximate maximum size of an Arrow record batch; `batch.rows` limits it too.",
-        default=16 * MIB,
+        "Approximate maximum size of an Arrow record batch; `batch.rows` limits it too. A larger row is a batch of its "
+        "own. From about 4 MiB on, the JVM and the Python worker get new memory from the system for each batch, which "
+        "is slower.",
+        default=2 * MIB,
         units="bytes",
         formerly="batchBytes",
     )
