@@ -11,6 +11,7 @@ use crate::columns::{Column, header_fields, schema};
 use crate::error::Fault;
 use crate::java_utf8;
 use crate::record::{Headers, Record};
+use crate::runs::Runs;
 
 /// A larger buffer is freed after use instead of being kept for the next batch.
 const KEEP_AT_MOST: usize = 32 << 20;
@@ -204,10 +205,8 @@ impl BatchBuilder {
                 Column::Offset => self.offsets.as_mut().map(|values| fixed(kind, rows, renew(values))),
                 Column::Timestamp => self.timestamps.as_mut().map(|values| fixed(kind, rows, renew(values))),
                 Column::Topic => self.topics.as_mut().map(|runs| runs.take_text(rows)),
-                Column::Partition => self.partitions.as_mut().map(|runs| fixed(kind, rows, runs.take_values(rows))),
-                Column::TimestampType => {
-                    self.timestamp_types.as_mut().map(|runs| fixed(kind, rows, runs.take_values(rows)))
-                }
+                Column::Partition => self.partitions.as_mut().map(|runs| runs.take_integers(rows)),
+                Column::TimestampType => self.timestamp_types.as_mut().map(|runs| runs.take_integers(rows)),
             };
             children.extend(built.transpose()?);
         }
@@ -343,65 +342,6 @@ impl HeaderLists {
             .add_buffer(Buffer::from_vec(ends))
             .add_child_data(entries)
             .nulls(self.nulls.finish())
-            .build()
-    }
-}
-
-/// A column whose value is the same for many rows, stored as runs: (value, first row).
-struct Runs<T>(Vec<(T, usize)>);
-
-impl<T> Default for Runs<T> {
-    fn default() -> Self {
-        Self(vec![])
-    }
-}
-
-impl<T: PartialEq> Runs<T> {
-    fn start(&mut self, value: T, row: usize) {
-        match self.0.last_mut() {
-            Some(last) if last.0 == value => {}
-            Some(last) if last.1 == row => last.0 = value,
-            _ => self.0.push((value, row)),
-        }
-    }
-
-    /// Returns (value, number of rows) of each run, and empties the column.
-    fn take(&mut self, rows: usize) -> Vec<(T, usize)> {
-        let mut end = rows;
-        let mut runs: Vec<_> = std::mem::take(&mut self.0)
-            .into_iter()
-            .rev()
-            .map(|(value, start)| (value, std::mem::replace(&mut end, start).saturating_sub(start)))
-            .collect();
-        runs.reverse();
-        runs
-    }
-}
-
-impl Runs<i32> {
-    fn take_values(&mut self, rows: usize) -> Vec<i32> {
-        let mut values = Vec::with_capacity(rows);
-        for (value, count) in self.take(rows) {
-            values.resize(values.len() + count, value);
-        }
-        values
-    }
-}
-
-impl Runs<Arc<str>> {
-    fn take_text(&mut self, rows: usize) -> Result<ArrayData, ArrowError> {
-        let mut ends = Vec::with_capacity(rows + 1);
-        let mut values: Vec<u8> = vec![];
-        ends.push(0i32);
-        for (text, count) in self.take(rows) {
-            let start = values.len();
-            values.extend(text.as_bytes().repeat(count));
-            ends.extend((1..=count).map(|i| (start + i * text.len()) as i32));
-        }
-        ArrayData::builder(DataType::Utf8)
-            .len(rows)
-            .add_buffer(Buffer::from_vec(ends))
-            .add_buffer(Buffer::from_vec(values))
             .build()
     }
 }

@@ -33,6 +33,7 @@ pub mod murmur2;
 pub mod record;
 pub mod record_set;
 pub mod refusal;
+mod runs;
 pub mod scan;
 pub mod source;
 pub mod split;
