@@ -194,9 +194,10 @@ class SparkCluster:
         resources = ExitStack()
         # What a killed executor has left behind.
         resources.callback(shutil.rmtree, local, ignore_errors=True)
-        command = [*_server("worker.Worker"), "--port", "0", "-c", str(self._cores), "-m", self._memory]
+        host = _host_of(number)
+        command = [*_server("worker.Worker", host), "--port", "0", "-c", str(self._cores), "-m", self._memory]
         command += ["-d", str(self._folder / f"work-{number}"), self.master]
-        environment = {**self._environment, "SPARK_LOCAL_DIRS": str(local)}
+        environment = {**self._environment, "SPARK_LOCAL_DIRS": str(local), "SPARK_LOCAL_IP": host}
         server = resources.enter_context(server_process(command, self._log(number), environment))
         self._workers[number] = server, resources
 
@@ -212,6 +213,19 @@ class SparkCluster:
         return [pid for server in servers for pid in session_of(server.pid) if name in command_of(pid)]
 
 
-def _server(name: str) -> list[str]:
+def _host_of(worker: int) -> str:
+    """Return a worker's address: one of its own where the system has more loopback addresses than one, as Linux has.
+
+    Spark runs a speculative attempt of a task only on another host.
+    """
+    own = f"127.0.0.{worker + 1}"
+    try:
+        socket.create_server((own, 0)).close()
+    except OSError:
+        return LOOPBACK
+    return own
+
+
+def _server(name: str, host: str = LOOPBACK) -> list[str]:
     spark_class = str(SPARK / "bin" / "spark-class")
-    return [spark_class, f"org.apache.spark.deploy.{name}", "--host", LOOPBACK, "--webui-port", "0"]
+    return [spark_class, f"org.apache.spark.deploy.{name}", "--host", host, "--webui-port", "0"]
