@@ -243,6 +243,8 @@ def test_a_stream_with_speculation(
         "spark.speculation.quantile": "0.1",
         "spark.speculation.multiplier": "1.01",
         "spark.speculation.minTaskRuntime": "10ms",
+        # Small micro-batches are read in one task, and Spark compares no task with itself.
+        "spark.speculation.task.duration.threshold": "1s",
     }
     with copy.reader() as output, run_stream(copy, tmp_path, workers, **speculation) as app:
         for _ in range(3):
