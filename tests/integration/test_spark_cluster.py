@@ -270,7 +270,7 @@ def test_a_stream_with_dynamic_allocation(
         "spark.dynamicAllocation.shuffleTracking.enabled": "true",
         "spark.dynamicAllocation.executorIdleTimeout": "1s",
         "spark.dynamicAllocation.minExecutors": "0",
-        "spark.dynamicAllocation.schedulerBacklogTimeout": "100ms",
+        "spark.dynamicAllocation.schedulerBacklogTimeout": "1s",
     }
     with copy.reader() as output, run_stream(copy, tmp_path, workers, **allocation) as app:
         copy.check(output)
