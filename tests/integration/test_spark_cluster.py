@@ -32,6 +32,8 @@ PARTITIONS = 3
 COUNT = 1_200
 # One executor on each worker. A killed one is replaced at once, so a task may meet several that are just starting.
 CONF = {"spark.executor.memory": "512m", "spark.task.maxFailures": "8"}
+# A host name that has an address on every machine: Spark looks its own one up.
+OTHER_NAME = "localhost"
 BOTH = pytest.mark.parametrize("exactly_once", [True, False], ids=["exactly once", "at least once"])
 _names = count(1)
 
@@ -304,7 +306,7 @@ def another_host_works() -> bool:
     """Whether a process may have a host name of its own here."""
     if shutil.which("unshare") is None:
         return False
-    command = Place(host_name="elsewhere").command(["true"])
+    command = Place(host_name=OTHER_NAME).command(["true"])
     return subprocess.run(command, capture_output=True, check=False, timeout=30).returncode == 0
 
 
@@ -315,7 +317,7 @@ def test_a_driver_that_is_restarted_elsewhere(
 ) -> None:
     copy = prepared(cluster, exactly_once=exactly_once)
     (tmp_path / "elsewhere").mkdir()
-    host_name = "elsewhere" if another_host_works() else None
+    host_name = OTHER_NAME if another_host_works() else None
     elsewhere = Place(tmp_path / "elsewhere", host_name, address="127.0.0.2")
     with copy.reader() as output:
         with run_stream(copy, tmp_path, workers) as app:
