@@ -39,14 +39,6 @@ def cpu_seconds_of_thread(native_id: int) -> float:
     return 0.0 if stat is None else (int(stat[11]) + int(stat[12])) / _TICKS
 
 
-def command_line(pid: int) -> str:
-    """Return the command of a process, or nothing if it has ended."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-    except OSError:
-        return ""
-
-
 def _stat(path: str) -> list[str] | None:
     """Return the fields after the command's name, from the state on; None if the process has ended."""
     try:

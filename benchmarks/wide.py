@@ -27,15 +27,16 @@ from confluent_kafka.admin import NewPartitions
 from pyspark.sql import SparkSession
 
 from benchmarks._machine import describe_machine
-from benchmarks._processes import command_line, cpu_seconds_of_tree, resident, tree
+from benchmarks._processes import cpu_seconds_of_tree, resident, tree
 from benchmarks.read import sources
 from benchmarks.read.figures import HEAD, Figures, in_turns, save
 from benchmarks.read.stream import Case, trigger_durations
 from kafka_source.embedded import EmbeddedKafka
+from testbed.spark_cluster import command_of
 
 PER_TRIGGER = 1_000
 PARTITIONS_PER_SLOT = 4
-READER = "python_streaming_source_runner"
+READER = b"python_streaming_source_runner"
 READER_BAR_BYTES = 500e6
 DEADLINE_SECONDS = 1_500
 HEAP = "3g"
@@ -145,7 +146,7 @@ class Reader:
     @staticmethod
     def of_this_process() -> Reader:
         """Look for the reader of the one stream that runs now, among the descendants of this process."""
-        (pid,) = [pid for pid in tree(os.getpid()) if READER in command_line(pid)]
+        (pid,) = [pid for pid in tree(os.getpid()) if READER in command_of(pid)]
         return Reader(resident("VmHWM", pid), cpu_seconds_of_tree(pid))
 
 

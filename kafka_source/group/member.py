@@ -318,9 +318,7 @@ class Member:
         The member joins again only over another connection than that of its JoinGroup. So of two processes with the
         same instance id, the same coordinator fences one, whatever they do.
         """
-        if code != FENCED_INSTANCE_ID or self._unstored is None or self._unstored is connection:
-            return code
-        if self.id_before is None:
+        if code != FENCED_INSTANCE_ID or self.id_before is None or self._unstored in (None, connection):
             return code
         try:
             described = await describe_either(self._client, self.settings.group, deadline)
