@@ -27,8 +27,9 @@ _COVERAGE = (
     "-Ccodegen-units=1",
 )
 
-LONGEST_INPUT = 1
-"""Seconds that an input may take, on a machine with nothing else to do."""
+# By the clock on the wall, for an input that never ends. The targets judge the CPU time of those that end: on a busy
+# machine a process may wait for longer than any input takes.
+_LONGEST_INPUT_SECONDS = 30
 
 
 @dataclass(frozen=True)
@@ -37,12 +38,10 @@ class Outcome:
 
     Attributes:
         inputs: The number of inputs.
-        slowest_seconds: The time of the slowest one, in whole seconds.
         peak_mib: The largest resident memory of the process, with libFuzzer's own, in MiB.
     """
 
     inputs: int
-    slowest_seconds: int
     peak_mib: int
 
 
@@ -65,20 +64,20 @@ def kernel_targets() -> Path:
 
 def run_kernel(target: str, folder: Path, *, inputs: int, seconds: int) -> Outcome:
     """Run a target of `native/fuzz`."""
-    return _run([str(kernel_targets() / target), str(folder), str(CORPUS / target)], inputs, seconds, LONGEST_INPUT)
+    return _run([str(kernel_targets() / target), str(folder), str(CORPUS / target)], inputs, seconds)
 
 
-def run_parser(parser: str, folder: Path, *, inputs: int, seconds: int, longest_input: int = LONGEST_INPUT) -> Outcome:
-    """Run a parser of `tests.fuzz.parsers`; an input that takes longer than `longest_input` seconds is a hang."""
+def run_parser(parser: str, folder: Path, *, inputs: int, seconds: int) -> Outcome:
+    """Run a parser of `tests.fuzz.parsers`."""
     command = [sys.executable, "-m", "tests.fuzz.guided", parser, str(CORPUS / parser), str(folder)]
-    return _run(command, inputs, seconds, longest_input)
+    return _run(command, inputs, seconds)
 
 
-def _run(command: Sequence[str], inputs: int, seconds: int, longest_input: int) -> Outcome:
+def _run(command: Sequence[str], inputs: int, seconds: int) -> Outcome:
     options = [
         f"-runs={inputs}",
         f"-max_total_time={seconds}",
-        f"-timeout={longest_input}",
+        f"-timeout={_LONGEST_INPUT_SECONDS}",
         "-max_len=4096",
         "-print_final_stats=1",
         # Not in the folder: a run that has failed leaves its input there.
@@ -102,4 +101,4 @@ def _run(command: Sequence[str], inputs: int, seconds: int, longest_input: int) 
         assert found is not None, said[-2000:]
         return int(found[1])
 
-    return Outcome(stat("number_of_executed_units"), stat("slowest_unit_time_sec"), stat("peak_rss_mb"))
+    return Outcome(stat("number_of_executed_units"), stat("peak_rss_mb"))
