@@ -3,7 +3,8 @@
 use std::io::{self, Read};
 
 use flate2::read::MultiGzDecoder;
-use zstd_safe::{DCtx, InBuffer, OutBuffer, ResetDirective};
+use zstd_safe::DCtx;
+use zstd_safe::zstd_sys::ZSTD_ErrorCode::ZSTD_error_dstSize_tooSmall;
 
 use crate::error::Fault;
 use crate::limited_buffer::LimitedBuffer;
@@ -14,6 +15,8 @@ const XERIAL_MAGIC: &[u8] = b"\x82SNAPPY\x00";
 const XERIAL_HEADER_LEN: usize = 16;
 /// The highest compression ratio of a snappy block: an element of three bytes encodes at most 64.
 const SNAPPY_MOST: usize = 22;
+/// zstd returns an error as the negative of its number.
+const ZSTD_TOO_SMALL: usize = (ZSTD_error_dstSize_tooSmall as usize).wrapping_neg();
 
 /// Decompresses batches, and keeps the zstd context, which is expensive to create.
 pub struct Decompressor {
@@ -39,34 +42,53 @@ impl Decompressor {
         Ok(out.used())
     }
 
+    /// Decompresses each frame in one call. The streaming interface would take memory for the window that a frame
+    /// declares, up to 128 MiB, would copy every byte once more, and may accept a frame that has less than it declares.
     fn zstd(&mut self, packed: &[u8], out: &mut LimitedBuffer<'_>) -> Result<(), Fault> {
-        // The context is put back only after success, so that one that failed is not used again.
-        let mut context = match self.zstd.take() {
+        let context = match &mut self.zstd {
             Some(context) => context,
-            None => DCtx::try_create().ok_or_else(|| Fault::corrupt("zstd: no memory for a context"))?,
+            none => none.insert(DCtx::try_create().ok_or_else(|| Fault::corrupt("zstd: no memory for a context"))?),
         };
-        let failed = |code| Fault::corrupt(format!("zstd: {}", zstd_safe::get_error_name(code)));
-        context.reset(ResetDirective::SessionOnly).map_err(failed)?;
-        let mut input = InBuffer::around(packed);
+        let mut rest = packed;
         loop {
-            let mut output = OutBuffer::around(out.space()?);
-            let room = output.capacity();
-            let before = input.pos();
-            let wanted = context.decompress_stream(&mut output, &mut input).map_err(failed)?;
-            let written = output.pos();
-            out.advance(written);
-            let drained = input.pos() == packed.len();
-            if drained && wanted == 0 {
-                break;
+            let len = zstd_safe::find_frame_compressed_size(rest).map_err(zstd_fault)?;
+            let (frame, tail) =
+                rest.split_at_checked(len).ok_or_else(|| Fault::corrupt("zstd: a frame is truncated"))?;
+            zstd_frame(context, frame, out)?;
+            if tail.is_empty() {
+                return Ok(());
             }
-            // If zstd did not fill the output, it has written all it can from this input, and needs more.
-            if written < room && (drained || input.pos() == before && written == 0) {
-                return Err(Fault::corrupt("zstd: the frame is truncated"));
-            }
+            rest = tail;
         }
-        self.zstd = Some(context);
-        Ok(())
     }
+}
+
+fn zstd_frame(context: &mut DCtx<'_>, frame: &[u8], out: &mut LimitedBuffer<'_>) -> Result<(), Fault> {
+    let declared =
+        zstd_safe::get_frame_content_size(frame).map_err(|_| Fault::corrupt("zstd: a frame has no header"))?;
+    if let Some(len) = declared {
+        let space = out.space_of(usize::try_from(len).unwrap_or(usize::MAX))?;
+        let written = context.decompress(space, frame).map_err(zstd_fault)?;
+        out.advance(written);
+        return Ok(());
+    }
+    // Java's producer declares no size. The buffer soon has the size that its batches need.
+    let mut room = out.space().map_or(0, |space| space.len());
+    loop {
+        match context.decompress(out.space_of(room)?, frame) {
+            Ok(written) => {
+                out.advance(written);
+                return Ok(());
+            }
+            Err(ZSTD_TOO_SMALL) if room == out.left() => return Err(out.too_large()),
+            Err(ZSTD_TOO_SMALL) => room = room.saturating_mul(2).min(out.left()),
+            Err(code) => return Err(zstd_fault(code)),
+        }
+    }
+}
+
+fn zstd_fault(code: usize) -> Fault {
+    Fault::corrupt(format!("zstd: {}", zstd_safe::get_error_name(code)))
 }
 
 fn gzip(packed: &[u8], out: &mut LimitedBuffer<'_>) -> Result<(), Fault> {
@@ -234,6 +256,47 @@ mod tests {
         let error = Decompressor::new(usize::MAX).decompress(2, &claims, &mut out).unwrap_err();
         assert_eq!(error.kind, Kind::Corrupt);
         assert!(out.is_empty());
+    }
+
+    fn zstd_stream(bytes: &[u8], pledged: Option<u64>) -> Vec<u8> {
+        let mut context = zstd_safe::CCtx::create();
+        context.set_pledged_src_size(pledged).unwrap();
+        let mut out = vec![0; zstd_safe::compress_bound(bytes.len()) + 64];
+        let mut output = zstd_safe::OutBuffer::around(&mut out[..]);
+        context.compress_stream(&mut output, &mut zstd_safe::InBuffer::around(bytes)).unwrap();
+        while context.end_stream(&mut output).unwrap() > 0 {}
+        let len = output.pos();
+        out.truncate(len);
+        out
+    }
+
+    #[test]
+    fn zstd_frames_of_javas_producer_declare_no_size() {
+        for len in [0, 1, STEP, STEP + 1, 3 * STEP, 300_000] {
+            let bytes = zstd_stream(&text(len), None);
+            assert!(matches!(zstd_safe::get_frame_content_size(&bytes), Ok(None)));
+            assert_eq!(unpack(len, 4, &bytes).unwrap(), text(len), "{len}");
+            if len > 0 {
+                assert_eq!(unpack(len - 1, 4, &bytes).unwrap_err().kind, Kind::TooLarge, "{len}");
+            }
+        }
+    }
+
+    #[test]
+    fn zstd_frames_may_follow_one_another() {
+        let bytes = [zstd_stream(&text(70_000), None), packed(4, b"two"), zstd_stream(b"three", None)].concat();
+        assert_eq!(unpack(1 << 20, 4, &bytes).unwrap(), [&text(70_000)[..], b"two", b"three"].concat());
+    }
+
+    /// Found by fuzzing: 16 bytes and an empty last block in a frame that declares 105 bytes. In a buffer that is
+    /// smaller than 105 bytes, zstd's streaming decoder accepts it.
+    #[test]
+    fn a_zstd_frame_with_less_than_it_declares_is_refused_into_every_buffer() {
+        let frame = [&b"\x28\xb5\x2f\xfd\x20\x69\x80\0\0"[..], &[7; 16], b"\x01\0\0"].concat();
+        for room in [0, 95, 1000] {
+            let error = Decompressor::new(1 << 20).decompress(4, &frame, &mut vec![0; room]).unwrap_err();
+            assert_eq!(error.kind, Kind::Corrupt, "{room}");
+        }
     }
 
     #[test]
