@@ -5,14 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.cluster.list_offsets import EARLIEST, LATEST, list_offsets
 from kafka_source.error_codes import UNKNOWN_TOPIC_OR_PARTITION
-from kafka_source.errors import BootstrapError, RefreshRetriableError, RetriableError, UnknownTopicError, error_for_code
+from kafka_source.errors import (
+    BootstrapError,
+    KafkaGroupError,
+    RefreshRetriableError,
+    RetriableError,
+    UnknownTopicError,
+    error_for_code,
+)
 from kafka_source.kafka_client import ConnectionLost, Deadline, EventLoop, KafkaClient, Snapshot
 from kafka_source.model.topic_pattern import matching
 from kafka_source.model.topic_selection import Topic, TopicSelection
@@ -55,6 +63,7 @@ class Cluster:
         client: KafkaClient | None = None,
     ) -> None:
         self._client = client or KafkaClient(settings, EventLoop.shared(), settings.client_id("driver"))
+        self._look: Snapshot | None = None
         self._reported_missing: set[TopicPartition] = set()
         self._timeout = timeout_ms / 1000
         self._retries = retries
@@ -74,6 +83,22 @@ class Cluster:
     def close(self) -> None:
         """Close the connections; the next lookup opens new ones."""
         self._client.close()
+
+    @contextmanager
+    def one_look(self, known: Snapshot | None = None) -> Iterator[None]:
+        """Ask for the metadata of each topic once in this block: a plan needs its partitions, its id and its leaders.
+
+        Do not wait for anything else in the block, such as a rebalance, after which topics may be others. Leaders that
+        turn out to be outdated are asked for again.
+
+        Args:
+            known: Metadata to begin with.
+        """
+        outer, self._look = self._look, self._look or known or Snapshot(None, {})
+        try:
+            yield
+        finally:
+            self._look = outer
 
     def cluster_id(self) -> str | None:
         """Return the cluster's id, which shows whether another cluster answers under the same name; None: unknown.
@@ -98,6 +123,7 @@ class Cluster:
         """
         if subscription.pattern is not None:
             seen = self._ask("Listing the topics", lambda deadline: self._client.metadata(None, deadline))
+            self._looked(seen, seen.topics)
             names = matching(subscription.pattern, seen.topics)
         else:
             names = list(subscription.topics or dict.fromkeys(tp.topic for tp in subscription.partitions))
@@ -167,12 +193,19 @@ class Cluster:
             KafkaGroupError: The brokers refuse to describe a topic.
         """
         wanted = sorted(set(names))
+        if self._look is not None and all(name in self._look.topics for name in wanted):
+            return self._look
         what = f"Asking for topic {wanted[0]}" if len(wanted) == 1 else f"Asking for {len(wanted)} topics"
         # The request does not allow brokers to create missing topics.
         seen = self._ask(what, lambda deadline: self._client.metadata(wanted, deadline))
         for name, code in seen.refused.items():
             raise error_for_code(code, f"Asking for topic {name} failed")
+        self._looked(seen, wanted)
         return seen
+
+    def _looked(self, seen: Snapshot, topics: Collection[str]) -> None:
+        if self._look is not None:
+            self._look = self._look.renewed(seen, topics)
 
     def _offsets(
         self, *questions: Mapping[TopicPartition, int], read_committed: bool = False
@@ -181,29 +214,44 @@ class Cluster:
         partitions = {tp for times in questions for tp in times}
         if not partitions:
             return [{} for _ in questions]
-        client, topics = self._client, {tp.topic for tp in partitions}
+        topics, look = {tp.topic for tp in partitions}, self._look
 
         async def ask(deadline: Deadline) -> list[dict[TopicPartition, int]]:
-            # Fetch the metadata for each lookup: the leaders may have changed, and the response contains the cluster
-            # id, which shows whether the same cluster still answers.
-            leaders = _leaders(await client.metadata(topics, deadline), partitions)
-            # A request must not contain a partition twice, so each question has requests of its own.
-            asked: dict[tuple[int, int], dict[TopicPartition, int]] = {}
-            for number, times in enumerate(questions):
-                for tp, timestamp in times.items():
-                    asked.setdefault((number, leaders[tp]), {})[tp] = timestamp
-            answers = await asyncio.gather(
-                *(
-                    list_offsets(client, leader, theirs, deadline, read_committed=read_committed)
-                    for (_, leader), theirs in asked.items()
-                )
-            )
-            found: list[dict[TopicPartition, int]] = [{} for _ in questions]
-            for (number, _), answer in zip(asked, answers, strict=True):
-                found[number] |= answer
-            return found
+            nonlocal look
+            known, look = look, None
+            if known is not None and _has(known, partitions):
+                with suppress(KafkaGroupError):
+                    return await self._list_offsets(questions, _leaders(known, partitions), deadline, read_committed)
+            # The leaders may have changed, and the response contains the cluster id, which shows whether the same
+            # cluster still answers.
+            seen = await self._client.metadata(topics, deadline)
+            self._looked(seen, topics)
+            return await self._list_offsets(questions, _leaders(seen, partitions), deadline, read_committed)
 
         return self._ask("Asking for offsets", ask)
+
+    async def _list_offsets(
+        self,
+        questions: Sequence[Mapping[TopicPartition, int]],
+        leaders: Mapping[TopicPartition, int],
+        deadline: Deadline,
+        read_committed: bool,
+    ) -> list[dict[TopicPartition, int]]:
+        # A request must not contain a partition twice, so each question has requests of its own.
+        asked: dict[tuple[int, int], dict[TopicPartition, int]] = {}
+        for number, times in enumerate(questions):
+            for tp, timestamp in times.items():
+                asked.setdefault((number, leaders[tp]), {})[tp] = timestamp
+        answers = await asyncio.gather(
+            *(
+                list_offsets(self._client, leader, theirs, deadline, read_committed=read_committed)
+                for (_, leader), theirs in asked.items()
+            )
+        )
+        found: list[dict[TopicPartition, int]] = [{} for _ in questions]
+        for (number, _), answer in zip(asked, answers, strict=True):
+            found[number] |= answer
+        return found
 
     def _ask(self, what: str, question: Callable[[Deadline], Coroutine[Any, Any, _T]]) -> _T:
         """Return the result of a lookup; retry it after retriable errors.
@@ -253,6 +301,10 @@ class Cluster:
         if not self._was_there or self._client.settings.rebootstrap_after is not None:
             return ""
         return " All known brokers were lost; metadata.recovery.strategy is none, so the client did not rebootstrap."
+
+
+def _has(seen: Snapshot, partitions: Iterable[TopicPartition]) -> bool:
+    return all(tp.topic in seen.topics and tp.partition in seen.topics[tp.topic].partitions for tp in partitions)
 
 
 def _leaders(seen: Snapshot, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

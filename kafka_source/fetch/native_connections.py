@@ -32,7 +32,6 @@ class NativeConnections:
         settings: Kafka client settings.
 
     Attributes:
-        cluster: The last metadata: brokers and partition leaders.
         most_bytes: The maximum size of a response; `fetch.max.bytes` can lower it.
         most_partition_bytes: The maximum size of one partition in a response; `max.partition.fetch.bytes` can lower it.
         record_bytes: The last known average size of a record in responses, in bytes by topic.
@@ -47,9 +46,13 @@ class NativeConnections:
         self.most_partition_bytes = _at_most(settings, "max.partition.fetch.bytes")
         self._min_bytes = _or_default(settings.integer("fetch.min.bytes"), MIN_BYTES)
         self._max_wait_ms = _or_default(settings.integer("fetch.max.wait.ms"), MAX_WAIT_MS)
-        self.cluster = Snapshot(None, {})
         self.record_bytes: dict[str, float] = {}
         self.batch_bytes: dict[str, float] = {}
+
+    @property
+    def cluster(self) -> Snapshot:
+        """The last metadata that this process has seen: brokers and partition leaders."""
+        return self._client.known
 
     def check_cluster(self, expected: str | None) -> None:
         """Raise InvalidConfigurationError if the last metadata came from a different cluster."""
@@ -67,8 +70,7 @@ class NativeConnections:
     def refresh(self, topics: set[str]) -> None:
         """Fetch the metadata of these topics again."""
         client = self._client
-        seen = client.run(client.metadata(topics, Deadline(_CONTROL_SECONDS)))
-        self.cluster = self.cluster.renewed(seen, topics)
+        client.run(client.metadata(topics, Deadline(_CONTROL_SECONDS)))
 
     def connection(self, node: int, *, read_committed: bool) -> FetchConnection:
         """Return a connection to a broker for exclusive use until `keep`.

@@ -481,11 +481,12 @@ class NativeReader:
 
     def _knows_topics(self) -> bool:
         """Return whether the cached metadata has all topics of the request, with the ids of the plan."""
-        known = self._engine.cluster.topics
-        return all(name in known and not self._is_another(known[name]) for name in self._topics)
+        cluster = self._engine.cluster
+        known = cluster.topics
+        return all(name in known and not self._is_another(known[name], cluster.cluster_id) for name in self._topics)
 
-    def _is_another(self, topic: TopicMetadata) -> bool:
-        if self._request.cluster not in (None, self._engine.cluster.cluster_id):
+    def _is_another(self, topic: TopicMetadata, cluster_id: str | None) -> bool:
+        if self._request.cluster not in (None, cluster_id):
             # The topics were migrated to this cluster (cluster.moved.from), where they have other ids.
             return False
         return differ(self._request.topics.get(topic.name), topic.id_text)
@@ -506,7 +507,9 @@ class NativeReader:
             if tp.topic in cluster.refused:
                 raise error_for_code(cluster.refused[tp.topic], f"Fetching {part.name} failed")
             topic = cluster.topics.get(tp.topic)
-            another = recreated(topic.id_text) if topic is not None and self._is_another(topic) else ""
+            another = (
+                recreated(topic.id_text) if topic is not None and self._is_another(topic, cluster.cluster_id) else ""
+            )
             partition = None if topic is None or another else topic.partitions.get(tp.partition)
             if another:
                 part.node = None

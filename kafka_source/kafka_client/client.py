@@ -63,6 +63,8 @@ class KafkaClient:
         self._finding: dict[tuple[int, str], asyncio.Task[Broker]] = {}
         self._recovery = Recovery(self.settings.rebootstrap_after)
         self.cluster_id: str | None = None
+        self.known = Snapshot(None, {})
+        """The last metadata of each topic that was asked for by name; it may be outdated."""
 
     def __repr__(self) -> str:
         return f"KafkaClient({self.settings.bootstrap_names!r})"
@@ -125,6 +127,7 @@ class KafkaClient:
                 await self._rebootstrap(reason)
             raise
         self._learn(snapshot)
+        self.known = self.known.renewed(snapshot, names or ())
         return snapshot
 
     def _learn(self, snapshot: Snapshot) -> None:
@@ -193,6 +196,8 @@ class KafkaClient:
         Raises:
             ConnectionLost: The broker cannot be reached.
         """
+        if self._any is not None and self._any.usable and self._any.endpoint == broker.endpoint:
+            return self._any
         node_id = broker.node_id
         connection = self._connections.get(node_id)
         if connection is not None and connection.usable and connection.endpoint == broker.endpoint:

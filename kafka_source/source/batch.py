@@ -74,14 +74,15 @@ class BatchReader(DataSourceReader):
         # Spark uses the planner's process for later plans too, so nothing may stay open in it.
         with closing(Cluster.of(options)) as cluster:
             subscription = subscription_of(options)
-            subscribed = cluster.partitions(subscription)
             if not options.is_member:
                 owner = (
                     StaticPartitions(options, cluster, subscription, commits=False)
                     if options.in_group
                     else Standalone(cluster, subscription)
                 )
-                return list(self._plan(cluster, owner, subscribed))
+                with cluster.one_look():
+                    return list(self._plan(cluster, owner, cluster.partitions(subscription)))
+            subscribed = cluster.partitions(subscription)
             group = group_settings(options, partitions=len(subscribed), stream=False)
             planned = self._plan_as_members(cluster, group, subscribed)
         if options.commit == "task":
@@ -137,8 +138,9 @@ class BatchReader(DataSourceReader):
         owned = owner.commit_and_rejoin({})
         # Look up the topic ids before the offsets. Spark plans a DataFrame once, and a topic may be deleted and created
         # again before an action reads it: then the task finds a different id and fails, if it has a planned offset.
-        topics = TopicIds(cluster.topics, 0).ids({tp.topic for tp in owned.slots})
-        bounds = resolve_batch(cluster, options, owner, sorted(owned.slots), subscribed=subscribed, check_all=False)
+        with cluster.one_look():
+            topics = TopicIds(cluster.topics, 0).ids({tp.topic for tp in owned.slots})
+            bounds = resolve_batch(cluster, options, owner, sorted(owned.slots), subscribed=subscribed, check_all=False)
         end = StreamOffset(
             spans(bounds.starts, bounds.ends, owned.slots, owned.copies),
             generation=owned.generation,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 from assignors.model import TopicPartition
@@ -102,7 +103,12 @@ class MicroBatches:
         self._check_cluster(start)
         self._marks.learn(start)
         with self._owner.undisturbed():
-            return self._retry(lambda: self._next(start, limited=limited))
+            return self._retry(lambda: self._next_attempt(start, limited=limited))
+
+    def _next_attempt(self, start: StreamOffset, *, limited: bool) -> StreamOffset:
+        # Members may wait for a rebalance in between.
+        with nullcontext() if self._options.is_member else self._cluster.one_look():
+            return self._next(start, limited=limited)
 
     def _next(self, start: StreamOffset, *, limited: bool) -> StreamOffset:
         """Plan one trigger: what the query owns, where it continues, how far it may read."""
@@ -178,7 +184,8 @@ class MicroBatches:
 
     def stop_at_latest(self) -> None:
         """Let an AvailableNow run end at the latest offsets of now, in every partition of the subscription."""
-        self._admission.stop_at(self._latest_offsets(self._cluster.partitions(self._selection)))
+        with self._cluster.one_look():
+            self._admission.stop_at(self._latest_offsets(self._cluster.partitions(self._selection)))
 
     def latest(self) -> dict[str, dict[str, int]]:
         """Return the latest offsets as last looked up, by topic and partition, for the query's progress."""

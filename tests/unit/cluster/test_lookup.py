@@ -75,6 +75,41 @@ def test_first_and_latest_offsets_are_asked_for_together(broker: FakeBroker, clu
     assert cluster.bounds([], [], read_committed=False) == ({}, {})
 
 
+@pytest.mark.parametrize("selection", [TopicSelection(topics=(TOPIC,)), TopicSelection(pattern="ord")])
+def test_a_plan_asks_for_metadata_once(broker: FakeBroker, cluster: Cluster, selection: TopicSelection) -> None:
+    cluster.cluster_id()
+    before = len(broker.asked)
+    with cluster.one_look():
+        partitions = cluster.partitions(selection)
+        cluster.topics({TOPIC})
+        cluster.latest(partitions, read_committed=False)
+        cluster.earliest(partitions)
+    assert broker.asked[before:] == ["MetadataRequest", "ListOffsetsRequest", "ListOffsetsRequest"]
+    assert broker.connections == 1
+    cluster.latest(partitions, read_committed=False)
+    assert broker.asked[-2:] == ["MetadataRequest", "ListOffsetsRequest"]
+
+
+def test_a_plan_asks_again_when_a_leader_has_moved_or_a_partition_was_added(
+    broker: FakeBroker, cluster: Cluster
+) -> None:
+    with cluster.one_look():
+        cluster.partitions(TopicSelection(topics=(TOPIC,)))
+        broker.offset_errors = [NOT_LEADER]
+        assert cluster.latest([FIRST], read_committed=False) == {FIRST: 7}
+        broker.partitions[2] = Partition(end=5)
+        assert cluster.latest([TopicPartition(TOPIC, 2)], read_committed=False) == {TopicPartition(TOPIC, 2): 5}
+    assert broker.asked[-2:] == ["MetadataRequest", "ListOffsetsRequest"]
+
+
+def test_a_plan_may_begin_with_what_a_client_knows(broker: FakeBroker, cluster: Cluster) -> None:
+    cluster.partitions(TopicSelection(topics=(TOPIC,)))
+    before = len(broker.asked)
+    with cluster.one_look(cluster._client.known):
+        cluster.latest([FIRST], read_committed=False)
+    assert broker.asked[before:] == ["ListOffsetsRequest"]
+
+
 @pytest.mark.parametrize("named", [TOPIC, None])
 def test_a_refused_topic_is_no_missing_one(broker: FakeBroker, cluster: Cluster, named: str | None) -> None:
     broker.topic_error = TOPIC_AUTHORIZATION_FAILED
