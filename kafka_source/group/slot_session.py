@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from types import TracebackType
 
@@ -72,11 +73,35 @@ class SlotSession:
                 owner.
             RetriableError: The coordinator cannot be reached.
         """
+        (outcome,) = cls.attach_all(config, [credentials], timeout_s).result(timeout_s + 1)
+        if isinstance(outcome, KafkaGroupError):
+            raise outcome
+        return outcome
+
+    @classmethod
+    def attach_all(
+        cls, config: Settings, slots: Sequence[SlotCredentials], timeout_s: float = _SECONDS
+    ) -> Future[list[SlotSession | KafkaGroupError]]:
+        """Begin to act as several slots, see `attach`; their heartbeats are under way at the same time.
+
+        Returns:
+            The future of each slot's session, or of the error that `attach` would raise.
+        """
         client = cached_client(config, "task")
-        member = member_of(client, credentials, GroupSettings(credentials.group))
-        session = cls(client, credentials, member, taken_over=False)
-        client.run(session._verify(Deadline(timeout_s)), timeout_s + 1)
-        return session
+        settings = {group: GroupSettings(group) for group in {one.group for one in slots}}
+        sessions = [cls(client, one, member_of(client, one, settings[one.group]), taken_over=False) for one in slots]
+
+        async def outcome(session: SlotSession) -> SlotSession | KafkaGroupError:
+            try:
+                await session._verify(Deadline(timeout_s))
+            except KafkaGroupError as error:
+                return error
+            return session
+
+        async def outcomes() -> list[SlotSession | KafkaGroupError]:
+            return await asyncio.gather(*map(outcome, sessions))
+
+        return client.loop.spawn(outcomes())
 
     @classmethod
     def take_over(

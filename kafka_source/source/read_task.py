@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
@@ -16,7 +16,7 @@ from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.error_codes import FENCED_INSTANCE_ID, ILLEGAL_GENERATION
-from kafka_source.errors import FencedError, RetriableError
+from kafka_source.errors import FencedError, KafkaGroupError, RetriableError
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.select import engine_for
 from kafka_source.group.model import GroupSettings
@@ -39,6 +39,8 @@ from kafka_source.transactions.offset_committer import TransactionalCommitter, t
 log = logging.getLogger(__name__)
 
 _Commit = Callable[[Mapping[TopicPartition, CommitOffset]], None]
+# Waits for the sessions of a task's slots.
+_Sessions = Callable[[], Sequence[SlotSession]]
 # Seconds in which a coordinator of good health answers a heartbeat, also if the task finds it anew.
 _ATTACH_SECONDS = 10.0
 
@@ -136,13 +138,12 @@ def _read_together(group: Sequence[ReadTask], query: Query) -> Iterator[pa.Recor
     All slots attach at the same time and their ranges are read together, so a bundle takes about as long as one task.
     With a quota the tasks read one after another, each with its own share, but attach at the same time too.
     """
-    with ThreadPoolExecutor(len(group)) as pool:
-        sessions = list(pool.map(lambda task: _session(task, query, commits=False), group))
+    slots = [task.credentials for task in group if task.credentials is not None]
     with ExitStack() as stack:
-        held = [stack.enter_context(session) for session in sessions if session is not None]
+        sessions = _attach(slots, query, stack, commits=False)
         for part in group if _is_limited(group[0]) else [_merged(group)]:
             with pacer_of(part.ticket, query.settings, CONSUMER_RATE) as pacer:
-                yield from _while_held(held, _batches(part, query, pacer))
+                yield from _while_held(sessions, _batches(part, query, pacer))
 
 
 def _is_limited(task: ReadTask) -> bool:
@@ -163,20 +164,17 @@ def read(task: ReadTask, query: Query) -> Iterator[pa.RecordBatch]:
     """
     commits = query.options.commit == "task"
     with ExitStack() as stack:
-        session = _session(task, query, commits)
-        commit: _Commit | None = None
-        if session is not None:
-            stack.enter_context(session)
-            commit = _committer(session, query) if commits else None
+        sessions = _sessions(task, query, stack, commits=commits)
+        # Before the reading, to fence earlier attempts.
+        committers = [_committer(session, query) for session in sessions()] if commits else []
         pacer = stack.enter_context(pacer_of(task.ticket, query.settings, CONSUMER_RATE))
-        held = [] if session is None else [session]
-        yield from _while_held(held, _batches(task, query, pacer))
-        if session is not None:
-            # Only the primary copy of a partition (replica 0) counts for the group's committed offset.
-            ends = {r.topic_partition: r.end for r in task.ranges if r.replica == 0}
-            if commit is not None and ends:
-                commit(with_marks(ends, task.rewinds))
-            if task.takes_over is not None:
+        yield from _while_held(sessions, _batches(task, query, pacer))
+        # Only the primary copy of a partition (replica 0) counts for the group's committed offset.
+        ends = {r.topic_partition: r.end for r in task.ranges if r.replica == 0}
+        for commit in committers if ends else ():
+            commit(with_marks(ends, task.rewinds))
+        if task.takes_over is not None:
+            for session in sessions():
                 session.leave()
 
 
@@ -206,8 +204,10 @@ def _with_bounds_of_now(task: ReadTask, query: Query) -> tuple[Range, ...]:
     """Return the ranges of the task, late bounds replaced by the offsets of now, without those that are empty then."""
     if not late_bounds.has_late_bounds(task.ranges):
         return task.ranges
-    cluster = Cluster.of(query.options, cached_client(query.settings))
-    found = late_bounds.resolve(task.ranges, cluster, read_committed=query.options.read_committed)
+    client = cached_client(query.settings)
+    cluster = Cluster.of(query.options, client)
+    with cluster.one_look(client.known):
+        found = late_bounds.resolve(task.ranges, cluster, read_committed=query.options.read_committed)
     check_same_cluster(
         task.cluster,
         cluster.cluster_id(),
@@ -217,12 +217,43 @@ def _with_bounds_of_now(task: ReadTask, query: Query) -> tuple[Range, ...]:
     return tuple(r for r in found if r.size)
 
 
-def _session(task: ReadTask, query: Query, commits: bool) -> SlotSession | None:
+def _sessions(task: ReadTask, query: Query, stack: ExitStack, *, commits: bool) -> _Sessions:
     if task.credentials is None:
-        return None
+        return tuple
     if task.takes_over is None:
-        return _attach(task.credentials, query, commits)
-    return SlotSession.take_over(query.settings, task.takes_over, task.credentials, _patience(query, commits))
+        return _attach([task.credentials], query, stack, commits=commits)
+    taken = SlotSession.take_over(query.settings, task.takes_over, task.credentials, _patience(query, commits))
+    stack.enter_context(taken)
+    return lambda: [taken]
+
+
+def _attach(slots: Sequence[SlotCredentials], query: Query, stack: ExitStack, *, commits: bool) -> _Sessions:
+    """Begin to attach these slots; return what waits for their sessions, without those that the task can do without.
+
+    The first records are fetched meanwhile.
+
+    Args:
+        slots: The credentials of the slots.
+        query: The query.
+        stack: Closes the sessions.
+        commits: Whether the task commits as these slots.
+
+    Raises:
+        FencedError: When the sessions are waited for: the task must not read as one of the slots.
+        RetriableError: Likewise: the coordinator does not answer, and the task commits.
+    """
+    seconds = _patience(query, commits)
+    attaching = SlotSession.attach_all(query.settings, slots, seconds)
+
+    @cache
+    def sessions() -> Sequence[SlotSession]:
+        outcomes = attaching.result(seconds + 1)
+        for problem in outcomes:
+            if isinstance(problem, KafkaGroupError):
+                _check_dispensable(problem, query, commits)
+        return [stack.enter_context(outcome) for outcome in outcomes if isinstance(outcome, SlotSession)]
+
+    return sessions
 
 
 def _patience(query: Query, commits: bool) -> float:
@@ -230,38 +261,36 @@ def _patience(query: Query, commits: bool) -> float:
     return query.options.coordinator_timeout_ms / 1000 if commits else _ATTACH_SECONDS
 
 
-def _attach(credentials: SlotCredentials, query: Query, commits: bool) -> SlotSession | None:
-    try:
-        return SlotSession.attach(query.settings, credentials, _patience(query, commits))
-    except RetriableError as error:
-        if commits:
-            raise
+def _check_dispensable(problem: KafkaGroupError, query: Query, commits: bool) -> None:
+    """Raise the error with which a slot was not attached, unless the task can read without it."""
+    if commits or not isinstance(problem, RetriableError | FencedError):
+        raise problem
+    if isinstance(problem, RetriableError):
         # The task only reads. If its driver was replaced meanwhile, the coordinator refuses the driver's commit.
-        log.warning("reading without a check of the membership, because the coordinator does not answer: %s", error)
-        return None
-    except FencedError as error:
-        if error.code == ILLEGAL_GENERATION and not commits:
-            # The driver's slots have rejoined since the batch was planned, because another read of the driver waited
-            # for them. The driver knows what of the batch it may commit.
-            log.info("the group has a new generation since the batch was planned; the batch is read to its end")
-            return None
-        if commits or error.code == FENCED_INSTANCE_ID or query.options.group_on_lost == "stop":
-            raise
+        log.warning("reading without a check of the membership, because the coordinator does not answer: %s", problem)
+    elif problem.code == ILLEGAL_GENERATION:
+        # The driver's slots have rejoined since the batch was planned, because another read of the driver waited for
+        # them. The driver knows what of the batch it may commit.
+        log.info("the group has a new generation since the batch was planned; the batch is read to its end")
+    elif problem.code == FENCED_INSTANCE_ID or query.options.group_on_lost == "stop":
+        raise problem
+    else:
         # The micro-batch is in Spark's offset log, so Spark would run it again after a restart. The task reads it to
         # its end, and the driver does not commit it.
-        log.warning("%s The micro-batch was planned before that: it is read to its end and not committed.", error)
-        return None
+        log.warning("%s The micro-batch was planned before that: it is read to its end and not committed.", problem)
 
 
-def _while_held(sessions: Sequence[SlotSession], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _while_held(sessions: _Sessions, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the batches, none before the slots are known to be held."""
     for batch in batches:
-        for session in sessions:
+        for session in sessions():
             session.check()
         yield batch
+    sessions()
 
 
 def _committer(session: SlotSession, query: Query) -> _Commit:
-    """Return the function that commits at the end; called before the reading, to fence earlier attempts of the task."""
+    """Return the function that commits at the end."""
     patience = _patience(query, commits=True)
     if not query.options.commit_transactional:
         return lambda ends: session.commit(ends, patience)

@@ -225,6 +225,17 @@ def test_a_task_attaches_with_the_slots_credentials(members, topic):
         SlotSession.attach(members.config, replace(slot.credentials, generation=joined.generation - 1))
 
 
+def test_a_task_attaches_several_slots_at_once_and_learns_which_are_lost(members, topic):
+    joined = members.make(topic("orders", partitions=4), slots=3).join(30)
+    first, second, third = (slot.credentials for slot in joined.slots)
+    late = replace(second, generation=joined.generation - 1)
+    held, lost, also_held = SlotSession.attach_all(members.config, [first, late, third]).result(30)
+    assert isinstance(lost, FencedError)
+    for session, credentials in ((held, first), (also_held, third)):
+        with session:
+            assert session.credentials == credentials
+
+
 def test_a_task_of_a_rebalancing_group_still_reads_and_commits(members, topic):
     orders = topic("orders", partitions=4)
     first = members.make(orders, slots=2, app="a")
