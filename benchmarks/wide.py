@@ -1,13 +1,15 @@
 """A stream of many partitions with little in each: the JVM connector and the native engine, without a group and in one.
 
-    ./run bench wide [--partitions 400,2000] [--triggers 5] [--rounds 1] [--save FILE]
+    ./run bench wide [--partitions 400,2000] [--triggers 5] [--skipped 1] [--tuned] [--rounds 1] [--save FILE]
     ./run bench wide --partitions 10000 --per-slot 10 --without-peers
 
 local[2], a noop sink, 1,000 records of 100 B a trigger from at most 1,000 partitions, an embedded broker with one node.
 In a group the query has a slot for each four partitions, or for as many as `--per-slot` says. `--without-peers` runs
-only the query in a group, without the JVM connector and the query without a group. The first trigger, in which tasks
-connect, is not counted. For the query in a group there are more lines: Spark's parts of a trigger, and the memory and
-CPU time of the process in which the driver's reader lives.
+only the query in a group, without the JVM connector and the query without a group. The first triggers, in which tasks
+connect and code is compiled, are not counted (`--skipped`). `--tuned`: the JVM connector has a consumer for each
+partition in its cache (`spark.kafka.consumer.cache.capacity`, 64 by default), larger polls and larger fetches. For the
+query in a group there are more lines: Spark's parts of a trigger, and the memory and CPU time of the process in which
+the driver's reader lives.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ DEADLINE_SECONDS = 1_500
 HEAP = "3g"
 MOST_CREATED = 5_000
 CREATE_SECONDS = 120
+_CACHED_CONSUMERS = "spark.kafka.consumer.cache.capacity"
 BARS = {400: 10.0, 2000: 20.0}
 #: The bar of a trigger in a group, in seconds, where no other contestant runs.
 TRIGGER_BARS = {10_000: 1.5}
@@ -51,6 +54,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--partitions", default="400,2000")
     parser.add_argument("--triggers", type=int, default=5)
+    parser.add_argument("--skipped", type=int, default=1, help="triggers before the measured ones")
+    parser.add_argument("--tuned", action="store_true", help="tune the JVM connector")
     parser.add_argument("--per-slot", type=int, default=PARTITIONS_PER_SLOT, help="partitions for each slot")
     parser.add_argument("--without-peers", action="store_true", help="only the query in a group")
     parser.add_argument("--rounds", type=int, default=1)
@@ -63,10 +68,11 @@ def main() -> None:
         tempfile.TemporaryDirectory(prefix="kafkagroup-bench-") as folder,
         EmbeddedKafka(heap=HEAP, jvm_options=(), data_dir=folder) as kafka,
     ):
-        spark = sources.session()
-        for partitions in map(int, given.partitions.split(",")):
+        counts = [int(count) for count in given.partitions.split(",")]
+        spark = sources.session(conf={_CACHED_CONSUMERS: str(max(counts))} if given.tuned else None)
+        for partitions in counts:
             topic = _create(kafka, f"wide-{partitions}", partitions)
-            _fill(kafka, topic, partitions, PER_TRIGGER * (given.triggers + 4))
+            _fill(kafka, topic, partitions, PER_TRIGGER * (given.triggers + given.skipped + 3))
             results.append(_measure(spark, kafka, topic, partitions, given))
         spark.stop()
     if given.save:
@@ -98,7 +104,7 @@ def _fill(kafka: EmbeddedKafka, topic: str, partitions: int, records: int) -> No
 def _measure(
     spark: SparkSession, kafka: EmbeddedKafka, topic: str, partitions: int, given: argparse.Namespace
 ) -> Figures:
-    case = Case(f"{partitions} partitions", PER_TRIGGER, given.triggers, 1, 1.0, 1.0)
+    case = Case(f"{partitions} partitions", PER_TRIGGER, given.triggers, given.skipped, 1.0, 1.0)
     details: dict[str, float] = {}
     readers: list[Reader] = []
 
@@ -114,15 +120,16 @@ def _measure(
 
     slots = partitions // given.per_slot
     in_group = f"native, {slots} slots"
+    peer = sources.TUNED if given.tuned else sources.JVM
     contestants = {
-        sources.JVM: partial(run, sources.JVM),
+        peer: partial(run, peer),
         "native, no group": partial(run, sources.NATIVE),
         in_group: partial(run, sources.NATIVE, slots=slots),
     }
     if given.without_peers:
         contestants = {in_group: contestants[in_group]}
     bar = BARS.get(partitions)
-    bars = {name: bar for name in contestants if name != sources.JVM} if bar and not given.without_peers else {}
+    bars = {name: bar for name in contestants if name != peer} if bar and not given.without_peers else {}
     figures = in_turns(Figures(case.name, bars), contestants, given.rounds, warm_up=0)
     print(f"  {in_group}: " + ", ".join(f"{part} {ms:.0f}" for part, ms in details.items()) + " ms")
     most = max(reader.resident for reader in readers)
