@@ -1,4 +1,4 @@
-"""The schema of a Kafka record as a row: that of Spark's built-in source, and the Arrow schema that Spark expects."""
+"""The schema of a Kafka record as a row: that of Spark's built-in source."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from pyspark.sql.types import (
 )
 
 from kafka_source.errors import OptionError
-from kafka_source.model.record_columns import TEXT_COLUMNS, Column, arrow_schema
+from kafka_source.model.record_columns import TEXT_COLUMNS, Column
 from kafka_source.options import column_options
 
-__all__ = ["HEADERS_TYPE", "REPLICA", "Column", "arrow_schema", "columns_of", "schema_for", "source_schema"]
+__all__ = ["HEADERS_TYPE", "REPLICA", "Column", "columns_of", "schema_for", "source_schema"]
 
 HEADERS_TYPE = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 

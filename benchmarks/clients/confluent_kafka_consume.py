@@ -15,6 +15,8 @@ def main(job: Job) -> None:
             "bootstrap.servers": job.servers,
             "group.id": job.new_group(),
             "auto.offset.reset": "earliest",
+            # By default a partition is not fetched for one second after its queue was full: 20 s of waiting here.
+            "fetch.queue.backoff.ms": 10,
         }
     )
     consumer.subscribe([job.topic], on_assign=lambda *_: begin())

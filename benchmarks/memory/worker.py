@@ -40,9 +40,10 @@ def run(order: Order, ready: Barrier, answer: Connection) -> None:
 
     from kafka_source.fetch.engine import FetchRequest
     from kafka_source.fetch.select import engine_for
+    from kafka_source.model.arrow_schema import arrow_schema
     from kafka_source.model.stream_offset import Range
     from kafka_source.options import Where, read_options
-    from kafka_source.schema import arrow_schema, columns_of, source_schema
+    from kafka_source.schema import columns_of, source_schema
 
     options = read_options({"kafka.bootstrap.servers": order.servers, "subscribe": order.topic}, Where.BATCH)
     columns = columns_of(source_schema(headers=False))

@@ -10,7 +10,8 @@ from confluent_kafka import Message
 
 from kafka_source.errors import UnreadableRecordError
 from kafka_source.fetch.engine import conform
-from kafka_source.model.record_columns import Column, arrow_schema
+from kafka_source.model.arrow_schema import arrow_schema
+from kafka_source.model.record_columns import Column
 
 
 class Rows:

@@ -32,7 +32,7 @@ from kafka_source.fetch.connection import MOST_BATCH_BYTES, FetchConnection
 from kafka_source.fetch.engine import PACED_BATCH_SECONDS, FetchRequest, conform
 from kafka_source.fetch.native_connections import NativeConnections
 from kafka_source.kafka_client import ConnectionLost, PartitionMetadata, TopicMetadata, answering
-from kafka_source.model.record_columns import arrow_schema
+from kafka_source.model.arrow_schema import arrow_schema
 from kafka_source.model.stream_offset import Range
 from kafka_source.model.topic_identity import differ, recreated
 from kafka_source.runtime.retry import RetryPolicy

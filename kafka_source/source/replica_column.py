@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from kafka_source.model.arrow_schema import arrow_schema
 from kafka_source.model.stream_offset import Range
-from kafka_source.schema import REPLICA, Column, arrow_schema
+from kafka_source.schema import REPLICA, Column
 
 # Fetched where `replica` is the only column: a record batch without columns has no rows.
 _CARRIER = Column("partition")

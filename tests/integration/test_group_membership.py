@@ -231,9 +231,10 @@ def test_a_task_attaches_several_slots_at_once_and_learns_which_are_lost(members
     late = replace(second, generation=joined.generation - 1)
     held, lost, also_held = SlotSession.attach_all(members.config, [first, late, third]).result(30)
     assert isinstance(lost, FencedError)
-    for session, credentials in ((held, first), (also_held, third)):
-        with session:
-            assert session.credentials == credentials
+    assert isinstance(held, SlotSession)
+    assert isinstance(also_held, SlotSession)
+    with held, also_held:
+        assert (held.credentials, also_held.credentials) == (first, third)
 
 
 def test_a_task_of_a_rebalancing_group_still_reads_and_commits(members, topic):

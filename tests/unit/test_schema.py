@@ -7,7 +7,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from kafka_source.errors import OptionError
-from kafka_source.schema import arrow_schema, columns_of, source_schema
+from kafka_source.model.arrow_schema import arrow_schema
+from kafka_source.schema import columns_of, source_schema
 
 
 def test_the_columns_are_those_of_the_built_in_source():

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_source.schema import arrow_schema, columns_of, source_schema
+from kafka_source.model.arrow_schema import arrow_schema
+from kafka_source.schema import columns_of, source_schema
 from tests.native import kernel
 from tests.unit.native.batches import ALL, CODECS, HEADER, Row, batch, decode, with_crc
 

@@ -1,0 +1,34 @@
+"""The columns of a Kafka record as an Arrow schema.
+
+It is apart from `record_columns`, because pyarrow takes 150 ms to import, and Spark starts processes for a query that
+need only the names and types of its columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from kafka_source.model.record_columns import TEXT_COLUMNS, Column
+
+_ARROW: dict[str, pa.DataType] = {
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestampType": pa.int32(),
+    "replica": pa.int32(),
+    "headers": pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))),
+}
+
+
+def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
+    """Return the Arrow schema that Spark expects from a Python data source with these columns."""
+    return pa.schema([_field(column) for column in columns])
+
+
+def _field(column: Column) -> pa.Field:
+    if column.name in TEXT_COLUMNS:
+        return pa.field(column.name, pa.string() if column.text else pa.binary(), nullable=column.nullable)
+    return pa.field(column.name, _ARROW[column.name], nullable=column.nullable)
