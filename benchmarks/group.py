@@ -29,12 +29,12 @@ from statistics import median
 
 from assignors import load
 from benchmarks._machine import describe_machine
-from benchmarks._processes import cpu_seconds_of_thread
 from kafka_source.client_config import Settings
 from kafka_source.embedded import EmbeddedKafka
 from kafka_source.errors import ApplicationRecoverableError
 from kafka_source.group.membership import GroupMembership
 from kafka_source.group.model import GroupSettings, Topics
+from testbed.processes import cpu_seconds_of_thread
 
 TOPICS = 10
 #: The bar of `join` in seconds, up to this number of slots.

@@ -29,12 +29,11 @@ from confluent_kafka.admin import NewPartitions
 from pyspark.sql import SparkSession
 
 from benchmarks._machine import describe_machine
-from benchmarks._processes import cpu_seconds_of_tree, resident, tree
 from benchmarks.read import sources
 from benchmarks.read.figures import HEAD, Figures, in_turns, save
 from benchmarks.read.stream import Case, trigger_durations
 from kafka_source.embedded import EmbeddedKafka
-from testbed.spark_cluster import command_of
+from testbed.processes import command_of, cpu_seconds_of_tree, resident, tree
 
 PER_TRIGGER = 1_000
 PARTITIONS_PER_SLOT = 4

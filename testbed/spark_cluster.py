@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import time
@@ -16,6 +14,8 @@ from pathlib import Path
 from types import TracebackType
 
 import pyspark
+
+from testbed.processes import command_of, kill, session_of
 
 SPARK = Path(pyspark.__file__).parent
 LOOPBACK = "127.0.0.1"
@@ -40,32 +40,6 @@ def without_our_paths() -> dict[str, str]:
     """Return an environment in which no Python finds this project."""
     taken = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "PYTHON"))}
     return {**taken, "SPARK_HOME": str(SPARK), "SPARK_LOCAL_IP": LOOPBACK}
-
-
-def session_of(leader: int) -> list[int]:
-    """Return the process ids of the session that process `leader` has begun."""
-    # Spark's Python daemons make process groups of their own, but stay in the session.
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            fields = stat.read_text().rpartition(")")[2].split()
-            if fields[0] != "Z" and int(fields[3]) == leader:
-                found.append(int(stat.parent.name))
-    return found
-
-
-def command_of(pid: int) -> bytes:
-    """Return the command line of a process; empty if it has ended."""
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    return b""
-
-
-def kill(pids: Sequence[int]) -> None:
-    """SIGKILL for these processes, whether they still run or not."""
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
 
 
 @contextmanager

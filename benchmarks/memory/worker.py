@@ -8,7 +8,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Barrier
 
-from benchmarks._processes import resident
+from testbed.processes import resident
 
 READY_SECONDS = 300.0
 """Time in which all workers must have loaded their modules."""

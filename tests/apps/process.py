@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.spark_cluster import kill, session_of
+from testbed.processes import kill, session_of
 
 ROOT = Path(__file__).parents[2]
 

@@ -7,9 +7,8 @@ import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from testbed.spark_cluster import command_of
+from testbed.processes import command_of, descriptors, resident, threads
 
 MIB = 1 << 20
 
@@ -26,10 +25,7 @@ class Usage:
 def usage(pid: int) -> Usage | None:
     """Return what a process uses now; None if it has ended."""
     with contextlib.suppress(OSError, KeyError):
-        lines = (line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-        fields = {name: text.split() for name, text in lines}
-        descriptors = len(list(Path(f"/proc/{pid}/fd").iterdir()))
-        return Usage(int(fields["VmRSS"][0]) * 1024, int(fields["Threads"][0]), descriptors)
+        return Usage(resident("VmRSS", pid), threads(pid), descriptors(pid))
     return None
 
 

@@ -16,7 +16,7 @@ from kafka_source.errors import KafkaGroupError
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.sink.two_phase.committer import TwoPhaseCommit
 from kafka_source.sink.two_phase.open_transactions import open_of
-from testbed.spark_cluster import session_of
+from testbed.processes import session_of
 from tests.apps.process import App, java_consumer, spark_app
 from tests.committed_reader import CommittedReader
 from tests.support import until, written_rows

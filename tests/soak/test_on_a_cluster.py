@@ -23,6 +23,7 @@ import pytest
 
 from kafka_source.embedded import EmbeddedKafka
 from kafka_source.embedded.tcp_proxy import TcpProxy
+from testbed import processes
 from testbed.load import Load
 from testbed.spark_cluster import SparkCluster
 from tests.committed_reader import CommittedReader
@@ -192,7 +193,7 @@ def test_what_comes_in_comes_out_whatever_fails(tmp_path: Path) -> None:
     seed = int(os.environ.get("KAFKAGROUP_SEED", random.randrange(1 << 30)))
     print(f"\nseed {seed}, {MINUTES:g} minutes", flush=True)
     rng = random.Random(seed)
-    threads, descriptors = threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))
+    threads, descriptors = threading.active_count(), processes.descriptors()
     with everything(tmp_path) as (running, proxies):
         load = Load(running.kafka.internal_bootstrap_servers, INPUT, RECORDS_PER_SECOND)
         running.start()
@@ -235,4 +236,4 @@ def test_what_comes_in_comes_out_whatever_fails(tmp_path: Path) -> None:
     assert rising(growth) == []
     # What confluent-kafka's clients and proxies had.
     until(lambda: threading.active_count() <= threads + 2, f"the end of threads: {threading.enumerate()}", 30)
-    assert len(list(Path("/proc/self/fd").iterdir())) <= descriptors + 8
+    assert processes.descriptors() <= descriptors + 8
