@@ -62,10 +62,15 @@ def kill(pids: Sequence[int]) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time of a process and of its children that have ended and were waited for; 0 if it has ended."""
+    stat = _stat(f"/proc/{pid}/stat")
+    return 0.0 if stat is None else sum(int(ticks) for ticks in stat[11:15]) / _TICKS
+
+
 def cpu_seconds_of_tree(root: int) -> float:
-    """Return the CPU time of a process and its descendants, with those that have ended and were waited for."""
-    stats = filter(None, (_stat(f"/proc/{pid}/stat") for pid in tree(root)))
-    return sum(int(ticks) for stat in stats for ticks in stat[11:15]) / _TICKS
+    """Return the CPU time of a process and its living descendants, see `cpu_seconds`."""
+    return sum(cpu_seconds(pid) for pid in tree(root))
 
 
 def cpu_seconds_of_thread(native_id: int) -> float:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
+from benchmarks.read.cpu import cpu_by_kind, used_since
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -27,12 +29,14 @@ class Figures:
         bar: The required ratio of the first contestant's time to a contestant's time, by contestant.
         seconds: The times in seconds, one per round, by contestant; the others are compared with the first one.
         comparisons: Further comparisons, each with a line of its own if both contestants were measured.
+        cpu: The CPU seconds of each round, by contestant and by who spent them.
     """
 
     case: str
     bar: Mapping[str, float] = field(default_factory=dict)
     seconds: dict[str, list[float]] = field(default_factory=dict)
     comparisons: Sequence[Comparison] = ()
+    cpu: dict[str, list[dict[str, float]]] = field(default_factory=dict)
 
     def lines(self) -> list[str]:
         first = next(iter(self.seconds))
@@ -47,6 +51,16 @@ class Figures:
             if {each.contestant, each.peer} <= self.seconds.keys()
         ]
         return rows
+
+    def cpu_lines(self) -> list[str]:
+        """Return for each contestant the medians of the CPU seconds, by who spent them."""
+        lines = []
+        for name, rounds in self.cpu.items():
+            kinds = sorted({kind for used in rounds for kind in used})
+            spent = {kind: median(used.get(kind, 0.0) for used in rounds) for kind in kinds}
+            text = ", ".join(f"{kind} {seconds:.2f}" for kind, seconds in spent.items() if seconds >= 0.005)
+            lines.append(f"  {name}: CPU seconds: {text}")
+        return lines
 
     def _ratio(self, comparison: Comparison) -> str:
         """Return the last two cells of a line: the ratio of the medians with its spread, and the bar."""
@@ -69,10 +83,12 @@ def in_turns(
     """Run every contestant once per round and print the figures; a contestant returns its time in seconds."""
     for number in range(-warm_up, rounds):
         for name, run in contestants.items():
+            before = cpu_by_kind()
             seconds = run()
             if number >= 0:
                 figures.seconds.setdefault(name, []).append(seconds)
-    for line in figures.lines():
+                figures.cpu.setdefault(name, []).append(used_since(before))
+    for line in (*figures.lines(), *figures.cpu_lines()):
         print(line, flush=True)
     return figures
 
