@@ -64,7 +64,7 @@ class KafkaClient:
         self._recovery = Recovery(self.settings.rebootstrap_after)
         self.cluster_id: str | None = None
         self.known = Snapshot(None, {})
-        """The last metadata of each topic that was asked for by name; it may be outdated."""
+        """The last metadata of each topic that was asked for; it may be outdated."""
 
     def __repr__(self) -> str:
         return f"KafkaClient({self.settings.bootstrap_names!r})"
@@ -127,7 +127,7 @@ class KafkaClient:
                 await self._rebootstrap(reason)
             raise
         self._learn(snapshot)
-        self.known = self.known.renewed(snapshot, names or ())
+        self.known = snapshot if names is None else self.known.renewed(snapshot, names)
         return snapshot
 
     def _learn(self, snapshot: Snapshot) -> None:
