@@ -61,6 +61,7 @@ CASES = (
     Case(_MIDDLE, 0, bar=2.5),
     Case(_MIDDLE, 2, bar=3.0),
     Case(_MIDDLE, 10, bar=4.0),
+    Case(_MIDDLE, 50),
     Case(_MIDDLE, 2, megabits=1000),
 )
 

@@ -15,13 +15,14 @@ from kafka_source.fetch import librdkafka
 from kafka_source.fetch.connection import FetchConnection
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.fetch_protocol import MAX_WAIT_MS, MIN_BYTES
+from kafka_source.fetch.fetch_size import FAR_BYTES, FetchSize
 from kafka_source.kafka_client import Deadline, IdleConnections, KafkaClient, Snapshot, cached_client
 from kafka_source.kafka_client.messages import OffsetForLeaderEpochRequest
 from kafka_source.model.cluster_identity import MOVED_FROM, check_same_cluster
 from kafka_source.model.stream_offset import Range
 
-MOST_FETCH_BYTES = 8 * 1024 * 1024
-MOST_KEPT_BYTES = 16 * 1024 * 1024
+# A response has some bytes besides its records.
+MOST_KEPT_BYTES = FAR_BYTES + (4 << 20)
 _CONTROL_SECONDS = 30.0
 
 
@@ -48,6 +49,7 @@ class NativeConnections:
         self._max_wait_ms = _or_default(settings.integer("fetch.max.wait.ms"), MAX_WAIT_MS)
         self.record_bytes: dict[str, float] = {}
         self.batch_bytes: dict[str, float] = {}
+        self._sizes: dict[int, FetchSize] = {}
 
     @property
     def cluster(self) -> Snapshot:
@@ -99,6 +101,10 @@ class NativeConnections:
     def close(self) -> None:
         """Close the idle connections; a task that is still reading closes its own connections at its end."""
         self._idle.close()
+
+    def fetch_size(self, node: int) -> FetchSize:
+        """Return the size of the fetches from a broker, which the tasks of this process learn together."""
+        return self._sizes.setdefault(node, FetchSize(self.most_bytes))
 
     def take_buffer(self) -> bytearray:
         """Return a buffer for responses, for exclusive use until `keep_buffer`."""
@@ -156,7 +162,7 @@ class NativeConnections:
 def _at_most(settings: Settings, name: str) -> int:
     """Return a bound in bytes. With 0 brokers send one record batch, as they do with 1."""
     given = settings.integer(name)
-    return MOST_FETCH_BYTES if given is None else max(1, min(MOST_FETCH_BYTES, given))
+    return FAR_BYTES if given is None else max(1, min(FAR_BYTES, given))
 
 
 def _or_default(given: int | None, default: int) -> int:

@@ -154,16 +154,24 @@ class NativeReader:
             if unplaced and time.monotonic() >= min(part.look_again_at for part in unplaced):
                 self._find_leaders(refresh=True)
             self._send_requests()
+            began = time.monotonic()
             node = self._next_answer()
             if node is None:
                 self._check_patience(self._parts.values())
                 continue
+            arrived = time.monotonic()
             try:
                 self._buffer, response = self._connections[node].receive(self._buffer)
             except ConnectionLost as lost:
                 self._lost(node, lost)
                 continue
             yield from self._take(node, response)
+            self._engine.fetch_size(node).received(
+                response.size,
+                waited=arrived - began,
+                taken=time.monotonic() - arrived,
+                throttled=self._pacer.paces or response.throttle_ms > 0,
+            )
             if self._pacer.paces and self._builder.num_rows and time.monotonic() > self._given_at + PACED_BATCH_SECONDS:
                 yield self._batch()
         if self._builder.num_rows:
@@ -218,13 +226,14 @@ class NativeReader:
             return
         # A batch that was truncated is fetched alone, so that it gets all bytes of the response.
         parts = [part for part in parts if part.least_bytes][:1] or parts
-        sizes = [self._bytes_for(part) for part in parts]
+        sizes = [self._bytes_for(part, node) for part in parts]
         wanted = [
             fetch_protocol.Wanted(p.whole.topic, p.whole.partition, p.asked, p.epoch, size)
             for p, size in zip(parts, sizes, strict=True)
         ]
         # Brokers fill a response in the order of the request, so the first partition is read to its end first.
-        most = max(min(self._engine.most_bytes, self._bytes_within_quota(parts), sum(sizes)), parts[0].least_bytes, 1)
+        most = min(self._engine.fetch_size(node).bytes, self._bytes_within_quota(parts), sum(sizes))
+        most = max(most, parts[0].least_bytes, 1)
         connection.send(wanted, most, any_replica=not any(p.leader_only for p in parts))
 
     def _bytes_within_quota(self, parts: list[_Part]) -> int:
@@ -236,12 +245,12 @@ class NativeReader:
         batch = max(self._engine.batch_bytes.get(part.whole.topic, 0.0) for part in parts)
         return max(1, int(most // batch)) * int(batch) if batch else most
 
-    def _bytes_for(self, part: _Part) -> int:
+    def _bytes_for(self, part: _Part, node: int) -> int:
         """Return about how many bytes the rest of a range has, so that little beyond the range is fetched."""
         topic, engine = part.whole.topic, self._engine
         each = engine.record_bytes.get(topic, _UNKNOWN_RECORD_BYTES)
         about = int(part.left * each * 1.1 + engine.batch_bytes.get(topic, 0.0))
-        most = min(engine.most_bytes, engine.most_partition_bytes)
+        most = min(engine.fetch_size(node).bytes, engine.most_partition_bytes)
         return max(part.least_bytes, min(most, max(_LEAST_FETCH_BYTES, about)))
 
     # ---- waiting

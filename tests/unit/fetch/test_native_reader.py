@@ -15,6 +15,7 @@ from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.errors import CorruptRecordsError, DataLossError, RetriableError, UnreadableRecordError
 from kafka_source.fetch.engine import FetchRequest
+from kafka_source.fetch.fetch_size import FAR_BYTES
 from kafka_source.kafka_client import KafkaClient, TopicMetadata, messages
 from kafka_source.model.stream_offset import Range
 from kafka_source.quota.task_pacer import Pacer
@@ -26,7 +27,6 @@ kernel()
 
 from kafka_source.fetch import connection, native_reader  # noqa: E402
 from kafka_source.fetch.native import NativeEngine  # noqa: E402
-from kafka_source.fetch.native_connections import MOST_FETCH_BYTES  # noqa: E402
 
 NOT_LEADER = 6
 COLUMNS = (Column("partition"), Column("offset"))
@@ -290,7 +290,7 @@ def test_the_settings_of_fetches_are_those_of_java(broker):
     assert [p.partition_max_bytes for topic in first.topics for p in topic.partitions] == [100_000, 100_000]
     # Nobody has to fit what Java takes into a buffer of 2 GiB.
     most = engine(broker, **{"fetch.max.bytes": "2147483647", "max.partition.fetch.bytes": "2147483647"})
-    assert (most.most_bytes, most.most_partition_bytes) == (MOST_FETCH_BYTES, MOST_FETCH_BYTES)
+    assert (most.most_bytes, most.most_partition_bytes) == (FAR_BYTES, FAR_BYTES)
 
 
 def test_the_buffers_of_sockets_have_the_size_of_the_settings(broker):
