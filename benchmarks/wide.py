@@ -9,7 +9,8 @@ only the query in a group, without the JVM connector and the query without a gro
 connect and code is compiled, are not counted (`--skipped`). `--tuned`: the JVM connector has a consumer for each
 partition in its cache (`spark.kafka.consumer.cache.capacity`, 64 by default), larger polls and larger fetches. For the
 query in a group there are more lines: Spark's parts of a trigger, and the memory and CPU time of the process in which
-the driver's reader lives.
+the driver's reader lives. Spark's own source `rate-micro-batch` with as many rows shows what a trigger costs without
+Kafka.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import argparse
 import os
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,12 +33,13 @@ from pyspark.sql import SparkSession
 from benchmarks._machine import describe_machine
 from benchmarks.read import sources
 from benchmarks.read.figures import HEAD, Figures, in_turns, save
-from benchmarks.read.stream import Case, trigger_durations
+from benchmarks.read.stream import Case, durations_of, trigger_durations
 from kafka_source.embedded import EmbeddedKafka
 from testbed.processes import command_of, cpu_seconds_of_tree, resident, tree
 
 PER_TRIGGER = 1_000
 PARTITIONS_PER_SLOT = 4
+FLOOR = "Spark's rate source"
 READER = b"python_streaming_source_runner"
 READER_BAR_BYTES = 500e6
 DEADLINE_SECONDS = 1_500
@@ -117,18 +120,24 @@ def _measure(
             details.update({part: median(each.get(part, 0) for each in durations) for part in durations[0]})
         return median(each["triggerExecution"] for each in durations) / 1000
 
+    def floor() -> float:
+        rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", PER_TRIGGER).load()
+        durations = durations_of(rows, case, FLOOR, within=DEADLINE_SECONDS)
+        return median(each["triggerExecution"] for each in durations) / 1000
+
     slots = partitions // given.per_slot
     in_group = f"native, {slots} slots"
     peer = sources.TUNED if given.tuned else sources.JVM
-    contestants = {
+    contestants: dict[str, Callable[[], float]] = {
         peer: partial(run, peer),
         "native, no group": partial(run, sources.NATIVE),
         in_group: partial(run, sources.NATIVE, slots=slots),
+        FLOOR: floor,
     }
     if given.without_peers:
         contestants = {in_group: contestants[in_group]}
     bar = BARS.get(partitions)
-    bars = {name: bar for name in contestants if name != peer} if bar and not given.without_peers else {}
+    bars = {name: bar for name in contestants if name not in (peer, FLOOR)} if bar and not given.without_peers else {}
     figures = in_turns(Figures(case.name, bars), contestants, given.rounds, warm_up=0)
     print(f"  {in_group}: " + ", ".join(f"{part} {ms:.0f}" for part, ms in details.items()) + " ms")
     most = max(reader.resident for reader in readers)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.read import sources
 from benchmarks.read.figures import Figures, in_turns
@@ -91,6 +91,18 @@ def trigger_durations(
         RuntimeError: The query failed, or the triggers took longer than `within` seconds.
     """
     frame = sources.frame(spark, source, servers, topic, stream=True, maxOffsetsPerTrigger=case.per_trigger, **options)
+    return durations_of(frame, case, source, within=within, at_end=at_end)
+
+
+def durations_of(
+    frame: DataFrame,
+    case: Case,
+    source: str,
+    *,
+    within: float = DEADLINE_SECONDS,
+    at_end: Callable[[], object] | None = None,
+) -> list[dict[str, int]]:
+    """Do the same as `trigger_durations` for any streaming DataFrame."""
     folder = tempfile.mkdtemp(prefix="kafkagroup-checkpoint-")
     query = frame.writeStream.format("noop").option("checkpointLocation", folder).start()
     try:

@@ -36,7 +36,7 @@ class FetchSize:
 
         Args:
             size: Its size in bytes.
-            waited: Seconds in which the task had nothing to do but to wait for it.
+            waited: Seconds of its round trip in which the task had nothing to do but to wait.
             taken: Seconds from its first byte until its records were passed on.
             throttled: Whether the broker throttles this client: then larger responses only lead to longer pauses.
         """

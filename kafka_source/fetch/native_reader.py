@@ -165,10 +165,12 @@ class NativeReader:
             except ConnectionLost as lost:
                 self._lost(node, lost)
                 continue
+            round_trip = self._connections[node].round_trip
             yield from self._take(node, response)
             self._engine.fetch_size(node).received(
                 response.size,
-                waited=arrived - began,
+                # The rest of the time the broker was busy, or one of its disks.
+                waited=min(arrived - began, round_trip),
                 taken=time.monotonic() - arrived,
                 throttled=self._pacer.paces or response.throttle_ms > 0,
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import struct
 import time
@@ -25,14 +26,18 @@ class BlockingConnection:
         expires_at: The time at which the broker ends the session (KIP-368), in `time.monotonic()` seconds; None: never.
             Open a new connection before then.
         client_id: The client id in the header of each request.
+        round_trip: The seconds from a request of the handshake to its response, at best.
     """
 
-    def __init__(self, sock: socket.socket, session: Session, client_id: str, endpoint: Endpoint) -> None:
+    def __init__(
+        self, sock: socket.socket, session: Session, client_id: str, endpoint: Endpoint, round_trip: float
+    ) -> None:
         self.socket = sock
         self.versions: ApiVersions = session.versions
         self.expires_at = session.expires_at
         self.client_id = client_id
         self.endpoint = endpoint
+        self.round_trip = round_trip
 
     @classmethod
     def open(cls, endpoint: Endpoint, settings: ConnectionSettings) -> BlockingConnection:
@@ -50,9 +55,9 @@ class BlockingConnection:
             settings.set_buffers(sock)
             if settings.tls is not None:
                 sock = settings.tls.wrap_socket(sock, server_hostname=endpoint.host)
-            session = _shake_hands(sock, endpoint, settings)
+            session, round_trip = _shake_hands(sock, endpoint, settings)
             sock.settimeout(None)
-            return cls(sock, session, settings.client_id, endpoint)
+            return cls(sock, session, settings.client_id, endpoint, round_trip)
         except BaseException as problem:
             if sock is not None:
                 sock.close()
@@ -97,17 +102,21 @@ class BlockingConnection:
         self.close()
 
 
-def _shake_hands(sock: socket.socket, endpoint: Endpoint, settings: ConnectionSettings) -> Session:
+def _shake_hands(sock: socket.socket, endpoint: Endpoint, settings: ConnectionSettings) -> tuple[Session, float]:
+    """Return the session, and the seconds of the fastest request."""
+    fastest = math.inf
     talk = handshake(endpoint, settings.sasl)
     step: Call | Session = next(talk)
     correlation_id = 0
     while isinstance(step, Call):
         correlation_id += 1
+        sent_at = time.monotonic()
         sock.sendall(encode_request(step.request, correlation_id, settings.client_id, step.version))
         frame = read_frame(sock, HANDSHAKE_BYTES)
+        fastest = min(fastest, time.monotonic() - sent_at)
         try:
             response = decode_response(step.request, frame)
         except (ValueError, IndexError, struct.error) as problem:
             raise FrameError(f"it sent a malformed answer to {step.request.name}: {problem}") from None
         step = advance(talk, response)
-    return step
+    return step, fastest

@@ -42,6 +42,11 @@ class RequestConnection:
         self.ready_at = 0.0
 
     @property
+    def round_trip(self) -> float:
+        """The seconds that a small request takes, see `BlockingConnection`."""
+        return self._raw.round_trip
+
+    @property
     def spent(self) -> bool:
         """Whether the session expires soon (KIP-368), so that the owner should open a new connection."""
         return self._renew_at is not None and time.monotonic() > self._renew_at

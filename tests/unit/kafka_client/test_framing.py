@@ -105,7 +105,7 @@ def test_who_answers_in_place_of_a_broker_is_named(
 def test_a_response_of_a_size_that_none_has_ends_the_connection(size: int) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        raw = BlockingConnection(ours, Session(ApiVersions({})), "me", Endpoint("b", 1))
+        raw = BlockingConnection(ours, Session(ApiVersions({})), "me", Endpoint("b", 1), 0.0)
         connection = RequestConnection(raw, what="Fetching from", timeout=10, most_bytes=64 * MIB)
         connection.post(lambda *_: b"request")
         theirs.sendall(size.to_bytes(4, "big", signed=True))
