@@ -63,8 +63,8 @@ class KafkaClient:
         self._finding: dict[tuple[int, str], asyncio.Task[Broker]] = {}
         self._recovery = Recovery(self.settings.rebootstrap_after)
         self.cluster_id: str | None = None
+        # The last metadata of each topic that was asked for; it may be outdated.
         self.known = Snapshot(None, {})
-        """The last metadata of each topic that was asked for; it may be outdated."""
 
     def __repr__(self) -> str:
         return f"KafkaClient({self.settings.bootstrap_names!r})"
