@@ -10,7 +10,7 @@ connect and code is compiled, are not counted (`--skipped`). `--tuned`: the JVM 
 partition in its cache (`spark.kafka.consumer.cache.capacity`, 64 by default), larger polls and larger fetches. For the
 query in a group there are more lines: Spark's parts of a trigger, and the memory and CPU time of the process in which
 the driver's reader lives. Spark's own source `rate-micro-batch` with as many rows shows what a trigger costs without
-Kafka.
+Kafka, and a Python source with its rows in memory what it costs with any source in Python.
 """
 
 from __future__ import annotations
@@ -33,13 +33,14 @@ from pyspark.sql import SparkSession
 from benchmarks._machine import describe_machine
 from benchmarks.read import sources
 from benchmarks.read.figures import HEAD, Figures, in_turns, save
+from benchmarks.read.memory_stream import MemoryStreamSource
 from benchmarks.read.stream import Case, durations_of, trigger_durations
 from kafka_source.embedded import EmbeddedKafka
 from testbed.processes import command_of, cpu_seconds_of_tree, resident, tree
 
 PER_TRIGGER = 1_000
 PARTITIONS_PER_SLOT = 4
-FLOOR = "Spark's rate source"
+RATE_SOURCE, PYTHON_SOURCE = "Spark's rate source", "a Python source"
 READER = b"python_streaming_source_runner"
 READER_BAR_BYTES = 500e6
 DEADLINE_SECONDS = 1_500
@@ -72,6 +73,7 @@ def main() -> None:
     ):
         counts = [int(count) for count in given.partitions.split(",")]
         spark = sources.session(conf={_CACHED_CONSUMERS: str(max(counts))} if given.tuned else None)
+        spark.dataSource.register(MemoryStreamSource)
         for partitions in counts:
             topic = _create(kafka, f"wide-{partitions}", partitions)
             _fill(kafka, topic, partitions, PER_TRIGGER * (given.triggers + given.skipped + 3))
@@ -120,9 +122,9 @@ def _measure(
             details.update({part: median(each.get(part, 0) for each in durations) for part in durations[0]})
         return median(each["triggerExecution"] for each in durations) / 1000
 
-    def floor() -> float:
-        rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", PER_TRIGGER).load()
-        durations = durations_of(rows, case, FLOOR, within=DEADLINE_SECONDS)
+    def floor(name: str, source: str) -> float:
+        rows = spark.readStream.format(source).option("rowsPerBatch", PER_TRIGGER).load()
+        durations = durations_of(rows, case, name, within=DEADLINE_SECONDS)
         return median(each["triggerExecution"] for each in durations) / 1000
 
     slots = partitions // given.per_slot
@@ -132,12 +134,13 @@ def _measure(
         peer: partial(run, peer),
         "native, no group": partial(run, sources.NATIVE),
         in_group: partial(run, sources.NATIVE, slots=slots),
-        FLOOR: floor,
+        RATE_SOURCE: partial(floor, RATE_SOURCE, "rate-micro-batch"),
+        PYTHON_SOURCE: partial(floor, PYTHON_SOURCE, MemoryStreamSource.name()),
     }
     if given.without_peers:
         contestants = {in_group: contestants[in_group]}
     bar = BARS.get(partitions)
-    bars = {name: bar for name in contestants if name not in (peer, FLOOR)} if bar and not given.without_peers else {}
+    bars = dict.fromkeys(("native, no group", in_group), bar) if bar and not given.without_peers else {}
     figures = in_turns(Figures(case.name, bars), contestants, given.rounds, warm_up=0)
     print(f"  {in_group}: " + ", ".join(f"{part} {ms:.0f}" for part, ms in details.items()) + " ms")
     most = max(reader.resident for reader in readers)
