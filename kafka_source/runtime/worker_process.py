@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
 
-from kafka_source.runtime import log_setup
+from kafka_source.runtime import garbage, log_setup
 
 _tasks = itertools.count()
 
@@ -13,9 +12,8 @@ _tasks = itertools.count()
 def prepare(log_level: str | None, log_format: str | None = None) -> None:
     """Set up logging; from the second task on, leave what the process has loaded out of garbage collections.
 
-    Spark's daemon collects garbage after every task. A worker has some 70,000 objects of loaded modules, which take
-    40 ms of a core, while Spark writes the batch's commit. The first task loads the modules, and the daemon's
-    collection after it leaves no garbage that would be kept. Each module that is loaded later is collected as usual.
+    Spark's daemon collects garbage after every task, while Spark writes the batch's commit. The first task loads the
+    modules.
 
     Args:
         log_level: The option `log.level`.
@@ -23,4 +21,4 @@ def prepare(log_level: str | None, log_format: str | None = None) -> None:
     """
     log_setup.set_up(log_level, log_format)
     if next(_tasks) == 1:
-        gc.freeze()
+        garbage.leave_out_what_is_loaded()

@@ -7,7 +7,6 @@ looks its offsets up. A DataFrame or a view that is used twice therefore reads w
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.model.stream_offset import Range
@@ -33,8 +32,7 @@ def mark(planned: Sequence[PlannedInput], bounds: BatchBounds) -> list[PlannedIn
 def _with_late_bounds(r: Range, bounds: BatchBounds) -> Range:
     tp = r.topic_partition
     is_late, is_first, is_last = tp in bounds.late_starts, r.start == bounds.starts[tp], r.end == bounds.ends[tp]
-    return replace(
-        r,
+    return r._replace(
         from_earliest=is_late and is_first,
         # Retention may delete a part of any piece between two actions.
         skip_deleted=is_late and not is_first,

@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from assignors.model import TopicPartition
@@ -156,7 +155,7 @@ def _cut_before_rule_2(whole: Range, count: int) -> list[Range]:
 
 
 def _between(whole: Range, bounds: Sequence[int]) -> list[Range]:
-    return [replace(whole, start=low, end=high) for low, high in itertools.pairwise(bounds) if low < high]
+    return [whole._replace(start=low, end=high) for low, high in itertools.pairwise(bounds) if low < high]
 
 
 def bundles(inputs: Sequence[PlannedInput], min_offsets: int) -> list[list[PlannedInput]]:

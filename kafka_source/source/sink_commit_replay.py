@@ -9,7 +9,6 @@ sink drops them.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from assignors.model import TopicPartition
 from kafka_source.group import rewind
@@ -92,11 +91,11 @@ def _remaining(r: Range, owned: Collection[TopicPartition], committed: CommitOff
     group_offset = r.start if committed is None else committed.offset
     if committed is not None and rewind.id_in(committed.metadata) is not None and group_offset < r.start:
         # Somebody has rewound the group since the batch was planned. The next batch begins at the group's offset.
-        return replace(r, start=r.end)
+        return r._replace(start=r.end)
     if r.topic_partition not in owned:
         # The new owner starts at the group's offset and reads the range.
-        return replace(r, start=r.end)
-    return replace(r, start=max(r.start, group_offset))
+        return r._replace(start=r.end)
+    return r._replace(start=max(r.start, group_offset))
 
 
 def idle(end: StreamOffset) -> PlannedInput:

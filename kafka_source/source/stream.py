@@ -18,10 +18,10 @@ from pyspark.sql.types import StructType
 
 from kafka_source.group.siblings import Siblings
 from kafka_source.model import driver_figures
-from kafka_source.model.stream_offset import StreamOffset
+from kafka_source.model.stream_offset import RecentOffsets, StreamOffset
 from kafka_source.options import Where
 from kafka_source.quota.settings import QuotaSettings
-from kafka_source.runtime import worker_process
+from kafka_source.runtime import garbage, worker_process
 from kafka_source.runtime.shutdown import leave_on_exit
 from kafka_source.source import read_task
 from kafka_source.source.micro_batches import MicroBatches
@@ -49,6 +49,7 @@ class _StreamReader(DataSourceStreamReader):
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
         self._query = Query.of(given, schema, Where.STREAM)
         self._planner: MicroBatches | None = None
+        self._offsets = RecentOffsets()
         self._leave: Callable[[], None] | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
@@ -57,7 +58,7 @@ class _StreamReader(DataSourceStreamReader):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return the input partitions of the batch from `start` to `end`."""
-        return list(self._batches().tasks(StreamOffset.from_json(start), StreamOffset.from_json(end)))
+        return list(self._batches().tasks(self._offsets.parse(start), self._offsets.parse(end)))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the records of one input partition, in an executor."""
@@ -68,7 +69,7 @@ class _StreamReader(DataSourceStreamReader):
 
     def commit(self, end: dict[str, Any]) -> None:
         """Commit everything before `end`, which Spark has made durable."""
-        self._batches().finished(StreamOffset.from_json(end))
+        self._batches().finished(self._offsets.parse(end))
 
     def stop(self) -> None:
         """Leave the group."""
@@ -78,7 +79,7 @@ class _StreamReader(DataSourceStreamReader):
 
     def _next(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any]:
         """Return the end offset of the next micro-batch with figures of the driver; `start` if there is nothing new."""
-        batches, before = self._batches(), StreamOffset.from_json(start)
+        batches, before = self._batches(), self._offsets.parse(start)
         end = batches.next(before, limited=limited)
         if end is before:
             return start
@@ -88,6 +89,7 @@ class _StreamReader(DataSourceStreamReader):
         if quota is not None:
             log.info("quota %s", quota)
             shown["quota"] = quota
+        self._offsets.add(shown, end)
         return shown
 
     def _batches(self) -> MicroBatches:
@@ -99,11 +101,14 @@ class _StreamReader(DataSourceStreamReader):
             siblings = Siblings.find(group, servers, driver) if options.is_member and group is not None else None
             self._planner = MicroBatches(self._query, siblings)
             self._leave = leave_on_exit(self._planner.close)
+            # This process plans one stream. With many partitions a plan makes so many objects that Python collects
+            # garbage at each second trigger.
+            garbage.leave_out_what_is_loaded()
         return self._planner
 
     def __getstate__(self) -> dict[str, Any]:
         # Tasks get a pickled reader; connections stay in the driver.
-        return {**self.__dict__, "_planner": None, "_leave": None}
+        return {**self.__dict__, "_planner": None, "_offsets": RecentOffsets(), "_leave": None}
 
 
 class StreamReaderSpark40(_StreamReader):
