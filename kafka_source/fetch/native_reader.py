@@ -228,7 +228,8 @@ class NativeReader:
             return
         # A batch that was truncated is fetched alone, so that it gets all bytes of the response.
         parts = [part for part in parts if part.least_bytes][:1] or parts
-        sizes = [self._bytes_for(part, node) for part in parts]
+        most_of_part = min(self._engine.fetch_size(node).bytes, self._engine.most_partition_bytes)
+        sizes = [self._bytes_for(part, most_of_part) for part in parts]
         wanted = [
             fetch_protocol.Wanted(p.whole.topic, p.whole.partition, p.asked, p.epoch, size)
             for p, size in zip(parts, sizes, strict=True)
@@ -247,12 +248,11 @@ class NativeReader:
         batch = max(self._engine.batch_bytes.get(part.whole.topic, 0.0) for part in parts)
         return max(1, int(most // batch)) * int(batch) if batch else most
 
-    def _bytes_for(self, part: _Part, node: int) -> int:
-        """Return about how many bytes the rest of a range has, so that little beyond the range is fetched."""
+    def _bytes_for(self, part: _Part, most: int) -> int:
+        """Return about how many bytes the rest of a range has, at most `most`: little beyond the range is fetched."""
         topic, engine = part.whole.topic, self._engine
         each = engine.record_bytes.get(topic, _UNKNOWN_RECORD_BYTES)
         about = int(part.left * each * 1.1 + engine.batch_bytes.get(topic, 0.0))
-        most = min(engine.fetch_size(node).bytes, engine.most_partition_bytes)
         return max(part.least_bytes, min(most, max(_LEAST_FETCH_BYTES, about)))
 
     # ---- waiting
@@ -514,13 +514,16 @@ class NativeReader:
                 self._check_patience(self._without_broker())
         self._engine.check_cluster(self._request.cluster)
         cluster = self._engine.cluster
+        topics = {name: cluster.topics.get(name) for name in self._topics}
+        others = {
+            name: recreated(topic.id_text)
+            for name, topic in topics.items()
+            if topic is not None and self._is_another(topic, cluster.cluster_id)
+        }
         for tp, part in list(self._parts.items()):
             if tp.topic in cluster.refused:
                 raise error_for_code(cluster.refused[tp.topic], f"Fetching {part.name} failed")
-            topic = cluster.topics.get(tp.topic)
-            another = (
-                recreated(topic.id_text) if topic is not None and self._is_another(topic, cluster.cluster_id) else ""
-            )
+            topic, another = topics[tp.topic], others.get(tp.topic, "")
             partition = None if topic is None or another else topic.partitions.get(tp.partition)
             if another:
                 part.node = None
