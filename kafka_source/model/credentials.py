@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from assignors.model import TopicPartition
@@ -33,3 +34,15 @@ class SlotCredentials:
     partitions: tuple[TopicPartition, ...] = field(default=(), repr=False)
     protocols: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
     alone: bool = False
+
+
+def vouching(slots: Iterable[SlotCredentials]) -> list[SlotCredentials]:
+    """Return those of the slots that vouch for all of them: if the coordinator accepts these, all are members.
+
+    One slot of a classic group's generation vouches for the others, see `alone`. It is the one with the lowest number:
+    a process that takes slots of this query takes that one too.
+    """
+    found: dict[tuple[str, int, int], SlotCredentials] = {}
+    for one in sorted(slots, key=lambda one: one.slot):
+        found.setdefault((one.group, one.generation, one.slot if one.alone else -1), one)
+    return list(found.values())

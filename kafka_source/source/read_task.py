@@ -24,7 +24,7 @@ from kafka_source.group.slot_session import SlotSession
 from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.model.cluster_identity import check_same_cluster
 from kafka_source.model.commit_offset import CommitOffset
-from kafka_source.model.credentials import SlotCredentials
+from kafka_source.model.credentials import SlotCredentials, vouching
 from kafka_source.model.stream_offset import Range
 from kafka_source.options import ReadOptions, Where, read_options
 from kafka_source.quota.settings import Ticket
@@ -135,10 +135,10 @@ def read_bundle(bundle: TaskBundle, query: Query) -> Iterator[pa.RecordBatch]:
 def _read_together(group: Sequence[ReadTask], query: Query) -> Iterator[pa.RecordBatch]:
     """Yield the records of tasks that commit nothing themselves.
 
-    All slots attach at the same time and their ranges are read together, so a bundle takes about as long as one task.
-    With a quota the tasks read one after another, each with its own share, but attach at the same time too.
+    Their slots attach at the same time, where one does not vouch for all, and their ranges are read together: a bundle
+    takes about as long as one task. With a quota the tasks read one after another, each with its own share.
     """
-    slots = [task.credentials for task in group if task.credentials is not None]
+    slots = vouching(task.credentials for task in group if task.credentials is not None)
     with ExitStack() as stack:
         sessions = _attach(slots, query, stack, commits=False)
         for part in group if _is_limited(group[0]) else [_merged(group)]:

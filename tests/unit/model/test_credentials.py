@@ -1,0 +1,27 @@
+"""Which slots of a task have to be verified."""
+
+from __future__ import annotations
+
+from kafka_source.model.credentials import SlotCredentials, vouching
+
+
+def slot(number: int, *, group: str = "g", generation: int = 3, alone: bool = False) -> SlotCredentials:
+    return SlotCredentials(group, generation, f"member-{number}", f"instance-{number}", number, alone=alone)
+
+
+def test_one_slot_of_a_classic_generation_vouches_for_the_others() -> None:
+    assert vouching(slot(number) for number in (2, 0, 1)) == [slot(0)]
+
+
+def test_each_slot_vouches_for_itself_where_brokers_assign() -> None:
+    slots = [slot(number, alone=True) for number in range(3)]
+    assert vouching(slots) == slots
+
+
+def test_no_slot_vouches_for_another_generation_or_group() -> None:
+    slots = [slot(0), slot(1, generation=4), slot(2, group="h")]
+    assert vouching(slots) == slots
+
+
+def test_nobody_has_to_vouch_without_a_group() -> None:
+    assert vouching([]) == []
