@@ -52,6 +52,8 @@ class Case:
 
 
 _CORES = 2
+#: Rounds before the first case, in which Spark compiles what all cases use. Before the others there is one.
+_FIRST_WARM_UP = 8
 _WRITE_MS = 10
 _SMALL, _MIDDLE = Load(100, 1_000_000), Load(1000, 200_000)
 CASES = (
@@ -100,7 +102,8 @@ def main() -> None:
             # The proxy narrows each connection, and each of Spark's tasks has one.
             width = None if case.megabits is None else case.megabits // _CORES
             proxy.be(round_trip_ms=case.round_trip_ms, megabits=width)
-            results.append(_measure(spark, kafka, load, case, rounds, names))
+            warm_up = 1 if results or given.quick else _FIRST_WARM_UP
+            results.append(_measure(spark, kafka, load, case, rounds, names, warm_up))
         spark.stop()
     if given.save:
         save(given.save, machine, results)
@@ -121,7 +124,7 @@ def _far_broker(*, tls: bool) -> Iterator[tuple[EmbeddedKafka, Proxy]]:
 
 
 def _measure(
-    spark: SparkSession, kafka: EmbeddedKafka, load: Load, case: Case, rounds: int, names: list[str]
+    spark: SparkSession, kafka: EmbeddedKafka, load: Load, case: Case, rounds: int, names: list[str], warm_up: int
 ) -> Figures:
     run = partial(_seconds, spark, kafka)
     tls = ", TLS" if kafka.java_client_config().get("security.protocol") == "SSL" else ""
@@ -130,7 +133,7 @@ def _measure(
         {sources.NATIVE: case.bar} if case.bar else {},
         comparisons=(Comparison(sources.NATIVE, sources.FLOOR),),
     )
-    in_turns(figures, {name: partial(run, load.topic, name) for name in names}, rounds)
+    in_turns(figures, {name: partial(run, load.topic, name) for name in names}, rounds, warm_up)
     if case.megabits is not None:
         if wire.EMPTY not in kafka.admin().list_topics(timeout=30).topics:
             kafka.create_topic(wire.EMPTY, PARTITIONS)
