@@ -172,7 +172,7 @@ class NativeReader:
                 # The rest of the time the broker was busy, or one of its disks.
                 waited=min(arrived - began, round_trip),
                 taken=time.monotonic() - arrived,
-                throttled=self._pacer.paces or response.throttle_ms > 0,
+                throttled=response.throttle_ms > 0 or self._pacer.most_bytes(1.0) is not None,
             )
             if self._pacer.paces and self._builder.num_rows and time.monotonic() > self._given_at + PACED_BATCH_SECONDS:
                 yield self._batch()

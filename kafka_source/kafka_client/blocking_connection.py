@@ -26,7 +26,8 @@ class BlockingConnection:
         expires_at: The time at which the broker ends the session (KIP-368), in `time.monotonic()` seconds; None: never.
             Open a new connection before then.
         client_id: The client id in the header of each request.
-        round_trip: The seconds from a request of the handshake to its response, at best.
+        round_trip: The seconds from the fastest request to its response: at first one of the handshake, later also one
+            of the owner's.
     """
 
     def __init__(

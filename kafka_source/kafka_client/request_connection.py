@@ -43,7 +43,7 @@ class RequestConnection:
 
     @property
     def round_trip(self) -> float:
-        """The seconds that a small request takes, see `BlockingConnection`."""
+        """The seconds from the fastest request on this connection to the first byte of its response."""
         return self._raw.round_trip
 
     @property
@@ -92,6 +92,7 @@ class RequestConnection:
         """
         try:
             size = read_frame_size(self._raw.socket, self._most_bytes)
+            self._raw.round_trip = min(self._raw.round_trip, time.monotonic() - self._sent_at)
             if len(buffer) < size:
                 buffer = bytearray(size)
             read_into(self._raw.socket, memoryview(buffer)[:size])

@@ -24,13 +24,14 @@ def test_a_response_that_ends_with_the_log_says_nothing() -> None:
     assert size.bytes == NEAR_BYTES
 
 
-def test_a_throttled_client_asks_for_no_more_than_at_the_beginning() -> None:
+def test_a_throttled_client_asks_for_no_more_than_at_the_beginning_while_it_is_throttled() -> None:
     size = FetchSize()
     size.received(NEAR_BYTES, waited=1.0, taken=0.0, throttled=False)
-    size.received(0, waited=1.0, taken=0.0, throttled=True)
     for _ in range(5):
-        size.received(NEAR_BYTES, waited=1.0, taken=0.0, throttled=False)
-    assert size.bytes == NEAR_BYTES
+        size.received(NEAR_BYTES, waited=1.0, taken=0.0, throttled=True)
+        assert size.bytes == NEAR_BYTES
+    size.received(NEAR_BYTES, waited=1.0, taken=0.0, throttled=False)
+    assert size.bytes == 2 * NEAR_BYTES
 
 
 @given(

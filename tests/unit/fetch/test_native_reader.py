@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
+from math import inf
 
 import pytest
 
@@ -15,9 +17,10 @@ from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.errors import CorruptRecordsError, DataLossError, RetriableError, UnreadableRecordError
 from kafka_source.fetch.engine import FetchRequest
-from kafka_source.fetch.fetch_size import FAR_BYTES
+from kafka_source.fetch.fetch_size import FAR_BYTES, NEAR_BYTES
 from kafka_source.kafka_client import KafkaClient, TopicMetadata, messages
 from kafka_source.model.stream_offset import Range
+from kafka_source.quota.account import Grant
 from kafka_source.quota.task_pacer import Pacer
 from kafka_source.schema import Column
 from tests.fake_broker import TOPIC, FakeBroker, Partition
@@ -194,6 +197,30 @@ def test_an_offset_has_the_bytes_of_its_batch_whatever_part_of_that_is_asked_for
     assert pacer.sizes == [whole / 1000]
     assert reader.record_bytes == {TOPIC: whole / 1000}
     assert reader.batch_bytes == {TOPIC: whole}
+
+
+def of_grants(most_bytes: float) -> Pacer:
+    return Pacer(0, lambda _: Grant(0.0, most_bytes, inf))
+
+
+@pytest.mark.parametrize(
+    ("pacer", "largest"), [(Pacer(), 16 << 20), (of_grants(inf), 16 << 20), (of_grants(1e9), NEAR_BYTES)]
+)
+def test_a_task_asks_a_far_broker_for_more_unless_a_quota_holds_it_back(broker, monkeypatch, pacer, largest):
+    monkeypatch.setattr(connection.FetchConnection, "round_trip", 1.0)
+    broker.partitions = {0: Partition()}
+    for _ in range(6):
+        broker.partitions[0].add(1, value=b"v" * (5 << 20))
+    sizes: list[int] = []
+
+    def answered_late(request) -> None:
+        sizes.append(request.max_bytes)
+        if len(sizes) == 1:
+            time.sleep(0.5)
+
+    broker.on_fetch = answered_late
+    assert read(engine(broker), request(Range(TOPIC, 0, 0, 6), pacer=pacer)) == {0: list(range(6))}
+    assert max(sizes) == largest
 
 
 def test_a_topic_created_anew_is_not_read_with_the_old_ones_offsets(broker, monkeypatch):
