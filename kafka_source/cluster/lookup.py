@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from assignors.model import TopicPartition
@@ -15,7 +16,6 @@ from kafka_source.cluster.list_offsets import EARLIEST, LATEST, list_offsets
 from kafka_source.error_codes import UNKNOWN_TOPIC_OR_PARTITION
 from kafka_source.errors import (
     BootstrapError,
-    KafkaGroupError,
     RefreshRetriableError,
     RetriableError,
     UnknownTopicError,
@@ -63,7 +63,7 @@ class Cluster:
         client: KafkaClient | None = None,
     ) -> None:
         self._client = client or KafkaClient(settings, EventLoop.shared(), settings.client_id("driver"))
-        self._look: Snapshot | None = None
+        self._look: _Look | None = None
         self._reported_missing: set[TopicPartition] = set()
         self._timeout = timeout_ms / 1000
         self._retries = retries
@@ -88,13 +88,13 @@ class Cluster:
     def one_look(self, known: Snapshot | None = None) -> Iterator[None]:
         """Ask for the metadata of each topic once in this block: a plan needs its partitions, its id and its leaders.
 
-        Do not wait for anything else in the block, such as a rebalance, after which topics may be others. Leaders that
-        turn out to be outdated are asked for again.
+        Do not wait for a rebalance in the block, after which topics may be others. Leaders that turn out to be outdated
+        are asked for again.
 
         Args:
             known: Metadata to begin with.
         """
-        outer, self._look = self._look, self._look or known or Snapshot(None, {})
+        outer, self._look = self._look, self._look or _Look(known or Snapshot(None, {}))
         try:
             yield
         finally:
@@ -122,8 +122,7 @@ class Cluster:
             BootstrapError: No broker answers.
         """
         if subscription.pattern is not None:
-            seen = self._ask("Listing the topics", lambda deadline: self._client.metadata(None, deadline))
-            self._looked(seen, seen.topics)
+            seen = self._see_all()
             names = matching(subscription.pattern, seen.topics)
         else:
             names = list(subscription.topics or dict.fromkeys(tp.topic for tp in subscription.partitions))
@@ -186,6 +185,16 @@ class Cluster:
         (found,) = self._offsets(times)
         return {tp: offset if offset >= 0 else None for tp, offset in found.items()}
 
+    def _see_all(self) -> Snapshot:
+        """Return the metadata of all topics."""
+        if self._look is not None and self._look.has_all_topics:
+            return self._look.seen
+        seen = self._ask("Listing the topics", lambda deadline: self._client.metadata(None, deadline))
+        self._looked(seen, seen.topics)
+        if self._look is not None:
+            self._look.has_all_topics = True
+        return seen
+
     def _see(self, names: Iterable[str]) -> Snapshot:
         """Return the metadata of these topics; topics that do not exist are left out.
 
@@ -193,8 +202,8 @@ class Cluster:
             KafkaGroupError: The brokers refuse to describe a topic.
         """
         wanted = sorted(set(names))
-        if self._look is not None and all(name in self._look.topics for name in wanted):
-            return self._look
+        if self._look is not None and all(name in self._look.seen.topics for name in wanted):
+            return self._look.seen
         what = f"Asking for topic {wanted[0]}" if len(wanted) == 1 else f"Asking for {len(wanted)} topics"
         # The request does not allow brokers to create missing topics.
         seen = self._ask(what, lambda deadline: self._client.metadata(wanted, deadline))
@@ -205,7 +214,7 @@ class Cluster:
 
     def _looked(self, seen: Snapshot, topics: Collection[str]) -> None:
         if self._look is not None:
-            self._look = self._look.renewed(seen, topics)
+            self._look.seen = self._look.seen.renewed(seen, topics)
 
     def _offsets(
         self, *questions: Mapping[TopicPartition, int], read_committed: bool = False
@@ -215,13 +224,16 @@ class Cluster:
         if not partitions:
             return [{} for _ in questions]
         topics, look = {tp.topic for tp in partitions}, self._look
+        known = None if look is None or not _has(look.seen, partitions) else look.seen
 
         async def ask(deadline: Deadline) -> list[dict[TopicPartition, int]]:
-            nonlocal look
-            known, look = look, None
-            if known is not None and _has(known, partitions):
-                with suppress(KafkaGroupError):
-                    return await self._list_offsets(questions, _leaders(known, partitions), deadline, read_committed)
+            nonlocal known
+            seen, known = known, None
+            if seen is not None:
+                with suppress(RetriableError):
+                    # A leader that is gone without a word must leave time to ask for the new one.
+                    soon = Deadline(self._timeout / 2)
+                    return await self._list_offsets(questions, _leaders(seen, partitions), soon, read_committed)
             # The leaders may have changed, and the response contains the cluster id, which shows whether the same
             # cluster still answers.
             seen = await self._client.metadata(topics, deadline)
@@ -301,6 +313,19 @@ class Cluster:
         if not self._was_there or self._client.settings.rebootstrap_after is not None:
             return ""
         return " All known brokers were lost; metadata.recovery.strategy is none, so the client did not rebootstrap."
+
+
+@dataclass(slots=True)
+class _Look:
+    """What one look has seen of the cluster.
+
+    Attributes:
+        seen: The topics, and the brokers.
+        has_all_topics: Whether these are all topics of the cluster.
+    """
+
+    seen: Snapshot
+    has_all_topics: bool = False
 
 
 def _has(seen: Snapshot, partitions: Iterable[TopicPartition]) -> bool:

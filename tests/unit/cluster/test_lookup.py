@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
+from kafka.protocol.consumer import ListOffsetsRequest
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
@@ -81,6 +82,7 @@ def test_a_plan_asks_for_metadata_once(broker: FakeBroker, cluster: Cluster, sel
     before = len(broker.asked)
     with cluster.one_look():
         partitions = cluster.partitions(selection)
+        assert cluster.partitions(selection) == partitions
         cluster.topics({TOPIC})
         cluster.latest(partitions, read_committed=False)
         cluster.earliest(partitions)
@@ -96,10 +98,35 @@ def test_a_plan_asks_again_when_a_leader_has_moved_or_a_partition_was_added(
     with cluster.one_look():
         cluster.partitions(TopicSelection(topics=(TOPIC,)))
         broker.offset_errors = [NOT_LEADER]
+        before = len(broker.asked)
         assert cluster.latest([FIRST], read_committed=False) == {FIRST: 7}
+        assert broker.asked[before:] == ["ListOffsetsRequest", "MetadataRequest", "ListOffsetsRequest"]
         broker.partitions[2] = Partition(end=5)
         assert cluster.latest([TopicPartition(TOPIC, 2)], read_committed=False) == {TopicPartition(TOPIC, 2): 5}
     assert broker.asked[-2:] == ["MetadataRequest", "ListOffsetsRequest"]
+
+
+def test_a_plan_asks_again_when_a_leader_does_not_answer(
+    broker: FakeBroker, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer, silent = broker._handlers[ListOffsetsRequest], threading.Event()
+
+    def after_a_silence(*request: object) -> object:
+        if not silent.is_set():
+            silent.set()
+            time.sleep(1)
+        return answer(*request)
+
+    monkeypatch.setitem(broker._handlers, ListOffsetsRequest, after_a_silence)
+    with cluster.one_look():
+        cluster.partitions(TopicSelection(topics=(TOPIC,)))
+        before = len(broker.asked)
+        assert cluster.latest([FIRST], read_committed=False) == {FIRST: 7}
+    assert [name for name in broker.asked[before:] if name != "ApiVersionsRequest"] == [
+        "ListOffsetsRequest",
+        "MetadataRequest",
+        "ListOffsetsRequest",
+    ]
 
 
 def test_a_plan_may_begin_with_what_a_client_knows(broker: FakeBroker, cluster: Cluster) -> None:
