@@ -11,10 +11,21 @@ from assignors import Assignor, TopicPartition, load
 from kafka_source.client_config import Settings
 from kafka_source.cluster.end_offsets import end_offsets
 from kafka_source.embedded import EmbeddedKafka
+from kafka_source.errors import KafkaGroupError
 from kafka_source.group.membership import GroupMembership
 from kafka_source.group.model import GroupAssignment, GroupSettings, Topics
+from kafka_source.group.slot_session import SlotSession
+from kafka_source.model.credentials import SlotCredentials
 
 T = TypeVar("T")
+
+
+def attach(config: Settings, credentials: SlotCredentials) -> SlotSession:
+    """Act as a slot for which the driver sends heartbeats; raise the error of its own heartbeat."""
+    (outcome,) = SlotSession.attach_all(config, [credentials]).result(31)
+    if isinstance(outcome, KafkaGroupError):
+        raise outcome
+    return outcome
 
 
 class Memberships:

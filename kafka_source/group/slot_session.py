@@ -49,7 +49,7 @@ _PARKED_AFTER = 2.0
 
 
 class SlotSession:
-    """The session of a task as its slot, created by `attach` or `take_over`.
+    """The session of a task as its slot, created by `attach_all` or `take_over`.
 
     As a context manager it stops its heartbeats at the end of the block, and does not leave the group.
     """
@@ -65,27 +65,17 @@ class SlotSession:
         self._parked: asyncio.Task[None] | None = None
 
     @classmethod
-    def attach(cls, config: Settings, credentials: SlotCredentials, timeout_s: float = _SECONDS) -> SlotSession:
-        """Act as a slot for which the driver sends heartbeats; send one heartbeat to verify the credentials.
-
-        Raises:
-            FencedError: The coordinator rejects the credentials: the group has a new generation, or the slot another
-                owner.
-            RetriableError: The coordinator cannot be reached.
-        """
-        (outcome,) = cls.attach_all(config, [credentials], timeout_s).result(timeout_s + 1)
-        if isinstance(outcome, KafkaGroupError):
-            raise outcome
-        return outcome
-
-    @classmethod
     def attach_all(
         cls, config: Settings, slots: Sequence[SlotCredentials], timeout_s: float = _SECONDS
     ) -> Future[list[SlotSession | KafkaGroupError]]:
-        """Begin to act as several slots, see `attach`; their heartbeats are under way at the same time.
+        """Begin to act as slots for which the driver sends heartbeats; send one for each to verify the credentials.
+
+        The heartbeats are under way at the same time.
 
         Returns:
-            The future of each slot's session, or of the error that `attach` would raise.
+            The future of each slot's session, or of its error. FencedError: the coordinator rejects the credentials,
+            because the group has a new generation, or the slot another owner. RetriableError: the coordinator cannot
+            be reached.
         """
         client = cached_client(config, "task")
         settings = {group: GroupSettings(group) for group in {one.group for one in slots}}

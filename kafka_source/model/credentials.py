@@ -37,10 +37,12 @@ class SlotCredentials:
 
 
 def vouching(slots: Iterable[SlotCredentials]) -> list[SlotCredentials]:
-    """Return those of the slots that vouch for all of them: if the coordinator accepts these, all are members.
+    """Return those of the slots that vouch for all of them.
 
-    One slot of a classic group's generation vouches for the others, see `alone`. It is the one with the lowest number:
-    a process that takes slots of this query takes that one too.
+    If the coordinator accepts one slot of a classic group, its generation goes on, with the assignment that all slots
+    were given, see `alone`. A second process with the same instance ids takes slots 0, 1, 2 and so on: if it takes any
+    of these slots, it takes the one with the lowest number too, so this one is asked for. While the process is still
+    joining, the answer may come too early; then the driver's heartbeats notice it.
     """
     found: dict[tuple[str, int, int], SlotCredentials] = {}
     for one in sorted(slots, key=lambda one: one.slot):

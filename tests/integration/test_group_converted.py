@@ -23,7 +23,7 @@ from kafka_source.source.batch import BatchReader
 from kafka_source.source.read_task import ReadTask
 from kafka_source.transactions.offset_committer import TransactionalCommitter
 from tests.apps.confluent_consumer import ConfluentConsumer
-from tests.groups import everything, held, wait_for
+from tests.groups import attach, everything, held, wait_for
 from tests.support import produce
 
 PARTITIONS = 4
@@ -272,12 +272,12 @@ def slots(members, topic, beside):
 def test_a_task_of_a_stream_acts_as_its_slot(kafka, slots):
     membership, credentials = slots
     settings = Settings({"bootstrap.servers": kafka.bootstrap_servers})
-    with SlotSession.attach(settings, credentials[1]) as session:
+    with attach(settings, credentials[1]) as session:
         session.commit(dict.fromkeys(credentials[1].partitions, 9))
     assert set(membership.committed(credentials[1].partitions).values()) == {9}
     late = replace(credentials[1], generation=credentials[1].generation - 1)
     with pytest.raises(FencedError):
-        SlotSession.attach(settings, late)
+        attach(settings, late)
 
 
 def test_a_task_of_a_batch_takes_its_slot_over_and_a_retry_of_it_too(kafka, members, slots):

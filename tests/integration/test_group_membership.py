@@ -13,7 +13,7 @@ from kafka_source.embedded.jars import broker_version
 from kafka_source.errors import FencedError
 from kafka_source.group.slot_session import SlotSession
 from kafka_source.model.commit_offset import CommitOffset
-from tests.groups import everything, held, members_of, rejoin_until_joined, wait_for
+from tests.groups import attach, everything, held, members_of, rejoin_until_joined, wait_for
 
 
 def test_all_slots_join_and_share_all_partitions(members, topic, group):
@@ -218,11 +218,11 @@ def test_a_task_attaches_with_the_slots_credentials(members, topic):
     orders = topic("orders", partitions=4)
     joined = members.make(orders, slots=2).join(30)
     slot = pickle.loads(pickle.dumps(joined.slots[1]))
-    with SlotSession.attach(members.config, slot.credentials) as session:
+    with attach(members.config, slot.credentials) as session:
         session.check()
         session.commit(dict.fromkeys(slot.partitions, 9))
     with pytest.raises(FencedError, match=f"generation {joined.generation - 1}"):
-        SlotSession.attach(members.config, replace(slot.credentials, generation=joined.generation - 1))
+        attach(members.config, replace(slot.credentials, generation=joined.generation - 1))
 
 
 def test_a_task_attaches_several_slots_at_once_and_learns_which_are_lost(members, topic):
@@ -245,12 +245,12 @@ def test_a_task_of_a_rebalancing_group_still_reads_and_commits(members, topic):
     with ThreadPoolExecutor(1) as pool:
         joining = pool.submit(second.join, 60)
         wait_for(first.rebalance_needed, "the rebalance")
-        with SlotSession.attach(members.config, slot.credentials) as session:
+        with attach(members.config, slot.credentials) as session:
             session.commit(dict.fromkeys(slot.partitions, 4))
         first.rejoin(30)
         joining.result()
     with pytest.raises(FencedError):
-        SlotSession.attach(members.config, slot.credentials)
+        attach(members.config, slot.credentials)
 
 
 @pytest.fixture
@@ -270,7 +270,7 @@ def test_a_batch_is_read_by_slots_that_are_taken_over_and_leave(members, planned
         assert session.credentials.generation == planned.generation
         assert session.credentials.member_id != first.credentials.member_id
         with pytest.raises(FencedError):
-            SlotSession.attach(members.config, first.credentials)
+            attach(members.config, first.credentials)
         session.commit(dict.fromkeys(first.partitions, 1))
         session.leave()
     # The group waits for the other slot to join again, which it never does: its credentials serve as they are.

@@ -10,10 +10,9 @@ import pytest
 from kafka_source.client_config import Settings
 from kafka_source.embedded import EmbeddedKafka, Security
 from kafka_source.errors import AuthenticationError, BootstrapError
-from kafka_source.group.slot_session import SlotSession
 from kafka_source.kafka_client import KafkaClient
 from kafka_source.kafka_client.messages import MetadataRequest
-from tests.groups import Memberships, everything, held
+from tests.groups import Memberships, attach, everything, held
 
 PASSWORD = "correct-horse-battery"
 
@@ -36,7 +35,7 @@ def test_members_log_in_and_no_secret_is_logged(login, caplog, capfd):
         membership = members.make("orders", slots=2)
         slot = membership.join(30).slots[0]
         assert held(membership) == everything("orders", 4)
-        with SlotSession.attach(login, slot.credentials) as session:
+        with attach(login, slot.credentials) as session:
             session.commit(dict.fromkeys(slot.partitions, 1))
         members.close()
     said = caplog.text + "".join(capfd.readouterr()) + "".join(str(r.args) for r in caplog.records)

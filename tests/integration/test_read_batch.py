@@ -8,7 +8,7 @@ import json
 import pytest
 from confluent_kafka import Producer
 
-from tests.support import numbers, produce, reader, until
+from tests.support import create_again, numbers, produce, reader, until
 
 
 @pytest.fixture
@@ -188,3 +188,20 @@ def test_deleted_records_are_skipped_when_loss_is_allowed(spark, kafka, topic):
         reader(spark, kafka, name, startingOffsets=start).load().collect()
     left = reader(spark, kafka, name, startingOffsets=start, failOnDataLoss="false").load()
     assert numbers(left) == [4, 5, 6, 7, 8, 9]
+
+
+def test_an_offset_of_the_options_is_no_offset_of_a_topic_that_is_created_again_between_two_actions(
+    spark, kafka, topic
+):
+    name = topic("anew", partitions=1)
+    produce(kafka.bootstrap_servers, name, 20)
+    whole = reader(spark, kafka, name).load()
+    rest = reader(spark, kafka, name, startingOffsets=json.dumps({name: {"0": 5}})).load()
+    for _ in range(3):
+        assert (whole.count(), rest.count()) == (20, 15)
+    kafka.delete_topic(name)
+    create_again(kafka, name, 1)
+    produce(kafka.bootstrap_servers, name, 50)
+    assert whole.count() == 50
+    with pytest.raises(Exception, match=f"{name}-0 .*created again"):
+        rest.count()
