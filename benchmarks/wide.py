@@ -112,12 +112,13 @@ def _measure(
     spark: SparkSession, kafka: EmbeddedKafka, topic: str, partitions: int, given: argparse.Namespace
 ) -> Figures:
     case = Case(f"{partitions} partitions", PER_TRIGGER, given.triggers, given.skipped, 1.0, 1.0)
-    details: dict[str, dict[str, float]] = {}
+    details: dict[str, list[dict[str, float]]] = {}
     readers: list[Reader] = []
 
     def trigger(name: str, durations: list[dict[str, int]]) -> float:
-        details[name] = {part: median(each.get(part, 0) for each in durations) for part in durations[0]}
-        return details[name]["triggerExecution"] / 1000
+        parts = {part: median(each.get(part, 0) for each in durations) for part in durations[0]}
+        details.setdefault(name, []).append(parts)
+        return parts["triggerExecution"] / 1000
 
     def run(name: str, source: str, *, slots: int = 0) -> float:
         group = {"kafka_group_id": f"wide-{uuid4().hex}", "group_members": slots} if slots else {}
@@ -146,7 +147,9 @@ def _measure(
     bar = BARS.get(partitions)
     bars = dict.fromkeys((NO_GROUP, in_group), bar) if bar and not given.without_peers else {}
     figures = in_turns(Figures(case.name, bars), contestants, given.rounds, warm_up=given.warm_up)
-    for name, parts in details.items():
+    for name, rounds in details.items():
+        measured = rounds[given.warm_up :]
+        parts = {part: median(each[part] for each in measured) for part in measured[0]}
         print(f"  {name}: " + ", ".join(f"{part} {ms:.0f}" for part, ms in parts.items()) + " ms")
     most = max(reader.resident for reader in readers)
     print(

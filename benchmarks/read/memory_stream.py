@@ -1,7 +1,7 @@
 """The floor of a trigger: a Python source of streams that has its rows in memory, and does nothing else.
 
 What a trigger takes with it is Spark's part for any Python source: two calls of the driver's Python process for the
-offsets and the plan, a job of two Python tasks, a Python writer of nothing, and Spark's two log files.
+offsets and the plan, a job of two Python tasks, and Spark's two log files.
 """
 
 from __future__ import annotations
