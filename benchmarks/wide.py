@@ -35,7 +35,7 @@ from benchmarks._machine import describe_machine
 from benchmarks.read import sources
 from benchmarks.read.figures import HEAD, Figures, in_turns, save
 from benchmarks.read.memory_stream import MemoryStreamSource
-from benchmarks.read.stream import Case, durations_of, trigger_durations
+from benchmarks.read.stream import Case, durations_of, medians, trigger_durations
 from kafka_source.embedded import EmbeddedKafka
 from testbed.processes import command_of, cpu_seconds_of_tree, resident, tree
 
@@ -116,7 +116,7 @@ def _measure(
     readers: list[Reader] = []
 
     def trigger(name: str, durations: list[dict[str, int]]) -> float:
-        parts = {part: median(each.get(part, 0) for each in durations) for part in durations[0]}
+        parts = medians(durations)
         details.setdefault(name, []).append(parts)
         return parts["triggerExecution"] / 1000
 
@@ -148,8 +148,7 @@ def _measure(
     bars = dict.fromkeys((NO_GROUP, in_group), bar) if bar and not given.without_peers else {}
     figures = in_turns(Figures(case.name, bars), contestants, given.rounds, warm_up=given.warm_up)
     for name, rounds in details.items():
-        measured = rounds[given.warm_up :]
-        parts = {part: median(each[part] for each in measured) for part in measured[0]}
+        parts = medians(rounds[given.warm_up :])
         print(f"  {name}: " + ", ".join(f"{part} {ms:.0f}" for part, ms in parts.items()) + " ms")
     most = max(reader.resident for reader in readers)
     print(

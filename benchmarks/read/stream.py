@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -53,8 +53,8 @@ def measure(spark: SparkSession, servers: str, topic: str, case: Case, rounds: i
 
     def run(name: str, source: str, **options: object) -> float:
         durations = trigger_durations(spark, servers, topic, case, source, options)
-        details[name] = {key: median(d.get(key, 0) for d in durations) for key in durations[0]}
-        return median(d["triggerExecution"] for d in durations) / 1000
+        details[name] = parts = medians(durations)
+        return parts["triggerExecution"] / 1000
 
     def ours(slots: int, **options: object) -> dict[str, object]:
         return {"group_members": slots, "kafka_group_id": f"bench-{os.getpid()}-{next(_numbers)}", **options}
@@ -72,6 +72,11 @@ def measure(spark: SparkSession, servers: str, topic: str, case: Case, rounds: i
         warm_up=1,
     )
     return figures, details
+
+
+def medians(durations: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the median of each of Spark's parts of a trigger; a part that a trigger does not have counts as 0."""
+    return {part: median(each.get(part, 0) for each in durations) for part in durations[0]}
 
 
 def trigger_durations(

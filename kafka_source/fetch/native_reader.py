@@ -228,15 +228,15 @@ class NativeReader:
             return
         # A batch that was truncated is fetched alone, so that it gets all bytes of the response.
         parts = [part for part in parts if part.least_bytes][:1] or parts
-        most_of_part = min(self._engine.fetch_size(node).bytes, self._engine.most_partition_bytes)
+        most = self._engine.fetch_size(node).bytes
+        most_of_part = min(most, self._engine.most_partition_bytes)
         sizes = [self._bytes_for(part, most_of_part) for part in parts]
         wanted = [
             fetch_protocol.Wanted(p.whole.topic, p.whole.partition, p.asked, p.epoch, size)
             for p, size in zip(parts, sizes, strict=True)
         ]
         # Brokers fill a response in the order of the request, so the first partition is read to its end first.
-        most = min(self._engine.fetch_size(node).bytes, self._bytes_within_quota(parts), sum(sizes))
-        most = max(most, parts[0].least_bytes, 1)
+        most = max(min(most, self._bytes_within_quota(parts), sum(sizes)), parts[0].least_bytes, 1)
         connection.send(wanted, most, any_replica=not any(p.leader_only for p in parts))
 
     def _bytes_within_quota(self, parts: list[_Part]) -> int:

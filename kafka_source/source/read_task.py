@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent import futures
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cache
 
@@ -208,7 +208,7 @@ def _with_bounds_of_now(task: ReadTask, query: Query) -> tuple[Range, ...]:
     client = cached_client(query.settings)
     cluster = Cluster.of(query.options, client)
     # A whole partition is the same range in a topic that was created again, so what the worker knows of it is enough.
-    with cluster.one_look(client.known) if late_bounds.is_unbound(task.ranges) else nullcontext():
+    with cluster.one_look(client.known if late_bounds.is_unbound(task.ranges) else None):
         found = late_bounds.resolve(task.ranges, cluster, read_committed=query.options.read_committed)
     check_same_cluster(
         task.cluster,
