@@ -30,10 +30,10 @@ from statistics import median
 from assignors import load
 from benchmarks._machine import describe_machine
 from kafka_source.client_config import Settings
-from kafka_source.embedded import EmbeddedKafka
 from kafka_source.errors import ApplicationRecoverableError
 from kafka_source.group.membership import GroupMembership
 from kafka_source.group.model import GroupSettings, Topics
+from kafkagroup.embedded import EmbeddedKafka
 from testbed.processes import cpu_seconds_of_thread
 
 TOPICS = 10

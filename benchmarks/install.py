@@ -23,7 +23,7 @@ from statistics import median
 from benchmarks._machine import describe_machine
 from benchmarks.read.figures import HEAD, Figures, in_turns, save
 from benchmarks.read.topics import Load, fill
-from kafka_source.embedded import EmbeddedKafka
+from kafkagroup.embedded import EmbeddedKafka
 
 DIST = Path(__file__).parents[1] / "dist"
 SMALL = Load(100, 1000)

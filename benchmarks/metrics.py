@@ -32,16 +32,16 @@ from benchmarks._machine import describe_machine
 from benchmarks.read import sources
 from benchmarks.read.figures import HEAD, Figures, in_turns, save
 from benchmarks.read.topics import Load, fill
-from kafka_source import metrics
-from kafka_source.embedded import EmbeddedKafka
-from kafka_source.metrics.exporter import Exporter
-from kafka_source.metrics.meter import QueryMeter
-from kafka_source.metrics.otel import OpenTelemetryExporter
-from kafka_source.metrics.prometheus import PrometheusEndpoint
-from kafka_source.metrics.sample_file import SampleFile
 from kafka_source.model import driver_figures
 from kafka_source.model.driver_figures import Commit, DriverFigures
 from kafka_source.model.stream_offset import Span, StreamOffset
+from kafkagroup import metrics
+from kafkagroup.embedded import EmbeddedKafka
+from kafkagroup.metrics.exporter import Exporter
+from kafkagroup.metrics.meter import QueryMeter
+from kafkagroup.metrics.otel import OpenTelemetryExporter
+from kafkagroup.metrics.prometheus import PrometheusEndpoint
+from kafkagroup.metrics.sample_file import SampleFile
 
 ALLOWED = 0.01
 RECORDS_A_BATCH = 1000

@@ -24,7 +24,7 @@ from benchmarks._machine import describe_machine
 from benchmarks.read import sources
 from benchmarks.read.figures import HEAD, Figures, in_turns, save
 from benchmarks.read.topics import Load, fill
-from kafka_source.embedded import EmbeddedKafka
+from kafkagroup.embedded import EmbeddedKafka
 
 ENGINES = {"native": sources.NATIVE, "librdkafka": sources.LIBRDKAFKA}
 NEVER_REACHED = 10**12

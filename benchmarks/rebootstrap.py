@@ -21,8 +21,8 @@ from pyspark.sql import SparkSession
 from benchmarks._machine import describe_machine
 from benchmarks.read import sources
 from benchmarks.read.figures import HEAD, Figures, in_turns, save
-from kafka_source.embedded import EmbeddedKafka
-from kafka_source.embedded.tcp_proxy import TcpProxy
+from kafkagroup.embedded import EmbeddedKafka
+from kafkagroup.embedded.tcp_proxy import TcpProxy
 
 TOPIC = "moving"
 RECORDS = 1000

@@ -36,7 +36,7 @@ from benchmarks.read import sources
 from benchmarks.read.figures import HEAD, Figures, in_turns, save
 from benchmarks.read.memory_stream import MemoryStreamSource
 from benchmarks.read.stream import Case, durations_of, medians, trigger_durations
-from kafka_source.embedded import EmbeddedKafka
+from kafkagroup.embedded import EmbeddedKafka
 from testbed.processes import command_of, cpu_seconds_of_tree, resident, tree
 
 PER_TRIGGER = 1_000

@@ -10,9 +10,9 @@ from typing import Any
 
 import typer
 
-from kafka_source.admin.row_schema import columns, item_of, optional
-from kafka_source.cli.app import app
-from kafka_source.cli.json_documents import DOCUMENTS, ArrayOf
+from kafkagroup.admin.row_schema import columns, item_of, optional
+from kafkagroup.cli.app import app
+from kafkagroup.cli.json_documents import DOCUMENTS, ArrayOf
 
 HEAD = """# Command line
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from docs import cli_page
 from kafka_source import errors
 from kafka_source.client_config import reference as client_settings
-from kafka_source.metrics import reference as metrics
 from kafka_source.options.reference import as_markdown
+from kafkagroup.metrics import reference as metrics
 
 OPTIONS_PAGE = """# Options
 

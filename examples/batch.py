@@ -9,7 +9,7 @@ import sys
 
 from pyspark.sql import SparkSession
 
-import kafka_source
+import kafkagroup
 from examples.setting import ORDERS, kafka, produce, spark
 
 GROUP = "nightly"
@@ -18,7 +18,7 @@ GROUP = "nightly"
 def nightly(session: SparkSession, servers: str) -> int:
     """Count the new orders. Their offsets are committed at the end of the block, when the count is known."""
     options = {"kafka.bootstrap.servers": servers, "subscribe": ORDERS, "kafka.group.id": GROUP}
-    with kafka_source.pinned(session, options, "value binary") as orders:
+    with kafkagroup.pinned(session, options, "value binary") as orders:
         return orders.count()
 
 

@@ -25,8 +25,8 @@ from rich.table import Table
 
 from examples.lag_plot import lag_plot
 from examples.setting import ORDER, ORDERS, PARTITIONS, kafka, produce, spark
-from kafka_source import Settings
-from kafka_source.admin import Group, Groups, PartitionLag
+from kafkagroup import Settings
+from kafkagroup.admin import Group, Groups, PartitionLag
 
 GROUP = "order-book"
 FIRST, SECOND = 4_000, 1_000

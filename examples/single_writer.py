@@ -13,8 +13,7 @@ import sys
 import time
 from collections.abc import Mapping
 
-from kafka_source import Settings
-from kafka_source.group import GenericMember, MemberSettings
+from kafkagroup import GenericMember, MemberSettings, Settings
 
 
 def elect(protocol: str, candidates: Mapping[str, bytes]) -> dict[str, bytes]:

@@ -32,9 +32,9 @@ from pyspark.sql import DataFrame
 
 from examples.setting import ORDERS, PARTITIONS, kafka, make_topic, produce, spark
 from examples.two_applications import until
-from kafka_source import Settings
-from kafka_source.admin import Groups
-from kafka_source.embedded import java_command
+from kafkagroup import Settings
+from kafkagroup.admin import Groups
+from kafkagroup.embedded import java_command
 
 PAYMENTS = "payments"
 GROUP = "accounts"

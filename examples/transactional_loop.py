@@ -15,9 +15,15 @@ from collections.abc import Iterator
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 import assignors
-from kafka_source.embedded import EmbeddedKafka
-from kafka_source.errors import ApplicationRecoverableError, InvalidConfigurationError, error_for_code
-from kafka_source.transactions import Transaction, TransactionalProducers, run_transaction
+from kafkagroup import (
+    ApplicationRecoverableError,
+    InvalidConfigurationError,
+    Transaction,
+    TransactionalProducers,
+    error_for_code,
+    run_transaction,
+)
+from kafkagroup.embedded import EmbeddedKafka
 
 LINES = ["to be or not to be", "that is the question", "to die to sleep", "no more", "to sleep perchance to dream"]
 

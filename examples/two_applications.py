@@ -13,8 +13,8 @@ from collections.abc import Callable
 from confluent_kafka import Consumer
 
 from examples.setting import ORDERS, kafka, produce, spark
-from kafka_source import Settings
-from kafka_source.admin import Group, Groups
+from kafkagroup import Settings
+from kafkagroup.admin import Group, Groups
 
 GROUP = "shared"
 

@@ -55,7 +55,7 @@ _RESOLVED = frozenset(
 def pinned(spark: SparkSession, options: Mapping[str, str], schema: str | None = None) -> Iterator[DataFrame]:
     """Read what is new for a consumer group, and commit it if the block ends well.
 
-        with kafka_source.pinned(spark, {"kafka.group.id": "nightly", ...}) as orders:
+        with kafkagroup.pinned(spark, {"kafka.group.id": "nightly", ...}) as orders:
             orders.write.parquet(...)
             print(orders.count())  # the same rows, whatever has arrived meanwhile
 

@@ -127,7 +127,7 @@ def main(asked: Sequence[str]) -> int:
 
 def run(cell: Cell) -> Result:
     """Make the environment of a cell and run the tests in it."""
-    from kafka_source.embedded.jars import KAFKA_VERSION
+    from kafkagroup.embedded.jars import KAFKA_VERSION
 
     kafka = cell.kafka or KAFKA_VERSION
     python = find_python(cell.python)

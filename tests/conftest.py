@@ -17,9 +17,9 @@ from tests.native import skip_without_native
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from kafka_source.embedded import EmbeddedKafka
+    from kafkagroup.embedded import EmbeddedKafka
 
-pytest_plugins = ["kafka_source.embedded.pytest_plugin"]
+pytest_plugins = ["kafkagroup.embedded.pytest_plugin"]
 
 # What of each broker's log is shown when a test fails: troubles, elections, and what became of groups and transactions.
 _LOG_LINES = 40
@@ -71,7 +71,7 @@ def topic(kafkagroup_topic: Callable[..., str]) -> Callable[..., str]:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add the end of the brokers' logs to the report of a test that failed: they are gone when the run has ended."""
-    from kafka_source.embedded import EmbeddedKafka
+    from kafkagroup.embedded import EmbeddedKafka
 
     report = yield
     fixtures: dict[str, object] = getattr(item, "funcargs", {}) if report.failed else {}
@@ -93,7 +93,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReque
     jars: list[Path] = []
     if any("parity" in item.path.parts for item in request.session.items):
         from benchmarks.read.sources import PEER
-        from kafka_source.embedded import resolve
+        from kafkagroup.embedded import resolve
 
         # A process has one session, so the connector cannot be added for these tests alone.
         jars = resolve(PEER)

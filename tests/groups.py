@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 from assignors import Assignor, TopicPartition, load
 from kafka_source.client_config import Settings
 from kafka_source.cluster.end_offsets import end_offsets
-from kafka_source.embedded import EmbeddedKafka
 from kafka_source.errors import KafkaGroupError
 from kafka_source.group.membership import GroupMembership
 from kafka_source.group.model import GroupAssignment, GroupSettings, Topics
 from kafka_source.group.slot_session import SlotSession
 from kafka_source.model.credentials import SlotCredentials
+from kafkagroup.embedded import EmbeddedKafka
 
 T = TypeVar("T")
 

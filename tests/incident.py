@@ -6,8 +6,8 @@ import math
 import random
 
 from assignors.model import TopicPartition
-from kafka_source.metrics import PartitionSample, Sample
 from kafka_source.model.driver_figures import Commit, Rebalance, RebalanceCause
+from kafkagroup.metrics import PartitionSample, Sample
 
 START = 1_700_000_000.0
 PARTITIONS = [TopicPartition("orders", number) for number in range(8)]

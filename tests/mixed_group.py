@@ -13,9 +13,9 @@ from confluent_kafka import Consumer, ConsumerGroupState, KafkaError, KafkaExcep
 from confluent_kafka import TopicPartition as Position
 
 from assignors import TopicPartition
-from kafka_source.embedded import EmbeddedKafka
 from kafka_source.group.membership import GroupMembership
 from kafka_source.group.model import GroupAssignment
+from kafkagroup.embedded import EmbeddedKafka
 from tests.apps.process import java_consumer
 
 _NOT_YET = (KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR)

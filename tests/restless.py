@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from kafka_source.admin import Groups
 from kafka_source.errors import RetriableError
+from kafkagroup.admin import Groups
 from tests.apps.process import App, java_consumer, librdkafka_consumer, streaming_app
 from tests.support import produce, written_records
 

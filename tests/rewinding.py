@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from assignors import TopicPartition
-from kafka_source.admin import Groups
-from kafka_source.embedded import EmbeddedKafka
 from kafka_source.model.stream_offset import Range, StreamOffset
 from kafka_source.options import Where
 from kafka_source.schema import source_schema
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query
+from kafkagroup.admin import Groups
+from kafkagroup.embedded import EmbeddedKafka
 from tests.groups import everything, wait_for
 from tests.mixed_group import Worker
 from tests.pipes import Pipe

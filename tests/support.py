@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from confluent_kafka import KafkaException, Producer
 from pyspark.sql import DataFrame, SparkSession
 
-from kafka_source.embedded import EmbeddedKafka
+from kafkagroup.embedded import EmbeddedKafka
 
 DEADLINE_SECONDS = 180
 

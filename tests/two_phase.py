@@ -12,7 +12,6 @@ import pyarrow as pa
 from confluent_kafka import Consumer, TopicPartition
 
 from kafka_source.client_config import Settings
-from kafka_source.embedded import EmbeddedKafka
 from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.runtime.deadline import Deadline as Wait
 from kafka_source.runtime.failpoints import install
@@ -25,6 +24,7 @@ from kafka_source.sink.two_phase.prepare import Prepared, SinkTask, prepare
 from kafka_source.sink.two_phase.timeout import check_timeout
 from kafka_source.transactions.open_transaction import OpenTransaction
 from kafka_source.transactions.producer_pool import TransactionalProducers
+from kafkagroup.embedded import EmbeddedKafka
 
 TASKS = 3
 SIGKILL = -9

@@ -9,8 +9,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
-from kafka_source.embedded import EmbeddedKafka
-from kafka_source.embedded.tcp_proxy import Frame, TcpProxy
+from kafkagroup.embedded import EmbeddedKafka
+from kafkagroup.embedded.tcp_proxy import Frame, TcpProxy
 
 FETCH = 1
 

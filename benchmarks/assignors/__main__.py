@@ -28,9 +28,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from assignors import Assignment, ClusterMetadata, Subscription, load
-from kafka_source.embedded.jars import KAFKA_VERSION
-from kafka_source.embedded.java import find_java
-from kafka_source.embedded.tools import class_path
+from kafkagroup.embedded.jars import KAFKA_VERSION
+from kafkagroup.embedded.java import find_java
+from kafkagroup.embedded.tools import class_path
 
 ROUNDS = ("fresh", "reported", "one left")
 BAR = 2.0

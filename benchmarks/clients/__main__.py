@@ -26,7 +26,7 @@ from benchmarks._machine import describe_machine
 from benchmarks.clients.environments import CLIENTS, ROOT, Installed, NotInstallableError, install
 from benchmarks.clients.job import TAG, Job
 from benchmarks.read.topics import Load, fill
-from kafka_source.embedded import EmbeddedKafka
+from kafkagroup.embedded import EmbeddedKafka
 from testbed.processes import cpu_seconds_of_tree
 
 LOADS = (Load(100, 4_000_000), Load(1000, 500_000))

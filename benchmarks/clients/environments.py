@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kafka_source.embedded import resolve
+from kafkagroup.embedded import resolve
 
 ROOT = Path(__file__).parents[2]
 FLINK_CONNECTOR = "org.apache.flink:flink-sql-connector-kafka:5.0.0-2.2"

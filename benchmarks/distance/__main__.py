@@ -32,8 +32,8 @@ from benchmarks.read import sources
 from benchmarks.read.figures import HEAD, Comparison, Figures, in_turns, save
 from benchmarks.read.topics import PARTITIONS, Load, fill
 from benchmarks.sink import throughput
-from kafka_source.embedded import EmbeddedKafka, Security
-from kafka_source.embedded.ports import free_ports
+from kafkagroup.embedded import EmbeddedKafka, Security
+from kafkagroup.embedded.ports import free_ports
 
 
 @dataclass(frozen=True, slots=True)

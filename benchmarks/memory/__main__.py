@@ -26,7 +26,7 @@ from confluent_kafka import Producer
 from benchmarks._machine import describe_machine
 from benchmarks.memory.sizes import MEGABYTE, Peaks
 from benchmarks.memory.worker import READY_SECONDS, Order, Seen, run
-from kafka_source.embedded import EmbeddedKafka
+from kafkagroup.embedded import EmbeddedKafka
 
 TOPIC = "large"
 SAMPLE_SECONDS = 0.1

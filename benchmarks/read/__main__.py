@@ -22,7 +22,7 @@ from benchmarks.read import batch, brokers, first_row, sources, stream
 from benchmarks.read.cases import CASES, HUNDRED
 from benchmarks.read.figures import HEAD, Figures, save
 from benchmarks.read.topics import Load, fill
-from kafka_source.embedded import EmbeddedKafka
+from kafkagroup.embedded import EmbeddedKafka
 
 QUICK = 20
 SMALL = Load(100, 1000, "snappy")

@@ -10,7 +10,7 @@ from benchmarks.read import batch, sources
 from benchmarks.read.cases import Case
 from benchmarks.read.figures import Comparison, Figures, in_turns
 from benchmarks.read.topics import Load, fill
-from kafka_source.embedded import EmbeddedKafka
+from kafkagroup.embedded import EmbeddedKafka
 
 NAME = "three brokers"
 _NOT_SLOWER = 1.0

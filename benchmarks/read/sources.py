@@ -11,7 +11,7 @@ from tempfile import mkdtemp
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.read.floor import FloorSource
-from kafka_source.embedded import resolve
+from kafkagroup.embedded import resolve
 
 PEER = (
     "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from confluent_kafka import Producer
 
 from benchmarks.read import exact_batches, short_transactions
-from kafka_source.embedded import EmbeddedKafka
+from kafkagroup.embedded import EmbeddedKafka
 
 PARTITIONS = 4
 

@@ -37,7 +37,7 @@ from benchmarks.read import sources
 from benchmarks.read.figures import HEAD, Figures, in_turns, save
 from benchmarks.recovery.checkpoint import committed, first_commit_after
 from benchmarks.recovery.deaths import LONGEST_SECONDS, Death, Roles, Stage
-from kafka_source.embedded import EmbeddedKafka
+from kafkagroup.embedded import EmbeddedKafka
 from testbed.load import Load
 from testbed.spark_cluster import SparkCluster
 

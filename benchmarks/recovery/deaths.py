@@ -12,8 +12,8 @@ from confluent_kafka import ElectionType, KafkaException
 from pyspark.sql import SparkSession
 
 from kafka_source.client_config import Settings
-from kafka_source.embedded import EmbeddedKafka, run_java
 from kafka_source.kafka_client import GROUP, Deadline, EventLoop, KafkaClient
+from kafkagroup.embedded import EmbeddedKafka, run_java
 from testbed.spark_cluster import SparkCluster
 
 LONGEST_SECONDS = 120.0

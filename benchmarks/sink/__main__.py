@@ -15,7 +15,7 @@ from benchmarks.read import sources
 from benchmarks.read.figures import HEAD, Figures, save
 from benchmarks.sink import commit, stream, throughput
 from kafka_source.datasource import register
-from kafka_source.embedded import EmbeddedKafka
+from kafkagroup.embedded import EmbeddedKafka
 
 
 def main() -> None:

@@ -9,10 +9,10 @@ from statistics import median
 from assignors import load
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
-from kafka_source.embedded import EmbeddedKafka
 from kafka_source.group.membership import GroupMembership
 from kafka_source.group.model import GroupSettings, Topics
 from kafka_source.transactions.offset_committer import TransactionalCommitter
+from kafkagroup.embedded import EmbeddedKafka
 
 PARTITIONS, TIMES, BETWEEN_SECONDS = 8, 60, 0.2
 # A broker that has just started runs this path interpreted: its first hundreds of commits take three times as long.

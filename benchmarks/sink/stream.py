@@ -16,9 +16,9 @@ from benchmarks.read.figures import Figures, in_turns
 from benchmarks.sink.throughput import AT_LEAST_ONCE, EXACTLY_ONCE, PARTITIONS
 from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
-from kafka_source.embedded import EmbeddedKafka
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.sink.two_phase.open_transactions import open_of
+from kafkagroup.embedded import EmbeddedKafka
 
 TASKS, ROWS = 8, 160
 TRIGGERS, SKIPPED = 30, 10

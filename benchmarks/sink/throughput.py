@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.read.figures import Figures, in_turns
-from kafka_source.embedded import EmbeddedKafka
+from kafkagroup.embedded import EmbeddedKafka
 
 PARTITIONS = 4
 JVM, AT_LEAST_ONCE, EXACTLY_ONCE = "jvm", "at least once", "exactly once"

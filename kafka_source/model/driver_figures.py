@@ -2,7 +2,7 @@
 
 Spark gives a Python source no way to report metrics. But it shows the end offset of each micro-batch in the progress of
 the query, also to a client of Spark Connect. So the driver process writes these figures beside the offset, under
-`metrics`, and `kafka_source.metrics` reads them in the user's program. `StreamOffset.from_json` ignores them.
+`metrics`, and `kafkagroup.metrics` reads them in the user's program. `StreamOffset.from_json` ignores them.
 
     {"at": 1700000000123, "group": "billing", "commits": [[1700000000120, 12]], "failedCommits": 1,
      "rebalances": [{"at": …, "generation": 7, "cause": "members", …}], "latest": {"orders": {"0": 250}}}

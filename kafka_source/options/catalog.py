@@ -337,7 +337,7 @@ class ReadOptions(CommonOptions):
         "Who commits the group's offsets: `batch`, the driver after each micro-batch; `task`, each task at the end of "
         "its ranges; `sink`, the exactly-once sink of the same query (its option `commit.group`); `none`, nobody. In a "
         "batch read `task` is at most once: a task commits before Spark has written its rows, so a job that fails "
-        "later loses them. Use `kafka_source.pinned` to commit a batch after its output is written.",
+        "later loses them. Use `kafkagroup.pinned` to commit a batch after its output is written.",
         default_text="batch for streams, none for batches",
     )
     commit_transactional: bool = option(

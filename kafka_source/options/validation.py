@@ -325,7 +325,7 @@ def _check_group(options: ReadOptions, where: Where) -> None:
     if commit in ("batch", "task", "sink") and not options.in_group:
         raise OptionError("commit", commit, "batch, task and sink only with kafka.group.id, whose offsets they commit")
     if commit in ("batch", "sink") and where is Where.BATCH:
-        takes = "task or none in a batch read; kafka_source.pinned commits a whole read"
+        takes = "task or none in a batch read; kafkagroup.pinned commits a whole read"
         raise _OtherQueryError("commit", commit, takes)
     if commit == "sink" and options.group_start == "starting":
         raise OptionError(

@@ -74,7 +74,7 @@ def _exactly_once(options: SinkOptions, write_id: str | None) -> ExactlyOnce | N
         # `check_sink` ensures that there is a prefix if and only if `transactional` is true.
         return None
     if group is not None and write_id is not None:
-        raise OptionError("commit.group", group, "nothing in a batch write: kafka_source.pinned commits a batch read")
+        raise OptionError("commit.group", group, "nothing in a batch write: kafkagroup.pinned commits a batch read")
     return ExactlyOnce(prefix, write_id, group, replays=options.transactional_on_lost == "replay")
 
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
-import kafka_source
+import kafkagroup
 from tests.apps.streaming_app import session
 
 SHUFFLE_PARTITIONS = 6
@@ -56,7 +56,7 @@ def stage_attempts(spark: SparkSession) -> int:
 
 def main(folder: str, master: str, source: str, sink: str) -> None:
     spark = session(master)
-    with kafka_source.pinned(spark, json.loads(source)) as frame:
+    with kafkagroup.pinned(spark, json.loads(source)) as frame:
         count = frame.count()
         moved = frame.select("key", "value").repartition(SHUFFLE_PARTITIONS)
         noted = moved.mapInArrow(noting(folder), moved.schema)

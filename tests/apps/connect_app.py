@@ -13,7 +13,7 @@ import urllib.request
 from prometheus_client.parser import text_string_to_metric_families as parse
 from pyspark.sql import SparkSession
 
-from kafka_source import metrics
+from kafkagroup import metrics
 
 
 def scrape(address: str | None, name: str) -> float | None:

@@ -11,7 +11,7 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-OURS = ("kafka_source", "pyspark_kafkagroup", "assignors", "kafkagroup_native")
+OURS = ("kafkagroup", "kafka_source", "pyspark_kafkagroup", "assignors", "kafkagroup_native")
 
 
 class Absent(MetaPathFinder):

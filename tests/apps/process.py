@@ -234,7 +234,7 @@ def java_app(
     environment: Mapping[str, str] | None = None,
 ) -> App:
     """One of the Java programs in `tests.apps`, with its log in `folder`."""
-    from kafka_source.embedded import java_command
+    from kafkagroup.embedded import java_command
 
     command = java_command(str(Path(__file__).parent / f"{program}.java"), *arguments)
     return App(command, folder / f"{name or program}.log", environment=environment)

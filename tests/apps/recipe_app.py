@@ -11,7 +11,7 @@ import sys
 
 from pyspark.sql import SparkSession
 
-from kafka_source.doctor import examine
+from kafkagroup.doctor import examine
 
 
 def main(servers: str, topic: str, group: str) -> None:

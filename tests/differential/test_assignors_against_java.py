@@ -23,7 +23,7 @@ from assignors import (
     load,
 )
 from assignors.testing import Claim, Figures, measure
-from kafka_source.embedded import run_java
+from kafkagroup.embedded import run_java
 
 ORACLE = Path(__file__).with_name("AssignorOracle.java")
 HISTORIES = 1000

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kafka_source.client_config.java_settings import JAVA, SECTIONS, Handling, Role, Type
-from kafka_source.embedded import run_java
+from kafkagroup.embedded import run_java
 
 ORACLE = Path(__file__).with_name("SettingsOracle.java")
 NUMBERS = (Type.INT, Type.LONG, Type.SHORT)

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from kafka_source.admin import Groups
 from kafka_source.client_config import Settings
-from kafka_source.embedded import EmbeddedKafka
+from kafkagroup.admin import Groups
+from kafkagroup.embedded import EmbeddedKafka
 from tests.groups import Memberships
 from tests.rewinding import Streams
 

@@ -13,8 +13,8 @@ from functools import partial
 import pytest
 
 from assignors import TopicPartition
-from kafka_source.admin import Groups
 from kafka_source.client_config import Settings
+from kafkagroup.admin import Groups
 from tests.groups import wait_for
 from tests.restless import Flow, Java, account, committed_positions, say_to, spark_queries
 

@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 
 from kafka_source.client_config import Settings
 from kafka_source.datasource import KafkaGroupSource
-from kafka_source.embedded import EmbeddedKafka
 from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.sink.two_phase.open_transactions import describe
+from kafkagroup.embedded import EmbeddedKafka
 from tests.two_phase import visible
 
 Topic = Callable[..., str]

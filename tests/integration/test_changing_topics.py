@@ -8,7 +8,6 @@ import pytest
 from confluent_kafka.admin import NewPartitions, NewTopic
 
 from assignors.model import TopicPartition
-from kafka_source.admin import Groups
 from kafka_source.client_config import Settings
 from kafka_source.errors import DataLossError
 from kafka_source.model.stream_offset import Range, Span, StreamOffset
@@ -16,6 +15,7 @@ from kafka_source.options import Where
 from kafka_source.schema import source_schema
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query
+from kafkagroup.admin import Groups
 from tests.mixed_group import Trickle
 from tests.support import create_again, produce, stream, until, written, written_rows
 

@@ -10,10 +10,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from assignors import TopicPartition
-from kafka_source.admin import Groups
-from kafka_source.cli.app import app
 from kafka_source.client_config import Settings
-from kafka_source.embedded import EmbeddedKafka, Security
+from kafkagroup.admin import Groups
+from kafkagroup.cli.app import app
+from kafkagroup.embedded import EmbeddedKafka, Security
 from tests.commands import Command, connecting, one_of_each
 from tests.support import produce
 

@@ -21,10 +21,10 @@ from jsonschema import Draft202012Validator
 from typer.testing import CliRunner
 
 from assignors import TopicPartition
-from kafka_source.admin import Groups, OffsetsDocument
-from kafka_source.cli.app import app
-from kafka_source.cli.json_documents import DOCUMENTS
-from kafka_source.embedded import EmbeddedKafka
+from kafkagroup.admin import Groups, OffsetsDocument
+from kafkagroup.cli.app import app
+from kafkagroup.cli.json_documents import DOCUMENTS
+from kafkagroup.embedded import EmbeddedKafka
 from tests.commands import Command
 from tests.groups import everything
 from tests.support import produce, until
@@ -367,7 +367,7 @@ def test_a_watch_goes_on_without_a_group_that_is_deleted(command, orders, group,
 def test_a_terminal_shows_a_table_that_changes_until_ctrl_c(kafka, orders, group):
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "kafka_source.cli", "watch", group, "-i", "0.2", "-b", kafka.bootstrap_servers],
+        [sys.executable, "-m", "kafkagroup.cli", "watch", group, "-i", "0.2", "-b", kafka.bootstrap_servers],
         cwd=ROOT,
         stdout=theirs,
         stderr=theirs,

@@ -9,7 +9,6 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from assignors.model import TopicPartition
-from kafka_source.admin import Groups
 from kafka_source.client_config import Settings
 from kafka_source.errors import FencedError, InvalidConfigurationError
 from kafka_source.group.committed_offsets import fetch_committed
@@ -19,6 +18,7 @@ from kafka_source.sink.two_phase.source_offsets import offsets_of_sources
 from kafka_source.source_sink_handoff import BatchOfRun, Handoff, collect, publish
 from kafka_source.transactions.offset_transaction import add_offsets, commit_in
 from kafka_source.transactions.open_transaction import end, initialise
+from kafkagroup.admin import Groups
 from tests.committed_reader import CommittedReader
 from tests.pipes import Pipe
 from tests.support import produce, stream, until

@@ -13,8 +13,6 @@ import pytest
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
-from kafka_source.embedded import EmbeddedKafka
-from kafka_source.embedded.tcp_proxy import CutConnection, Frame, TcpProxy, pass_on
 from kafka_source.errors import FencedError, RetriableError, UnknownOutcomeError, UnknownTopicError
 from kafka_source.group.membership import GroupMembership
 from kafka_source.group.query_settings import group_settings, subscription_of
@@ -24,6 +22,8 @@ from kafka_source.options import Where, read_options
 from kafka_source.sink.two_phase.open_transactions import Described, describe
 from kafka_source.source.group_member_owner import GroupMemberOwner
 from kafka_source.transactions.offset_committer import TransactionalCommitter
+from kafkagroup.embedded import EmbeddedKafka
+from kafkagroup.embedded.tcp_proxy import CutConnection, Frame, TcpProxy, pass_on
 from tests.groups import Memberships, everything, wait_for
 
 METADATA, FIND_COORDINATOR, API_VERSIONS = 3, 10, 18

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from kafka_source.admin import Groups
 from kafka_source.client_config import Settings
 from kafka_source.errors import KafkaGroupError
+from kafkagroup.admin import Groups
 from tests.apps.process import App, java_consumer, streaming_app
 from tests.mixed_group import Worker
 from tests.support import until, written_rows

@@ -15,14 +15,14 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from kafka_source.admin import Groups
-from kafka_source.cli.app import app
 from kafka_source.client_config import Settings
-from kafka_source.doctor import Finding, examine
-from kafka_source.embedded import EmbeddedKafka, Frame, Security, TcpProxy
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.sink.two_phase.open_transactions import describe
 from kafka_source.transactions.open_transaction import initialise
+from kafkagroup.admin import Groups
+from kafkagroup.cli.app import app
+from kafkagroup.doctor import Finding, examine
+from kafkagroup.embedded import EmbeddedKafka, Frame, Security, TcpProxy
 from tests.groups import Memberships
 from tests.support import produce
 

@@ -16,10 +16,10 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from kafka_source.embedded import BrokerError, EmbeddedKafka, Security, run_java
-from kafka_source.embedded import cluster as cluster_module
-from kafka_source.embedded.ports import free_ports
-from kafka_source.embedded.tcp_proxy import Frame, TcpProxy
+from kafkagroup.embedded import BrokerError, EmbeddedKafka, Security, run_java
+from kafkagroup.embedded import cluster as cluster_module
+from kafkagroup.embedded.ports import free_ports
+from kafkagroup.embedded.tcp_proxy import Frame, TcpProxy
 
 PRODUCE = 0
 SECRET = 'alice\'s "word" \\ é'
@@ -194,7 +194,7 @@ def test_data_and_identity_outlive_a_stop_where_they_are_to_be_kept(own: Embedde
 
 ABANDONED = """
 import os, sys, time
-from kafka_source.embedded import EmbeddedKafka
+from kafkagroup.embedded import EmbeddedKafka
 kafka = EmbeddedKafka().start()
 # A fork holds everything that its parent had open, and lives on.
 fork = os.fork()

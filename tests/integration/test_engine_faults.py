@@ -12,13 +12,13 @@ import pytest
 from confluent_kafka import Producer
 
 from kafka_source.client_config import Settings
-from kafka_source.embedded import EmbeddedKafka
-from kafka_source.embedded.tcp_proxy import CutConnection, Frame, TcpProxy, pass_on
 from kafka_source.fetch import fetch_protocol
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.select import engine_for
 from kafka_source.model.stream_offset import Range
 from kafka_source.schema import Column
+from kafkagroup.embedded import EmbeddedKafka
+from kafkagroup.embedded.tcp_proxy import CutConnection, Frame, TcpProxy, pass_on
 
 ENGINES = ("native", "librdkafka")
 RECORDS = 30_000

@@ -14,12 +14,12 @@ import pytest
 from confluent_kafka import Producer
 
 from kafka_source.client_config import Settings
-from kafka_source.embedded import EmbeddedKafka, java_command
 from kafka_source.errors import DataLossError, InvalidConfigurationError, UnreadableRecordError
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.select import engine_for
 from kafka_source.model.stream_offset import Range
 from kafka_source.schema import Column, columns_of, source_schema
+from kafkagroup.embedded import EmbeddedKafka, java_command
 from tests.support import until
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

@@ -16,7 +16,6 @@ from pyspark.sql import SparkSession
 from assignors.model import TopicPartition as TP
 from kafka_source.client_config import Settings
 from kafka_source.datasource import register
-from kafka_source.embedded import EmbeddedKafka
 from kafka_source.error_codes import TRANSACTIONAL_ID_NOT_FOUND
 from kafka_source.errors import FencedError, InvalidConfigurationError, KafkaGroupError, LostTransactionsError
 from kafka_source.kafka_client import Deadline, KafkaClient, cached_client
@@ -31,6 +30,7 @@ from kafka_source.sink.two_phase.prepare import Prepared, SinkTask, prepare
 from kafka_source.sink.two_phase.timeout import check_timeout
 from kafka_source.transactions.offset_transaction import commit_in
 from kafka_source.transactions.open_transaction import OpenTransaction, initialise
+from kafkagroup.embedded import EmbeddedKafka
 from tests.support import until
 from tests.two_phase import SIGKILL, TASKS, Sink, as_records, in_a_process, rows, take_over, visible, whole
 

@@ -12,7 +12,6 @@ from confluent_kafka.admin import NewPartitions
 
 from assignors import TopicPartition
 from kafka_source.client_config import Settings
-from kafka_source.embedded import EmbeddedKafka
 from kafka_source.errors import FencedError, InvalidConfigurationError
 from kafka_source.group.membership import GroupMembership
 from kafka_source.group.model import BatchUnderWay, GroupAssignment
@@ -22,6 +21,7 @@ from kafka_source.schema import source_schema
 from kafka_source.source.batch import BatchReader
 from kafka_source.source.read_task import ReadTask
 from kafka_source.transactions.offset_committer import TransactionalCommitter
+from kafkagroup.embedded import EmbeddedKafka
 from tests.apps.confluent_consumer import ConfluentConsumer
 from tests.groups import attach, everything, held, wait_for
 from tests.support import produce

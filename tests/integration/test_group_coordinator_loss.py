@@ -12,11 +12,8 @@ from contextlib import closing
 import pytest
 
 from assignors import TopicPartition
-from kafka_source.admin import Groups, rewind_running_group
 from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
-from kafka_source.embedded import EmbeddedKafka
-from kafka_source.embedded.tcp_proxy import CutConnection, Frame, TcpProxy, pass_on
 from kafka_source.errors import AuthenticationError, FencedError, RetriableError, UnknownGroupError, UnknownOutcomeError
 from kafka_source.group import MemberSettings, leader, member, slot_session
 from kafka_source.group.committed_offsets import commit_offsets
@@ -33,6 +30,9 @@ from kafka_source.schema import source_schema
 from kafka_source.source import read_task
 from kafka_source.source.batch import BatchReader
 from kafka_source.source.group_member_owner import GroupMemberOwner
+from kafkagroup.admin import Groups, rewind_running_group
+from kafkagroup.embedded import EmbeddedKafka
+from kafkagroup.embedded.tcp_proxy import CutConnection, Frame, TcpProxy, pass_on
 from tests.groups import Memberships, everything, held, members_of, rejoin_until_joined, wait_for
 from tests.rewinding import Streams
 from tests.support import produce

@@ -9,8 +9,8 @@ from collections import Counter
 import pytest
 
 from kafka_source.client_config import Settings
-from kafka_source.embedded import EmbeddedKafka
-from kafka_source.embedded.tcp_proxy import CutConnection, TcpProxy, pass_on
+from kafkagroup.embedded import EmbeddedKafka
+from kafkagroup.embedded.tcp_proxy import CutConnection, TcpProxy, pass_on
 from tests.groups import Memberships, wait_for
 from tests.mixed_group import Application, Trickle
 from tests.support import stream, until, written

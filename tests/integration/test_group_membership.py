@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_source.embedded.jars import broker_version
 from kafka_source.errors import FencedError
 from kafka_source.group.slot_session import SlotSession
 from kafka_source.model.commit_offset import CommitOffset
+from kafkagroup.embedded.jars import broker_version
 from tests.groups import attach, everything, held, members_of, rejoin_until_joined, wait_for
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from assignors import Subscription, encode_subscription
-from kafka_source.admin import Groups
 from kafka_source.client_config import Settings
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.group import GenericMember, MemberSettings
+from kafkagroup.admin import Groups
 from tests.apps.process import java_app
 from tests.groups import wait_for
 

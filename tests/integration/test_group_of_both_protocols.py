@@ -14,8 +14,8 @@ from functools import partial
 import pytest
 
 from assignors import TopicPartition
-from kafka_source.admin import Groups
 from kafka_source.client_config import Settings
+from kafkagroup.admin import Groups
 from tests.groups import wait_for
 from tests.mixed_group import Trickle
 from tests.restless import (

@@ -12,9 +12,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from assignors.model import TopicPartition
-from kafka_source.admin import Groups
 from kafka_source.client_config import Settings
-from kafka_source.embedded import EmbeddedKafka
 from kafka_source.group.other_members import OtherMembers
 from kafka_source.kafka_client import KafkaClient
 from kafka_source.model.stream_offset import StreamOffset
@@ -23,6 +21,8 @@ from kafka_source.schema import source_schema
 from kafka_source.source.batch import BatchReader
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query
+from kafkagroup.admin import Groups
+from kafkagroup.embedded import EmbeddedKafka
 from tests.apps.confluent_consumer import ConfluentConsumer
 from tests.apps.process import java_consumer, streaming_app
 from tests.groups import Memberships

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kafka_source.client_config import Settings
-from kafka_source.embedded import EmbeddedKafka
-from kafka_source.embedded.tcp_proxy import Frame, TcpProxy, pass_on
 from kafka_source.errors import InvalidConfigurationError, RetriableError
 from kafka_source.kafka_client import Deadline, KafkaClient
+from kafkagroup.embedded import EmbeddedKafka
+from kafkagroup.embedded.tcp_proxy import Frame, TcpProxy, pass_on
 from tests.groups import Memberships, everything, held, wait_for
 
 METADATA = 3

@@ -11,7 +11,6 @@ from confluent_kafka import Consumer
 
 from assignors import AssignmentError, Assignor
 from kafka_source.client_config import Settings
-from kafka_source.embedded import EmbeddedKafka, Security
 from kafka_source.errors import (
     AssignmentFailed,
     AuthenticationError,
@@ -21,6 +20,7 @@ from kafka_source.errors import (
     RetriableError,
 )
 from kafka_source.group.member import RebalanceTimeout
+from kafkagroup.embedded import EmbeddedKafka, Security
 from tests.groups import Memberships, everything, held, members_of, wait_for
 
 

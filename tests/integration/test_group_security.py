@@ -8,10 +8,10 @@ import os
 import pytest
 
 from kafka_source.client_config import Settings
-from kafka_source.embedded import EmbeddedKafka, Security
 from kafka_source.errors import AuthenticationError, BootstrapError
 from kafka_source.kafka_client import KafkaClient
 from kafka_source.kafka_client.messages import MetadataRequest
+from kafkagroup.embedded import EmbeddedKafka, Security
 from tests.groups import Memberships, attach, everything, held
 
 PASSWORD = "correct-horse-battery"

@@ -1,4 +1,4 @@
-"""`kafka_source.admin` on a real broker: list, describe, create, move, clone, export, import and delete groups."""
+"""`kafkagroup.admin` on a real broker: list, describe, create, move, clone, export, import and delete groups."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Position
 
 from assignors import TopicPartition
-from kafka_source.admin import AtOffset, AtTime, Back, LikeGroup, OffsetsDocument, Shift, Topics
 from kafka_source.client_config import Settings
 from kafka_source.errors import (
     FencedError,
@@ -21,6 +20,7 @@ from kafka_source.errors import (
     UnknownTopicError,
 )
 from kafka_source.group.description import describe_consumer_protocol
+from kafkagroup.admin import AtOffset, AtTime, Back, LikeGroup, OffsetsDocument, Shift, Topics
 from tests.groups import everything
 from tests.support import create_again, produce, until
 
@@ -279,5 +279,5 @@ def test_a_group_that_forms_while_it_is_described_is_described(kafka, groups, gr
         await asyncio.to_thread(next(forming))
         return found
 
-    monkeypatch.setattr("kafka_source.admin.group_requests.describe_consumer_protocol", then_it_forms)
+    monkeypatch.setattr("kafkagroup.admin.group_requests.describe_consumer_protocol", then_it_forms)
     assert groups.describe(group).state == "Empty"

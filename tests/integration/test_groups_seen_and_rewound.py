@@ -9,10 +9,10 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Position
 
 from assignors import TopicPartition
-from kafka_source.admin import Groups
 from kafka_source.client_config import Settings
-from kafka_source.embedded import EmbeddedKafka
 from kafka_source.errors import FencedError, UnknownGroupError
+from kafkagroup.admin import Groups
+from kafkagroup.embedded import EmbeddedKafka
 from tests.support import produce, until
 
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from kafka_source.admin import Groups
 from kafka_source.client_config import Settings
-from kafka_source.embedded import EmbeddedKafka, Security
-from kafka_source.embedded.tools import QUICK_START
 from kafka_source.errors import AuthenticationError
+from kafkagroup.admin import Groups
+from kafkagroup.embedded import EmbeddedKafka, Security
+from kafkagroup.embedded.tools import QUICK_START
 from tests.apps.process import streaming_app
 from tests.support import produce, until, written
 

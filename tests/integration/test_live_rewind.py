@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from assignors import TopicPartition
-from kafka_source.admin import Groups, rewind_running_group
 from kafka_source.client_config import Settings
+from kafkagroup.admin import Groups, rewind_running_group
 from tests.apps.process import App, streaming_app
 from tests.groups import everything
 from tests.mixed_group import Trickle

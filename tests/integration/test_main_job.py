@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import functions as f
 from pyspark.sql.datasource import DataSourceStreamReader
 
-from kafka_source.embedded import run_java
+from kafkagroup.embedded import run_java
 from tests.support import produce, reader, stream
 
 ADMISSION = hasattr(DataSourceStreamReader, "getDefaultReadLimit")

@@ -13,10 +13,10 @@ from confluent_kafka import Producer
 from prometheus_client.parser import text_string_to_metric_families as parse
 from pyspark.sql import DataFrame
 
-from kafka_source import Settings, metrics
-from kafka_source.embedded import run_java
 from kafka_source.errors import InvalidConfigurationError
-from kafka_source.metrics import Metrics, TransactionWatch, read_samples
+from kafkagroup import Settings, metrics
+from kafkagroup.embedded import run_java
+from kafkagroup.metrics import Metrics, TransactionWatch, read_samples
 from tests.support import produce, stream, until
 
 GROUP_TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"

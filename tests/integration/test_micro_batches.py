@@ -13,7 +13,6 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import NewPartitions
 
 from assignors import TopicPartition
-from kafka_source.admin import Groups
 from kafka_source.client_config import Settings
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.model.stream_offset import Range, StreamOffset
@@ -23,6 +22,7 @@ from kafka_source.source import group_member_owner
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query, TaskBundle
 from kafka_source.source.stream import StreamReaderSpark40
+from kafkagroup.admin import Groups
 from tests.groups import held, wait_for
 from tests.support import create_again, produce
 

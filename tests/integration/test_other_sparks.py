@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import kafka_source
+import kafkagroup
 from tests.apps.process import streaming_app
 from tests.support import produce, stream, until, written
 
@@ -20,8 +20,8 @@ NOWHERE = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "none"}
 def test_the_format_may_be_registered_again(spark):
     # Spark has found it by itself, which Spark 4.0 answers with an error.
     for _ in range(3):
-        kafka_source.register(spark)
-    assert spark.read.format(kafka_source.FORMAT).options(**NOWHERE).load().columns[:2] == ["key", "value"]
+        kafkagroup.register(spark)
+    assert spark.read.format(kafkagroup.FORMAT).options(**NOWHERE).load().columns[:2] == ["key", "value"]
 
 
 def test_two_queries_of_one_session_with_different_groups(spark, kafka, topic, tmp_path):

@@ -1,4 +1,4 @@
-"""`kafka_source.pinned`: a batch that a group reads and commits as one block."""
+"""`kafkagroup.pinned`: a batch that a group reads and commits as one block."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 import pytest
 from confluent_kafka import Consumer
 
-import kafka_source
+import kafkagroup
 from kafka_source.errors import FencedError, OptionError
 from tests.support import numbers, produce, until
 
@@ -36,7 +36,7 @@ def test_all_actions_see_the_same_rows_and_the_end_commits_them(
     spark, kafka, orders, options, group, groups, transactional
 ):
     options["commit.transactional"] = transactional
-    with kafka_source.pinned(spark, options) as frame:
+    with kafkagroup.pinned(spark, options) as frame:
         assert numbers(frame) == list(range(90))
         produce(kafka.bootstrap_servers, orders, 60, first=90)
         assert frame.count() == 90
@@ -46,29 +46,29 @@ def test_all_actions_see_the_same_rows_and_the_end_commits_them(
     until(lambda: sum(groups.committed(group).values()) == 90, "the commit, which is seen once its marker is written")
     assert groups.describe(group).members == ()
     assert frame.count() == 90
-    with kafka_source.pinned(spark, options, "value string") as rest:
+    with kafkagroup.pinned(spark, options, "value string") as rest:
         assert rest.columns == ["value"]
         assert numbers(rest) == list(range(90, 150))
 
 
 def test_an_exception_in_the_block_commits_nothing(spark, options, group, groups):
-    with pytest.raises(RuntimeError, match="the warehouse is full"), kafka_source.pinned(spark, options) as frame:
+    with pytest.raises(RuntimeError, match="the warehouse is full"), kafkagroup.pinned(spark, options) as frame:
         assert frame.count() == 90
         raise RuntimeError("the warehouse is full")
     assert groups.committed(group) == {}
     assert groups.describe(group).members == ()
-    with kafka_source.pinned(spark, options) as again:
+    with kafkagroup.pinned(spark, options) as again:
         assert again.count() == 90
 
 
 def test_where_nothing_is_new_the_frame_is_empty(spark, options, group, groups):
-    with kafka_source.pinned(spark, options) as frame:
+    with kafkagroup.pinned(spark, options) as frame:
         columns = frame.columns
     before = groups.committed(group)
-    with kafka_source.pinned(spark, options) as frame:
+    with kafkagroup.pinned(spark, options) as frame:
         assert frame.count() == 0
         assert frame.columns == columns
-    with kafka_source.pinned(spark, options, "offset bigint, value string") as frame:
+    with kafkagroup.pinned(spark, options, "offset bigint, value string") as frame:
         assert frame.columns == ["offset", "value"]
         assert frame.collect() == []
     assert groups.committed(group) == before
@@ -107,7 +107,7 @@ def other(kafka, orders, group):
 def test_a_part_of_the_partitions_where_another_member_has_the_rest(spark, options, other):
     theirs = other()
     until(lambda: theirs == set(range(PARTITIONS)), "the first member")
-    with kafka_source.pinned(spark, {**options, "group.members": "1"}, "partition int") as frame:
+    with kafkagroup.pinned(spark, {**options, "group.members": "1"}, "partition int") as frame:
         until(lambda: 0 < len(theirs) < PARTITIONS, "the sharing")
         assert {row.partition for row in frame.distinct().collect()} == set(range(PARTITIONS)) - theirs
 
@@ -116,7 +116,7 @@ def test_a_group_that_went_on_without_the_block_is_told_and_nothing_committed(sp
     # So long the group waits for the block when another member joins.
     options |= {"kafka.max.poll.interval.ms": "2000", "group.members": "1"}
     with pytest.raises(FencedError, match=rf"Nothing of this block was committed: group {group} .*max\.poll"):
-        with kafka_source.pinned(spark, options) as frame:
+        with kafkagroup.pinned(spark, options) as frame:
             assert frame.count() == 90
             theirs = other()
             until(lambda: bool(theirs), "the other's turn")
@@ -132,6 +132,6 @@ def test_a_group_that_went_on_without_the_block_is_told_and_nothing_committed(sp
     ],
 )
 def test_wrong_options_are_named_before_anything_is_read(spark, options, wrong, named):
-    with pytest.raises(OptionError) as caught, kafka_source.pinned(spark, {**options, **wrong}):
+    with pytest.raises(OptionError) as caught, kafkagroup.pinned(spark, {**options, **wrong}):
         raise AssertionError("the block must not begin")
     assert caught.value.option == named

@@ -15,8 +15,8 @@ import pytest
 from confluent_kafka import Producer
 from typer.testing import CliRunner
 
-from kafka_source.cli.app import app
-from kafka_source.embedded import EmbeddedKafka
+from kafkagroup.cli.app import app
+from kafkagroup.embedded import EmbeddedKafka
 from tests.apps.process import App, paced_app, streaming_app
 from tests.support import until
 from tests.wire import Wire, watched_kafka

@@ -14,9 +14,9 @@ import pytest
 
 from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
-from kafka_source.embedded import EmbeddedKafka
-from kafka_source.embedded.tcp_proxy import Frame, TcpProxy
 from kafka_source.model.topic_selection import TopicSelection
+from kafkagroup.embedded import EmbeddedKafka
+from kafkagroup.embedded.tcp_proxy import Frame, TcpProxy
 from tests.support import numbers, produce, until, written
 
 METADATA = 3

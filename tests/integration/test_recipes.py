@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_source.embedded import EmbeddedKafka
+from kafkagroup.embedded import EmbeddedKafka
 from testbed.spark_cluster import SPARK, SparkCluster, free_port, server_process, until_log, without_our_paths
 from tests.support import produce
 
@@ -38,7 +38,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run(python, "-m", "pip", "install", "-q", "venv-pack", "setuptools", "pyarrow", "confluent-kafka>=2.12,<3",
         "kafka-python>=3.0.8,<3.1")  # fmt: skip
     packages = home / "lib" / f"python{sysconfig.get_python_version()}" / "site-packages"
-    for name in ("kafka_source", "assignors", "pyspark_kafkagroup"):
+    for name in ("kafkagroup", "kafka_source", "assignors", "pyspark_kafkagroup"):
         shutil.copytree(ROOT / name, packages / name, ignore=shutil.ignore_patterns("__pycache__"))
     native = importlib.util.find_spec("kafkagroup_native")
     if native is not None and native.submodule_search_locations:

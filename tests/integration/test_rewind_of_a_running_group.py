@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from assignors import TopicPartition
-from kafka_source.admin import Groups, RunningRewind, rewind_running_group
 from kafka_source.client_config import Settings
 from kafka_source.errors import InvalidConfigurationError, RetriableError
 from kafka_source.group import rewind
@@ -18,6 +17,7 @@ from kafka_source.group.rewind import nothing_for
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.source.micro_batches import MicroBatches
+from kafkagroup.admin import Groups, RunningRewind, rewind_running_group
 from tests.apps.confluent_consumer import ConfluentConsumer
 from tests.groups import everything, wait_for
 from tests.pipes import Pipe

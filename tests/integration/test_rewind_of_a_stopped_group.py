@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from assignors import TopicPartition
-from kafka_source import pinned
-from kafka_source.admin import Groups, rewind_running_group
 from kafka_source.client_config import Settings
 from kafka_source.model.stream_offset import StreamOffset
+from kafkagroup import pinned
+from kafkagroup.admin import Groups, rewind_running_group
 from tests.groups import everything, wait_for
 from tests.pipes import Pipe
 from tests.rewinding import (

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from kafka_source.admin import Groups
 from kafka_source.client_config import Settings
-from kafka_source.embedded import EmbeddedKafka, Security
+from kafkagroup.admin import Groups
+from kafkagroup.embedded import EmbeddedKafka, Security
 from tests.support import numbers, produce, until, written
 
 ROOT = Path(__file__).parents[2]

@@ -12,9 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from kafka_source.datasource import register
-from kafka_source.embedded import EmbeddedKafka
 from kafka_source.runtime.deadline import Deadline
 from kafka_source.sink.produce.partitioner import partition_of
+from kafkagroup.embedded import EmbeddedKafka
 
 Topic = Callable[..., str]
 

@@ -20,7 +20,6 @@ from pyspark.sql.types import StructType
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import librdkafka_config
-from kafka_source.embedded import EmbeddedKafka, Security
 from kafka_source.errors import (
     AuthenticationError,
     InvalidConfigurationError,
@@ -34,6 +33,7 @@ from kafka_source.sink.two_phase.prepare import SinkTask, prepare
 from kafka_source.sink.writer import BatchWriter
 from kafka_source.transactions.producer_pool import TransactionalProducers
 from kafka_source.transactions.transactional_loop import run_transaction
+from kafkagroup.embedded import EmbeddedKafka, Security
 from tests.committed_reader import CommittedReader
 from tests.support import until
 from tests.two_phase import SIGKILL, TASKS, Sink, as_records, die_at, in_a_process, rows, visible, whole

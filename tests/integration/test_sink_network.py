@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from kafka_source.cli.app import app
-from kafka_source.embedded import EmbeddedKafka
-from kafka_source.embedded.tcp_proxy import CutConnection, Frame, TcpProxy, pass_on
 from kafka_source.errors import DeliveryError, FencedError, KafkaGroupError, LostTransactionsError, NotVisibleError
 from kafka_source.sink.two_phase import committer
 from kafka_source.sink.two_phase.prepare import SinkTask, prepare
+from kafkagroup.cli.app import app
+from kafkagroup.embedded import EmbeddedKafka
+from kafkagroup.embedded.tcp_proxy import CutConnection, Frame, TcpProxy, pass_on
 from tests.committed_reader import CommittedReader
 from tests.support import until
 from tests.two_phase import TASKS, Sink, as_records, visible, whole

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from kafka_source.admin import Groups
 from kafka_source.client_config import Settings
-from kafka_source.embedded import EmbeddedKafka
+from kafkagroup.admin import Groups
+from kafkagroup.embedded import EmbeddedKafka
 from testbed.spark_cluster import SparkCluster
 from tests.apps.process import App, Place, spark_app
 from tests.committed_reader import CommittedReader

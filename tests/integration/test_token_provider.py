@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 
 from kafka_source.client_config import Settings
-from kafka_source.embedded import EmbeddedKafka, Security
 from kafka_source.errors import AuthenticationError
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.select import engine_for
@@ -19,6 +18,7 @@ from kafka_source.model.stream_offset import Range
 from kafka_source.schema import Column
 from kafka_source.sink.delivery import deliver
 from kafka_source.sink.records import Records
+from kafkagroup.embedded import EmbeddedKafka, Security
 
 LISTENER = "listener.name.client"
 MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"

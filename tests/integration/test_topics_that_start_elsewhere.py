@@ -9,13 +9,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from assignors.model import TopicPartition
-from kafka_source.embedded import EmbeddedKafka
 from kafka_source.errors import OptionError
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import Where
 from kafka_source.schema import source_schema
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query
+from kafkagroup.embedded import EmbeddedKafka
 from tests.parity.topics import delete_before
 from tests.support import numbers, produce, reader
 

@@ -17,7 +17,6 @@ from kafka.admin import KafkaAdminClient
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
-from kafka_source.embedded import EmbeddedKafka
 from kafka_source.errors import (
     AbortableError,
     ApplicationRecoverableError,
@@ -31,6 +30,7 @@ from kafka_source.model.credentials import SlotCredentials
 from kafka_source.runtime.deadline import Deadline
 from kafka_source.transactions import Transaction, TransactionalProducers, run_transaction
 from kafka_source.transactions.offset_committer import TransactionalCommitter
+from kafkagroup.embedded import EmbeddedKafka
 from tests.groups import wait_for
 
 

@@ -10,8 +10,8 @@ from collections import Counter
 import pytest
 
 from assignors import TopicPartition
-from kafka_source.admin import Groups
 from kafka_source.client_config import Settings
+from kafkagroup.admin import Groups
 from tests.apps.confluent_consumer import ConfluentConsumer
 from tests.apps.process import streaming_app
 from tests.support import produce, until, written_records

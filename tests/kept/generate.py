@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import Producer, TopicCollection
 from kafka.admin import KafkaAdminClient
 
-from kafka_source.embedded import EmbeddedKafka
+from kafkagroup.embedded import EmbeddedKafka
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -12,10 +12,10 @@ from pyspark.sql import DataFrame
 from typer.testing import CliRunner
 
 from assignors import TopicPartition
-from kafka_source.admin import Groups
-from kafka_source.cli.app import app
 from kafka_source.client_config import Settings
-from kafka_source.embedded import EmbeddedKafka
+from kafkagroup.admin import Groups
+from kafkagroup.cli.app import app
+from kafkagroup.embedded import EmbeddedKafka
 from tests.parity.formats import ONE_DAILY, OURS, SPARK, Formats, kind_of
 from tests.parity.topics import send
 

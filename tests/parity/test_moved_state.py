@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import count, sum, window
 
 from benchmarks.read.sources import PEER
-from kafka_source.embedded import EmbeddedKafka, resolve
+from kafkagroup.embedded import EmbeddedKafka, resolve
 from tests.apps.process import App
 from tests.parity.formats import ONE_DAILY, SPARK, Formats
 from tests.parity.topics import send

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kafka_source.embedded import EmbeddedKafka
+from kafkagroup.embedded import EmbeddedKafka
 from tests.parity.formats import Formats
 from tests.parity.topics import send
 

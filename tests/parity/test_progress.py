@@ -1,4 +1,4 @@
-"""`kafka_source.progress` gives the figures that Spark's own source reports."""
+"""`kafkagroup.progress` gives the figures that Spark's own source reports."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from kafka_source.embedded import EmbeddedKafka
-from kafka_source.progress import LagListener, SourceLag, lag_of
+from kafkagroup.embedded import EmbeddedKafka
+from kafkagroup.progress import LagListener, SourceLag, lag_of
 from tests.parity.formats import ALL, OURS, SPARK, Formats
 from tests.parity.topics import send
 from tests.support import until

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 from confluent_kafka import Producer
 
-from kafka_source.embedded import EmbeddedKafka
+from kafkagroup.embedded import EmbeddedKafka
 from tests.parity.formats import ALL, SPARK, Formats, kind_of
 from tests.parity.topics import delete_before, send
 from tests.support import until

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from confluent_kafka import Producer, TopicPartition
 
-from kafka_source.embedded import EmbeddedKafka
+from kafkagroup.embedded import EmbeddedKafka
 from tests.support import until
 
 

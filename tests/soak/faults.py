@@ -14,8 +14,8 @@ from contextlib import contextmanager
 
 from confluent_kafka import KafkaException
 
-from kafka_source.embedded import EmbeddedKafka
-from kafka_source.embedded.tcp_proxy import TcpProxy
+from kafkagroup.embedded import EmbeddedKafka
+from kafkagroup.embedded.tcp_proxy import TcpProxy
 from testbed.spark_cluster import SparkCluster
 from tests.soak.queries import Output, Query, Shared
 

@@ -9,13 +9,13 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kafka_source.admin import Groups
 from kafka_source.client_config import Settings
-from kafka_source.embedded import EmbeddedKafka
 from kafka_source.errors import KafkaGroupError
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.sink.two_phase.committer import TwoPhaseCommit
 from kafka_source.sink.two_phase.open_transactions import open_of
+from kafkagroup.admin import Groups
+from kafkagroup.embedded import EmbeddedKafka
 from testbed.processes import session_of
 from tests.apps.process import App, java_consumer, spark_app
 from tests.committed_reader import CommittedReader

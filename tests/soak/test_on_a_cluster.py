@@ -21,8 +21,8 @@ from pathlib import Path
 
 import pytest
 
-from kafka_source.embedded import EmbeddedKafka
-from kafka_source.embedded.tcp_proxy import TcpProxy
+from kafkagroup.embedded import EmbeddedKafka
+from kafkagroup.embedded.tcp_proxy import TcpProxy
 from testbed import processes
 from testbed.load import Load
 from testbed.spark_cluster import SparkCluster

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-import kafka_source
+import kafkagroup
 from kafka_source.engine_selection import INTERFACE, is_native, why_not_native
 
 ROOT = Path(__file__).parents[2]
@@ -74,7 +74,7 @@ def packaged(folder: Path, code: str) -> Path:
 def check(done: subprocess.CompletedProcess[str], reason: str) -> None:
     """The error of `native` and the warning of `auto` give the reason, each once, and say what to do."""
     assert done.returncode == 0, done.stderr
-    version = re.escape(kafka_source.__version__)
+    version = re.escape(kafkagroup.__version__)
     assert re.fullmatch(
         rf"engine=native, but {reason}\. Run `pip install kafkagroup-native=={version}` there, or use engine=auto or "
         r"librdkafka\.\n",
@@ -95,14 +95,14 @@ def test_a_package_that_is_not_installed(tmp_path: Path) -> None:
         ('__version__ = "0.0.9"', r"0\.0\.9 \(interface None\)"),
         (f'__version__ = "0.0.9"\nINTERFACE = {INTERFACE}', rf"0\.0\.9 \(interface {INTERFACE}\)"),
         (
-            f'__version__ = "{kafka_source.__version__}"\nINTERFACE = {INTERFACE + 1}',
+            f'__version__ = "{kafkagroup.__version__}"\nINTERFACE = {INTERFACE + 1}',
             rf"\S+ \(interface {INTERFACE + 1}\)",
         ),
     ],
     ids=["before the handshake", "another version", "another interface"],
 )
 def test_a_package_of_other_sources(tmp_path: Path, code: str, found: str) -> None:
-    version = re.escape(kafka_source.__version__)
+    version = re.escape(kafkagroup.__version__)
     check(
         plan(packaged(tmp_path, code)),
         rf"the package kafkagroup-native in \S+ on \S+ has version {found}, but kafkagroup {version} needs version "

@@ -16,19 +16,19 @@ TESTS = re.compile(r"`([\w/]+\.py)::(test_\w+)`")
 
 # Who may look at the wall clock, and what for. Everything else measures time with `time.monotonic`.
 LOOK_AT_THE_CLOCK = {
-    "admin/checkpoints.py": "a timestamp of Spark's own, in a checkpoint that is imported",
-    "cli/transactions.py": "how long ago a transaction began, for people",
-    "admin/target_offsets.py": "a place that a user names as a time before now",
-    "cli/peek.py": "the same",
-    "client_config/tokens.py": "the time at which a token was issued, for its server",
-    "doctor/examine.py": "compares the clocks of driver, executors and brokers",
-    "group/rebalance_log.py": "the time at which a rebalance ended, for metrics",
-    "kafka_client/oauth.py": "tokens expire by the wall clock (RFC 7519)",
-    "metrics/listener.py": "the time of a sample",
-    "metrics/transaction_watch.py": "the age of an open transaction, for metrics",
-    "sink/produce/accumulator.py": "the timestamp of a record that has none, as Kafka's producers set it",
-    "source/micro_batches.py": "the time at which latest offsets were looked up, for metrics",
-    "source/owner_events.py": "the time of a commit, for metrics",
+    "kafkagroup/admin/checkpoints.py": "a timestamp of Spark's own, in a checkpoint that is imported",
+    "kafkagroup/cli/transactions.py": "how long ago a transaction began, for people",
+    "kafkagroup/admin/target_offsets.py": "a place that a user names as a time before now",
+    "kafkagroup/cli/peek.py": "the same",
+    "kafka_source/client_config/tokens.py": "the time at which a token was issued, for its server",
+    "kafkagroup/doctor/examine.py": "compares the clocks of driver, executors and brokers",
+    "kafka_source/group/rebalance_log.py": "the time at which a rebalance ended, for metrics",
+    "kafka_source/kafka_client/oauth.py": "tokens expire by the wall clock (RFC 7519)",
+    "kafkagroup/metrics/listener.py": "the time of a sample",
+    "kafkagroup/metrics/transaction_watch.py": "the age of an open transaction, for metrics",
+    "kafka_source/sink/produce/accumulator.py": "the timestamp of a record that has none, as Kafka's producers set it",
+    "kafka_source/source/micro_batches.py": "the time at which latest offsets were looked up, for metrics",
+    "kafka_source/source/owner_events.py": "the time of a commit, for metrics",
 }
 CLOCKS = {("time", "time"), ("time", "time_ns"), ("datetime", "now"), ("datetime", "utcnow"), ("date", "today")}
 
@@ -56,10 +56,10 @@ def looks(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def test_no_decision_is_made_by_the_wall_clock() -> None:
-    package = ROOT / "kafka_source"
     found = {
-        path.relative_to(package).as_posix()
-        for path in package.rglob("*.py")
+        path.relative_to(ROOT).as_posix()
+        for package in ("kafkagroup", "kafka_source")
+        for path in (ROOT / package).rglob("*.py")
         if "embedded" not in path.parts and any(looks(path))
     }
     assert found == set(LOOK_AT_THE_CLOCK)

@@ -58,10 +58,12 @@ def test_executors_load_no_library_of_the_command_line(module: str) -> None:
     [
         # Spark starts a process to look the format up, and one to ask for its schema.
         ("kafka_source.datasource", {"pyarrow", "numpy", "kafka"}),
-        ("kafka_source", {"pyspark", "pyarrow", "kafka", "confluent_kafka"}),
-        ("kafka_source.embedded", {"pyspark", "pyarrow", "kafka", "confluent_kafka", "pytest"}),
-        ("kafka_source.embedded.pytest_plugin", {"pyspark", "pyarrow", "kafka", "confluent_kafka"}),
-        ("assignors", {"pyspark", "pyarrow", "kafka", "confluent_kafka", "kafka_source"}),
+        ("kafkagroup", {"pyspark", "pyarrow", "kafka", "confluent_kafka", "assignors"}),
+        ("kafka_source", {"pyspark", "pyarrow", "kafka", "confluent_kafka", "assignors"}),
+        *((f"kafka_source.{part}", {"pyspark"}) for part in ("kafka_client", "fetch", "group", "transactions")),
+        ("kafkagroup.embedded", {"pyspark", "pyarrow", "kafka", "confluent_kafka", "pytest"}),
+        ("kafkagroup.embedded.pytest_plugin", {"pyspark", "pyarrow", "kafka", "confluent_kafka"}),
+        ("assignors", {"pyspark", "pyarrow", "kafka", "confluent_kafka", "kafka_source", "kafkagroup"}),
     ],
 )
 def test_what_needs_no_spark_and_no_client_loads_none(module: str, heavy: set[str]) -> None:
@@ -76,7 +78,7 @@ def test_what_needs_no_spark_and_no_client_loads_none(module: str, heavy: set[st
 )
 def test_a_missing_spark_is_one_line_that_says_what_to_install(name: str, missing: str, what: str) -> None:
     done = python(
-        f"import kafka_source\ntry:\n    kafka_source.{name}\nexcept ImportError as error:\n    print(error)",
+        f"import kafkagroup\ntry:\n    kafkagroup.{name}\nexcept ImportError as error:\n    print(error)",
         missing=(missing,),
     )
     assert done.returncode == 0, done.stderr
@@ -89,8 +91,8 @@ def test_a_missing_spark_is_one_line_that_says_what_to_install(name: str, missin
 
 def test_the_command_line_and_the_admin_calls_need_no_spark() -> None:
     done = python(
-        "import sys\nimport assignors, kafka_source.admin, kafka_source.embedded\n"
-        "from kafka_source.cli import main\nsys.argv = ['kafkagroup', 'options']\nmain()",
+        "import sys\nimport assignors, kafkagroup.admin, kafkagroup.embedded\n"
+        "from kafkagroup.cli import main\nsys.argv = ['kafkagroup', 'options']\nmain()",
         missing=("pyspark",),
     )
     assert done.returncode == 0, done.stderr
@@ -99,13 +101,13 @@ def test_the_command_line_and_the_admin_calls_need_no_spark() -> None:
 
 @pytest.mark.parametrize("library", ["typer", "rich"])
 def test_the_command_line_names_the_extra_that_it_lacks(library: str) -> None:
-    done = python("from kafka_source.cli import main\nmain()", missing=(library,))
+    done = python("from kafkagroup.cli import main\nmain()", missing=(library,))
     assert done.returncode == 1
     assert done.stderr == f"The command kafkagroup needs {library}: pip install 'kafkagroup[cli]'\n"
 
 
 def test_pictures_of_samples_need_no_spark() -> None:
-    done = python("from kafka_source import plots\nfrom kafka_source.metrics import read_samples", missing=("pyspark",))
+    done = python("from kafkagroup import plots\nfrom kafkagroup.metrics import read_samples", missing=("pyspark",))
     assert done.returncode == 0, done.stderr
 
 
@@ -115,12 +117,12 @@ def test_pictures_of_samples_need_no_spark() -> None:
         ("prometheus_client", "metrics.start(None, prometheus='127.0.0.1:0')", "metrics"),
         ("opentelemetry", "metrics.start(None, otlp='http://127.0.0.1:1')", "otel"),
         ("opentelemetry", "metrics.start(None, meter_provider=object())", "otel"),
-        ("matplotlib", "import kafka_source.plots", "plots"),
+        ("matplotlib", "import kafkagroup.plots", "plots"),
     ],
 )
 def test_metrics_and_pictures_name_the_extra_that_they_lack(library: str, code: str, extra: str) -> None:
     done = python(
-        "from kafka_source import metrics\nfrom kafka_source.errors import InvalidConfigurationError\n"
+        "from kafkagroup import metrics\nfrom kafka_source.errors import InvalidConfigurationError\n"
         f"try:\n    {code}\nexcept InvalidConfigurationError as error:\n    print(error)",
         missing=(library,),
     )
@@ -161,8 +163,8 @@ def fixtures(folder: Path) -> str:
 
 
 def test_pytest_has_our_fixtures_only_where_they_are_asked_for(tmp_path: Path) -> None:
-    assert not [point for point in entry_points(group="pytest11") if point.value.startswith("kafka_source")]
+    assert not [point for point in entry_points(group="pytest11") if point.value.startswith("kafkagroup")]
     assert "kafkagroup_broker" not in fixtures(tmp_path)
-    (tmp_path / "conftest.py").write_text('pytest_plugins = ["kafka_source.embedded.pytest_plugin"]\n')
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["kafkagroup.embedded.pytest_plugin"]\n')
     offered = fixtures(tmp_path)
     assert all(name in offered for name in ("kafkagroup_broker", "kafkagroup_topic", "kafkagroup_cluster"))

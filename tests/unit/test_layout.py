@@ -11,18 +11,19 @@ from pathlib import Path
 
 import pytest
 
-import kafka_source
+import kafkagroup
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = sorted(
     path.parent.relative_to(ROOT)
-    for name in ("kafka_source", "assignors", "pyspark_kafkagroup")
+    for name in ("kafkagroup", "kafka_source", "assignors", "pyspark_kafkagroup")
     for path in (ROOT / name).rglob("__init__.py")
 )
 
 
-def test_at_most_twelve_modules_are_at_the_root() -> None:
-    modules = sorted(path.name for path in (ROOT / "kafka_source").glob("*.py"))
+@pytest.mark.parametrize("package", ["kafkagroup", "kafka_source"])
+def test_at_most_twelve_modules_are_at_the_root(package: str) -> None:
+    modules = sorted(path.name for path in (ROOT / package).glob("*.py"))
     assert len(modules) <= 12, modules
 
 
@@ -52,4 +53,4 @@ def test_the_native_crate_has_the_same_version() -> None:
     )
     assert crate is not None
     assert locked is not None
-    assert crate[1] == locked[1] == kafka_source.__version__
+    assert crate[1] == locked[1] == kafkagroup.__version__

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from assignors.model import TopicPartition
 from kafka_source.model.driver_figures import DriverFigures
 from kafka_source.model.stream_offset import Span
-from kafka_source.progress import sources_of
+from kafkagroup.progress import sources_of
 from tests.progresses import end_of
 
 TP = TopicPartition("orders", 0)

@@ -15,21 +15,18 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "public-api.md"
 
 PUBLIC_MODULES = [
-    "kafka_source",
-    "kafka_source.admin",
-    "kafka_source.doctor",
-    "kafka_source.embedded",
-    "kafka_source.errors",
-    "kafka_source.group",
-    "kafka_source.metrics",
-    "kafka_source.plots",
-    "kafka_source.progress",
-    "kafka_source.transactions",
+    "kafkagroup",
+    "kafkagroup.admin",
+    "kafkagroup.doctor",
+    "kafkagroup.embedded",
+    "kafkagroup.metrics",
+    "kafkagroup.plots",
+    "kafkagroup.progress",
     "assignors",
     "assignors.kafka_python",
     "assignors.testing",
 ]
-OURS = ("kafka_source", "assignors", "pyspark_kafkagroup", "kafkagroup_native")
+OURS = ("kafkagroup", "kafka_source", "assignors", "pyspark_kafkagroup", "kafkagroup_native")
 # The kernel's own page, which says that the kernel is internal.
 INTERNAL_PAGES = {"native.md": "kafkagroup_native"}
 
@@ -97,22 +94,22 @@ def test_the_page_lists_these_modules_only() -> None:
 @pytest.mark.parametrize("where", SOURCES)
 def test_examples_docs_and_notebook_use_public_names_only(where: str) -> None:
     allowed = {(module, name) for module in PUBLIC_MODULES for name in {"", *public_names(module)}}
-    # `from kafka_source import errors`, and `kafka_source.errors` where it is imported.
+    # `from kafkagroup import metrics`, and `kafkagroup.metrics` where it is imported.
     allowed |= {(module.rpartition(".")[0], module.rpartition(".")[2]) for module in PUBLIC_MODULES}
     found = set(used(SOURCES[where])) - allowed
     assert {(module, name) for module, name in found if module != INTERNAL_PAGES.get(where.split(" ")[0])} == set()
 
 
 def test_the_check_sees_internal_names() -> None:
-    code = "from kafka_source.cli import show\nimport kafka_source\nkafka_source.datasource.FORMAT\nkafka_source.pinned"
+    code = "from kafkagroup.cli import show\nimport kafkagroup\nkafkagroup.datasource.FORMAT\nkafkagroup.pinned"
     assert sorted(used(code)) == [
-        ("kafka_source", ""),
-        ("kafka_source", "datasource"),
-        ("kafka_source", "pinned"),
-        ("kafka_source.cli", "show"),
+        ("kafkagroup", ""),
+        ("kafkagroup", "datasource"),
+        ("kafkagroup", "pinned"),
+        ("kafkagroup.cli", "show"),
     ]
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="module 'kafka_source' has no attribute 'nothing'"):
-        _ = import_module("kafka_source").nothing
+    with pytest.raises(AttributeError, match="module 'kafkagroup' has no attribute 'nothing'"):
+        _ = import_module("kafkagroup").nothing

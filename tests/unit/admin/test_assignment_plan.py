@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from assignors import ClusterMetadata, Subscription, TopicPartition, load
-from kafka_source.admin.assignment_plan import PlanMember, members_of, plan
-from kafka_source.admin.model import Group, MemberDescription, UserData
 from kafka_source.errors import AssignmentFailed, OptionError
+from kafkagroup.admin.assignment_plan import PlanMember, members_of, plan
+from kafkagroup.admin.model import Group, MemberDescription, UserData
 
 CLUSTER = ClusterMetadata({"orders": 6, "clicks": 6})
 TOPICS = ("clicks", "orders")

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from assignors.model import TopicPartition
-from kafka_source.admin.checkpoints import Checkpoint
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.model.stream_offset import Span, StreamOffset
+from kafkagroup.admin.checkpoints import Checkpoint
 
 ABOUT = '{"batchWatermarkMs":7,"batchTimestampMs":8,"conf":{}}'
 ORDERS = TopicPartition("orders", 0)

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from kafka_source.admin.group_leader import group_key, leader_in, partition_of
+from kafkagroup.admin.group_leader import group_key, leader_in, partition_of
 
 
 def text(value: str | None) -> bytes:

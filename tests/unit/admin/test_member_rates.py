@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from assignors.model import TopicPartition
-from kafka_source.admin.member_rates import rates_of
-from kafka_source.admin.model import MemberDescription
-from kafka_source.admin.rows import Rows
+from kafkagroup.admin.member_rates import rates_of
+from kafkagroup.admin.model import MemberDescription
+from kafkagroup.admin.rows import Rows
 
 T = [TopicPartition("t", n) for n in range(4)]
 

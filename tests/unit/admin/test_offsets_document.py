@@ -7,10 +7,10 @@ import json
 import pytest
 
 from assignors import TopicPartition
-from kafka_source.admin import OffsetsDocument
-from kafka_source.admin.offsets_document import check_place
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.model.commit_offset import CommitOffset
+from kafkagroup.admin import OffsetsDocument
+from kafkagroup.admin.offsets_document import check_place
 
 FIRST, TENTH = TopicPartition("orders", 0), TopicPartition("orders", 10)
 CLICKS = TopicPartition("clicks", 0)

@@ -9,8 +9,8 @@ import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
 from assignors import TopicPartition
-from kafka_source.admin import GroupSummary, MemberDescription, PartitionLag, Rows, UserData
-from kafka_source.admin.row_schema import arrow_schema, columns, json_schema
+from kafkagroup.admin import GroupSummary, MemberDescription, PartitionLag, Rows, UserData
+from kafkagroup.admin.row_schema import arrow_schema, columns, json_schema
 
 LAG = Rows(
     PartitionLag,

@@ -8,8 +8,8 @@ import pytest
 from typer import BadParameter
 from typer.testing import CliRunner
 
-from kafka_source.cli.app import app
-from kafka_source.cli.settings import from_environment, has_servers, settings_of
+from kafkagroup.cli.app import app
+from kafkagroup.cli.settings import from_environment, has_servers, settings_of
 
 PASSWORD = "correct-horse-battery"
 

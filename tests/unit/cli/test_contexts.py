@@ -15,10 +15,10 @@ from jsonschema import Draft202012Validator
 from typer import BadParameter
 from typer.testing import CliRunner
 
-from kafka_source.cli.app import app
-from kafka_source.cli.context_file import contexts_path
-from kafka_source.cli.json_documents import DOCUMENTS
-from kafka_source.cli.settings import has_servers, settings_of
+from kafkagroup.cli.app import app
+from kafkagroup.cli.context_file import contexts_path
+from kafkagroup.cli.json_documents import DOCUMENTS
+from kafkagroup.cli.settings import has_servers, settings_of
 
 ROOT = Path(__file__).parents[3]
 PASSWORD = "correct-horse-battery"
@@ -234,7 +234,7 @@ def test_a_syntax_error_is_told_by_its_line_and_not_by_its_text(file: Path, text
 
 def test_a_shell_completes_the_names() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "kafka_source.cli"],
+        [sys.executable, "-m", "kafkagroup.cli"],
         cwd=ROOT,
         env={
             **os.environ,

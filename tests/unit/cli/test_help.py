@@ -14,7 +14,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from kafka_source.cli.app import app
+from kafkagroup.cli.app import app
 
 ROOT = Path(__file__).parents[3]
 COLUMNS = 80
@@ -76,7 +76,7 @@ def test_every_command_that_shows_rows_has_all_forms_of_output() -> None:
 
 def test_help_loads_nothing_that_it_does_not_need() -> None:
     code = (
-        "import sys\nfrom kafka_source.cli import main\nsys.argv = ['kafkagroup', 'rewind', '--help']\n"
+        "import sys\nfrom kafkagroup.cli import main\nsys.argv = ['kafkagroup', 'rewind', '--help']\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
         f"print('loaded', sorted({HEAVY!r} & set(sys.modules)))"
     )
@@ -88,7 +88,7 @@ def test_help_loads_nothing_that_it_does_not_need() -> None:
 
 
 def test_help_is_there_in_half_a_second_of_processor_time() -> None:
-    code = "from kafka_source.cli import main\nimport sys\nsys.argv = ['kafkagroup', '--help']\nmain()"
+    code = "from kafkagroup.cli import main\nimport sys\nsys.argv = ['kafkagroup', '--help']\nmain()"
     least = min(processor_seconds(code) for _ in range(3))
     assert least < 0.5, f"{least:.2f} s"
 
@@ -104,7 +104,7 @@ def processor_seconds(code: str) -> float:
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_shell_can_complete(shell: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "kafka_source.cli", "re"],
+        [sys.executable, "-m", "kafkagroup.cli", "re"],
         cwd=ROOT,
         env={
             **os.environ,

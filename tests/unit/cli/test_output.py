@@ -9,13 +9,13 @@ import json
 import pytest
 
 from assignors import TopicPartition
-from kafka_source.admin import GroupSummary, PartitionLag, Rows
-from kafka_source.admin.model import MemberDescription
-from kafka_source.cli.cells import cell, partitions_text
-from kafka_source.cli.listing import Listing
-from kafka_source.cli.output import Output, as_csv, as_json, emit
-from kafka_source.cli.selection import Selection, parse_topics
-from kafka_source.cli.tables import widths
+from kafkagroup.admin import GroupSummary, PartitionLag, Rows
+from kafkagroup.admin.model import MemberDescription
+from kafkagroup.cli.cells import cell, partitions_text
+from kafkagroup.cli.listing import Listing
+from kafkagroup.cli.output import Output, as_csv, as_json, emit
+from kafkagroup.cli.selection import Selection, parse_topics
+from kafkagroup.cli.tables import widths
 
 LAG = Rows(PartitionLag, [PartitionLag("orders", 0, 7, 10, "app-0"), PartitionLag("orders", 1, None, 10, None)])
 LONG = "a-group-with-a-name-that-is-longer-than-a-terminal-has-columns-because-it-names-its-team-and-its-purpose"

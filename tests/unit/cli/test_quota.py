@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from kafka_source.cli.app import app
-from kafka_source.cli.quota_rows import quota_changes
 from kafka_source.cluster.client_quotas import CLIENT, USER, ClientQuota
+from kafkagroup.cli.app import app
+from kafkagroup.cli.quota_rows import quota_changes
 
 
 @pytest.mark.parametrize("yes", [[], ["--yes"]])

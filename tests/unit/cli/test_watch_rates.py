@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from assignors import TopicPartition
-from kafka_source.admin.model import Group, MemberDescription, PartitionLag
-from kafka_source.cli.watch_rates import SAMPLES, History, Sample, WatchMember, duration_text, spark_line
+from kafkagroup.admin.model import Group, MemberDescription, PartitionLag
+from kafkagroup.cli.watch_rates import SAMPLES, History, Sample, WatchMember, duration_text, spark_line
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
 

@@ -7,9 +7,9 @@ import io
 import pytest
 from rich.console import Console
 
-from kafka_source.admin.rows import Rows
-from kafka_source.cli.watch_rates import SAMPLES, WatchMember, WatchRow
-from kafka_source.cli.watch_view import view
+from kafkagroup.admin.rows import Rows
+from kafkagroup.cli.watch_rates import SAMPLES, WatchMember, WatchRow
+from kafkagroup.cli.watch_view import view
 
 LINE = "▁▂▃▄▅▆▇█" * (SAMPLES // 8)
 LONG = "reports-of-the-whole-company"

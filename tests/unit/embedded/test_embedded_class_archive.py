@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from kafka_source.embedded import BrokerError
-from kafka_source.embedded.class_archive import archive_options, archive_path, prepare_archive
-from kafka_source.embedded.java import find_java
+from kafkagroup.embedded import BrokerError
+from kafkagroup.embedded.class_archive import archive_options, archive_path, prepare_archive
+from kafkagroup.embedded.java import find_java
 
 CLASS_PATH = "/jars/kafka.jar"
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kafka_source.embedded import JarsError, kafka_jars, resolve
-from kafka_source.embedded.jars import cache_dir
+from kafkagroup.embedded import JarsError, kafka_jars, resolve
+from kafkagroup.embedded.jars import cache_dir
 
 
 def publish(repository: Path, artifact: str, depends_on: str | None = None) -> None:
@@ -68,9 +68,7 @@ def test_jars_come_alone_or_with_what_they_need_and_stay_in_the_cache(
 
 
 def test_two_processes_download_once(repository: Path) -> None:
-    code = (
-        "import sys; from kafka_source.embedded import resolve; resolve(['org.example:upper:1.0'], on_progress=print)"
-    )
+    code = "import sys; from kafkagroup.embedded import resolve; resolve(['org.example:upper:1.0'], on_progress=print)"
     both = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(2)]
     outputs = [process.communicate(timeout=60)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0]
@@ -125,7 +123,7 @@ def test_the_cache_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatc
 
 def test_importing_the_package_and_its_plugin_loads_neither_spark_nor_a_kafka_client() -> None:
     code = (
-        "import sys, kafka_source.embedded, kafka_source.embedded.pytest_plugin; "
+        "import sys, kafkagroup.embedded, kafkagroup.embedded.pytest_plugin; "
         "print(sorted({'pyspark', 'py4j', 'pyarrow', 'confluent_kafka', 'kafka'} & set(sys.modules)))"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ)

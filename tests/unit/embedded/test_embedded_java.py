@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from kafka_source.embedded import EmbeddedKafka, JavaError
-from kafka_source.embedded.java import find_java, java_version
+from kafkagroup.embedded import EmbeddedKafka, JavaError
+from kafkagroup.embedded.java import find_java, java_version
 
 
 def java_that_prints(folder: Path, text: str, code: int = 0) -> Path:

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_source.embedded import EmbeddedKafka, Security
-from kafka_source.embedded.ports import free_ports, is_free
-from kafka_source.embedded.security import broker_settings, client_settings, java_client_settings
-from kafka_source.embedded.server_config import NodePorts, render_properties, server_config
-from kafka_source.embedded.storage import new_uuid
-from kafka_source.embedded.tls import TlsFiles
-from kafka_source.embedded.zookeeper import needs_zookeeper
+from kafkagroup.embedded import EmbeddedKafka, Security
+from kafkagroup.embedded.ports import free_ports, is_free
+from kafkagroup.embedded.security import broker_settings, client_settings, java_client_settings
+from kafkagroup.embedded.server_config import NodePorts, render_properties, server_config
+from kafkagroup.embedded.storage import new_uuid
+from kafkagroup.embedded.tls import TlsFiles
+from kafkagroup.embedded.zookeeper import needs_zookeeper
 
 SECRET = 'pass "word" \\ ü'
 

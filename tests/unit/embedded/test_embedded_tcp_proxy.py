@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_source.embedded.tcp_proxy import CutConnection, Frame, TcpProxy
+from kafkagroup.embedded.tcp_proxy import CutConnection, Frame, TcpProxy
 
 METADATA, FETCH = 3, 1
 

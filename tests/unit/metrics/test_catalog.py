@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from kafka_source.metrics.catalog import METRICS, Kind
-from kafka_source.metrics.point import point
-from kafka_source.metrics.reference import as_markdown
+from kafkagroup.metrics.catalog import METRICS, Kind
+from kafkagroup.metrics.point import point
+from kafkagroup.metrics.reference import as_markdown
 
 ROOT = Path(__file__).parents[3]
 DASHBOARD = ROOT / "observability" / "grafana-dashboard.json"

@@ -20,15 +20,15 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 from assignors.model import TopicPartition
 from kafka_source.errors import InvalidConfigurationError
-from kafka_source.metrics import Update, catalog, read_samples
-from kafka_source.metrics.exporter import Exports
-from kafka_source.metrics.meter import QueryMeter
-from kafka_source.metrics.otel import OtlpExporter
-from kafka_source.metrics.point import Series, point
-from kafka_source.metrics.prometheus import PrometheusEndpoint
-from kafka_source.metrics.sample_file import SampleFile
 from kafka_source.model.driver_figures import Commit, DriverFigures
 from kafka_source.model.stream_offset import Span
+from kafkagroup.metrics import Update, catalog, read_samples
+from kafkagroup.metrics.exporter import Exports
+from kafkagroup.metrics.meter import QueryMeter
+from kafkagroup.metrics.otel import OtlpExporter
+from kafkagroup.metrics.point import Series, point
+from kafkagroup.metrics.prometheus import PrometheusEndpoint
+from kafkagroup.metrics.sample_file import SampleFile
 from tests.progresses import START, end_of, progress_of
 
 TOPIC = 'or"ders\\'

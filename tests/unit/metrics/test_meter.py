@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from assignors.model import TopicPartition
-from kafka_source.metrics import Sample, catalog
-from kafka_source.metrics.catalog import Kind, Metric
-from kafka_source.metrics.exporter import Update
-from kafka_source.metrics.meter import QueryMeter
 from kafka_source.model.driver_figures import Commit, DriverFigures, Rebalance, RebalanceCause
 from kafka_source.model.stream_offset import Span
-from kafka_source.progress import lag_of
+from kafkagroup.metrics import Sample, catalog
+from kafkagroup.metrics.catalog import Kind, Metric
+from kafkagroup.metrics.exporter import Update
+from kafkagroup.metrics.meter import QueryMeter
+from kafkagroup.progress import lag_of
 from tests.progresses import START, end_of, progress_of
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)

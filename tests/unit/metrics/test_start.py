@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from kafka_source import metrics
 from kafka_source.client_config import Settings
-from kafka_source.embedded.ports import free_ports, is_free
+from kafkagroup import metrics
+from kafkagroup.embedded.ports import free_ports, is_free
 
 
 def test_nothing_stays_open_if_spark_refuses_the_listener() -> None:

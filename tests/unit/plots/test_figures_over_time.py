@@ -8,9 +8,9 @@ import pytest
 
 from assignors.model import TopicPartition
 from kafka_source.errors import InvalidConfigurationError
-from kafka_source.metrics import PartitionSample, Sample
 from kafka_source.model.driver_figures import Commit
-from kafka_source.plots.figures_over_time import (
+from kafkagroup.metrics import PartitionSample, Sample
+from kafkagroup.plots.figures_over_time import (
     Held,
     edges_of,
     holds_of,

@@ -10,8 +10,8 @@ import typer
 from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
-from kafka_source import plots
-from kafka_source.cli.plot import plot
+from kafkagroup import plots
+from kafkagroup.cli.plot import plot
 from tests.incident import PARTITIONS, incident
 
 PNG = b"\x89PNG"

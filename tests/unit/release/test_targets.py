@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-import kafka_source
+import kafkagroup
 from release.targets import TARGETS
 
 ROOT = Path(__file__).parents[3]
@@ -28,7 +28,7 @@ def test_pip_asks_for_it_exactly_where_it_has_a_wheel(system: str, machine: str)
     environment = {"sys_platform": system, "platform_machine": machine, "implementation_name": "cpython"}
     asked = [one for one in native_requirements() if one.marker is not None and one.marker.evaluate(environment)]
     assert len(asked) == any((system, machine) == (target.system, target.machine) for target in TARGETS)
-    assert {str(one.specifier) for one in asked} <= {f"=={kafka_source.__version__}"}
+    assert {str(one.specifier) for one in asked} <= {f"=={kafkagroup.__version__}"}
 
 
 def test_other_interpreters_get_none() -> None:

@@ -1,0 +1,138 @@
+"""A Kafka source and sink for PySpark that joins real consumer groups, as people use it: what they call, and the tools.
+
+    spark.readStream.format("kafkagroup").option("kafka.bootstrap.servers", "…").option("subscribe", "orders") \
+        .option("kafka.group.id", "billing").load()
+
+`__all__` here and in the modules that docs/public-api.md lists is the public API. Everything else is internal, as is
+the whole of `kafka_source`, the connector that Spark runs.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from kafka_source.version import __version__
+
+if TYPE_CHECKING:
+    from kafka_source.client_config import Settings
+    from kafka_source.datasource import FORMAT, KafkaGroupSource, register
+    from kafka_source.errors import (
+        AbortableError,
+        ApplicationRecoverableError,
+        AssignmentFailed,
+        AuthenticationError,
+        BootstrapError,
+        CorruptRecordsError,
+        DataLossError,
+        DeliveryError,
+        FencedError,
+        InvalidConfigurationError,
+        KafkaGroupError,
+        LostTransactionsError,
+        NotVisibleError,
+        OptionError,
+        RefreshRetriableError,
+        RetriableError,
+        UnknownGroupError,
+        UnknownOutcomeError,
+        UnknownTopicError,
+        UnreadableRecordError,
+        category,
+        code_name,
+        error_for_code,
+        from_confluent,
+    )
+    from kafka_source.group import GenericMember, MemberSettings, MemberState, RebalanceTimeout
+    from kafka_source.pinned_read import pinned
+    from kafka_source.sink.produce.partitioner import partition_of
+    from kafka_source.transactions import Transaction, TransactionalProducers, run_transaction
+    from kafkagroup import progress
+
+__all__ = [
+    "FORMAT",
+    "AbortableError",
+    "ApplicationRecoverableError",
+    "AssignmentFailed",
+    "AuthenticationError",
+    "BootstrapError",
+    "CorruptRecordsError",
+    "DataLossError",
+    "DeliveryError",
+    "FencedError",
+    "GenericMember",
+    "InvalidConfigurationError",
+    "KafkaGroupError",
+    "KafkaGroupSource",
+    "LostTransactionsError",
+    "MemberSettings",
+    "MemberState",
+    "NotVisibleError",
+    "OptionError",
+    "RebalanceTimeout",
+    "RefreshRetriableError",
+    "RetriableError",
+    "Settings",
+    "Transaction",
+    "TransactionalProducers",
+    "UnknownGroupError",
+    "UnknownOutcomeError",
+    "UnknownTopicError",
+    "UnreadableRecordError",
+    "__version__",
+    "category",
+    "code_name",
+    "error_for_code",
+    "from_confluent",
+    "partition_of",
+    "pinned",
+    "progress",
+    "register",
+    "run_transaction",
+]
+
+# Importing Spark takes most of a second. The embedded broker and the command line do not need it, so that each name
+# loads its module at first use. Each name of `__all__` that is not here is one of the errors.
+_MODULES = {
+    "FORMAT": "kafka_source.datasource",
+    "GenericMember": "kafka_source.group",
+    "KafkaGroupSource": "kafka_source.datasource",
+    "MemberSettings": "kafka_source.group",
+    "MemberState": "kafka_source.group",
+    "RebalanceTimeout": "kafka_source.group",
+    "Settings": "kafka_source.client_config",
+    "Transaction": "kafka_source.transactions",
+    "TransactionalProducers": "kafka_source.transactions",
+    "partition_of": "kafka_source.sink.produce.partitioner",
+    "pinned": "kafka_source.pinned_read",
+    "progress": "kafkagroup.progress",
+    "register": "kafka_source.datasource",
+    "run_transaction": "kafka_source.transactions",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        module = import_module(_MODULES.get(name, "kafka_source.errors"))
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] != "pyspark":
+            raise
+        # Spark is not a dependency, because another pyspark would replace a vendor's own. So this is the usual error
+        # of an incomplete installation, and one line says what to do.
+        raise ImportError(_spark_is_missing(error), name="pyspark") from None
+    return module if name == "progress" else getattr(module, name)
+
+
+def _spark_is_missing(error: ImportError) -> str:
+    what = "there is none" if error.name == "pyspark" else f"this one is older ({error})"
+    return (
+        f"kafkagroup needs pyspark 4.0 or newer, and in {sys.prefix} {what}. Run `pip install 'kafkagroup[spark]'`; "
+        "for Spark Connect alone `pip install pyspark-client`; on Databricks or with databricks-connect use theirs."
+    )
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,32 @@
+"""Administration of consumer groups and topics, and of the checkpoints of queries."""
+
+from kafka_source.model.rewind_target import AtOffset, AtOffsets, AtTime, Back, LikeGroup, Move, Shift
+from kafkagroup.admin.groups import Groups
+from kafkagroup.admin.model import Group, GroupSummary, MemberDescription, PartitionLag, UserData
+from kafkagroup.admin.offsets_document import OffsetsDocument
+from kafkagroup.admin.rows import Rows
+from kafkagroup.admin.running_group import RunningRewind, rewind_running_group
+from kafkagroup.admin.topics import PartitionSummary, Topics, TopicSummary
+
+__all__ = [
+    "AtOffset",
+    "AtOffsets",
+    "AtTime",
+    "Back",
+    "Group",
+    "GroupSummary",
+    "Groups",
+    "LikeGroup",
+    "MemberDescription",
+    "Move",
+    "OffsetsDocument",
+    "PartitionLag",
+    "PartitionSummary",
+    "Rows",
+    "RunningRewind",
+    "Shift",
+    "TopicSummary",
+    "Topics",
+    "UserData",
+    "rewind_running_group",
+]

@@ -1,0 +1,219 @@
+"""Requests to group coordinators, for groups of the classic and the consumer protocol: list, describe, delete."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from assignors import wire
+from assignors.model import Assignment, Subscription, TopicPartition
+from kafka_source.error_codes import GROUP_ID_NOT_FOUND
+from kafka_source.errors import InvalidConfigurationError, UnknownGroupError, error_for_code
+from kafka_source.group.description import DEAD, DescribedMember, describe, describe_consumer_protocol
+from kafka_source.kafka_client import GROUP, ConnectionLost, Deadline, KafkaClient, check_coordinator, to_coordinator
+from kafka_source.kafka_client.messages import (
+    DeleteGroupsRequest,
+    ListGroupsRequest,
+    OffsetDeleteRequest,
+)
+from kafkagroup.admin.model import Group, GroupSummary, MemberDescription
+from kafkagroup.admin.user_data import decode_assigned_data, decode_user_data
+
+CONSUMER = "consumer"
+"""The protocol type of consumer groups, and the group type of the new protocol (KIP-848)."""
+
+CLASSIC = "classic"
+
+_UNKNOWN = "unknown"
+
+
+async def list_groups(client: KafkaClient, deadline: Deadline) -> list[GroupSummary]:
+    """Return all groups that this user may describe, of every type, sorted by group id.
+
+    Raises:
+        KafkaGroupError: A broker does not answer. A list without the groups that it coordinates is not returned.
+    """
+
+    async def of_broker(node: int) -> list[GroupSummary]:
+        answer = await client.send(node, ListGroupsRequest(states_filter=[], types_filter=[]), deadline)
+        if answer.error_code:
+            raise error_for_code(answer.error_code, f"Listing the groups of broker {node} failed")
+        return [
+            # Brokers before 3.7 do not send the type, brokers before 2.6 not the state.
+            GroupSummary(
+                g.group_id,
+                (getattr(g, "group_type", "") or _UNKNOWN).lower(),
+                g.protocol_type,
+                getattr(g, "group_state", "") or _UNKNOWN.capitalize(),
+            )
+            for g in answer.groups
+        ]
+
+    async def of_all() -> list[GroupSummary]:
+        seen = await client.metadata((), deadline)
+        answers = await asyncio.gather(*map(of_broker, seen.brokers))
+        return [group for answer in answers for group in answer]
+
+    return sorted(await client.retrying(of_all, deadline), key=lambda group: group.group)
+
+
+def is_consumer_group(group: GroupSummary) -> bool:
+    """Return whether consumers form the group: classic or new protocol, or offsets without members."""
+    # A group without members, which only has committed offsets, has an empty protocol type.
+    return group.type in (CLASSIC, CONSUMER, _UNKNOWN) and group.protocol in (CONSUMER, "")
+
+
+async def describe_group(client: KafkaClient, group: str, deadline: Deadline) -> Group:
+    """Return a group's state, members and their partitions.
+
+    Raises:
+        UnknownGroupError: The group does not exist.
+        KafkaGroupError: The brokers do not answer, or refuse the request.
+    """
+    found = await _of_either_protocol(client, group, deadline)
+    if found is None:
+        other = next((one for one in await list_groups(client, deadline) if one.group == group), None)
+        if other is not None and is_consumer_group(other):
+            # It has formed since the first request.
+            found = await _of_either_protocol(client, group, deadline)
+        elif other is not None and other.state != DEAD:
+            raise InvalidConfigurationError(f"Group {group} is a {other.type} group, which no consumers form.")
+    if found is None:
+        raise unknown_group(group)
+    return found
+
+
+async def _of_either_protocol(client: KafkaClient, group: str, deadline: Deadline) -> Group | None:
+    found = await describe(client, group, deadline)
+    coordinator = str((await client.coordinator(group, deadline)).endpoint)
+    if found.state == DEAD:
+        # A request of the classic protocol gets "Dead" for a group of the consumer protocol too.
+        return await _of_consumer_protocol(client, group, coordinator, deadline)
+    is_consumers = found.protocol_type == CONSUMER
+    members = (_member(each, found.protocol if is_consumers else None) for each in found.members)
+    return Group(group, found.state, found.protocol, _by_name(members), coordinator)
+
+
+async def delete_group(client: KafkaClient, group: str, deadline: Deadline) -> None:
+    """Delete a group with its committed offsets; it must have no members.
+
+    Raises:
+        UnknownGroupError: The group does not exist.
+        KafkaGroupError: The group has members, or the user lacks the permission.
+    """
+    unanswered = False
+
+    async def ask() -> None:
+        nonlocal unanswered
+        try:
+            answer = await to_coordinator(client, GROUP, group, DeleteGroupsRequest(groups_names=[group]), deadline)
+        except ConnectionLost:
+            unanswered = True
+            raise
+        (result,) = answer.results
+        if unanswered and result.error_code == GROUP_ID_NOT_FOUND:
+            # The try whose response was lost has deleted it.
+            return
+        check_coordinator(client, GROUP, group, result.error_code, f"Deleting group {group} failed")
+
+    await client.retrying(ask, deadline)
+
+
+async def delete_offsets(
+    client: KafkaClient, group: str, partitions: Iterable[TopicPartition], deadline: Deadline
+) -> None:
+    """Delete the committed offsets of some partitions (KIP-496); no member may subscribe to their topics.
+
+    Raises:
+        UnknownGroupError: The group does not exist.
+        KafkaGroupError: A member subscribes to a topic, or the user lacks the permission.
+    """
+    by_topic: dict[str, list[int]] = {}
+    for tp in sorted(set(partitions)):
+        by_topic.setdefault(tp.topic, []).append(tp.partition)
+    what = f"Deleting offsets of group {group} failed"
+    topic_type = OffsetDeleteRequest.OffsetDeleteRequestTopic
+
+    async def ask() -> None:
+        request = OffsetDeleteRequest(
+            group_id=group,
+            topics=[
+                topic_type(
+                    name=topic,
+                    partitions=[topic_type.OffsetDeleteRequestPartition(partition_index=n) for n in numbers],
+                )
+                for topic, numbers in by_topic.items()
+            ],
+        )
+        answer = await to_coordinator(client, GROUP, group, request, deadline)
+        check_coordinator(client, GROUP, group, answer.error_code, what)
+        for topic in answer.topics:
+            for p in topic.partitions:
+                check_coordinator(client, GROUP, group, p.error_code, f"{what} for {topic.name}-{p.partition_index}")
+
+    await client.retrying(ask, deadline)
+
+
+def _member(described: DescribedMember, assignor: str | None) -> MemberDescription:
+    """Return a member of a classic group.
+
+    Args:
+        described: The member as the coordinator describes it.
+        assignor: The assignor of a consumer group; None in a group of another protocol, which has bytes of its own.
+    """
+    said, given = Subscription(()), Assignment(())
+    if assignor is not None:
+        # Both are empty while the group rebalances. What another client has sent may be malformed.
+        try:
+            said = wire.decode_subscription(described.member.metadata) if described.member.metadata else said
+            given = wire.decode_assignment(described.state)
+        except wire.WireFormatError:
+            pass
+    return MemberDescription(
+        described.member.member_id,
+        described.member.instance_id,
+        described.client_id,
+        described.host,
+        tuple(sorted(given.partitions)),
+        tuple(sorted(said.topics)),
+        said.rack,
+        decode_user_data(assignor or "", said.user_data),
+        decode_assigned_data(given.user_data),
+    )
+
+
+async def _of_consumer_protocol(client: KafkaClient, group: str, coordinator: str, deadline: Deadline) -> Group | None:
+    """Describe a group of the consumer protocol (KIP-848); None if there is none, or brokers do not support it."""
+
+    found = await describe_consumer_protocol(client, group, deadline)
+    if found is None:
+        return None
+    members = (
+        MemberDescription(
+            m.member_id,
+            m.instance_id,
+            m.client_id,
+            m.client_host,
+            tuple(sorted(TopicPartition(t.topic_name, n) for t in m.assignment.topic_partitions for n in t.partitions)),
+            tuple(sorted(m.subscribed_topic_names)),
+            m.rack_id or None,
+            epoch=m.member_epoch,
+        )
+        for m in found.members
+    )
+    return Group(
+        group, found.group_state, found.assignor_name, _by_name(members), coordinator, CONSUMER, found.group_epoch
+    )
+
+
+def unknown_group(group: str) -> UnknownGroupError:
+    """Return the error for a group that does not exist."""
+    return UnknownGroupError(
+        f"Group {group} does not exist in this cluster: it has no members and no committed offsets. Correct its name; "
+        "`kafkagroup groups` lists the groups that this user may describe.",
+        code=GROUP_ID_NOT_FOUND,
+    )
+
+
+def _by_name(members: Iterable[MemberDescription]) -> tuple[MemberDescription, ...]:
+    return tuple(sorted(members, key=lambda member: member.name))

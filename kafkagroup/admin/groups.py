@@ -1,0 +1,453 @@
+"""Administration of consumer groups: list, describe, lag; create, rewind, clone, export, import and delete."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from assignors.model import TopicPartition
+from kafka_source.client_config import Settings
+from kafka_source.cluster.lookup import Cluster
+from kafka_source.error_codes import GROUP_ID_NOT_FOUND
+from kafka_source.errors import FencedError, InvalidConfigurationError, UnknownGroupError
+from kafka_source.group import rewind
+from kafka_source.group.committed_offsets import commit_offsets, fetch_all_committed, fetch_committed
+from kafka_source.kafka_client import Deadline, KafkaClient
+from kafka_source.model.commit_offset import CommitOffset
+from kafka_source.model.credentials import SlotCredentials
+from kafka_source.model.rewind_target import AtOffsets, Move, Target, other_group
+from kafka_source.model.topic_selection import TopicSelection
+from kafkagroup.admin.group_requests import (
+    CLASSIC,
+    delete_group,
+    delete_offsets,
+    describe_group,
+    is_consumer_group,
+    list_groups,
+    unknown_group,
+)
+from kafkagroup.admin.lag import GroupPositions, lag_of, positions_of
+from kafkagroup.admin.member_rates import rates_of
+from kafkagroup.admin.model import Group, GroupSummary, MemberDescription, PartitionLag
+from kafkagroup.admin.offsets_document import OffsetsDocument, check_place
+from kafkagroup.admin.rows import Rows
+from kafkagroup.admin.target_offsets import moves_now
+
+__all__ = ["Group", "Groups", "MemberDescription", "PartitionLag"]
+
+_T = TypeVar("_T")
+_TIMEOUT = 15.0
+
+
+class Groups:
+    """Describes and changes the consumer groups of a cluster. Each call opens and closes its own connections.
+
+    Args:
+        settings: The Kafka client settings, with `bootstrap.servers`.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    # ---- look
+
+    def list(
+        self,
+        *,
+        lag: bool = False,
+        types: Collection[str] = (),
+        states: Collection[str] = (),
+        pattern: str | None = None,
+    ) -> Rows[GroupSummary]:
+        """Return the groups that this user may describe, of every type, sorted by group id.
+
+        Args:
+            lag: Also return the number of members and the lag of consumer groups, which takes more requests.
+            types: Only groups of these types: classic, consumer, share, streams.
+            states: Only groups in these states, such as Stable; upper and lower case are the same.
+            pattern: Only groups whose id contains a match of this regular expression.
+
+        Raises:
+            KafkaGroupError: A broker does not answer. A list without the groups that it coordinates is not returned.
+        """
+        kinds, wanted = {one.lower() for one in types}, {one.lower() for one in states}
+        with self._client() as client:
+            found = tuple(
+                one
+                for one in client.run(list_groups(client, Deadline(_TIMEOUT)))
+                if (not kinds or one.type in kinds)
+                and (not wanted or one.state.lower() in wanted)
+                and (pattern is None or re.search(pattern, one.group))
+            )
+            if lag:
+                found = self._with_lag(client, found)
+        return Rows(GroupSummary, found)
+
+    def states(self) -> dict[str, str]:
+        """Return the state of each consumer group that this user may describe, by group id.
+
+        Raises:
+            KafkaGroupError: A broker does not answer. A list without the groups that it coordinates is not returned.
+        """
+        found = self._call(list_groups)
+        return {one.group: one.state for one in found if is_consumer_group(one)}
+
+    def describe(self, group: str, *, leader: bool = False, rate_seconds: float | None = None) -> Group:
+        """Return the group's state, assignor and members, with their partitions, racks and user data.
+
+        Args:
+            group: The group id.
+            leader: Also look up which member of a classic group leads. No request tells it: it is read from
+                `__consumer_offsets`, which needs the right READ on that topic, and takes longer.
+            rate_seconds: Also look a second time after so many seconds, and return each member's rate of commits.
+
+        Raises:
+            UnknownGroupError: The group has neither members nor committed offsets.
+            KafkaGroupError: The brokers do not answer, or refuse the request.
+        """
+        with self._client() as client:
+            if rate_seconds is None:
+                found = client.run(describe_group(client, group, Deadline(_TIMEOUT)))
+            else:
+                found = self._with_rates(client, group, rate_seconds)
+            return self._with_leader(client, found) if leader and found.type == CLASSIC else found
+
+    def committed(self, group: str) -> dict[TopicPartition, int]:
+        """Return the group's committed offsets, without offsets of transactions that are still open.
+
+        The result is empty for a group that does not exist.
+
+        Raises:
+            KafkaGroupError: The brokers do not answer, or refuse the request.
+        """
+        found = self._call(lambda client, deadline: fetch_committed(client, group, None, deadline, stable=False))
+        return {tp: offset for tp, offset in found.items() if offset is not None}
+
+    def lag(
+        self, group: str, partitions: Collection[TopicPartition] = (), *, topics: Collection[str] = ()
+    ) -> Rows[PartitionLag]:
+        """Return the group's lag in each partition for which it has committed offsets or that a member owns.
+
+        Args:
+            group: The group id.
+            partitions: Further partitions to include.
+            topics: Topics of which to include all partitions, for example one that the group has not read yet.
+
+        Raises:
+            UnknownGroupError: The group does not exist, and no partitions and no topics are asked for.
+            UnknownTopicError: One of `partitions` or `topics` does not exist.
+            KafkaGroupError: The brokers do not answer, or refuse the request.
+        """
+        _, rows = self.look((group,), partitions, topics=topics)[group]
+        return rows
+
+    def look(
+        self,
+        groups: Iterable[str],
+        partitions: Collection[TopicPartition] = (),
+        *,
+        topics: Collection[str] = (),
+        must_exist: bool = True,
+    ) -> dict[str, tuple[Group | None, Rows[PartitionLag]]]:
+        """Return several groups with their lag, all asked for over the same connections.
+
+        Args:
+            groups: The group ids.
+            partitions: See `lag`.
+            topics: See `lag`.
+            must_exist: Whether a group that does not exist is an error, if no partitions and no topics are asked for.
+
+        Returns:
+            Each group and its lag, by group id. The group is None if it does not exist and that is no error.
+
+        Raises:
+            UnknownGroupError: A group does not exist, see `must_exist`.
+            UnknownTopicError: One of `partitions` or `topics` does not exist.
+            KafkaGroupError: The brokers do not answer, or refuse the request.
+        """
+        with self._client() as client:
+            cluster = self._cluster(client)
+            positions = client.run(positions_of(client, groups, Deadline(_TIMEOUT)))
+            if must_exist and not partitions and not topics:
+                _check_all_exist(positions)
+            of_topics = cluster.partitions(TopicSelection(topics=tuple(topics))) if topics else ()
+            lags = lag_of(cluster, positions, {*partitions, *of_topics})
+        return {name: (of.group, lags[name]) for name, of in positions.items()}
+
+    # ---- move
+
+    def moves(
+        self,
+        group: str,
+        target: Target,
+        partitions: Collection[TopicPartition] = (),
+        *,
+        topics: Collection[str] = (),
+    ) -> Rows[Move]:
+        """Return the offsets that a target means for a group; nothing is changed.
+
+        Args:
+            group: The group id; it need not exist.
+            target: Where the group shall continue, see `kafka_source.model.rewind_target`.
+            partitions: The partitions to move.
+            topics: Topics of which to move all partitions. Without both, the partitions for which the target names an
+                offset, or else those for which the group has committed one.
+
+        Raises:
+            OptionError: A partition has no committed offset that could be shifted.
+            UnknownGroupError: The target is the place of a group that does not exist.
+            UnknownTopicError: A topic or partition does not exist.
+            KafkaGroupError: The brokers do not answer, or refuse a request.
+        """
+        with self._client() as client:
+            cluster = self._cluster(client)
+            like = other_group(target)
+            positions = client.run(positions_of(client, {group, *([] if like is None else [like])}, Deadline(_TIMEOUT)))
+            other = {} if like is None else positions[like].committed
+            if like is not None:
+                _check_all_exist({like: positions[like]})
+            committed = positions[group].committed
+            chosen = {*partitions, *(cluster.partitions(TopicSelection(topics=tuple(topics))) if topics else ())}
+            if not chosen:
+                chosen = {*target.offsets} if isinstance(target, AtOffsets) else {*(other if like else committed)}
+            return Rows(Move, moves_now(cluster, target, chosen, committed, other))
+
+    def rewind(self, group: str, offsets: Mapping[TopicPartition, int], *, checkpoints_follow: bool = True) -> None:
+        """Set a group's committed offsets, to earlier or later ones; the group must have no members.
+
+        Args:
+            group: The group id.
+            offsets: The new offset of each partition.
+            checkpoints_follow: Whether queries with a checkpoint continue at these offsets when they start again. If
+                false, they continue at the higher one of the checkpoint's offset and the group's, as after a commit of
+                another client.
+
+        Raises:
+            FencedError: The group has members.
+            KafkaGroupError: The user lacks the permission, or the brokers do not answer.
+        """
+        metadata = rewind.mark(rewind.new_id()) if checkpoints_follow else ""
+        self._commit(group, {tp: CommitOffset(offset, metadata=metadata) for tp, offset in offsets.items()})
+
+    def create(self, group: str, offsets: Mapping[TopicPartition, int], *, dry_run: bool = False) -> None:
+        """Create a group by committing where it starts. Its members, when they come, begin there.
+
+        Args:
+            group: The group id.
+            offsets: The next offset to read, by partition.
+            dry_run: Only check that the group does not exist.
+
+        Raises:
+            InvalidConfigurationError: The group exists.
+            KafkaGroupError: The user lacks the permission, or the brokers do not answer.
+        """
+        self._check_new(group)
+        if not dry_run:
+            self._commit(group, offsets)
+
+    def clone(self, source: str, group: str, *, topics: Collection[str] = (), dry_run: bool = False) -> Rows[Move]:
+        """Create a group with the committed offsets of another one, with their metadata; return what was committed.
+
+        Args:
+            source: The group to copy; it may have members.
+            group: The group to create.
+            topics: Only these topics; empty: all.
+            dry_run: Only check both groups and return the moves.
+
+        Raises:
+            UnknownGroupError: The source does not exist, or has no committed offsets of these topics.
+            InvalidConfigurationError: The new group exists.
+            KafkaGroupError: The user lacks the permission, or the brokers do not answer.
+        """
+        self._check_new(group)
+        return self.import_offsets(self.export_offsets(source, topics=topics), group, dry_run=dry_run)
+
+    def export_offsets(self, group: str, *, topics: Collection[str] = ()) -> OffsetsDocument:
+        """Return the committed offsets of a group as a document, which `import_offsets` takes.
+
+        Offsets in transactions that are still open are waited for (KIP-447).
+
+        Args:
+            group: The group id; it may have members.
+            topics: Only these topics; empty: all.
+
+        Raises:
+            UnknownGroupError: The group does not exist, or has no committed offsets of these topics.
+            KafkaGroupError: The brokers do not answer, or refuse a request.
+        """
+        with self._client() as client:
+            cluster = self._cluster(client)
+            found = client.run(fetch_all_committed(client, group, Deadline(_TIMEOUT)))
+            known = cluster.topics({tp.topic for tp in found})
+            # The offsets of a deleted topic stay with the group for a moment.
+            offsets = {
+                tp: one
+                for tp, one in found.items()
+                if known[tp.topic] is not None and (not topics or tp.topic in topics)
+            }
+            if not offsets:
+                of = f" of {', '.join(sorted(topics))}" if topics else ""
+                raise UnknownGroupError(f"Group {group} has no committed offsets{of}.", code=GROUP_ID_NOT_FOUND)
+            ids = {name: topic.id for name, topic in known.items() if topic is not None and topic.id is not None}
+            used = {tp.topic for tp in offsets}
+            return OffsetsDocument(
+                group, cluster.cluster_id(), offsets, {name: one for name, one in ids.items() if name in used}
+            )
+
+    def import_offsets(
+        self, document: OffsetsDocument, group: str | None = None, *, dry_run: bool = False
+    ) -> Rows[Move]:
+        """Commit the offsets of a document, with their metadata; return the moves. The group must have no members.
+
+        Args:
+            document: What `export_offsets` has returned.
+            group: The group to commit for; None: the group of the document.
+            dry_run: Only check the document and return the moves.
+
+        Raises:
+            InvalidConfigurationError: The document is of another cluster, or a topic was deleted or created again.
+            FencedError: The group has members.
+            KafkaGroupError: The user lacks the permission, or the brokers do not answer.
+        """
+        name = group or document.group
+        with self._client() as client:
+            self._check_place(client, document)
+            before = client.run(fetch_committed(client, name, None, Deadline(_TIMEOUT), stable=False))
+        if not dry_run:
+            self._commit(name, document.offsets)
+        return Rows(
+            Move,
+            (
+                Move(tp.topic, tp.partition, before.get(tp), one.offset, one.offset)
+                for tp, one in sorted(document.offsets.items())
+            ),
+        )
+
+    def check_document(self, document: OffsetsDocument) -> None:
+        """Check that the offsets of a document are valid in this cluster, before they are used as a target.
+
+        Args:
+            document: What `export_offsets` has returned.
+
+        Raises:
+            InvalidConfigurationError: The document is of another cluster, or a topic was deleted or created again.
+            KafkaGroupError: The brokers do not answer, or refuse a request.
+        """
+        with self._client() as client:
+            self._check_place(client, document)
+
+    # ---- delete
+
+    def delete(self, group: str) -> None:
+        """Delete a group with its committed offsets; it must have no members.
+
+        Raises:
+            UnknownGroupError: The group does not exist.
+            KafkaGroupError: The group has members, or the user lacks the permission.
+        """
+        self._call(lambda client, deadline: delete_group(client, group, deadline))
+
+    def delete_offsets(
+        self, group: str, partitions: Collection[TopicPartition] = (), *, topics: Collection[str] = ()
+    ) -> None:
+        """Delete the committed offsets of some partitions (KIP-496); no member may subscribe to their topics.
+
+        Args:
+            group: The group id.
+            partitions: The partitions.
+            topics: Topics of which to delete all offsets.
+
+        Raises:
+            UnknownGroupError: The group does not exist, or has no offsets of a topic.
+            KafkaGroupError: A member subscribes to a topic, or the user lacks the permission.
+        """
+        of_topics = {tp for tp in self.committed(group) if tp.topic in topics}
+        if missing := set(topics) - {tp.topic for tp in of_topics}:
+            raise UnknownGroupError(
+                f"Group {group} has no committed offsets of {', '.join(sorted(missing))}.", code=GROUP_ID_NOT_FOUND
+            )
+        wanted = {*partitions, *of_topics}
+        self._call(lambda client, deadline: delete_offsets(client, group, wanted, deadline))
+
+    # ---- parts
+
+    def _check_place(self, client: KafkaClient, document: OffsetsDocument) -> None:
+        cluster = self._cluster(client)
+        known = cluster.topics({tp.topic for tp in document.offsets})
+        check_place(document, cluster.cluster_id(), {topic: one.id for topic, one in known.items() if one is not None})
+
+    def _with_lag(self, client: KafkaClient, groups: tuple[GroupSummary, ...]) -> tuple[GroupSummary, ...]:
+        consumers = [one.group for one in groups if is_consumer_group(one)]
+        positions = client.run(positions_of(client, consumers, Deadline(_TIMEOUT)))
+        lags = lag_of(self._cluster(client), positions)
+        return tuple(
+            one
+            if one.group not in positions or (group := positions[one.group].group) is None
+            else replace(one, members=len(group.members), lag=sum(row.behind for row in lags[one.group]))
+            for one in groups
+        )
+
+    def _with_rates(self, client: KafkaClient, group: str, seconds: float) -> Group:
+        """Look at a group twice, and return it with the rate of each member."""
+        looks: list[tuple[float, Group, Mapping[TopicPartition, int]]] = []
+        for pause in (0.0, seconds):
+            time.sleep(pause)
+            positions = client.run(positions_of(client, (group,), Deadline(_TIMEOUT)))
+            _check_all_exist(positions)
+            found = positions[group].group
+            if found is not None:
+                looks.append((time.monotonic(), found, positions[group].committed))
+        (began, before, committed_before), (ended, now, committed) = looks
+        rates = rates_of(before.members, committed_before, now.members, committed, ended - began)
+        return replace(now, members=tuple(replace(one, rate=rates[one.member_id]) for one in now.members))
+
+    def _with_leader(self, client: KafkaClient, group: Group) -> Group:
+        # Imported here, because engines take longer to import than all other looks at groups.
+        from kafka_source.fetch.select import engine_for
+        from kafkagroup.admin.group_leader import leader_of
+
+        leader = leader_of(self._cluster(client), engine_for("auto", self._settings), group.group)
+        if leader not in {one.member_id for one in group.members}:
+            # The log does not have the last generation yet.
+            return group
+        return replace(group, members=tuple(replace(one, leads=one.member_id == leader) for one in group.members))
+
+    def _commit(self, group: str, offsets: Mapping[TopicPartition, int | CommitOffset]) -> None:
+        nobody = SlotCredentials(group, -1, "", None)
+        try:
+            self._call(lambda client, deadline: commit_offsets(client, nobody, offsets, deadline))
+        except FencedError as error:
+            raise FencedError(
+                f"Group {group} has members, which would overwrite the offsets: stop them, then rewind the group.",
+                code=error.code,
+            ) from None
+
+    def _check_new(self, group: str) -> None:
+        try:
+            self.describe(group)
+        except UnknownGroupError:
+            return
+        raise InvalidConfigurationError(f"Group {group} exists already; choose another name, or use `rewind`.")
+
+    @contextmanager
+    def _client(self) -> Iterator[KafkaClient]:
+        with closing(KafkaClient(self._settings)) as client:
+            yield client
+
+    def _cluster(self, client: KafkaClient) -> Cluster:
+        """Return a cluster that uses the connections of the client, which closes them."""
+        return Cluster(self._settings, client=client)
+
+    def _call(self, work: Callable[[KafkaClient, Deadline], Coroutine[Any, Any, _T]]) -> _T:
+        with self._client() as client:
+            return client.run(work(client, Deadline(_TIMEOUT)))
+
+
+def _check_all_exist(positions: Mapping[str, GroupPositions]) -> None:
+    missing = [name for name, of in positions.items() if of.group is None]
+    if missing:
+        raise unknown_group(missing[0])

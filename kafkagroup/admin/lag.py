@@ -1,0 +1,101 @@
+"""How far groups are behind: their committed offsets beside the ends of the logs, for many groups at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from assignors.model import TopicPartition
+from kafka_source.cluster.lookup import Cluster
+from kafka_source.error_codes import UNKNOWN_TOPIC_OR_PARTITION
+from kafka_source.errors import UnknownGroupError, UnknownTopicError
+from kafka_source.group.committed_offsets import fetch_committed
+from kafka_source.kafka_client import Deadline, KafkaClient
+from kafkagroup.admin.group_requests import describe_group
+from kafkagroup.admin.model import Group, PartitionLag
+from kafkagroup.admin.rows import Rows
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPositions:
+    """A group and its committed offsets at one moment.
+
+    Attributes:
+        group: The group; None: it does not exist.
+        committed: Its committed offsets, without offsets of transactions that are still open.
+    """
+
+    group: Group | None
+    committed: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+    def owners(self) -> dict[TopicPartition, str]:
+        """Return the name of the member that owns a partition; of `redundant` members the last by name."""
+        if self.group is None:
+            return {}
+        return {tp: member.name for member in self.group.members for tp in member.partitions}
+
+
+async def positions_of(client: KafkaClient, groups: Iterable[str], deadline: Deadline) -> dict[str, GroupPositions]:
+    """Return groups and their committed offsets, all asked for at the same time.
+
+    Raises:
+        KafkaGroupError: The brokers do not answer, or refuse a request.
+    """
+
+    async def of(name: str) -> GroupPositions:
+        try:
+            group, committed = await asyncio.gather(
+                describe_group(client, name, deadline), fetch_committed(client, name, None, deadline, stable=False)
+            )
+        except UnknownGroupError:
+            return GroupPositions(None)
+        return GroupPositions(group, {tp: offset for tp, offset in committed.items() if offset is not None})
+
+    names = list(dict.fromkeys(groups))
+    return dict(zip(names, await asyncio.gather(*map(of, names)), strict=True))
+
+
+def lag_of(
+    cluster: Cluster, positions: Mapping[str, GroupPositions], partitions: Collection[TopicPartition] = ()
+) -> dict[str, Rows[PartitionLag]]:
+    """Return the lag of each group, in partitions with committed offsets or an owner.
+
+    Partitions of topics that were deleted are left out, unless they are in `partitions`.
+
+    Args:
+        cluster: The cluster; it is asked once for all groups.
+        positions: The groups' positions.
+        partitions: Further partitions to include for each group.
+
+    Raises:
+        UnknownTopicError: One of `partitions` does not exist.
+        KafkaGroupError: The brokers do not answer, or refuse a request.
+    """
+    wanted = {name: {*of.committed, *of.owners(), *partitions} for name, of in positions.items()}
+    every = set(partitions).union(*wanted.values())
+    counts = {
+        topic: 0 if found is None else found.partitions
+        for topic, found in cluster.topics({tp.topic for tp in every}).items()
+    }
+    every = {tp for tp in every if tp.partition < counts[tp.topic]}
+    if missing := sorted(set(partitions) - every):
+        # A group may have offsets of what was deleted. What a caller names is missed, or has another name.
+        names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in missing)
+        raise UnknownTopicError(
+            f"Asking for the lag of {names} failed: the topic or partition does not exist, or this user may not see "
+            "it; create it or correct its name.",
+            code=UNKNOWN_TOPIC_OR_PARTITION,
+        )
+    starts, ends = cluster.bounds(every, every, read_committed=False)
+    found = {}
+    for name, of in positions.items():
+        owners = of.owners()
+        found[name] = Rows(
+            PartitionLag,
+            (
+                PartitionLag(tp.topic, tp.partition, of.committed.get(tp), ends[tp], owners.get(tp), starts[tp])
+                for tp in sorted(wanted[name] & every)
+            ),
+        )
+    return found

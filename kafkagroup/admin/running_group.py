@@ -1,0 +1,328 @@
+"""Rewind a group while its queries run; docs/design/rewind.md has the reasons.
+
+The program that rewinds becomes a member of the group for a moment. Queries of ours finish and commit their
+micro-batch, own no partitions while the offsets are set, and continue there. See `kafka_source.group.rewind`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+
+from assignors.model import TopicPartition
+from kafka_source.client_config import Settings
+from kafka_source.cluster.lookup import Cluster
+from kafka_source.error_codes import INCONSISTENT_GROUP_PROTOCOL
+from kafka_source.errors import (
+    ApplicationRecoverableError,
+    InvalidConfigurationError,
+    KafkaGroupError,
+    RetriableError,
+    UnknownGroupError,
+    UnknownOutcomeError,
+)
+from kafka_source.group import rewind
+from kafka_source.group.committed_offsets import commit_offsets, fetch_committed, fetch_entries
+from kafka_source.group.member import Joined, Member, MemberSettings
+from kafka_source.kafka_client import Deadline, KafkaClient
+from kafka_source.model.commit_offset import CommitOffset
+from kafka_source.model.credentials import SlotCredentials
+from kafka_source.model.offset_chunks import chunks
+from kafka_source.model.rewind_target import Move, Target, other_group
+from kafka_source.model.topic_selection import TopicSelection
+from kafkagroup.admin.group_requests import CONSUMER, describe_group
+from kafkagroup.admin.model import Group, MemberDescription
+from kafkagroup.admin.target_offsets import moves_now
+
+log = logging.getLogger(__name__)
+
+_TIMEOUT = 330.0
+# If this program dies, the queries wait this long for it, and continue where they were, or at the new offsets.
+_SESSION_TIMEOUT_MS = 10_000
+# Everything between the start of the generation and the end of the session.
+_COMMIT_SECONDS = 5.0
+_LOOK_UP_SECONDS = 3.0
+_DESCRIBE_SECONDS = 15.0
+_LEAVE_SECONDS = 5.0
+_MOST_NAMED = 5
+# How the client ids of our members end; see `GroupSettings.client_id`.
+_OUR_CLIENT_ID = "-member"
+
+
+@dataclass(frozen=True, slots=True)
+class RunningRewind:
+    """A rewind that is done.
+
+    Attributes:
+        group: The group id.
+        rewind_id: The id that the offsets' metadata has from now on.
+        generation: The generation in which nobody read and the offsets were set.
+        before: The committed offset of each partition right before it; without partitions that had none.
+        offsets: The new offset of each partition.
+        moves: The same as rows, with the offsets that the target meant before the nearest ones of the log were taken.
+    """
+
+    group: str
+    rewind_id: str
+    generation: int
+    before: Mapping[TopicPartition, int]
+    offsets: Mapping[TopicPartition, int]
+    moves: tuple[Move, ...]
+
+
+_Aim = Callable[[KafkaClient, Mapping[TopicPartition, int]], tuple[Move, ...]]
+"""Returns the new positions, from the committed offsets of the moment at which nobody reads any more."""
+
+
+def rewind_running_group(
+    settings: Settings,
+    group: str,
+    offsets: Mapping[TopicPartition, int] | Target,
+    *,
+    partitions: Collection[TopicPartition] = (),
+    timeout: float = _TIMEOUT,
+) -> RunningRewind:
+    """Set committed offsets of a group while queries of kafkagroup are its members; they continue there.
+
+    All partitions are set, or none. Partitions that are not named keep their offsets. The call returns when the offsets
+    are set; the queries begin to read there in the same second.
+
+    Args:
+        settings: The Kafka client settings, with `bootstrap.servers`. The user needs READ on the group and its topics.
+        group: The group id.
+        offsets: The new offset of each partition, between the earliest and the latest one. Or a target, as
+            `Groups.moves` takes it: it is turned into offsets when the members have committed their last micro-batch,
+            so `Shift` counts from there, and `latest` is the end of the log at that moment.
+        partitions: The partitions to move to a target; nothing else uses it.
+        timeout: Seconds to wait until all members have finished their micro-batches. The group itself does not wait
+            longer than `kafka.max.poll.interval.ms`.
+
+    Raises:
+        InvalidConfigurationError: The group has no members (use `Groups.rewind`), or members that do not support it:
+            consumers of other clients, batch reads, queries with `redundant.emit=all`. Or an offset does not exist.
+        UnknownTopicError: A topic does not exist.
+        RetriableError: The members have not finished their micro-batches in time. Nothing was changed.
+        ApplicationRecoverableError: The coordinator has refused the commit. Nothing was changed.
+        UnknownOutcomeError: The coordinator did not answer, and the group's committed offsets could not be compared, or
+            are not all set. Look at them before you rewind again.
+    """
+    named = offsets if isinstance(offsets, Mapping) else partitions
+    if not named:
+        raise InvalidConfigurationError(f"No partition of group {group} was named to be rewound.")
+    rewind_id = rewind.new_id()
+    # How large a commit is does not depend on the offsets.
+    if len(list(chunks(group, _entries(dict.fromkeys(named, 0), rewind_id)))) > 1:
+        raise InvalidConfigurationError(
+            f"Group {group}: {len(named)} partitions are too many for one commit, and a rewind is all or nothing. "
+            "Rewind them in several calls, for example by topic."
+        )
+    if isinstance(offsets, Mapping):
+        with closing(Cluster(settings)) as cluster:
+            _check_exist(cluster, group, offsets)
+        aim = _to_offsets(offsets)
+    else:
+        aim = _to_target(settings, offsets, partitions)
+    with closing(KafkaClient(settings, client_id="kafkagroup-rewind")) as client:
+        return _rewind(client, group, named, aim, rewind_id, Deadline(timeout))
+
+
+def _entries(offsets: Mapping[TopicPartition, int], rewind_id: str) -> dict[TopicPartition, CommitOffset]:
+    return {tp: CommitOffset(offset, metadata=rewind.mark(rewind_id)) for tp, offset in offsets.items()}
+
+
+def _to_offsets(offsets: Mapping[TopicPartition, int]) -> _Aim:
+    def aim(_: KafkaClient, before: Mapping[TopicPartition, int]) -> tuple[Move, ...]:
+        return tuple(
+            Move(tp.topic, tp.partition, before.get(tp), offset, offset) for tp, offset in sorted(offsets.items())
+        )
+
+    return aim
+
+
+def _to_target(settings: Settings, target: Target, partitions: Collection[TopicPartition]) -> _Aim:
+    like = other_group(target)
+
+    def aim(client: KafkaClient, before: Mapping[TopicPartition, int]) -> tuple[Move, ...]:
+        other: Mapping[TopicPartition, int | None] = {}
+        if like is not None:
+            other = client.run(fetch_committed(client, like, None, Deadline(_LOOK_UP_SECONDS), stable=False))
+        cluster = Cluster(settings, timeout_ms=round(_LOOK_UP_SECONDS * 1000), client=client)
+        return moves_now(
+            cluster, target, partitions, before, {tp: offset for tp, offset in other.items() if offset is not None}
+        )
+
+    return aim
+
+
+def cannot_be_rewound(group: Group) -> str | None:
+    """Return why a group cannot be rewound while its members run, as its description tells; None: perhaps it can.
+
+    Whether all members support it, only the coordinator knows, and it tells when the group is rewound. Client ids are
+    names that users may change.
+
+    Args:
+        group: The group, which has members.
+    """
+    others = [one for one in group.members if not one.client_id.endswith(_OUR_CLIENT_ID)]
+    if group.type == CONSUMER:
+        why = "the brokers assign its partitions, because it has members of the consumer protocol (KIP-848)"
+        return _explained(group, why, others or group.members)
+    return _explained(group, "it has members of other clients", others) if others else None
+
+
+def _explained(group: Group, why: str, named: Collection[MemberDescription]) -> str:
+    names = [f"{one.name} ({one.client_id}) at {one.host}" for one in named][:_MOST_NAMED]
+    more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
+    return (
+        f"Group {group.group} cannot be rewound while it runs: {why}: {', '.join(names)}{more}. Only streams of "
+        "kafkagroup can, except those with redundant.emit=all; consumers of other clients, batch reads and older "
+        f"versions of kafkagroup cannot. Stop these members ({len(named)} of {len(group.members)}) and rewind again; "
+        "or stop all members, rewind the stopped group (Groups.rewind, `kafkagroup rewind`), and start them. Nothing "
+        "was changed."
+    )
+
+
+def _check_exist(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+    exist = set(cluster.partitions(TopicSelection(topics=tuple(sorted({tp.topic for tp in offsets})))))
+    for tp in sorted(offsets):
+        if tp not in exist:
+            raise InvalidConfigurationError(f"Group {group}: {tp.topic}-{tp.partition} does not exist.")
+    earliest = cluster.earliest(list(offsets))
+    latest = cluster.latest(list(offsets), read_committed=False)
+    for tp, offset in sorted(offsets.items()):
+        if not earliest[tp] <= offset <= latest[tp]:
+            raise InvalidConfigurationError(
+                f"Group {group}: {tp.topic}-{tp.partition} has no offset {offset}; it takes one from {earliest[tp]} to "
+                f"{latest[tp]}."
+            )
+
+
+def _rewind(
+    client: KafkaClient,
+    group: str,
+    partitions: Collection[TopicPartition],
+    aim: _Aim,
+    rewind_id: str,
+    deadline: Deadline,
+) -> RunningRewind:
+    described = client.run(_describe(client, group))
+    # While it waits in JoinGroup it is asked for nothing. Its own rebalance timeout must not end the wait.
+    settings = MemberSettings(
+        group, session_timeout_ms=_SESSION_TIMEOUT_MS, rebalance_timeout_ms=max(1, int(deadline.seconds * 1000))
+    )
+    member = Member(client, settings)
+    log.info("rewind group=%s partitions=%d: waiting until the members are between batches", group, len(partitions))
+    try:
+        client.run(_join(member, described, deadline), deadline.seconds + _DESCRIBE_SECONDS)
+        found = client.run(fetch_entries(client, group, partitions, Deadline(_COMMIT_SECONDS)))
+        before = {tp: entry.offset for tp, entry in found.items()}
+        # The members have committed while this one waited, so what a target means is known only now.
+        moves = aim(client, before)
+        offsets = {one.topic_partition: one.offset for one in moves}
+        client.run(_commit(client, member, _entries(offsets, rewind_id)))
+        generation = member.membership.generation
+    finally:
+        # The members continue when this one has left.
+        client.run(member.leave(Deadline(_LEAVE_SECONDS), "the group's offsets are set"))
+    log.info("rewind group=%s generation=%d id=%s done", group, generation, rewind_id)
+    return RunningRewind(group, rewind_id, generation, before, offsets, moves)
+
+
+async def _describe(client: KafkaClient, group: str) -> Group:
+    """Describe the group before it is joined.
+
+    Raises:
+        InvalidConfigurationError: It has no members, or the brokers assign its partitions.
+    """
+    try:
+        described = await describe_group(client, group, Deadline(_DESCRIBE_SECONDS))
+    except UnknownGroupError:
+        described = None
+    if described is None or not described.members:
+        raise InvalidConfigurationError(
+            f"Group {group} has no members, so there is nothing to wait for: set its offsets with Groups.rewind."
+        )
+    if described.type == CONSUMER:
+        raise _refused(described, "")
+    return described
+
+
+async def _join(member: Member, described: Group, deadline: Deadline) -> None:
+    group = member.settings.group
+
+    async def lead(joined: Joined) -> Mapping[str, bytes]:
+        # This member leads only if the group's leader has left meanwhile.
+        return rewind.nothing_for(one.member_id for one in joined.members)
+
+    try:
+        await member.join([rewind.offer()], lead, deadline, "the group is rewound")
+    except InvalidConfigurationError as error:
+        if error.code != INCONSISTENT_GROUP_PROTOCOL:
+            raise
+        raise _refused(described, "not all of its members support it") from error
+    except RetriableError as error:
+        raise RetriableError(
+            f"Group {group} was not rewound: within {deadline.seconds:.0f} s its members have not all finished their "
+            f"micro-batches. Nothing was changed. Wait longer, or look for a query that hangs. ({error})",
+            code=error.code,
+        ) from error
+    if not member.last_join.leader:
+        raise _refused(described, "a consumer of the new protocol (KIP-848) has joined it meanwhile")
+
+
+async def _commit(client: KafkaClient, member: Member, entries: Mapping[TopicPartition, CommitOffset]) -> None:
+    """Commit in the generation of the rewind; all offsets are in one request, which the coordinator takes whole."""
+    membership, group = member.membership, member.settings.group
+    credentials = SlotCredentials(group, membership.generation, membership.member_id, None)
+    try:
+        await commit_offsets(client, credentials, entries, Deadline(_COMMIT_SECONDS))
+    except KafkaGroupError as error:
+        await _check_set(client, group, entries, error)
+
+
+async def _check_set(
+    client: KafkaClient, group: str, entries: Mapping[TopicPartition, CommitOffset], error: KafkaGroupError
+) -> None:
+    """Return if the offsets are set although the commit has failed: the response to one of its tries was lost.
+
+    Args:
+        client: The cluster's client.
+        group: The group id.
+        entries: What was committed.
+        error: Why the commit has failed.
+
+    Raises:
+        UnknownOutcomeError: The coordinator does not tell, or only some of the offsets are set.
+        ApplicationRecoverableError: The offsets are not set.
+    """
+    look = f"Look at its committed offsets before you rewind it again. ({error})"
+    try:
+        found = await fetch_entries(client, group, entries, Deadline(_COMMIT_SECONDS))
+    except KafkaGroupError as problem:
+        raise UnknownOutcomeError(f"Group {group} was rewound or was not. {look}", code=error.code) from problem
+    # The mark tells, and not the offset: if the session has ended, the members may have committed behind it already.
+    there = [tp for tp, entry in entries.items() if tp in found and found[tp].metadata == entry.metadata]
+    if len(there) == len(entries):
+        return
+    if there:
+        some = f"Group {group} was rewound in {len(there)} of {len(entries)} partitions."
+        raise UnknownOutcomeError(f"{some} {look}", code=error.code) from error
+    if isinstance(error, UnknownOutcomeError):
+        # The request may still be on its way.
+        raise error
+    raise ApplicationRecoverableError(
+        f"Group {group} was not rewound, and its members continue where they were: {error}", code=error.code
+    ) from error
+
+
+def _refused(described: Group, why: str) -> InvalidConfigurationError:
+    """Return the error for a group that was not rewound.
+
+    Args:
+        described: The group.
+        why: What the coordinator's refusal means where the description of the group does not tell.
+    """
+    text = cannot_be_rewound(described) or _explained(described, why, described.members)
+    return InvalidConfigurationError(text, code=INCONSISTENT_GROUP_PROTOCOL)

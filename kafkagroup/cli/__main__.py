@@ -1,0 +1,7 @@
+"""`python -m kafkagroup.cli`: the command where its script is not on the PATH."""
+
+from __future__ import annotations
+
+from kafkagroup.cli import main
+
+main()

@@ -1,0 +1,154 @@
+"""The commands `kafkagroup checkpoint show` and `import-checkpoint`: where a query is, and how it moves here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kafkagroup.cli.common import (
+    DRY_RUN,
+    Config,
+    ConfigFile,
+    ContextOption,
+    OutputOption,
+    Servers,
+    Yes,
+    exit_on_error,
+    note,
+)
+from kafkagroup.cli.listing import Listing
+from kafkagroup.cli.output import Output, emit
+from kafkagroup.cli.settings import has_servers, settings_of
+
+if TYPE_CHECKING:
+    from kafkagroup.admin.checkpoints import Position
+
+checkpoint = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look into checkpoints.")
+
+Location = Annotated[
+    str,
+    typer.Argument(
+        metavar="PATH",
+        show_default=False,
+        help="The query's checkpointLocation: a path, or a URI such as s3://… or hdfs://…",
+    ),
+]
+Source = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="The number of the source in the query, from 0, if it has several."),
+]
+
+
+@checkpoint.command(short_help="Show where a query is.")
+def show(
+    path: Location,
+    source: Source = None,
+    starting_offsets: Annotated[
+        bool, typer.Option(help='Print only the JSON that startingOffsets takes, of format("kafka") too.')
+    ] = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show where a query is: its checkpoint may be one of format("kafka") or of format("kafkagroup")."""
+    with exit_on_error():
+        from kafkagroup.admin.checkpoints import Checkpoint
+
+        positions = _chosen(Checkpoint(path).positions(), source)
+    if not starting_offsets:
+        emit(output, _listing(positions))
+        return
+    if len(positions) > 1:
+        raise typer.BadParameter("the query has several Kafka sources; name one", param_hint="--source")
+    typer.echo(positions[0].starting_offsets())
+
+
+def import_checkpoint(
+    path: Location,
+    source: Source = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "--group",
+            "-g",
+            metavar="GROUP",
+            help="Also commit the offsets to this consumer group; the least one of a partition that several sources "
+            "read.",
+        ),
+    ] = None,
+    servers: Servers = None,
+    config_file: ConfigFile = None,
+    config: Config = None,
+    context: ContextOption = None,
+    spark_conf: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="A setting of Spark, for a query that has no batch yet and keeps settings for state that are not "
+            "Spark's defaults. Can be repeated.",
+        ),
+    ] = None,
+    yes: Yes = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Let a query of format("kafka") continue with format("kafkagroup"), also if it has not finished its first batch.
+
+    The query must be stopped. A checkpoint with a finished batch continues as it is, and then only --group changes
+    something. The group must have no members.
+    """
+    if group is not None and not has_servers(servers, config, config_file, context):
+        raise typer.BadParameter("is needed with --group", param_hint="--bootstrap-servers")
+    with exit_on_error():
+        from kafkagroup.admin import Groups, Move, Rows
+        from kafkagroup.admin.checkpoints import Checkpoint, least_offsets
+
+        found = Checkpoint(path)
+        positions, change = _chosen(found.positions(), source), found.rewrite(_pairs(spark_conf or []))
+        offsets = least_offsets(positions)
+        listings = [_listing(positions)]
+        groups = None if group is None else Groups(settings_of(servers, config, config_file, context))
+        if groups is not None and group is not None:
+            before = groups.committed(group)
+            moves = (Move(tp.topic, tp.partition, before.get(tp), one, one) for tp, one in sorted(offsets.items()))
+            listings.append(Listing("moves", Rows(Move, moves), f"group {group}", frozenset({"asked"})))
+        emit(output, *listings, document=True)
+        if change is not None:
+            note(f"The file offsets/{change.batch} has to be written, so that the first batch has a start.")
+        elif groups is None:
+            note("The checkpoint continues as it is.")
+            return
+        if not yes:
+            note(DRY_RUN)
+            return
+        if groups is not None and group is not None:
+            # The group gets the checkpoint's own offsets. The checkpoint itself may have planned a batch after them.
+            groups.rewind(group, offsets, checkpoints_follow=False)
+        if change is not None:
+            found.apply(change)
+        note("Done.")
+
+
+def _pairs(given: list[str]) -> dict[str, str]:
+    """Return settings from texts of the form `name=value`."""
+    found = {}
+    for one in given:
+        name, separator, value = one.partition("=")
+        if not separator:
+            raise typer.BadParameter("must be name=value", param_hint="--spark-conf")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def _chosen(positions: list[Position], source: int | None) -> list[Position]:
+    if source is None:
+        return positions
+    chosen = [one for one in positions if one.source == source]
+    if not chosen:
+        numbers = ", ".join(str(one.source) for one in positions)
+        raise typer.BadParameter(f"is not the number of a Kafka source; there is {numbers}", param_hint="--source")
+    return chosen
+
+
+def _listing(positions: list[Position]) -> Listing:
+    from kafkagroup.cli.checkpoint_rows import position_rows
+
+    return Listing("positions", position_rows(positions))

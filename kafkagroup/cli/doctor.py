@@ -1,0 +1,112 @@
+"""The command `kafkagroup doctor`: checks the installation, the way to a cluster, and the rights there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kafkagroup.cli.common import ERROR, Config, ConfigFile, ContextOption, OutputOption, Servers, exit_on_error
+from kafkagroup.cli.listing import Listing
+from kafkagroup.cli.output import Output, emit, print_json
+from kafkagroup.cli.settings import has_servers, settings_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from kafkagroup.doctor import Finding, State
+
+_COLOURS: dict[State, str] = {"ok": "green", "warn": "yellow", "fail": "red", "skipped": "dim"}
+_CONNECT = "sc://"
+
+
+def doctor(
+    servers: Servers = None,
+    config_file: ConfigFile = None,
+    config: Config = None,
+    context: ContextOption = None,
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", "-t", metavar="TOPIC", help="A topic to read. Can be repeated.")
+    ] = None,
+    output_topic: Annotated[
+        list[str] | None, typer.Option(metavar="TOPIC", help="A topic to write. Can be repeated.")
+    ] = None,
+    group: Annotated[str | None, typer.Option(metavar="GROUP", help="A group to join.")] = None,
+    transactional_id: Annotated[
+        str | None, typer.Option(metavar="PREFIX", help="A sink's transactional.id.prefix.")
+    ] = None,
+    spark: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MASTER",
+            help="Also check from Spark's executors: a master, for example local[2], or sc://host:port.",
+        ),
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, metavar="SECONDS", help="Seconds for each step of a connection.")
+    ] = 10.0,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Check the installation, the way to a cluster and the rights there. Nothing is changed.
+
+    Without a cluster, only the installation is checked. The exit code is 0 if no check failed, else 1.
+    """
+    with exit_on_error():
+        from kafkagroup.doctor import examine
+        from kafkagroup.doctor.finding import document, healthy
+
+        has_cluster = has_servers(servers, config, config_file, context)
+        if not has_cluster and (config or topic or output_topic or group or transactional_id):
+            raise typer.BadParameter("is needed to check a cluster", param_hint="--bootstrap-servers")
+        settings = settings_of(servers, config, config_file, context) if has_cluster else None
+        session = None if spark is None else _session(spark)
+        try:
+            findings = examine(
+                settings,
+                spark=session,
+                topics=topic or (),
+                output_topics=output_topic or (),
+                group=group,
+                transactional_id=transactional_id,
+                seconds=timeout,
+            )
+        finally:
+            if session is not None:
+                session.stop()
+    if output is Output.JSON:
+        print_json(document(findings))
+    elif output is Output.CSV:
+        from kafkagroup.admin.rows import Rows
+        from kafkagroup.doctor import Finding
+
+        emit(output, Listing("findings", Rows(Finding, findings)))
+    else:
+        _show(findings)
+    raise typer.Exit(0 if healthy(findings) else ERROR)
+
+
+def _show(findings: list[Finding]) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    # Soft wrap: the terminal wraps the lines, and what is copied or searched with grep stays in one line.
+    console = Console(soft_wrap=True)
+    for finding in findings:
+        line = Text(f"{finding.state:8}", style=_COLOURS[finding.state])
+        line.append(f"{finding.name}: ", style="bold").append(finding.happened, style="default")
+        console.print(line)
+        if finding.advice:
+            console.print(Text(f"{'':8}→ {finding.advice}"))
+
+
+def _session(master: str) -> SparkSession:
+    """Start a Spark session, silent but for errors."""
+    # Imported here, because Spark takes a second to import.
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName("kafkagroup-doctor")
+    if master.startswith(_CONNECT):
+        return builder.remote(master).getOrCreate()
+    session = builder.master(master).config("spark.ui.enabled", "false").getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session

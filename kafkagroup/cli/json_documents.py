@@ -1,0 +1,85 @@
+"""The JSON that each command prints with `-o json`: the types of its rows, and the JSON schema that follows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kafka_source.model.rewind_target import Move
+from kafkagroup.admin.assignment_plan import PlannedMember
+from kafkagroup.admin.model import GroupSummary, MemberDescription, PartitionLag
+from kafkagroup.admin.record_view import Record
+from kafkagroup.admin.row_schema import json_schema
+from kafkagroup.admin.topics import PartitionSummary, TopicSummary
+from kafkagroup.cli.checkpoint_rows import PositionRow
+from kafkagroup.cli.context_rows import ContextRow
+from kafkagroup.cli.group_rows import GroupOverview, LagOf
+from kafkagroup.cli.option_rows import OptionRow
+from kafkagroup.cli.quota_rows import BrokerQuota, QuotaChange
+from kafkagroup.cli.transaction_rows import MarkerRow, TransactionRow
+from kafkagroup.cli.watch_rates import WatchMember, WatchRow
+
+_SCHEMA = "https://json-schema.org/draft/2020-12/schema"
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayOf:
+    """An array of rows, which are of one of these types."""
+
+    kinds: tuple[type, ...]
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON schema of the document."""
+        return {"$schema": _SCHEMA, **_array(self.kinds)}
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectOf:
+    """An object with some of these arrays of rows."""
+
+    parts: Mapping[str, tuple[type, ...]]
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON schema of the document."""
+        arrays = {name: _array(kinds) for name, kinds in self.parts.items()}
+        return {
+            "$schema": _SCHEMA,
+            "type": "object",
+            "properties": arrays,
+            "minProperties": 1,
+            "additionalProperties": False,
+        }
+
+
+def _array(kinds: tuple[type, ...]) -> dict[str, Any]:
+    return {"type": "array", "items": {"anyOf": [json_schema(kind) for kind in kinds]}}
+
+
+_MOVES = ArrayOf((Move,))
+_TRANSACTIONS = ArrayOf((TransactionRow,))
+
+DOCUMENTS: Mapping[str, ArrayOf | ObjectOf] = {
+    "groups": ArrayOf((GroupSummary,)),
+    "group": ObjectOf({"group": (GroupOverview,), "members": (MemberDescription,), "lag": (PartitionLag, LagOf)}),
+    "watch": ArrayOf((WatchRow, WatchMember)),
+    "create": _MOVES,
+    "rewind": _MOVES,
+    "delete": ArrayOf((GroupOverview,)),
+    "offsets delete": ArrayOf((PartitionLag,)),
+    "offsets clone": _MOVES,
+    "offsets import": _MOVES,
+    "topics": ArrayOf((TopicSummary, PartitionSummary)),
+    "peek": ArrayOf((Record,)),
+    "plan": ArrayOf((PlannedMember,)),
+    "transactions list": _TRANSACTIONS,
+    "transactions commit": _TRANSACTIONS,
+    "transactions abort": _TRANSACTIONS,
+    "transactions repair": ArrayOf((MarkerRow,)),
+    "quota brokers": ArrayOf((BrokerQuota, QuotaChange)),
+    "checkpoint show": ArrayOf((PositionRow,)),
+    "import-checkpoint": ObjectOf({"positions": (PositionRow,), "moves": (Move,)}),
+    "contexts": ArrayOf((ContextRow,)),
+    "options": ArrayOf((OptionRow,)),
+}
+"""The documents of commands that print rows, by command. Others have a document of their own, see docs/cli.md."""

@@ -1,0 +1,113 @@
+"""The command `kafkagroup peek`: some records of a topic, read by this connector's own reader."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kafkagroup.cli.common import Config, ConfigFile, ContextOption, OutputOption, Servers, exit_on_error, usage_of
+from kafkagroup.cli.listing import Listing
+from kafkagroup.cli.output import Output, emit
+from kafkagroup.cli.selection import parse_topics
+from kafkagroup.cli.settings import settings_of
+
+if TYPE_CHECKING:
+    from kafkagroup.admin.peek import Start
+
+
+class Isolation(str, Enum):
+    """Which records of transactions are read, with Kafka's words."""
+
+    READ_UNCOMMITTED = "read_uncommitted"
+    READ_COMMITTED = "read_committed"
+
+
+class Engine(str, Enum):
+    """Which engine reads."""
+
+    AUTO = "auto"
+    NATIVE = "native"
+    LIBRDKAFKA = "librdkafka"
+
+
+def peek(
+    topic: Annotated[
+        str, typer.Argument(metavar="TOPIC[:0,1]", show_default=False, help="The topic, or some partitions of it.")
+    ],
+    servers: Servers = None,
+    config_file: ConfigFile = None,
+    config: Config = None,
+    context: ContextOption = None,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="POSITION",
+            help="From where on: earliest, a time (ISO 8601, or ms since 1970), or @OFFSET such as @1500. Without it, "
+            "the last records.",
+        ),
+    ] = None,
+    back: Annotated[
+        str | None, typer.Option("--back", metavar="DURATION", help="From so far back on: 90s, 2h30m, 7d.")
+    ] = None,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, metavar="N", help="How many records.")] = 10,
+    isolation: Annotated[
+        Isolation,
+        typer.Option(
+            "--isolation-level",
+            metavar="read_uncommitted|read_committed",
+            help="Whether to leave out records that are not committed.",
+        ),
+    ] = Isolation.READ_UNCOMMITTED,
+    engine: Annotated[
+        Engine, typer.Option("--engine", metavar="auto|native|librdkafka", help="Which engine reads.")
+    ] = Engine.AUTO,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show records of a topic by time: keys, values, headers; JSON and the schema ids of Confluent's framing.
+
+    No group is joined, and no offset is committed.
+    """
+    selection = parse_topics([topic], "TOPIC")
+    if start is not None and back is not None:
+        raise typer.BadParameter("contradicts --from", param_hint="--back")
+    with usage_of("--from" if back is None else "--back"):
+        position = _start(start, back)
+    with exit_on_error():
+        from kafkagroup.admin.peek import peek as read_records
+
+        (name,) = selection.names
+        records = read_records(
+            settings_of(servers, config, config_file, context),
+            name,
+            start=position,
+            partitions=tuple(tp.partition for tp in selection.partitions),
+            limit=count,
+            read_committed=isolation is Isolation.READ_COMMITTED,
+            engine=engine.value,
+        )
+        hidden = frozenset({"topic", "timestamp_type"})
+        emit(output, Listing("records", records, hidden=hidden, empty="There are no such records."))
+
+
+def _start(position: str | None, back: str | None) -> Start:
+    import time
+
+    from kafka_source.errors import OptionError
+    from kafka_source.model.rewind_target import parse_duration, parse_position
+    from kafkagroup.admin import AtOffset, AtTime
+
+    if back is not None:
+        return AtTime(max(0, round(time.time() * 1000) - parse_duration(back)))
+    if position is None:
+        return None
+    if position.startswith("@") and position[1:].isdigit():
+        return AtOffset(int(position[1:]))
+    target = parse_position(position)
+    if isinstance(target, AtTime):
+        return target
+    if target != "earliest":
+        raise OptionError("from", position, "earliest, a time, or @OFFSET; without --from the last records are shown")
+    return AtOffset(0)

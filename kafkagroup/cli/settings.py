@@ -1,0 +1,174 @@
+"""The client settings of a command: from a context or a file, the environment and the command line, in this order.
+
+What comes later wins. A password belongs into the file or the environment: other users of a machine see command lines.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from kafkagroup.cli.context_file import (
+    COMMAND_CONFIG,
+    Context,
+    chosen_context,
+    contexts_path,
+    exposed,
+    with_providers,
+)
+
+if TYPE_CHECKING:
+    from kafka_source.client_config import Settings
+
+ENVIRONMENT_PREFIX = "KAFKAGROUP_KAFKA_"
+"""`KAFKAGROUP_KAFKA_SASL_PASSWORD` is the setting `sasl.password`."""
+
+SERVERS_VARIABLE = "KAFKAGROUP_BOOTSTRAP_SERVERS"
+"""The environment variable in place of `--bootstrap-servers`."""
+
+FILE_VARIABLE = "KAFKAGROUP_COMMAND_CONFIG"
+"""The environment variable in place of `--command-config`."""
+
+_SERVERS = "bootstrap.servers"
+
+
+def settings_of(servers: str | None, config: list[str] | None, file: Path | None, context: str | None) -> Settings:
+    """Return the settings of the Kafka clients.
+
+    Args:
+        servers: The value of `--bootstrap-servers`.
+        config: The values of `--config`, each `name=value`.
+        file: The value of `--command-config`.
+        context: The value of `--context`.
+
+    Raises:
+        OptionError: No Kafka client knows a setting, or it has an invalid value.
+        typer.BadParameter: The bootstrap servers are given nowhere, a file cannot be read, there is no such context, or
+            a value of `--config` is not `name=value`.
+    """
+    from kafka_source.client_config import Settings
+    from kafka_source.client_config.check import check_settings
+    from kafka_source.client_config.java_settings import Role
+
+    given = _from_command_line(servers, config)
+    _warn_of_secrets(config)
+    implied, used = _implied(given.get(_SERVERS), file, context)
+    if used is not None:
+        _warn_of_exposed(used)
+    values = {**implied, **given}
+    if not values.get(_SERVERS):
+        raise typer.BadParameter(
+            f"is missing; it can be {_SERVERS} in --command-config or in a context, or the variable "
+            f"{SERVERS_VARIABLE}, too",
+            param_hint="--bootstrap-servers",
+        )
+    settings = Settings(values)
+    for warning in check_settings(settings, Role.ADMIN, native=True):
+        typer.secho(warning, fg=typer.colors.YELLOW, err=True)
+    return settings
+
+
+def has_servers(servers: str | None, config: list[str] | None, file: Path | None, context: str | None) -> bool:
+    """Return whether a cluster is named, for commands that can do without one; the arguments are as in `settings_of`.
+
+    Raises:
+        typer.BadParameter: As in `settings_of`.
+    """
+    given = _from_command_line(servers, config)
+    return bool({**_implied(given.get(_SERVERS), file, context)[0], **given}.get(_SERVERS))
+
+
+def _implied(servers: str | None, file: Path | None, context: str | None) -> tuple[dict[str, str], Context | None]:
+    """Return the settings of files and of the environment, and the context that is one of them.
+
+    With `--context` the environment does not count: a variable that is left from another cluster must not change where
+    a command goes.
+    """
+    from_variables = {} if context else from_environment(os.environ)
+    if file is None and not context and os.environ.get(FILE_VARIABLE):
+        file = Path(os.environ[FILE_VARIABLE])
+    of_file = _from_file(file)
+    has_cluster = bool(servers or of_file.get(_SERVERS) or from_variables.get(_SERVERS))
+    used = chosen_context(context, has_cluster=has_cluster)
+    of_context = (
+        {} if used is None else with_providers({**_from_file(used.command_config, COMMAND_CONFIG), **used.values})
+    )
+    return {**of_context, **of_file, **from_variables}, used
+
+
+def _warn_of_exposed(context: Context) -> None:
+    files = [(context.values, contexts_path())]
+    if context.command_config is not None:
+        files.append((_from_file(context.command_config, COMMAND_CONFIG), context.command_config))
+    for values, file in files:
+        if secret := exposed(values, file):
+            typer.secho(
+                f"{secret} of context {context.name} can be read by other users of this machine: chmod 600 {file}, "
+                "or refer to it by ${env:NAME} or ${file:PATH:KEY}.",
+                fg=typer.colors.YELLOW,
+                err=True,
+            )
+
+
+def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings in variables such as `KAFKAGROUP_KAFKA_SASL_PASSWORD`; an underscore is a dot."""
+    found = {
+        name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("_", "."): value
+        for name, value in environment.items()
+        if name.startswith(ENVIRONMENT_PREFIX) and value
+    }
+    servers = environment.get(SERVERS_VARIABLE)
+    return {**found, _SERVERS: servers} if servers else found
+
+
+def _from_file(file: Path | None, hint: str = "--command-config") -> dict[str, str]:
+    """Return the settings in a file.
+
+    Args:
+        file: The file; None: there is none.
+        hint: What has named it.
+    """
+    if file is None:
+        return {}
+    from kafka_source.client_config.config_providers import parse_properties
+
+    try:
+        text = file.read_text("utf-8")
+    except (OSError, ValueError) as problem:
+        reason = getattr(problem, "strerror", None) or "it is no text"
+        raise typer.BadParameter(f"{file} cannot be read: {reason}", param_hint=hint) from None
+    return {_plain(name): value for name, value in parse_properties(text).items()}
+
+
+def _from_command_line(servers: str | None, config: list[str] | None) -> dict[str, str]:
+    values = {}
+    for setting in config or []:
+        name, separator, value = setting.partition("=")
+        if not separator:
+            raise typer.BadParameter("must be name=value", param_hint="--config")
+        values[_plain(name)] = value
+    return values if servers is None else {**values, _SERVERS: servers}
+
+
+def _warn_of_secrets(config: list[str] | None) -> None:
+    from kafka_source.client_config import is_secret
+
+    for setting in config or []:
+        name, _, value = setting.partition("=")
+        # A variable of a config provider is no secret itself.
+        if is_secret(name) and "${" not in value:
+            typer.secho(
+                f"{_plain(name)} on the command line can be seen by other users of this machine: put it into "
+                f"--command-config or {ENVIRONMENT_PREFIX}{_plain(name).upper().replace('.', '_')}.",
+                fg=typer.colors.YELLOW,
+                err=True,
+            )
+
+
+def _plain(name: str) -> str:
+    """Return a setting's name without the prefix that it has as an option of Spark."""
+    return name.strip().lower().removeprefix("kafka.")

@@ -1,0 +1,98 @@
+"""Listings as tables for people, by rich."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from kafkagroup.admin.row_schema import columns, optional
+from kafkagroup.cli.cells import cell
+from kafkagroup.cli.listing import Listing
+
+# A pipe or a file has no width: nothing is folded there, so that grep finds names.
+_WIDE = 100_000
+# Between two columns.
+_GAP = 2
+# The least width of a column of words, and of one that is a single word, such as an id.
+_LEAST_WORDS = 12
+_LEAST = 8
+
+
+def console() -> Console:
+    """Return the console of standard output: in colours on a terminal only, and unbounded where there is none."""
+    width = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else _WIDE
+    return Console(width=width, highlight=False)
+
+
+def print_tables(listings: Iterable[Listing]) -> None:
+    """Print a table for each listing, or its sentence if it has no rows."""
+    out = console()
+    for number, listing in enumerate(listings):
+        if number:
+            out.print()
+        if listing.rows or not listing.empty:
+            if listing.title:
+                # Not as the table's own title, which is as narrow as the table.
+                out.print(Text(listing.title, style="bold"))
+            out.print(table(listing, out.width))
+        else:
+            out.print(Text(listing.empty))
+
+
+def table(listing: Listing, width: int) -> Table:
+    """Return the table of a listing. Long cells are folded where the terminal is too narrow, and never cut.
+
+    Args:
+        listing: The listing.
+        width: The width of the terminal.
+    """
+    made = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    every = columns(listing.rows.kind)
+    names = [listing.first, *every] if listing.first else list(every)
+    shown = {name: every[name] for name in names if name not in listing.hidden}
+    headings = [listing.headings.get(name, name.replace("_", " ")) for name in shown]
+    rows = [[cell(getattr(row, name)) for name in shown] for row in listing.rows]
+    total = [cell(listing.total[name]) if name in listing.total else "" for name in shown]
+    numeric = [optional(hint)[0] in (int, float) for hint in shown.values()]
+    cells = list(zip(*([headings, *rows] if not listing.total else [headings, *rows, total]), strict=True))
+    for heading, is_number, wide in zip(headings, numeric, widths(cells, numeric, width), strict=True):
+        made.add_column(
+            heading, justify="right" if is_number else "left", overflow="fold", no_wrap=is_number, width=wide
+        )
+    for row in rows:
+        made.add_row(*map(Text, row))
+    if listing.total:
+        made.add_section()
+        made.add_row(*map(Text, total))
+    return made
+
+
+def widths(cells: Sequence[Sequence[str]], numeric: Sequence[bool], width: int) -> list[int]:
+    """Return the width of each column, so that the table fits where it can.
+
+    Rich would rather fold all columns a little, or leave one out. Here texts of several words give way first, then
+    everything else but numbers, always the widest one.
+
+    Args:
+        cells: The cells of each column, with its heading.
+        numeric: Whether a column has numbers.
+        width: The width of the terminal.
+    """
+    wide = [max(map(len, column)) for column in cells]
+    of_words = [any(" " in one for one in column[1:]) for column in cells]
+    for least, folds in (
+        (_LEAST_WORDS, [words and not number for words, number in zip(of_words, numeric, strict=True)]),
+        (_LEAST, [not number for number in numeric]),
+    ):
+        while sum(wide) + _GAP * len(wide) > width:
+            widest = max((at for at, fold in enumerate(folds) if fold), key=wide.__getitem__, default=None)
+            if widest is None or wide[widest] <= least:
+                break
+            wide[widest] -= 1
+    return wide

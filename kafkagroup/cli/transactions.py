@@ -1,0 +1,198 @@
+"""The commands `kafkagroup transactions list | commit | abort | repair`, for the transactions of an exactly-once sink.
+
+A query that restarts commits or aborts its transactions itself; the commands are for a query that will not restart.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kafkagroup.cli.common import (
+    DRY_RUN,
+    Config,
+    ConfigFile,
+    ContextOption,
+    OutputOption,
+    Servers,
+    Yes,
+    exit_on_error,
+    note,
+)
+from kafkagroup.cli.listing import Listing
+from kafkagroup.cli.output import Output, emit
+from kafkagroup.cli.settings import settings_of
+
+if TYPE_CHECKING:
+    from kafka_source.kafka_client import KafkaClient
+    from kafka_source.sink.two_phase.committer import TwoPhaseCommit
+    from kafka_source.sink.two_phase.ledger import Decision
+    from kafka_source.sink.two_phase.open_transactions import Described
+
+transactions = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Show and finish the transactions of exactly-once sinks."
+)
+
+Prefix = Annotated[str, typer.Option("--prefix", "-p", metavar="PREFIX", help="The sink's transactional.id.prefix.")]
+
+_SECONDS = 60.0
+
+
+@transactions.command("list", short_help="List what is not finished.")
+def list_them(
+    prefix: Prefix,
+    servers: Servers = None,
+    config_file: ConfigFile = None,
+    config: Config = None,
+    context: ContextOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """List a sink's open transactions: those whose commit is decided but not finished, and those without a decision."""
+    with _sink(prefix, servers, config, config_file, context) as (client, phases):
+        _show(output, prefix, *_look(client, phases))
+
+
+@transactions.command(short_help="Commit what was decided.")
+def commit(
+    prefix: Prefix,
+    servers: Servers = None,
+    config_file: ConfigFile = None,
+    config: Config = None,
+    context: ContextOption = None,
+    accept_loss: Annotated[
+        bool, typer.Option("--accept-loss", help="Continue without the records of transactions that timed out.")
+    ] = False,
+    yes: Yes = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Commit the transactions of a decided batch whose driver could not finish the commit.
+
+    Some of the batch's transactions may be committed already. Aborting the others would leave half a batch. Open
+    transactions without a decision are aborted, as by the next start of the query.
+
+    Stop the query with this prefix first: its current batch would fail, and be written again after a restart.
+    """
+    with _sink(prefix, servers, config, config_file, context) as (client, phases):
+        from kafka_source.kafka_client import Deadline
+
+        decision, undecided = _look(client, phases)
+        # Without a decision the command changes nothing.
+        _show(output, prefix, decision, [] if decision is None else undecided)
+        if decision is None:
+            return
+        if undecided:
+            note(f"The {len(undecided)} undecided transactions are aborted.")
+        if not yes:
+            note(DRY_RUN)
+            return
+        epoch = client.run(phases.begin(Deadline(_SECONDS), replays=accept_loss))
+        client.run(phases.accept_loss(epoch, Deadline(_SECONDS)))
+        # `begin` leaves them open if a decided transaction is lost.
+        client.run(phases.abort_undecided(Deadline(_SECONDS), epoch))
+        lost = 0 if epoch.lost is None else len(epoch.lost.transactional_ids)
+        count = len(decision.transactions) - lost
+        text = f"; {lost} were lost" if lost else ""
+        note(f"Committed {count} transactions of batch {decision.batch}{text}.")
+
+
+@transactions.command(short_help="Abort what nobody decided on.")
+def abort(
+    prefix: Prefix,
+    servers: Servers = None,
+    config_file: ConfigFile = None,
+    config: Config = None,
+    context: ContextOption = None,
+    yes: Yes = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Abort the open transactions without a decision, so that read_committed readers no longer wait for them.
+
+    Stop the query with this prefix first: its current batch would fail, and be written again after a restart.
+    """
+    with _sink(prefix, servers, config, config_file, context) as (client, phases):
+        from kafka_source.kafka_client import Deadline
+
+        decision, undecided = _look(client, phases)
+        _show(output, prefix, decision, undecided)
+        if not undecided:
+            return
+        if not yes:
+            note(DRY_RUN)
+            return
+        aborted = client.run(phases.abort_undecided(Deadline(_SECONDS)))
+        note(f"Aborted {len(aborted)} transactions.")
+        if len(aborted) < len(undecided):
+            note("Others have ended in the meantime, or another driver has begun a batch: look again.")
+
+
+@transactions.command(short_help="Write lost commit markers.")
+def repair(
+    prefix: Prefix,
+    topic: Annotated[
+        list[str], typer.Option("--topic", "-t", metavar="TOPIC", help="A topic the sink writes to. Can be repeated.")
+    ],
+    servers: Servers = None,
+    config_file: ConfigFile = None,
+    config: Config = None,
+    context: ContextOption = None,
+    yes: Yes = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Write commit markers that a broker has lost, so that readers see the committed transactions.
+
+    Needs the permission ALTER on the cluster.
+    """
+    with _sink(prefix, servers, config, config_file, context) as (client, _):
+        from kafka_source.cluster.lookup import Cluster
+        from kafka_source.kafka_client import Deadline
+        from kafka_source.model.topic_selection import TopicSelection
+        from kafka_source.sink.two_phase.commit_markers import lost_markers, write_marker
+        from kafkagroup.cli.transaction_rows import marker_rows
+
+        settings = settings_of(servers, config, config_file, context)
+        partitions = Cluster(settings, client=client).partitions(TopicSelection(topics=tuple(topic)))
+        missing = client.run(lost_markers(client, prefix, partitions, Deadline(_SECONDS)))
+        nothing = f"No commit marker of {prefix} is missing."
+        emit(output, Listing("markers", marker_rows(missing), "committed, commit marker missing", empty=nothing))
+        if not missing:
+            return
+        if not yes:
+            note(DRY_RUN)
+            return
+        for lost in missing:
+            client.run(write_marker(client, lost, Deadline(_SECONDS)))
+        note(f"Wrote {len(missing)} commit markers.")
+
+
+def _look(client: KafkaClient, phases: TwoPhaseCommit) -> tuple[Decision | None, list[Described]]:
+    from kafka_source.kafka_client import Deadline
+
+    deadline = Deadline(_SECONDS)
+    return client.run(phases.decided(deadline)), client.run(phases.undecided(deadline))
+
+
+def _show(output: Output, prefix: str, decision: Decision | None, undecided: list[Described]) -> None:
+    from kafkagroup.cli.transaction_rows import tables, transaction_rows
+
+    rows = transaction_rows(decision, undecided, time.time())
+    if output is Output.TABLE and rows:
+        emit(output, *tables(rows))
+    else:
+        emit(output, Listing("transactions", rows, empty=f"Found no such transactions of the sink {prefix}."))
+
+
+@contextmanager
+def _sink(
+    prefix: str, servers: str | None, config: list[str] | None, file: Path | None, context: str | None
+) -> Iterator[tuple[KafkaClient, TwoPhaseCommit]]:
+    with exit_on_error():
+        from kafka_source.kafka_client import KafkaClient
+        from kafka_source.sink.two_phase.committer import TwoPhaseCommit
+
+        with closing(KafkaClient(settings_of(servers, config, file, context))) as client:
+            yield client, TwoPhaseCommit(client, prefix)

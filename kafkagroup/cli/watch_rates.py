@@ -1,0 +1,213 @@
+"""What `kafkagroup watch` computes from samples of a group: rates, the time to catch up, rebalances. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from assignors.model import TopicPartition
+from kafkagroup.admin.model import Group, PartitionLag
+
+SAMPLES = 40
+"""How many samples are kept for the line of the lag."""
+
+_WINDOW_SECONDS = 30.0
+_REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
+_BARS = "▁▂▃▄▅▆▇█"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A group at one moment.
+
+    Attributes:
+        at: Seconds of a clock that only goes forward.
+        group: The group id.
+        state: Kafka's group state.
+        members: The names of the members.
+        owners: The member that owns each partition.
+        committed: The committed offsets.
+        ends: The ends of the logs.
+        behind: The lag; of a partition without a committed offset all its offsets.
+    """
+
+    at: float
+    group: str
+    state: str
+    members: tuple[str, ...]
+    owners: Mapping[TopicPartition, str]
+    committed: Mapping[TopicPartition, int]
+    ends: Mapping[TopicPartition, int]
+    behind: Mapping[TopicPartition, int]
+
+    @property
+    def lag(self) -> int:
+        """Return the sum of the lag."""
+        return sum(self.behind.values())
+
+    @staticmethod
+    def of(group: Group, lag: Iterable[PartitionLag], at: float) -> Sample:
+        """Return the sample of a group that was described together with its lag."""
+        rows = {TopicPartition(row.topic, row.partition): row for row in lag}
+        return Sample(
+            at,
+            group.group,
+            group.state,
+            tuple(member.name for member in group.members),
+            {tp: row.member for tp, row in rows.items() if row.member is not None},
+            {tp: row.committed for tp, row in rows.items() if row.committed is not None},
+            {tp: row.end for tp, row in rows.items()},
+            {tp: row.behind for tp, row in rows.items()},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WatchRow:
+    """How a group is doing.
+
+    Attributes:
+        group: The group id.
+        state: Kafka's group state.
+        members: The number of members.
+        lag: The sum of its lag; a partition without a committed offset counts with all its offsets.
+        rate_in: Offsets a second that are written to its partitions; None: not known yet.
+        rate_out: Offsets a second that it commits; None: not known yet.
+        seconds_to_zero: How long it takes to catch up at these rates; None: it does not catch up, or not known yet.
+        rebalances: How often partitions were assigned since the first sample, as far as samples show it.
+    """
+
+    group: str
+    state: str
+    members: int
+    lag: int
+    rate_in: float | None
+    rate_out: float | None
+    seconds_to_zero: float | None
+    rebalances: int
+
+
+@dataclass(frozen=True, slots=True)
+class WatchMember:
+    """How a member of a group is doing.
+
+    Attributes:
+        group: The group id.
+        member: The name of the member; None: partitions that no member owns.
+        partitions: The number of its partitions.
+        lag: The sum of their lag; a partition without a committed offset counts with all its offsets.
+        rate_in: Offsets a second that are written to its partitions; None: not known yet.
+        rate_out: Offsets a second that are committed of its partitions; None: not known yet.
+        seconds_to_zero: How long it takes to catch up at these rates; None: it does not catch up, or not known yet.
+    """
+
+    group: str
+    member: str | None
+    partitions: int
+    lag: int
+    rate_in: float | None
+    rate_out: float | None
+    seconds_to_zero: float | None
+
+
+class History:
+    """The last samples of one group."""
+
+    def __init__(self) -> None:
+        self._samples: deque[Sample] = deque(maxlen=SAMPLES)
+        self._rebalances = 0
+        self._settled: Mapping[TopicPartition, str] | None = None
+        self._moving = False
+
+    def add(self, sample: Sample) -> WatchRow:
+        """Add a sample and return how the group is doing."""
+        self._note_rebalance(sample)
+        self._samples.append(sample)
+        first = self._first()
+        rate_in = _rate(first.ends, sample.ends, sample.at - first.at)
+        rate_out = _rate(first.committed, sample.committed, sample.at - first.at)
+        return WatchRow(
+            sample.group,
+            sample.state,
+            len(sample.members),
+            sample.lag,
+            rate_in,
+            rate_out,
+            _seconds_to_zero(sample.lag, rate_in, rate_out),
+            self._rebalances,
+        )
+
+    def members(self) -> list[WatchMember]:
+        """Return how each member is doing, sorted by name.
+
+        Only partitions that a member has had since the beginning of the window count for its rates.
+        """
+        first, last = self._first(), self._samples[-1]
+        rows = []
+        owners: list[str | None] = [*sorted({*last.members, *last.owners.values()})]
+        if last.behind.keys() - last.owners.keys():
+            owners.append(None)
+        for owner in owners:
+            partitions = {tp for tp in last.behind if last.owners.get(tp) == owner}
+            kept = {tp for tp in partitions if first.owners.get(tp) == owner and tp in first.behind}
+            was_there = owner is None or owner in first.members
+            seconds = last.at - first.at if was_there and (kept or not partitions) else 0.0
+            lag = sum(last.behind[tp] for tp in partitions)
+            rate_in = _rate(_of(first.ends, kept), _of(last.ends, kept), seconds)
+            rate_out = _rate(_of(first.committed, kept), _of(last.committed, kept), seconds)
+            to_zero = _seconds_to_zero(lag, rate_in, rate_out)
+            rows.append(WatchMember(last.group, owner, len(partitions), lag, rate_in, rate_out, to_zero))
+        return rows
+
+    def _first(self) -> Sample:
+        """Return the first sample of the window over which rates are measured."""
+        return next(one for one in self._samples if self._samples[-1].at - one.at <= _WINDOW_SECONDS)
+
+    def line(self) -> str:
+        """Return the lag of all samples as a line of bars; the highest bar is the greatest lag."""
+        return spark_line([one.lag for one in self._samples])
+
+    def _note_rebalance(self, sample: Sample) -> None:
+        if sample.state in _REBALANCING:
+            self._moving = True
+            return
+        if self._settled is not None and (self._moving or self._settled != sample.owners):
+            self._rebalances += 1
+        self._settled, self._moving = sample.owners, False
+
+
+def spark_line(values: list[int]) -> str:
+    """Return numbers as a line of bars."""
+    most = max(values, default=0)
+    return "".join(_BARS[0 if most == 0 else round(value / most * (len(_BARS) - 1))] for value in values)
+
+
+def duration_text(seconds: float | None) -> str:
+    """Return a duration in at most two units: `2h 5m`; `-` if it is not known."""
+    if seconds is None:
+        return "-"
+    whole = round(seconds)
+    for unit, size, smaller, part in (("d", 86_400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1)):
+        if whole >= size:
+            rest = whole % size // part
+            return f"{whole // size}{unit} {rest}{smaller}" if rest else f"{whole // size}{unit}"
+    return f"{whole}s"
+
+
+def _of(offsets: Mapping[TopicPartition, int], partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    return {tp: offset for tp, offset in offsets.items() if tp in partitions}
+
+
+def _rate(before: Mapping[TopicPartition, int], now: Mapping[TopicPartition, int], seconds: float) -> float | None:
+    """Return offsets a second; a partition that went back, because the group was rewound, counts as 0."""
+    if seconds <= 0:
+        return None
+    return sum(max(0, offset - before[tp]) for tp, offset in now.items() if tp in before) / seconds
+
+
+def _seconds_to_zero(lag: int, rate_in: float | None, rate_out: float | None) -> float | None:
+    if lag == 0:
+        return 0.0
+    if rate_in is None or rate_out is None or rate_out <= rate_in:
+        return None
+    return lag / (rate_out - rate_in)

@@ -1,0 +1,14 @@
+"""Checks an installation, the way to a cluster and the rights there, and changes nothing.
+
+    from kafkagroup.doctor import examine
+
+    for finding in examine({"bootstrap.servers": "broker:9092"}, spark=spark, topics=["orders"], group="billing"):
+        print(finding)
+
+The command `kafkagroup doctor` shows the same findings.
+"""
+
+from kafkagroup.doctor.examine import examine
+from kafkagroup.doctor.finding import Finding, State
+
+__all__ = ["Finding", "State", "examine"]

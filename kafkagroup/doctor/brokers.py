@@ -1,0 +1,136 @@
+"""From what happened on the way to a broker to a finding: the step that failed, and its usual causes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from ipaddress import ip_address
+
+from kafka_source.kafka_client import Endpoint
+from kafkagroup.doctor.finding import Finding
+from kafkagroup.doctor.probe import Probe, Step
+
+_DAY = 86_400.0
+_SOON_DAYS = 30
+
+_NAMES: dict[Step, str] = {
+    "settings": "the client settings",
+    "resolve": "the host's name",
+    "connect": "TCP",
+    "tls": "the TLS handshake",
+    "kafka": "the first request (ApiVersions)",
+    "login": "the SASL login",
+    "metadata": "the request for the cluster's metadata",
+}
+
+
+def broker_findings(
+    probe: Probe, name: str, *, now: float, node: int | None = None, cluster_id: str | None = None
+) -> list[Finding]:
+    """Return the findings of one broker: whether it can be reached, and whether its certificate expires soon.
+
+    Args:
+        probe: What happened.
+        name: The finding's name.
+        now: The time in seconds since 1970.
+        node: The broker's id if the cluster advertises this endpoint; None for an endpoint of bootstrap.servers.
+        cluster_id: The id of the cluster that the bootstrap servers belong to; None: unknown.
+    """
+    if probe.failed is not None:
+        return [Finding(name, "fail", f"{_NAMES[probe.failed]} failed: {probe.problem}", _advice(probe, node))]
+    if cluster_id is not None and probe.cluster_id not in (None, cluster_id):
+        return [
+            Finding(
+                name,
+                "fail",
+                f"The broker at {probe.endpoint} belongs to cluster {probe.cluster_id}, and bootstrap.servers lead to "
+                f"cluster {cluster_id}.",
+                "Check advertised.listeners of the brokers, port forwardings and DNS.",
+            )
+        ]
+    steps = {"connect": "TCP", "tls": "TLS", "kafka": "ApiVersions", "login": "login", "metadata": "metadata"}
+    done = ", ".join(steps[step] for step in probe.passed if step in steps)
+    reached = Finding(name, "ok", f"{done}: all answered within {probe.seconds * 1000:.0f} ms ({probe.protocol}).")
+    return [reached, *_certificate_finding(probe, name, now)]
+
+
+def advertised_finding(bootstrap: Iterable[Endpoint], advertised: Iterable[Endpoint]) -> Finding | None:
+    """Return a failure if brokers advertise this machine itself, and bootstrap.servers are on another one."""
+    local = sorted(str(endpoint) for endpoint in advertised if _is_loopback(endpoint.host))
+    if not local or any(_is_loopback(endpoint.host) for endpoint in bootstrap):
+        return None
+    return Finding(
+        "advertised listeners",
+        "fail",
+        f"The brokers advertise {', '.join(local)}, which every client takes for its own machine.",
+        "Set advertised.listeners of the brokers to host names that clients can resolve.",
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _certificate_finding(probe: Probe, name: str, now: float) -> list[Finding]:
+    certificate = probe.certificate
+    if certificate is None:
+        return []
+    days = (certificate.expires - now) / _DAY
+    happened = f"Valid for {', '.join(certificate.names) or 'no name'}; expires in {days:.0f} days."
+    if days >= _SOON_DAYS:
+        return [Finding(f"{name}: certificate", "ok", happened)]
+    return [Finding(f"{name}: certificate", "warn", happened, "Renew the broker's certificate.")]
+
+
+def _advice(probe: Probe, node: int | None) -> str:
+    """Return what to do about the step that failed."""
+    step, listener = probe.failed, probe.listener
+    if listener == "http":
+        return "An HTTP server answers there: correct the host and the port."
+    if listener == "plaintext" and step == "tls":
+        protocols = "SASL_PLAINTEXT or PLAINTEXT" if probe.protocol == "SASL_SSL" else "PLAINTEXT or SASL_PLAINTEXT"
+        return (
+            f"The listener speaks Kafka without TLS: set kafka.security.protocol to {protocols}, or use another port."
+        )
+    if listener == "tls" and not probe.protocol.endswith("SSL"):
+        protocols = "SASL_SSL" if probe.protocol == "SASL_PLAINTEXT" else "SSL or SASL_SSL"
+        return f"The listener uses TLS: set kafka.security.protocol to {protocols}, or use another port."
+    if step in ("resolve", "connect"):
+        return _advice_for_address(probe, node)
+    if step == "tls":
+        return _advice_for_tls(probe)
+    if step == "login":
+        return "Check kafka.security.protocol, kafka.sasl.mechanism and the user's credentials."
+    if step == "metadata" and not probe.protocol.startswith("SASL"):
+        with_login = "SASL_SSL" if probe.protocol == "SSL" else "SASL_PLAINTEXT"
+        return f"The listener probably requires a login: set kafka.security.protocol to {with_login}."
+    if step == "settings":
+        return "Correct the setting. Files that it names must exist on the machine that connects."
+    return "Check that the port belongs to a Kafka broker, and read the broker's log."
+
+
+def _advice_for_address(probe: Probe, node: int | None) -> str:
+    what = "resolve its host name" if probe.failed == "resolve" else "reach its host and port"
+    if node is None:
+        return f"Check bootstrap.servers: this machine cannot {what}; then DNS, firewall, and that the broker runs."
+    return (
+        f"Broker {node} tells its clients to use this address, and this machine cannot {what}. Set "
+        "advertised.listeners of the broker to an address that clients reach; otherwise check DNS and firewall."
+    )
+
+
+def _advice_for_tls(probe: Probe) -> str:
+    if probe.certificate is not None:
+        names = ", ".join(probe.certificate.names) or "no name"
+        return (
+            f"The certificate is trusted, and valid for {names}. Use one of these names in bootstrap.servers and "
+            "advertised.listeners, or renew the certificate."
+        )
+    return (
+        "Check that kafka.ssl.truststore.location holds the authority that signed the broker's certificate, that the "
+        "certificate has not expired, and, if the broker asks for one, the client's certificate (kafka.ssl.keystore.*)."
+    )

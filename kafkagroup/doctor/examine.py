@@ -1,0 +1,162 @@
+"""All checks, in the order in which one depends on another."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from kafka_source.client_config import Settings
+from kafka_source.errors import KafkaGroupError
+from kafka_source.kafka_client import Broker, Deadline, KafkaClient, parse_servers
+from kafkagroup.doctor import rights
+from kafkagroup.doctor.brokers import advertised_finding, broker_findings
+from kafkagroup.doctor.clocks import clock_finding, newest_timestamp
+from kafkagroup.doctor.finding import Finding
+from kafkagroup.doctor.java_and_spark import java_and_spark_findings, look
+from kafkagroup.doctor.probe import probe
+from kafkagroup.doctor.versions import Installed, installed, version_findings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_STEP_SECONDS = 10.0
+_RIGHTS_SECONDS = 30.0
+
+
+def examine(
+    settings: Mapping[str, str] | None = None,
+    *,
+    spark: SparkSession | None = None,
+    topics: Collection[str] = (),
+    output_topics: Collection[str] = (),
+    group: str | None = None,
+    transactional_id: str | None = None,
+    seconds: float = _STEP_SECONDS,
+) -> list[Finding]:
+    """Check the installation and, with servers, the way to the cluster and the rights there; change nothing.
+
+    Args:
+        settings: Kafka client settings under their Java names, with `bootstrap.servers`; None: check the installation
+            only.
+        spark: A session: check from its executors too.
+        topics: Topics to read.
+        output_topics: Topics to write.
+        group: A group to join.
+        transactional_id: The `transactional.id.prefix` of a sink.
+        seconds: The time limit of each step of a connection.
+
+    Returns:
+        The findings, in the order of the checks.
+
+    Raises:
+        OptionError: A setting is missing, unknown or has an invalid value.
+    """
+    found = installed()
+    findings = [*version_findings(found), *java_and_spark_findings(look(found.spark))]
+    client_settings = None if settings is None else Settings(settings)
+    brokers: tuple[Broker, ...] = ()
+    cluster_id: str | None = None
+    if client_settings is not None:
+        bootstrap, brokers, cluster_id = _brokers(client_settings, seconds)
+        findings += bootstrap
+        if brokers:
+            wanted = _Wanted(topics, output_topics, group, transactional_id)
+            findings += _in_cluster(client_settings, wanted)
+    if spark is not None:
+        findings += _executors(spark, found, client_settings, brokers, cluster_id, seconds)
+    return findings
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What the user wants to do in the cluster; the fields are arguments of `examine`."""
+
+    topics: Collection[str]
+    output_topics: Collection[str]
+    group: str | None
+    transactional_id: str | None
+
+
+def _brokers(settings: Settings, seconds: float) -> tuple[list[Finding], tuple[Broker, ...], str | None]:
+    """Connect to the bootstrap servers, and then to every broker that they name."""
+    endpoints = parse_servers(settings.get("bootstrap.servers", ""))
+    probes = {endpoint: probe(endpoint, settings, seconds) for endpoint in endpoints}
+    findings = [
+        finding
+        for endpoint, seen in probes.items()
+        for finding in broker_findings(seen, f"bootstrap server {endpoint}", now=time.time())
+    ]
+    answered = next((seen for seen in probes.values() if seen.failed is None), None)
+    if answered is None:
+        return findings, (), None
+    # One bootstrap server that answers is enough for a client.
+    findings = [replace(each, state="warn") if each.state == "fail" else each for each in findings]
+    wrong = advertised_finding(endpoints, (broker.endpoint for broker in answered.brokers))
+    findings += [] if wrong is None else [wrong]
+    for broker in answered.brokers:
+        seen = probe(broker.endpoint, settings, seconds)
+        name = f"broker {broker.node_id} at {broker.endpoint}"
+        findings += broker_findings(
+            seen, name, now=time.time(), node=broker.node_id, cluster_id=answered.cluster_id
+        )  # fmt: skip
+    return findings, answered.brokers, answered.cluster_id
+
+
+def _in_cluster(settings: Settings, wanted: _Wanted) -> list[Finding]:
+    """Ask for the rights and the clocks."""
+    with closing(KafkaClient(settings)) as client:
+        try:
+            return client.run(_rights_and_clocks(client, wanted))
+        except KafkaGroupError as error:
+            # A broker that answered a moment ago does not answer now.
+            return [Finding("rights", "skipped", f"Unknown: {error}")]
+
+
+async def _rights_and_clocks(client: KafkaClient, wanted: _Wanted) -> list[Finding]:
+    deadline = Deadline(_RIGHTS_SECONDS)
+    newest = await newest_timestamp(client, deadline)
+    findings = [clock_finding(newest, time.time())]
+    for needed, topics, purpose in (
+        ((rights.READ,), wanted.topics, "to read the topic"),
+        ((rights.READ, rights.WRITE), wanted.output_topics, "to write the topic exactly once")
+        if wanted.transactional_id is not None
+        else ((rights.WRITE,), wanted.output_topics, "to write the topic"),
+    ):
+        allowed_topics = await rights.of_topics(client, topics, deadline) if topics else []
+        findings += [rights.right_finding(f"rights: {one.resource}", needed, one, purpose) for one in allowed_topics]
+    both = (rights.WRITE, rights.DESCRIBE)
+    if wanted.group is not None:
+        allowed = await rights.of_group(client, wanted.group, deadline)
+        purpose = "to join the group and to commit offsets"
+        findings.append(rights.right_finding(f"rights: {allowed.resource}", (rights.READ,), allowed, purpose))
+        # The offsets of a group are committed in transactions, whose ids begin with the group's name.
+        allowed = await rights.of_transactional_id(client, f"{wanted.group}-doctor", deadline)
+        purpose = "to commit offsets in transactions (commit.transactional=true)"
+        findings.append(rights.right_finding(f"rights: {allowed.resource}", both, allowed, purpose))
+    if wanted.transactional_id is not None:
+        prefix = wanted.transactional_id
+        allowed = await rights.of_transactional_id(client, f"{prefix}-driver", deadline)
+        findings.append(rights.right_finding(f"rights: {allowed.resource}", both, allowed, "by an exactly-once sink"))
+        allowed = await rights.of_group(client, f"{prefix}-ledger", deadline)
+        purpose = "by an exactly-once sink for its decisions"
+        findings.append(rights.right_finding(f"rights: {allowed.resource}", (rights.READ,), allowed, purpose))
+    return findings
+
+
+def _executors(
+    spark: SparkSession,
+    found: Installed,
+    settings: Settings | None,
+    brokers: tuple[Broker, ...],
+    cluster_id: str | None,
+    seconds: float,
+) -> list[Finding]:
+    # Imported here: only this check needs Spark.
+    from kafkagroup.doctor.executors import executor_findings
+
+    return executor_findings(
+        spark, found, settings, brokers, cluster_id=cluster_id, seconds=seconds, now=time.time()
+    )  # fmt: skip

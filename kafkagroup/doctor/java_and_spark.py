@@ -1,0 +1,146 @@
+"""The Java and the Spark that a session of this Python would use."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from importlib import util
+from pathlib import Path
+
+from kafkagroup.doctor.finding import Finding
+
+OLDEST_JAVA = 17
+"""Spark 4 and Kafka 4 need it."""
+
+_FORMAT_MODULE = "pyspark_kafkagroup"
+_VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
+_CORE_JAR = re.compile(r"spark-core_[0-9.]+-(.+)\.jar$")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What is on this machine.
+
+    Attributes:
+        spark: The version of pyspark; None if there is none.
+        own_jars: The version of the jars in pyspark's own folder; None: it has none, as in pyspark-client.
+        spark_home: The folder in the variable SPARK_HOME; empty if it is not set.
+        home_jars: The version of the jars in SPARK_HOME; None if it has none.
+        java: The path of the executable `java`; None if there is none.
+        java_from: JAVA_HOME or PATH.
+        java_version: Its feature release, for example 17; None if it does not run.
+        format_found: Whether Spark finds the format `kafkagroup` by itself.
+    """
+
+    spark: str | None
+    own_jars: str | None
+    spark_home: str
+    home_jars: str | None
+    java: str | None
+    java_from: str
+    java_version: int | None
+    format_found: bool
+
+
+def look(spark: str | None) -> Found:
+    """Look for Java and Spark.
+
+    Args:
+        spark: The version of pyspark, if there is one.
+    """
+    spec = util.find_spec("pyspark") if spark is not None else None
+    folder = None if spec is None or spec.origin is None else Path(spec.origin).parent
+    home = os.environ.get("SPARK_HOME", "")
+    java_home = os.environ.get("JAVA_HOME", "")
+    java = str(Path(java_home) / "bin" / "java") if java_home else shutil.which("java")
+    return Found(
+        spark=spark,
+        own_jars=None if folder is None else _version_of_jars(folder / "jars"),
+        spark_home=home,
+        home_jars=_version_of_jars(Path(home) / "jars") if home else None,
+        java=java,
+        java_from="JAVA_HOME" if java_home else "PATH",
+        java_version=None if java is None else _java_version(java),
+        format_found=util.find_spec(_FORMAT_MODULE) is not None,
+    )
+
+
+def java_and_spark_findings(found: Found) -> list[Finding]:
+    """Return the findings about Java and Spark."""
+    return [_spark(found), _java(found), _format(found)]
+
+
+def _spark(found: Found) -> Finding:
+    name = "spark"
+    if found.spark is None:
+        return Finding(name, "skipped", "There is no pyspark.")
+    if found.spark_home and found.home_jars is None:
+        return Finding(
+            name,
+            "fail",
+            f"SPARK_HOME is {found.spark_home}, and there is no Spark in it.",
+            "Set SPARK_HOME to Spark's folder, or unset it to use the Spark of pyspark.",
+        )
+    jars = found.home_jars if found.spark_home else found.own_jars
+    if jars is None:
+        return Finding(
+            name, "ok", f"pyspark {found.spark} has no jars: it connects to a Spark Connect server.",
+            "Install kafkagroup in the Python of that server and of its executors.",
+        )  # fmt: skip
+    if jars != found.spark:
+        return Finding(
+            name,
+            "warn",
+            f"pyspark is version {found.spark}, and the jars in {found.spark_home or 'its folder'} are of {jars}.",
+            "Install the pyspark of Spark's version.",
+        )
+    return Finding(name, "ok", f"Spark {jars}" + (f" in {found.spark_home}." if found.spark_home else " of pyspark."))
+
+
+def _java(found: Found) -> Finding:
+    name = "java"
+    if found.own_jars is None and not found.spark_home:
+        connect = "Spark Connect's client needs no Java."
+        return Finding(
+            name, "skipped", connect if found.spark else "Without pyspark it is unknown whether Java is needed."
+        )
+    advice = f"Install Java {OLDEST_JAVA}, and point JAVA_HOME to its folder (the one that holds bin/java)."
+    if found.java is None:
+        return Finding(name, "fail", "JAVA_HOME is not set, and there is no java on the PATH.", advice)
+    where = f"{found.java} (from {found.java_from})"
+    if found.java_version is None:
+        return Finding(name, "fail", f"{where} does not run.", advice)
+    if found.java_version < OLDEST_JAVA:
+        return Finding(name, "fail", f"{where} is Java {found.java_version}.", advice)
+    return Finding(name, "ok", f"Java {found.java_version}: {where}.")
+
+
+def _format(found: Found) -> Finding:
+    if found.format_found:
+        return Finding("format", "ok", 'Spark finds format("kafkagroup") by itself.')
+    return Finding(
+        "format",
+        "warn",
+        f"The module {_FORMAT_MODULE} is not on Python's path, so Spark does not find the format by itself.",
+        "Call kafkagroup.register(spark) once in each session.",
+    )
+
+
+def _version_of_jars(folder: Path) -> str | None:
+    names = (_CORE_JAR.search(path.name) for path in folder.glob("spark-core_*.jar"))
+    return next((match[1] for match in names if match), None)
+
+
+def _java_version(executable: str) -> int | None:
+    try:
+        done = subprocess.run([executable, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = _VERSION.search(done.stderr + done.stdout)
+    if match is None:
+        return None
+    # Java 8 calls itself 1.8.
+    return int(match[2] or 0) if match[1] == "1" else int(match[1])

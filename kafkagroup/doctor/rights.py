@@ -1,0 +1,187 @@
+"""The rights that a reader, a group member and a transactional sink need, asked for without changing anything.
+
+Brokers list the operations that a user may do on topics and groups (KIP-430). For transactional ids no request does
+that. DESCRIBE is asked for by DescribeTransactions. WRITE is asked for by an EndTxn with a producer id that no producer
+has: a broker checks the right first, and then refuses the producer id and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from kafka_source.error_codes import (
+    GROUP_AUTHORIZATION_FAILED,
+    INVALID_PRODUCER_ID_MAPPING,
+    TOPIC_AUTHORIZATION_FAILED,
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    TRANSACTIONAL_ID_NOT_FOUND,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
+from kafka_source.errors import InvalidConfigurationError, KafkaGroupError, code_name, error_for_code
+from kafka_source.kafka_client import GROUP, TRANSACTION, Deadline, KafkaClient, check_coordinator, to_coordinator
+from kafka_source.kafka_client.messages import (
+    DescribeGroupsRequest,
+    DescribeTransactionsRequest,
+    EndTxnRequest,
+    MetadataRequest,
+)
+from kafkagroup.doctor.finding import Finding
+
+READ, WRITE, DESCRIBE = "READ", "WRITE", "DESCRIBE"
+
+# Kafka's codes of `AclOperation`.
+_CODES = {READ: 3, WRITE: 4, DESCRIBE: 8}
+_DENIED = frozenset({TOPIC_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED})
+# The last version that describes an unknown group as Dead instead of with an error.
+_DESCRIBE_GROUPS_VERSION = 5
+_END_VERSION = 3
+_NO_PRODUCER_ID = 2**63 - 1
+
+# Brokers create them when they are first asked for a coordinator.
+_OFFSETS_TOPIC, _TRANSACTIONS_TOPIC = "__consumer_offsets", "__transaction_state"
+_UNUSED = "the cluster is new, and the question would make it create the topic"
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What a broker says about a user's rights to one resource.
+
+    Attributes:
+        resource: The resource, for example `topic orders`.
+        operations: The allowed ones of those that were asked for; None: the broker does not tell.
+        problem: Why it does not tell, or what else is wrong with the resource; empty if nothing is.
+    """
+
+    resource: str
+    operations: frozenset[str] | None
+    problem: str = ""
+
+
+def right_finding(name: str, needed: Collection[str], allowed: Allowed, purpose: str) -> Finding:
+    """Return whether a user has the rights for a purpose.
+
+    Args:
+        name: The finding's name.
+        needed: The operations that the purpose needs.
+        allowed: What the broker says.
+        purpose: The purpose, for example "to read".
+    """
+    listed = " and ".join(needed)
+    if allowed.operations is None:
+        return Finding(name, "skipped", f"Unknown: {allowed.problem or 'the broker does not tell'}.", "")
+    missing = [operation for operation in needed if operation not in allowed.operations]
+    if missing:
+        return Finding(
+            name,
+            "fail",
+            f"This user has no {' and no '.join(missing)} on {allowed.resource}, needed {purpose}.",
+            f"Add an ACL that allows {' and '.join(missing)} on {allowed.resource}.",
+        )
+    if allowed.problem:
+        return Finding(name, "fail", f"{allowed.problem}.", "Correct the name, or create it.")
+    return Finding(name, "ok", f"This user has {listed} on {allowed.resource}, needed {purpose}.")
+
+
+def named(codes: object) -> frozenset[str] | None:
+    """Return the names of the operations in a response; None if the broker does not tell.
+
+    Args:
+        codes: A set of codes of `AclOperation`; anything else from a broker that does not tell.
+    """
+    return frozenset(name for name, code in _CODES.items() if code in codes) if isinstance(codes, set) else None
+
+
+async def of_topics(client: KafkaClient, topics: Iterable[str], deadline: Deadline) -> list[Allowed]:
+    """Return the rights to topics (Metadata with authorized operations, Kafka 2.3)."""
+    names = sorted(set(topics))
+    request = MetadataRequest(
+        topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in names],
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=True,
+    )
+    connection = await client.any_connection(deadline)
+    answer = await connection.send(request, max(0.001, deadline.left))
+    found = {}
+    for topic in answer.topics:
+        resource = f"topic {topic.name}"
+        if topic.error_code in _DENIED:
+            found[topic.name] = Allowed(resource, frozenset())
+        elif topic.error_code == UNKNOWN_TOPIC_OR_PARTITION:
+            found[topic.name] = Allowed(resource, frozenset(_CODES), f"The {resource} does not exist")
+        elif topic.error_code:
+            found[topic.name] = Allowed(resource, None, code_name(topic.error_code))
+        else:
+            found[topic.name] = Allowed(resource, named(topic.authorized_operations))
+    return [found[name] for name in names if name in found]
+
+
+async def of_group(client: KafkaClient, group: str, deadline: Deadline) -> Allowed:
+    """Return the rights to a group, which need not exist (DescribeGroups with authorized operations, Kafka 2.3)."""
+    resource = f"group {group}"
+    if await _is_missing(client, _OFFSETS_TOPIC, deadline):
+        return Allowed(resource, None, f"{_UNUSED} {_OFFSETS_TOPIC}")
+    request = DescribeGroupsRequest(groups=[group], include_authorized_operations=True)
+
+    async def ask() -> Allowed:
+        answer = await to_coordinator(client, GROUP, group, request, deadline, _DESCRIBE_GROUPS_VERSION)
+        (found,) = answer.groups
+        check_coordinator(client, GROUP, group, found.error_code, f"Describing {resource} failed")
+        return Allowed(resource, named(found.authorized_operations))
+
+    try:
+        return await client.retrying(ask, deadline)
+    except KafkaGroupError as error:
+        return _refused(resource, error)
+
+
+async def of_transactional_id(client: KafkaClient, name: str, deadline: Deadline) -> Allowed:
+    """Return the rights to a transactional id, which need not exist (Kafka 3.0)."""
+    resource = f"transactional id {name}"
+    if await _is_missing(client, _TRANSACTIONS_TOPIC, deadline):
+        return Allowed(resource, None, f"{_UNUSED} {_TRANSACTIONS_TOPIC}")
+    try:
+        describes = await client.retrying(lambda: _may_describe(client, name, deadline), deadline)
+        writes = await client.retrying(lambda: _may_write(client, name, deadline), deadline)
+    except KafkaGroupError as error:
+        return _refused(resource, error)
+    return Allowed(resource, frozenset({*([DESCRIBE] if describes else []), *([WRITE] if writes else [])}))
+
+
+async def _may_describe(client: KafkaClient, name: str, deadline: Deadline) -> bool:
+    request = DescribeTransactionsRequest(transactional_ids=[name])
+    answer = await to_coordinator(client, TRANSACTION, name, request, deadline)
+    (found,) = answer.transaction_states
+    return _allows(client, name, found.error_code, TRANSACTIONAL_ID_NOT_FOUND)
+
+
+async def _may_write(client: KafkaClient, name: str, deadline: Deadline) -> bool:
+    request = EndTxnRequest(transactional_id=name, producer_id=_NO_PRODUCER_ID, producer_epoch=0, committed=False)
+    answer = await to_coordinator(client, TRANSACTION, name, request, deadline, _END_VERSION)
+    return _allows(client, name, answer.error_code, INVALID_PRODUCER_ID_MAPPING)
+
+
+def _allows(client: KafkaClient, name: str, code: int, expected: int) -> bool:
+    """Return whether the code says that the user has the right; raise the error of any other code."""
+    if code in (0, expected):
+        return True
+    if code == TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+        return False
+    check_coordinator(client, TRANSACTION, name, code, f"Asking for the rights to transactional id {name} failed")
+    raise error_for_code(code, f"Asking for the rights to transactional id {name} failed")
+
+
+async def _is_missing(client: KafkaClient, topic: str, deadline: Deadline) -> bool:
+    """Return whether the user can see that an internal topic does not exist."""
+    seen = await client.metadata({topic}, deadline)
+    return topic not in seen.topics and topic not in seen.refused
+
+
+def _refused(resource: str, error: KafkaGroupError) -> Allowed:
+    if error.code in _DENIED:
+        # FindCoordinator needs DESCRIBE, which READ and WRITE imply. So the user has none of them.
+        return Allowed(resource, frozenset())
+    if isinstance(error, InvalidConfigurationError) and error.code is None:
+        return Allowed(resource, None, "the brokers are too old to tell")
+    return Allowed(resource, None, str(error).rstrip("."))

@@ -1,0 +1,67 @@
+"""pytest fixtures with a real Kafka: `pytest_plugins = ["kafkagroup.embedded.pytest_plugin"]` in a conftest.py.
+
+Brokers are started, and large libraries imported, only when a test requests one of the fixtures.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from kafkagroup.embedded.cluster import EmbeddedKafka
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def kafkagroup_broker(request: pytest.FixtureRequest) -> Iterator[EmbeddedKafka]:
+    """Yield a Kafka of one node for the whole session. Do not stop it, because all tests share it."""
+    from kafkagroup.embedded.cluster import EmbeddedKafka
+
+    with EmbeddedKafka(on_progress=_sayer(request.config)) as kafka:
+        yield kafka
+
+
+@pytest.fixture(scope="module")
+def kafkagroup_cluster(request: pytest.FixtureRequest) -> Iterator[EmbeddedKafka]:
+    """Yield a Kafka of three nodes for the tests of one module."""
+    from kafkagroup.embedded.cluster import EmbeddedKafka
+
+    with EmbeddedKafka(nodes=3, on_progress=_sayer(request.config)) as kafka:
+        yield kafka
+
+
+@pytest.fixture
+def kafkagroup_topic(kafkagroup_broker: EmbeddedKafka) -> Callable[..., str]:
+    """Return a function that creates a new topic on `kafkagroup_broker` and returns the topic's name.
+
+    The function takes a prefix for the name and, as keyword arguments, those of `EmbeddedKafka.create_topic`.
+    """
+
+    def make(prefix: str = "topic", **settings: object) -> str:
+        name = f"{prefix}-{os.getpid()}-{next(_numbers)}"
+        return kafkagroup_broker.create_topic(name, **settings)  # type: ignore[arg-type]
+
+    return make
+
+
+def _sayer(config: pytest.Config) -> Callable[[str], None]:
+    """Return a function that prints a line past pytest's capture.
+
+    The first run waits for a download. Without these lines it would look as if the tests hang.
+    """
+    capture = config.pluginmanager.getplugin("capturemanager")
+
+    def say(line: str) -> None:
+        with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
+            sys.stderr.write(f"\nkafkagroup: {line}")
+            sys.stderr.flush()
+
+    return say

@@ -1,0 +1,143 @@
+"""A node's server.properties as plain data. Pure functions, no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kafkagroup.embedded.ports import LOOPBACK
+
+#: The listener for clients. Its port can change, and it can advertise the port of a proxy.
+CLIENT = "CLIENT"
+#: The inter-broker listener, also used by the admin calls of `EmbeddedKafka`: PLAINTEXT, never behind a proxy, on a
+#: port that never changes.
+INTERNAL = "INTERNAL"
+#: The controllers' listener.
+CONTROLLER = "CONTROLLER"
+
+
+@dataclass(frozen=True, slots=True)
+class NodePorts:
+    """The loopback ports of one node; `advertised`, if set, is advertised to clients in place of `client`."""
+
+    client: int
+    internal: int
+    controller: int
+    advertised: int | None = None
+
+
+def server_config(
+    node_id: int,
+    ports: NodePorts,
+    controllers: Mapping[int, int],
+    log_dir: Path,
+    security: Mapping[str, str],
+    overrides: Mapping[str, object],
+    zookeeper: int | None = None,
+) -> dict[str, str]:
+    """Return the settings of a node that is broker and controller.
+
+    Args:
+        node_id: The node's id, from 1.
+        ports: The ports of this node.
+        controllers: The controller port of every node, by node id.
+        log_dir: The node's data folder.
+        security: The settings of the client listener and the authorizer, including `listener.security.protocol.map`.
+        overrides: The user's settings, which take precedence.
+        zookeeper: The port of the ZooKeeper to which an old broker belongs; None: KRaft mode.
+    """
+    nodes = len(controllers)
+    replicas = min(nodes, 3)
+    in_sync = min(nodes, 2)
+    listeners = {CLIENT: ports.client, INTERNAL: ports.internal}
+    mode: dict[str, object] = {
+        "process.roles": "broker,controller",
+        "node.id": node_id,
+        "controller.quorum.voters": ",".join(f"{i}@{LOOPBACK}:{port}" for i, port in sorted(controllers.items())),
+        "controller.listener.names": CONTROLLER,
+    }
+    if zookeeper is None:
+        listeners[CONTROLLER] = ports.controller
+    else:
+        mode = {
+            "broker.id": node_id,
+            "zookeeper.connect": f"{LOOPBACK}:{zookeeper}",
+            # The broker may be up before ZooKeeper. A dead one is noticed after the session, as below in KRaft mode.
+            "zookeeper.connection.timeout.ms": 60_000,
+            "zookeeper.session.timeout.ms": 4000,
+        }
+    config: dict[str, object] = {
+        **mode,
+        "listeners": ",".join(f"{name}://{LOOPBACK}:{port}" for name, port in listeners.items()),
+        "advertised.listeners": (
+            f"{CLIENT}://{LOOPBACK}:{ports.advertised or ports.client},{INTERNAL}://{LOOPBACK}:{ports.internal}"
+        ),
+        "inter.broker.listener.name": INTERNAL,
+        "log.dirs": log_dir,
+        # A typo in a topic name must fail and not create a topic. Internal topics have few partitions, for a quick
+        # start, and survive the loss of one node of three.
+        "auto.create.topics.enable": "false",
+        "default.replication.factor": replicas,
+        "offsets.topic.num.partitions": 4,
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.num.partitions": 4,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": in_sync,
+        "share.coordinator.state.topic.num.partitions": 2,
+        "share.coordinator.state.topic.replication.factor": replicas,
+        "share.coordinator.state.topic.min.isr": in_sync,
+        # The first rebalance of a group does not wait for more members, and tests may use short session timeouts.
+        "group.initial.rebalance.delay.ms": 0,
+        "group.min.session.timeout.ms": 100,
+        "group.consumer.min.session.timeout.ms": 1000,
+        "group.consumer.min.heartbeat.interval.ms": 100,
+        # A dead node is fenced within seconds, and so is an expired transaction aborted.
+        "broker.heartbeat.interval.ms": 500,
+        "broker.session.timeout.ms": 4000,
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,
+        # Tests write records of fixed times, years ago. By default the broker deletes these within minutes, also from
+        # the segment that is written. A topic may set retention.ms.
+        "log.retention.ms": -1,
+        # Compaction starts within a second, and does not allocate the 128 MiB that its map takes by default.
+        "log.cleaner.backoff.ms": 500,
+        "log.cleaner.dedupe.buffer.size": 4 * 1024 * 1024,
+        "log.cleaner.io.buffer.size": 64 * 1024,
+        "num.network.threads": 2,
+        "num.io.threads": 4,
+        "background.threads": 2,
+        "num.recovery.threads.per.data.dir": 1,
+        **security,
+        **overrides,
+    }
+    return {name: _text(value) for name, value in config.items()}
+
+
+def render_properties(config: Mapping[str, str]) -> str:
+    """Return the settings as text in Java's properties format."""
+    return "".join(f"{name}={_escape(value)}\n" for name, value in config.items())
+
+
+def protocol_map(client_protocol: str) -> str:
+    """Return the value of `listener.security.protocol.map` for a client listener of this protocol."""
+    return f"{CLIENT}:{client_protocol},{INTERNAL}:PLAINTEXT,{CONTROLLER}:PLAINTEXT"
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ",".join(map(str, value))
+    return str(value)
+
+
+def _escape(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    escaped = "".join(c if " " <= c <= "~" else _unicode_escape(c) for c in escaped)
+    # Java's parser drops blanks at the start of a value unless they are escaped, and keeps those at the end.
+    return "\\" + escaped if escaped.startswith(" ") else escaped
+
+
+def _unicode_escape(character: str) -> str:
+    units = character.encode("utf-16-be")
+    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))

@@ -1,0 +1,30 @@
+"""Metrics of streaming queries, for Prometheus, OpenTelemetry and files; one line in the driver starts them.
+
+    from kafkagroup import metrics
+
+    metrics.start(spark, prometheus="127.0.0.1:9400")
+
+docs/metrics.md lists the metrics. The figures come from the progress that Spark reports after each micro-batch, so this
+works wherever a `StreamingQueryListener` does, also in a client of Spark Connect.
+"""
+
+from __future__ import annotations
+
+from kafkagroup.metrics.exporter import Exporter, Update
+from kafkagroup.metrics.point import Point, Series
+from kafkagroup.metrics.sample import PartitionSample, Sample
+from kafkagroup.metrics.sample_file import read_samples
+from kafkagroup.metrics.start import Metrics, TransactionWatch, start
+
+__all__ = [
+    "Exporter",
+    "Metrics",
+    "PartitionSample",
+    "Point",
+    "Sample",
+    "Series",
+    "TransactionWatch",
+    "Update",
+    "read_samples",
+    "start",
+]

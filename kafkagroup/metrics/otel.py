@@ -1,0 +1,100 @@
+"""OpenTelemetry: metrics to a collector by OTLP, or into a meter provider of the program. Needs the extra `otel`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from urllib.parse import urlsplit
+
+from opentelemetry.metrics import CallbackOptions, Histogram, MeterProvider, Observation
+from opentelemetry.sdk.metrics import MeterProvider as SdkMeterProvider
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+from opentelemetry.sdk.metrics.view import ExplicitBucketHistogramAggregation, View
+from opentelemetry.sdk.resources import Resource
+
+from kafka_source.version import __version__
+from kafkagroup.metrics.board import Board
+from kafkagroup.metrics.catalog import METRICS, Kind, Metric
+from kafkagroup.metrics.exporter import Update
+
+_SYSTEM = ("messaging.system", "kafka")
+_PATH = "/v1/metrics"
+
+
+class OpenTelemetryExporter:
+    """Records the figures in a meter provider.
+
+    Gauges and counters are observable: the provider's readers ask for them. Histograms are recorded at each update.
+
+    Args:
+        provider: The program's meter provider.
+    """
+
+    def __init__(self, provider: MeterProvider) -> None:
+        self._board = Board()
+        meter = provider.get_meter("kafkagroup", __version__)
+        self._histograms: dict[Metric, Histogram] = {}
+        for metric in METRICS:
+            if metric.kind is Kind.GAUGE:
+                meter.create_observable_gauge(metric.otel, [self._look(metric)], metric.unit, metric.doc)
+            elif metric.kind is Kind.COUNTER:
+                meter.create_observable_counter(metric.otel, [self._look(metric)], metric.unit, metric.doc)
+            else:
+                self._histograms[metric] = meter.create_histogram(metric.otel, metric.unit, metric.doc)
+
+    def export(self, update: Update) -> None:
+        """Let the provider's readers see the update."""
+        self._board.apply(update)
+        for point in update.points:
+            histogram = self._histograms.get(point.series.metric)
+            if histogram is not None:
+                histogram.record(point.value, attributes_of(point.series.metric, point.series.values))
+
+    def close(self) -> None:
+        """Do nothing: the provider is the program's."""
+
+    def _look(self, metric: Metric) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        def look(_: CallbackOptions) -> Iterable[Observation]:
+            for values, figure in self._board.numbers(metric).items():
+                yield Observation(figure, attributes_of(metric, values))
+
+        return look
+
+
+class OtlpExporter(OpenTelemetryExporter):
+    """Sends the figures to a collector by OTLP over HTTP, every `seconds` and at the end.
+
+    Args:
+        endpoint: The collector's URL; without a path, `/v1/metrics` is added. Headers, such as a token's, are taken
+            from `OTEL_EXPORTER_OTLP_HEADERS`, and attributes of the resource from `OTEL_RESOURCE_ATTRIBUTES`.
+        seconds: The time between two exports.
+    """
+
+    def __init__(self, endpoint: str, seconds: float) -> None:
+        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+
+        url = endpoint if urlsplit(endpoint).path.strip("/") else endpoint.rstrip("/") + _PATH
+        reader = PeriodicExportingMetricReader(OTLPMetricExporter(endpoint=url), export_interval_millis=seconds * 1000)
+        self._provider = SdkMeterProvider(
+            metric_readers=[reader],
+            # A variable of the environment takes precedence over this.
+            resource=Resource.create({"service.name": "kafkagroup"}),
+            views=[
+                View(
+                    instrument_name=metric.otel,
+                    aggregation=ExplicitBucketHistogramAggregation(boundaries=metric.buckets),
+                )
+                for metric in METRICS
+                if metric.kind is Kind.HISTOGRAM
+            ],
+        )
+        super().__init__(self._provider)
+
+    def close(self) -> None:
+        """Export what is left, and stop."""
+        self._provider.shutdown()
+
+
+def attributes_of(metric: Metric, values: Iterable[str]) -> dict[str, str]:
+    """Return the attributes of a series, by OpenTelemetry's names."""
+    named = zip((label.attribute for label in metric.labels), values, strict=True)
+    return dict((_SYSTEM, *metric.attributes, *named))

@@ -1,0 +1,161 @@
+"""The one line with which a driver starts its metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from kafka_source.errors import InvalidConfigurationError
+from kafkagroup.metrics.exporter import Exporter, Exports
+from kafkagroup.metrics.sample_file import SampleFile
+from kafkagroup.metrics.transaction_watch import TransactionWatch, TransactionWatcher
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
+    from pyspark.sql import SparkSession
+
+    from kafkagroup.metrics.listener import MetricsListener
+    from kafkagroup.metrics.prometheus import PrometheusEndpoint
+
+__all__ = ["Metrics", "TransactionWatch", "start"]
+
+
+class Metrics:
+    """Running metrics. It may be used as a context manager; else they run until the program ends.
+
+    Attributes:
+        prometheus_address: The `host:port` at which Prometheus is served; None: nowhere.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        listener: MetricsListener,
+        exports: Exports,
+        watcher: TransactionWatcher | None,
+        prometheus_address: str | None,
+    ) -> None:
+        self._spark, self._listener, self._exports, self._watcher = spark, listener, exports, watcher
+        self.prometheus_address = prometheus_address
+        self._closed = False
+
+    def close(self) -> None:
+        """Stop listening to Spark, and close the exporters. It may be called twice, and when Spark has stopped."""
+        if self._closed:
+            return
+        self._closed = True
+        # A session that has stopped has no listeners, and says so by an error of py4j or of gRPC.
+        with suppress(Exception):
+            self._spark.streams.removeListener(self._listener)
+        if self._watcher is not None:
+            self._watcher.close()
+        self._exports.close()
+
+    def __enter__(self) -> Metrics:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def start(
+    spark: SparkSession,
+    *,
+    prometheus: str | None = None,
+    otlp: str | None = None,
+    otlp_seconds: float = 30.0,
+    meter_provider: MeterProvider | None = None,
+    file: str | Path | None = None,
+    exporters: Sequence[Exporter] = (),
+    transactions: TransactionWatch | None = None,
+) -> Metrics:
+    """Export the figures of every streaming query of this session, from its next micro-batch on.
+
+    Args:
+        spark: The session; it may be one of Spark Connect.
+        prometheus: The `host:port` at which to serve Prometheus; port 0: any free one, see
+            `Metrics.prometheus_address`. Without a host, `127.0.0.1`. Needs the extra `metrics`.
+        otlp: The URL of an OpenTelemetry collector, such as `http://collector:4318`. Needs the extra `otel`.
+        otlp_seconds: The time between two exports to it.
+        meter_provider: A meter provider of OpenTelemetry that the program has set up itself. Needs the extra `otel`.
+        file: A file to which samples are appended, one JSON object a line; `kafkagroup plot` draws it.
+        exporters: Exporters of your own.
+        transactions: The exactly-once sinks whose open transactions to look for.
+
+    Raises:
+        InvalidConfigurationError: No exporter is given, an extra is missing, or an address or file cannot be used.
+    """
+    # Pictures of recorded samples need no Spark.
+    from kafkagroup.metrics.listener import MetricsListener
+
+    made: list[Exporter] = []
+    address: str | None = None
+    watcher: TransactionWatcher | None = None
+    try:
+        if prometheus is not None:
+            endpoint = _prometheus(prometheus)
+            made.append(endpoint)
+            address = endpoint.address
+        if otlp is not None:
+            made.append(_otlp(otlp, otlp_seconds))
+        if meter_provider is not None:
+            made.append(_opentelemetry(meter_provider))
+        if file is not None:
+            made.append(SampleFile(file))
+        if not made and not exporters:
+            raise InvalidConfigurationError(
+                "metrics.start needs to know where the figures go: give prometheus, otlp, meter_provider, file or "
+                "exporters."
+            )
+        exports = Exports([*made, *exporters])
+        if transactions is not None:
+            watcher = TransactionWatcher(transactions, exports.export)
+        listener = MetricsListener(exports)
+        # Spark refuses it if the session has stopped.
+        spark.streams.addListener(listener)
+    except BaseException:
+        if watcher is not None:
+            watcher.close()
+        for one in made:
+            one.close()
+        raise
+    return Metrics(spark, listener, exports, watcher, address)
+
+
+def _prometheus(address: str) -> PrometheusEndpoint:
+    host, separator, port = address.rpartition(":")
+    if not separator or not port.isdigit() or int(port) > 65_535:
+        raise InvalidConfigurationError(f"prometheus={address!r} is not host:port, such as 127.0.0.1:9400.")
+    try:
+        from kafkagroup.metrics.prometheus import PrometheusEndpoint
+    except ModuleNotFoundError as missing:
+        raise _missing_extra(missing, "prometheus_client", "metrics") from None
+    return PrometheusEndpoint(host.strip("[]") or "127.0.0.1", int(port))
+
+
+def _otlp(endpoint: str, seconds: float) -> Exporter:
+    try:
+        from kafkagroup.metrics.otel import OtlpExporter
+
+        return OtlpExporter(endpoint, seconds)
+    except ModuleNotFoundError as missing:
+        raise _missing_extra(missing, "opentelemetry", "otel") from None
+
+
+def _opentelemetry(provider: MeterProvider) -> Exporter:
+    try:
+        from kafkagroup.metrics.otel import OpenTelemetryExporter
+    except ModuleNotFoundError as missing:
+        raise _missing_extra(missing, "opentelemetry", "otel") from None
+    return OpenTelemetryExporter(provider)
+
+
+def _missing_extra(missing: ModuleNotFoundError, library: str, extra: str) -> Exception:
+    if (missing.name or "").partition(".")[0] != library:
+        return missing
+    return InvalidConfigurationError(f"It needs {missing.name}: pip install 'kafkagroup[{extra}]'.")

@@ -1,0 +1,215 @@
+"""From samples to what the pictures show, as plain numbers over time. Pure; times are seconds since 1970."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+
+from assignors.model import TopicPartition
+from kafka_source.errors import InvalidConfigurationError
+from kafka_source.model.driver_figures import Rebalance
+from kafkagroup.metrics.production_curve import ProductionCurve
+from kafkagroup.metrics.sample import Sample
+
+
+def of_one_source(samples: Sequence[Sample], query: str | None, source: int | None) -> list[Sample]:
+    """Return the samples of one source of a query, by time.
+
+    Args:
+        samples: Of any queries and sources.
+        query: The query's name or id; None: the one with the most samples.
+        source: The number of the source; None: the one with the most samples.
+
+    Raises:
+        InvalidConfigurationError: There are none of it.
+    """
+    found = [one for one in samples if query in (None, one.query) and source in (None, one.source)]
+    if not found:
+        known = sorted({f"{one.query} source {one.source}" for one in samples})
+        raise InvalidConfigurationError(
+            f"There are no samples of {query or 'any query'}"
+            + ("" if source is None else f" source {source}")
+            + (f". There are samples of: {', '.join(known)}." if known else ".")
+        )
+    ((name, number), _) = Counter((one.query, one.source) for one in found).most_common(1)[0]
+    mine = [one for one in found if (one.query, one.source) == (name, number)]
+    # A file may have been written by several programs, and a replayed micro-batch keeps its first time.
+    return sorted(mine, key=lambda one: (one.at, one.batch))
+
+
+def partitions_of(samples: Sequence[Sample]) -> list[TopicPartition]:
+    """Return all partitions of the samples, sorted."""
+    return sorted({tp for one in samples for tp in one.partitions})
+
+
+def rebalances_of(samples: Sequence[Sample]) -> list[Rebalance]:
+    """Return all rebalances of the samples, by time, except for the first join of each run."""
+    return sorted(
+        (r for one in samples for r in one.rebalances if r.cause.value != "start"),
+        key=lambda r: (r.at_ms, r.generation),
+    )
+
+
+def edges_of(samples: Sequence[Sample]) -> list[float]:
+    """Return where each sample begins in a picture, and where the last one ends: after the median time between two."""
+    times = [one.at for one in samples]
+    steps = [later - earlier for earlier, later in pairwise(times)]
+    return [*times, times[-1] + (median(steps) if steps else max(1.0, samples[-1].seconds))]
+
+
+def lag_rows(samples: Sequence[Sample]) -> list[list[float]]:
+    """Return the lag of each partition (rows) at each sample (columns); NaN where the query did not have it."""
+    nothing = float("nan")
+    return [
+        [float(one.partitions[tp].lag) if tp in one.partitions else nothing for one in samples]
+        for tp in partitions_of(samples)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Rates between one sample and the next; None where they are not known.
+
+    Attributes:
+        edges: When each rate begins, and when the last one ends.
+        read: Offsets a second that the query read.
+        written: Offsets a second that producers wrote, to partitions that the query has.
+        bytes: Bytes a second, as the quota measured them.
+        quota_records: The quota in records a second.
+        quota_bytes: The quota in bytes a second.
+        throttled: Whether the whole quota was used.
+    """
+
+    edges: list[float]
+    read: list[float]
+    written: list[float]
+    bytes: list[float | None]
+    quota_records: list[float | None]
+    quota_bytes: list[float | None]
+    throttled: list[bool]
+
+
+_ALL_USED = 99.0
+
+
+def rates_of(samples: Sequence[Sample]) -> Rates:
+    """Return the rates at which a query read and producers wrote.
+
+    The records of a micro-batch count from its begin to the begin of the next one.
+    """
+    edges = edges_of(samples)
+    rates = Rates(edges, [], [], [], [], [], [])
+    before: Sample | None = None
+    for number, one in enumerate(samples):
+        after = samples[number + 1] if number + 1 < len(samples) else None
+        seconds = max(1e-3, edges[number + 1] - edges[number])
+        rates.read.append(sum(p.end - p.start for p in one.partitions.values()) / seconds)
+        rates.written.append(_written(before, one))
+        # A quota's account is told in the offset of the next micro-batch.
+        rates.bytes.append(None if after is None else _bytes(one, after, seconds))
+        rates.quota_records.append(one.quota.get("recordsPerSecond"))
+        rates.quota_bytes.append(one.quota.get("bytesPerSecond"))
+        rates.throttled.append(one.quota.get("usedPercent", 0.0) >= _ALL_USED)
+        before = one
+    return rates
+
+
+def _written(before: Sample | None, now: Sample) -> float:
+    if before is None or now.at <= before.at:
+        return 0.0
+    both = before.partitions.keys() & now.partitions.keys()
+    grown = sum(max(0, now.partitions[tp].latest - before.partitions[tp].latest) for tp in both)
+    return grown / (now.at - before.at)
+
+
+def _bytes(now: Sample, after: Sample, seconds: float) -> float | None:
+    if not now.quota or not after.quota:
+        return None
+    had, has = (sum(slot["bytes"] for slot in one.quota["slots"].values()) for one in (now, after))
+    # A driver that was started again counts from 0.
+    return float(has - had if has >= had else has) / seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A time for which one slot held a partition."""
+
+    partition: TopicPartition
+    slot: int
+    start: float
+    end: float
+
+
+def holds_of(samples: Sequence[Sample]) -> list[Held]:
+    """Return which slot held which partition, from the first to the last micro-batch in a row that shows it."""
+    edges = edges_of(samples)
+    open_holds: dict[TopicPartition, Held] = {}
+    found: list[Held] = []
+    for number, one in enumerate(samples):
+        start, end = edges[number], edges[number + 1]
+        found += [open_holds.pop(tp) for tp in open_holds.keys() - one.partitions.keys()]
+        for tp, partition in one.partitions.items():
+            known = open_holds.get(tp)
+            if known is not None and known.slot == partition.slot:
+                open_holds[tp] = Held(tp, known.slot, known.start, end)
+            else:
+                if known is not None:
+                    found.append(known)
+                open_holds[tp] = Held(tp, partition.slot, start, end)
+    return sorted([*found, *open_holds.values()], key=lambda held: (held.partition, held.start))
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """How long the records of one micro-batch took from their production to the commit of their offsets, in seconds.
+
+    Attributes:
+        at: When the commit ended.
+        newest: Of the newest record.
+        median: Of the record in the middle.
+        oldest: Of the oldest record.
+    """
+
+    at: float
+    newest: float
+    median: float
+    oldest: float
+
+
+_QUANTILES = 20
+
+
+def latencies_of(samples: Sequence[Sample]) -> list[Latency]:
+    """Return the latency of each micro-batch that was committed, without records from before the first sample."""
+    curves: dict[TopicPartition, ProductionCurve] = {}
+    for one in samples:
+        for tp, partition in one.partitions.items():
+            curves.setdefault(tp, ProductionCurve(most_points=None)).observe(one.at, partition.latest)
+    found = []
+    for number, one in enumerate(samples[:-1]):
+        committed = _committed_at(samples[number + 1 :])
+        written = [] if committed is None else _written_at(one, curves)
+        if committed is not None and written:
+            ages = sorted(max(0.0, committed - at) for at in written)
+            found.append(Latency(committed, ages[0], median(ages), ages[-1]))
+    return found
+
+
+def _committed_at(later: Sequence[Sample]) -> float | None:
+    """Return when the micro-batch before these samples was committed; its commit is the first that follows."""
+    return next((one.commits[0].at_ms / 1000 for one in later if one.commits), None)
+
+
+def _written_at(one: Sample, curves: dict[TopicPartition, ProductionCurve]) -> list[float]:
+    """Return when records of a micro-batch were written: of each partition up to 20 of them, evenly spread."""
+    found = []
+    for tp, partition in one.partitions.items():
+        step = max(1, (partition.end - partition.start) // _QUANTILES)
+        for offset in range(partition.start, partition.end, step):
+            at = curves[tp].written_at(offset) if curves[tp].saw(offset) else None
+            if at is not None:
+                found.append(at)
+    return found

@@ -1,0 +1,209 @@
+"""How far a stream is behind its topics, with the names that Spark's own Kafka source uses in a query's progress.
+
+Spark has no way for a Python source to report metrics. The progress of a query has its offsets, and from these a
+listener makes the same figures:
+
+    from kafkagroup.progress import LagListener
+
+    spark.streams.addListener(LagListener(print))
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import json
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+    StreamingQueryProgress,
+)
+
+from assignors.model import TopicPartition
+from kafka_source.errors import InvalidConfigurationError
+from kafka_source.model import driver_figures
+from kafka_source.model.driver_figures import DriverFigures
+from kafka_source.model.stream_offset import StreamOffset
+
+__all__ = ["LagListener", "SourceLag", "lag_of"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLag:
+    """How far one source of a query is behind.
+
+    Attributes:
+        query: The query's name, or its id if it has none.
+        batch: The number of the micro-batch after which this is so.
+        source: The number of the source in the query, from 0.
+        behind: By partition, the number of offsets between what was read and the latest offset of then.
+        bytes_per_offset: About how many bytes an offset has in a fetch response; None: unknown.
+    """
+
+    query: str
+    batch: int
+    source: int
+    behind: Mapping[TopicPartition, int]
+    bytes_per_offset: float | None = None
+
+    @property
+    def total(self) -> int:
+        """Return the number of offsets that are left in all partitions."""
+        return sum(self.behind.values())
+
+    @property
+    def metrics(self) -> dict[str, str]:
+        """Return the figures under Spark's names: `minOffsetsBehindLatest`, `max…`, `avg…`; empty without partitions.
+
+        `estimatedTotalBytesBehindLatest` is among them if the size of an offset is known.
+        """
+        if not self.behind:
+            return {}
+        found = {
+            "minOffsetsBehindLatest": str(min(self.behind.values())),
+            "maxOffsetsBehindLatest": str(max(self.behind.values())),
+            "avgOffsetsBehindLatest": str(self.total / len(self.behind)),
+        }
+        if self.bytes_per_offset is not None:
+            found["estimatedTotalBytesBehindLatest"] = str(self.total * self.bytes_per_offset)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOffsets:
+    """What the progress of a query shows of one Kafka source: kafkagroup, or Spark's own source.
+
+    Attributes:
+        number: The number of the source in the query, from 0.
+        end: The offset at which the micro-batch ended.
+        latest: The latest offsets when it was planned.
+        has_read: Whether this micro-batch moved the source's offset. If not, `end` and `driver` are those of an earlier
+            one: a stateful query also runs micro-batches without new records.
+        driver: The figures of the driver's process; None: Spark's own source.
+        quota: The figures of the query's quota, as `Account.figures` makes them; None: no quota.
+    """
+
+    number: int
+    end: StreamOffset
+    latest: Mapping[TopicPartition, int]
+    has_read: bool
+    driver: DriverFigures | None = None
+    quota: Mapping[str, Any] | None = None
+
+    @property
+    def behind(self) -> dict[TopicPartition, int]:
+        """Return the number of offsets between what was read and the latest offset, by partition."""
+        read = self.end.ends
+        return {tp: max(0, offset - read[tp]) for tp, offset in self.latest.items() if tp in read}
+
+
+def sources_of(progress: StreamingQueryProgress) -> list[SourceOffsets]:
+    """Return what a progress shows of each Kafka source of its query."""
+    found = []
+    for number, source in enumerate(progress.sources):
+        start, shown = _json(source.startOffset), _json(source.endOffset)
+        end = _offset(shown)
+        if end is None:
+            continue
+        driver = _figures(shown)
+        latest = _offset(_json(source.latestOffset))
+        available = latest.ends if latest is not None else driver.latest if driver is not None else {}
+        if latest is not None or available:
+            found.append(SourceOffsets(number, end, available, start != shown, driver, shown.get("quota")))
+    return found
+
+
+def lag_of(progress: StreamingQueryProgress, *, bytes_per_offset: float | None = None) -> list[SourceLag]:
+    """Return how far each Kafka source of a query is behind: of kafkagroup, and of Spark's own source.
+
+    Args:
+        progress: The progress of a query, from a listener or `query.lastProgress`.
+        bytes_per_offset: About how many bytes an offset has, for sources that do not know it. A query with a quota
+            measures it.
+    """
+    found = []
+    for source in sources_of(progress):
+        size = _measured_size(source.quota or {})
+        per_offset = bytes_per_offset if size is None else size
+        found.append(SourceLag(name_of(progress), progress.batchId, source.number, source.behind, per_offset))
+    return found
+
+
+def name_of(progress: StreamingQueryProgress) -> str:
+    """Return the name of a progress' query, or its id if it has none."""
+    return progress.name or str(progress.id)
+
+
+class LagListener(StreamingQueryListener):
+    """Reports after each micro-batch how far each Kafka source is behind: `spark.streams.addListener(LagListener())`.
+
+    Args:
+        report: Called with each source's lag, in a thread of Spark; None: log a line at INFO.
+        bytes_per_offset: See `lag_of`.
+    """
+
+    def __init__(
+        self, report: Callable[[SourceLag], object] | None = None, *, bytes_per_offset: float | None = None
+    ) -> None:
+        self._report = report or _log
+        self._bytes_per_offset = bytes_per_offset
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
+        """Do nothing."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
+        """Report the lag of each source."""
+        for one in lag_of(event.progress, bytes_per_offset=self._bytes_per_offset):
+            self._report(one)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
+        """Do nothing."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
+        """Do nothing."""
+
+
+def _log(lag: SourceLag) -> None:
+    figures = " ".join(f"{name}={value}" for name, value in lag.metrics.items())
+    log.info("query=%s batch=%d source=%d %s", lag.query, lag.batch, lag.source, figures)
+
+
+def _json(text: str | None) -> Any:
+    """Parse an offset of a progress; through Spark Connect, pyspark before 4.2 gives it as the repr of a dict."""
+    for parse in (json.loads, ast.literal_eval):
+        with contextlib.suppress(ValueError, SyntaxError):
+            return parse(text or "null")
+    return None
+
+
+def _offset(value: Any) -> StreamOffset | None:
+    """Return the offset in kafkagroup's or Spark's form; None if it is neither."""
+    try:
+        return StreamOffset.from_json(value) if isinstance(value, dict) and value else None
+    except InvalidConfigurationError:
+        return None
+
+
+def _figures(end: Mapping[str, Any]) -> DriverFigures | None:
+    try:
+        return DriverFigures.from_json(end[driver_figures.KEY])
+    except (KeyError, TypeError, ValueError):
+        # Of Spark's own source, or of a version of kafkagroup that wrote no figures or others.
+        return None
+
+
+def _measured_size(quota: Mapping[str, Any]) -> float | None:
+    """Return the bytes of an offset as the query's quota has measured them; None without a quota."""
+    slots = quota.get("slots", {}).values()
+    size, records = sum(slot["bytes"] for slot in slots), sum(slot["records"] for slot in slots)
+    return size / records if records else None
