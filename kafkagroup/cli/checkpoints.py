@@ -8,18 +8,14 @@ import typer
 
 from kafkagroup.cli.common import (
     DRY_RUN,
-    Config,
-    ConfigFile,
-    ContextOption,
     OutputOption,
-    Servers,
     Yes,
     exit_on_error,
     note,
 )
 from kafkagroup.cli.listing import Listing
 from kafkagroup.cli.output import Output, emit
-from kafkagroup.cli.settings import has_servers, settings_of
+from kafkagroup.cli.settings import NO_OPTIONS, Connection, with_connection
 
 if TYPE_CHECKING:
     from kafkagroup.admin.checkpoints import Position
@@ -62,6 +58,7 @@ def show(
     typer.echo(positions[0].starting_offsets())
 
 
+@with_connection
 def import_checkpoint(
     path: Location,
     source: Source = None,
@@ -75,10 +72,7 @@ def import_checkpoint(
             "read.",
         ),
     ] = None,
-    servers: Servers = None,
-    config_file: ConfigFile = None,
-    config: Config = None,
-    context: ContextOption = None,
+    connection: Connection = NO_OPTIONS,
     spark_conf: Annotated[
         list[str] | None,
         typer.Option(
@@ -95,7 +89,7 @@ def import_checkpoint(
     The query must be stopped. A checkpoint with a finished batch continues as it is, and then only --group changes
     something. The group must have no members.
     """
-    if group is not None and not has_servers(servers, config, config_file, context):
+    if group is not None and not connection.names_cluster():
         raise typer.BadParameter("is needed with --group", param_hint="--bootstrap-servers")
     with exit_on_error():
         from kafkagroup.admin import Groups, Move, Rows
@@ -105,7 +99,7 @@ def import_checkpoint(
         positions, change = _chosen(found.positions(), source), found.rewrite(_pairs(spark_conf or []))
         offsets = least_offsets(positions)
         listings = [_listing(positions)]
-        groups = None if group is None else Groups(settings_of(servers, config, config_file, context))
+        groups = None if group is None else Groups(connection.settings())
         if groups is not None and group is not None:
             before = groups.committed(group)
             moves = (Move(tp.topic, tp.partition, before.get(tp), one, one) for tp, one in sorted(offsets.items()))

@@ -8,12 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from kafkagroup.cli.context_file import complete
 from kafkagroup.cli.output import Output
 
 ERROR = 1
@@ -24,43 +22,6 @@ BOUND_EXCEEDED = 3
 
 DRY_RUN = "Nothing was changed; add --yes to make the change."
 
-Servers = Annotated[
-    str | None,
-    typer.Option(
-        "--bootstrap-servers",
-        "--bootstrap-server",
-        "-b",
-        metavar="HOST:PORT,...",
-        help="Bootstrap brokers. Can be in --command-config or a context too. Variable: KAFKAGROUP_BOOTSTRAP_SERVERS.",
-    ),
-]
-ConfigFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--command-config",
-        metavar="FILE",
-        help="Client settings, in the format of Java's properties files. Variable: KAFKAGROUP_COMMAND_CONFIG.",
-    ),
-]
-Config = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--config",
-        "-c",
-        "-X",
-        metavar="NAME=VALUE",
-        help="A client setting with Java's name. Can be repeated. Not for passwords, which others can see here.",
-    ),
-]
-ContextOption = Annotated[
-    str | None,
-    typer.Option(
-        "--context",
-        metavar="NAME",
-        autocompletion=complete,
-        help="A context: see kafkagroup contexts. Variable: KAFKAGROUP_CONTEXT.",
-    ),
-]
 OutputOption = Annotated[
     Output, typer.Option("--output", "-o", metavar="table|json|csv", help="How to print the result.")
 ]

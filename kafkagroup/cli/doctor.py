@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkagroup.cli.common import ERROR, Config, ConfigFile, ContextOption, OutputOption, Servers, exit_on_error
+from kafkagroup.cli.common import ERROR, OutputOption, exit_on_error
 from kafkagroup.cli.listing import Listing
 from kafkagroup.cli.output import Output, emit, print_json
-from kafkagroup.cli.settings import has_servers, settings_of
+from kafkagroup.cli.settings import NO_OPTIONS, Connection, with_connection
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,11 +20,9 @@ _COLOURS: dict[State, str] = {"ok": "green", "warn": "yellow", "fail": "red", "s
 _CONNECT = "sc://"
 
 
+@with_connection
 def doctor(
-    servers: Servers = None,
-    config_file: ConfigFile = None,
-    config: Config = None,
-    context: ContextOption = None,
+    connection: Connection = NO_OPTIONS,
     topic: Annotated[
         list[str] | None, typer.Option("--topic", "-t", metavar="TOPIC", help="A topic to read. Can be repeated.")
     ] = None,
@@ -55,10 +53,10 @@ def doctor(
         from kafkagroup.doctor import examine
         from kafkagroup.doctor.finding import document, healthy
 
-        has_cluster = has_servers(servers, config, config_file, context)
-        if not has_cluster and (config or topic or output_topic or group or transactional_id):
+        has_cluster = connection.names_cluster()
+        if not has_cluster and (connection.config or topic or output_topic or group or transactional_id):
             raise typer.BadParameter("is needed to check a cluster", param_hint="--bootstrap-servers")
-        settings = settings_of(servers, config, config_file, context) if has_cluster else None
+        settings = connection.settings() if has_cluster else None
         session = None if spark is None else _session(spark)
         try:
             findings = examine(

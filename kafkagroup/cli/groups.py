@@ -9,13 +9,9 @@ import typer
 
 from kafkagroup.cli.common import (
     BOUND_EXCEEDED,
-    Config,
-    ConfigFile,
-    ContextOption,
     GroupArgument,
     GroupOption,
     OutputOption,
-    Servers,
     Topics,
     Yes,
     check_regex,
@@ -28,7 +24,7 @@ from kafkagroup.cli.common import (
 from kafkagroup.cli.listing import Listing
 from kafkagroup.cli.output import Output, emit
 from kafkagroup.cli.selection import parse_topics
-from kafkagroup.cli.settings import settings_of
+from kafkagroup.cli.settings import NO_OPTIONS, Connection, with_connection
 
 if TYPE_CHECKING:
     from kafkagroup.admin import Group, PartitionLag, Rows
@@ -48,11 +44,9 @@ FailAbove = Annotated[
 ]
 
 
+@with_connection
 def list_groups(
-    servers: Servers = None,
-    config_file: ConfigFile = None,
-    config: Config = None,
-    context: ContextOption = None,
+    connection: Connection = NO_OPTIONS,
     pattern: Annotated[
         str | None, typer.Option("--regex", metavar="REGEX", help="Only groups whose id matches somewhere.")
     ] = None,
@@ -76,7 +70,7 @@ def list_groups(
         from kafkagroup.admin import Groups
 
         with_lag = lag or fail_above is not None
-        settings = settings_of(servers, config, config_file, context)
+        settings = connection.settings()
         found = Groups(settings).list(lag=with_lag, types=types or (), states=states or (), pattern=pattern)
         hidden = frozenset() if with_lag else frozenset({"members", "lag"})
         emit(output, Listing("groups", found, hidden=hidden, empty="There are no such groups."))
@@ -84,13 +78,11 @@ def list_groups(
             _exit_above(fail_above, {one.group: one.lag or 0 for one in found})
 
 
+@with_connection
 def show_group(
     group: GroupArgument = None,
     group_option: GroupOption = None,
-    servers: Servers = None,
-    config_file: ConfigFile = None,
-    config: Config = None,
-    context: ContextOption = None,
+    connection: Connection = NO_OPTIONS,
     topic: Topics = None,
     by: Annotated[
         By, typer.Option("--by", metavar="partition|topic|member", help="What a row of the lag is about.")
@@ -127,7 +119,7 @@ def show_group(
         from kafkagroup.admin.model import PartitionLag
         from kafkagroup.cli.group_rows import GroupOverview, overview, total
 
-        groups = Groups(settings_of(servers, config, config_file, context))
+        groups = Groups(connection.settings())
         found = groups.describe(name, leader=leader, rate_seconds=rate)
         lag = groups.lag(name, selection.partitions, topics=selection.topics)
         lag = Rows(PartitionLag, (row for row in lag if selection.has(row.topic, row.partition)))
@@ -147,13 +139,11 @@ def show_group(
             _exit_above(fail_above, {name: total(lag)})
 
 
+@with_connection
 def create(
     group: GroupArgument = None,
     group_option: GroupOption = None,
-    servers: Servers = None,
-    config_file: ConfigFile = None,
-    config: Config = None,
-    context: ContextOption = None,
+    connection: Connection = NO_OPTIONS,
     topic: Topics = None,
     to: Annotated[
         str, typer.Option("--to", metavar="POSITION", help="earliest, latest, or a time: ISO 8601, or ms since 1970.")
@@ -173,20 +163,18 @@ def create(
     with exit_on_error():
         from kafkagroup.admin import Groups
 
-        groups = Groups(settings_of(servers, config, config_file, context))
+        groups = Groups(connection.settings())
         moves = groups.moves(name, position, selection.partitions, topics=selection.topics)
         groups.create(name, {one.topic_partition: one.offset for one in moves}, dry_run=not yes)
         emit(output, Listing("moves", moves, f"group {name}"))
         note_outcome(yes)
 
 
+@with_connection
 def delete(
     group: GroupArgument = None,
     group_option: GroupOption = None,
-    servers: Servers = None,
-    config_file: ConfigFile = None,
-    config: Config = None,
-    context: ContextOption = None,
+    connection: Connection = NO_OPTIONS,
     yes: Yes = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -196,7 +184,7 @@ def delete(
         from kafkagroup.admin import Groups, Rows
         from kafkagroup.cli.group_rows import GroupOverview, overview
 
-        groups = Groups(settings_of(servers, config, config_file, context))
+        groups = Groups(connection.settings())
         found = groups.describe(name)
         row = overview(found, groups.lag(name))
         if yes:

@@ -9,13 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kafkagroup.cli.common import (
-    Config,
-    ConfigFile,
-    ContextOption,
     GroupArgument,
     GroupOption,
     OutputOption,
-    Servers,
     Topics,
     Yes,
     exit_on_error,
@@ -26,7 +22,7 @@ from kafkagroup.cli.common import (
 from kafkagroup.cli.listing import Listing
 from kafkagroup.cli.output import Output, emit
 from kafkagroup.cli.selection import parse_topics
-from kafkagroup.cli.settings import settings_of
+from kafkagroup.cli.settings import NO_OPTIONS, Connection, with_connection
 
 if TYPE_CHECKING:
     from kafkagroup.admin import OffsetsDocument
@@ -41,13 +37,11 @@ WholeTopics = Annotated[
 
 
 @offsets.command("delete", short_help="Delete the offsets of topics.")
+@with_connection
 def delete_offsets(
     group: GroupArgument = None,
     group_option: GroupOption = None,
-    servers: Servers = None,
-    config_file: ConfigFile = None,
-    config: Config = None,
-    context: ContextOption = None,
+    connection: Connection = NO_OPTIONS,
     topic: Topics = None,
     yes: Yes = False,
     output: OutputOption = Output.TABLE,
@@ -60,7 +54,7 @@ def delete_offsets(
     with exit_on_error():
         from kafkagroup.admin import Groups, PartitionLag, Rows
 
-        groups = Groups(settings_of(servers, config, config_file, context))
+        groups = Groups(connection.settings())
         groups.describe(name)
         rows = groups.lag(name)
         shown = Rows(
@@ -74,13 +68,11 @@ def delete_offsets(
 
 
 @offsets.command(short_help="Create a group where another one is.")
+@with_connection
 def clone(
     source: Annotated[str, typer.Argument(metavar="SOURCE", show_default=False, help="The group to copy.")],
     group: Annotated[str, typer.Argument(metavar="GROUP", show_default=False, help="The group to create.")],
-    servers: Servers = None,
-    config_file: ConfigFile = None,
-    config: Config = None,
-    context: ContextOption = None,
+    connection: Connection = NO_OPTIONS,
     topic: WholeTopics = None,
     yes: Yes = False,
     output: OutputOption = Output.TABLE,
@@ -89,21 +81,17 @@ def clone(
     with exit_on_error():
         from kafkagroup.admin import Groups
 
-        moves = Groups(settings_of(servers, config, config_file, context)).clone(
-            source, group, topics=topic or (), dry_run=not yes
-        )
+        moves = Groups(connection.settings()).clone(source, group, topics=topic or (), dry_run=not yes)
         emit(output, Listing("moves", moves, f"group {group}", frozenset({"asked"})))
         note_outcome(yes)
 
 
 @offsets.command("export", short_help="Write the offsets as a document.")
+@with_connection
 def export_offsets(
     group: GroupArgument = None,
     group_option: GroupOption = None,
-    servers: Servers = None,
-    config_file: ConfigFile = None,
-    config: Config = None,
-    context: ContextOption = None,
+    connection: Connection = NO_OPTIONS,
     topic: WholeTopics = None,
     file: Annotated[
         Path | None, typer.Option("--file", "-f", metavar="FILE", help="Write to this file, not to standard output.")
@@ -117,7 +105,7 @@ def export_offsets(
     with exit_on_error():
         from kafkagroup.admin import Groups
 
-        groups = Groups(settings_of(servers, config, config_file, context))
+        groups = Groups(connection.settings())
         text = groups.export_offsets(name, topics=topic or ()).to_json()
         if file is None:
             typer.echo(text, nl=False)
@@ -129,6 +117,7 @@ def export_offsets(
 
 
 @offsets.command("import", short_help="Commit the offsets of a document.")
+@with_connection
 def import_offsets(
     file: Annotated[
         Path,
@@ -137,10 +126,7 @@ def import_offsets(
     group: Annotated[
         str | None, typer.Option("--group", "-g", metavar="GROUP", help="The group, if not that of the file.")
     ] = None,
-    servers: Servers = None,
-    config_file: ConfigFile = None,
-    config: Config = None,
-    context: ContextOption = None,
+    connection: Connection = NO_OPTIONS,
     topic: WholeTopics = None,
     yes: Yes = False,
     output: OutputOption = Output.TABLE,
@@ -155,7 +141,7 @@ def import_offsets(
         document = read_document(file)
         if topic:
             document = document.only(frozenset(topic))
-        groups = Groups(settings_of(servers, config, config_file, context))
+        groups = Groups(connection.settings())
         moves = groups.import_offsets(document, group, dry_run=not yes)
         title = f"group {group or document.group}"
         emit(output, Listing("moves", moves, title, frozenset({"asked"}), empty="The file has no such offsets."))

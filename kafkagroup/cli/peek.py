@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkagroup.cli.common import Config, ConfigFile, ContextOption, OutputOption, Servers, exit_on_error, usage_of
+from kafkagroup.cli.common import OutputOption, exit_on_error, usage_of
 from kafkagroup.cli.listing import Listing
 from kafkagroup.cli.output import Output, emit
 from kafkagroup.cli.selection import parse_topics
-from kafkagroup.cli.settings import settings_of
+from kafkagroup.cli.settings import NO_OPTIONS, Connection, with_connection
 
 if TYPE_CHECKING:
     from kafkagroup.admin.peek import Start
@@ -32,14 +32,12 @@ class Engine(str, Enum):
     LIBRDKAFKA = "librdkafka"
 
 
+@with_connection
 def peek(
     topic: Annotated[
         str, typer.Argument(metavar="TOPIC[:0,1]", show_default=False, help="The topic, or some partitions of it.")
     ],
-    servers: Servers = None,
-    config_file: ConfigFile = None,
-    config: Config = None,
-    context: ContextOption = None,
+    connection: Connection = NO_OPTIONS,
     start: Annotated[
         str | None,
         typer.Option(
@@ -80,7 +78,7 @@ def peek(
 
         (name,) = selection.names
         records = read_records(
-            settings_of(servers, config, config_file, context),
+            connection.settings(),
             name,
             start=position,
             partitions=tuple(tp.partition for tp in selection.partitions),

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kafkagroup.cli.common import Config, ConfigFile, ContextOption, OutputOption, Servers, exit_on_error, usage_of
+from kafkagroup.cli.common import OutputOption, exit_on_error, usage_of
 from kafkagroup.cli.listing import Listing
 from kafkagroup.cli.output import Output, emit
-from kafkagroup.cli.settings import settings_of
+from kafkagroup.cli.settings import NO_OPTIONS, Connection, with_connection
 
 if TYPE_CHECKING:
     from assignors import ClusterMetadata
     from kafkagroup.admin.assignment_plan import PlanMember
 
 
+@with_connection
 def plan(
     assignor: Annotated[
         str,
@@ -24,10 +25,7 @@ def plan(
             metavar="ASSIGNOR", show_default=False, help="range, sticky, copartition, …, or module:Class of your own."
         ),
     ],
-    servers: Servers = None,
-    config_file: ConfigFile = None,
-    config: Config = None,
-    context: ContextOption = None,
+    connection: Connection = NO_OPTIONS,
     topic: Annotated[
         list[str] | None,
         typer.Option(
@@ -66,7 +64,7 @@ def plan(
         if group is not None or asked:
             from kafkagroup.admin import Groups, Topics
 
-            settings = settings_of(servers, config, config_file, context)
+            settings = connection.settings()
             if group is not None:
                 found = Groups(settings).describe(group)
                 members = assignment_plan.members_of(found, assignor, chosen) + members

@@ -10,17 +10,13 @@ from typing import Annotated, Any
 import typer
 
 from kafkagroup.cli.common import (
-    Config,
-    ConfigFile,
-    ContextOption,
     OutputOption,
-    Servers,
     Yes,
     exit_on_error,
     note_outcome,
 )
 from kafkagroup.cli.output import Output, emit, print_json
-from kafkagroup.cli.settings import settings_of
+from kafkagroup.cli.settings import NO_OPTIONS, Connection, with_connection
 
 quota = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Show and change the quotas of queries and of brokers."
@@ -88,11 +84,9 @@ def set_bound(
 
 
 @quota.command(short_help="Show and change the brokers' quotas.")
+@with_connection
 def brokers(
-    servers: Servers = None,
-    config_file: ConfigFile = None,
-    config: Config = None,
-    context: ContextOption = None,
+    connection: Connection = NO_OPTIONS,
     client_id: Annotated[str | None, typer.Option(metavar="ID", help="The client.id whose quota to change.")] = None,
     consumer_bytes: Annotated[
         float | None,
@@ -125,7 +119,7 @@ def brokers(
         from kafka_source.kafka_client import Deadline, KafkaClient
         from kafkagroup.cli.quota_rows import broker_quotas, quota_changes
 
-        with closing(KafkaClient(settings_of(servers, config, config_file, context))) as client:
+        with closing(KafkaClient(connection.settings())) as client:
             deadline = Deadline(_SECONDS)
             quotas = client.run(describe_quotas(client, deadline))
             if client_id is None or not values:

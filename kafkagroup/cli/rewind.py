@@ -8,13 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kafkagroup.cli.common import (
-    Config,
-    ConfigFile,
-    ContextOption,
     GroupArgument,
     GroupOption,
     OutputOption,
-    Servers,
     Topics,
     Yes,
     exit_on_error,
@@ -26,7 +22,7 @@ from kafkagroup.cli.common import (
 from kafkagroup.cli.listing import Listing
 from kafkagroup.cli.output import Output, emit
 from kafkagroup.cli.selection import Selection, parse_topics
-from kafkagroup.cli.settings import settings_of
+from kafkagroup.cli.settings import NO_OPTIONS, Connection, with_connection
 
 if TYPE_CHECKING:
     from kafka_source.client_config import Settings
@@ -34,13 +30,11 @@ if TYPE_CHECKING:
     from kafkagroup.admin import Group, Move, OffsetsDocument, Rows
 
 
+@with_connection
 def rewind(
     group: GroupArgument = None,
     group_option: GroupOption = None,
-    servers: Servers = None,
-    config_file: ConfigFile = None,
-    config: Config = None,
-    context: ContextOption = None,
+    connection: Connection = NO_OPTIONS,
     topic: Topics = None,
     all_topics: Annotated[
         bool, typer.Option("--all-topics", help="All partitions for which the group has committed an offset.")
@@ -112,7 +106,7 @@ def rewind(
     with exit_on_error():
         from kafkagroup.admin import Groups, Move, Rows
 
-        settings = settings_of(servers, config, config_file, context)
+        settings = connection.settings()
         groups = Groups(settings)
         if document is not None:
             groups.check_document(document)

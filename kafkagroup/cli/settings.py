@@ -5,10 +5,13 @@ What comes later wins. A password belongs into the file or the environment: othe
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,6 +19,7 @@ from kafkagroup.cli.context_file import (
     COMMAND_CONFIG,
     Context,
     chosen_context,
+    complete,
     contexts_path,
     exposed,
     with_providers,
@@ -35,51 +39,121 @@ FILE_VARIABLE = "KAFKAGROUP_COMMAND_CONFIG"
 
 _SERVERS = "bootstrap.servers"
 
+_Servers = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-servers",
+        "--bootstrap-server",
+        "-b",
+        metavar="HOST:PORT,...",
+        help="Bootstrap brokers. Can be in --command-config or a context too. Variable: KAFKAGROUP_BOOTSTRAP_SERVERS.",
+    ),
+]
+_ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--command-config",
+        metavar="FILE",
+        help="Client settings, in the format of Java's properties files. Variable: KAFKAGROUP_COMMAND_CONFIG.",
+    ),
+]
+_Config = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--config",
+        "-c",
+        "-X",
+        metavar="NAME=VALUE",
+        help="A client setting with Java's name. Can be repeated. Not for passwords, which others can see here.",
+    ),
+]
+_Context = Annotated[
+    str | None,
+    typer.Option(
+        "--context",
+        metavar="NAME",
+        autocompletion=complete,
+        help="A context: see kafkagroup contexts. Variable: KAFKAGROUP_CONTEXT.",
+    ),
+]
 
-def settings_of(servers: str | None, config: list[str] | None, file: Path | None, context: str | None) -> Settings:
-    """Return the settings of the Kafka clients.
 
-    Args:
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """How a command reaches its cluster: the options that every such command has, see `with_connection`.
+
+    Attributes:
         servers: The value of `--bootstrap-servers`.
+        config_file: The value of `--command-config`.
         config: The values of `--config`, each `name=value`.
-        file: The value of `--command-config`.
         context: The value of `--context`.
-
-    Raises:
-        OptionError: No Kafka client knows a setting, or it has an invalid value.
-        typer.BadParameter: The bootstrap servers are given nowhere, a file cannot be read, there is no such context, or
-            a value of `--config` is not `name=value`.
     """
-    from kafka_source.client_config import Settings
-    from kafka_source.client_config.check import check_settings
-    from kafka_source.client_config.java_settings import Role
 
-    given = _from_command_line(servers, config)
-    _warn_of_secrets(config)
-    implied, used = _implied(given.get(_SERVERS), file, context)
-    if used is not None:
-        _warn_of_exposed(used)
-    values = {**implied, **given}
-    if not values.get(_SERVERS):
-        raise typer.BadParameter(
-            f"is missing; it can be {_SERVERS} in --command-config or in a context, or the variable "
-            f"{SERVERS_VARIABLE}, too",
-            param_hint="--bootstrap-servers",
-        )
-    settings = Settings(values)
-    for warning in check_settings(settings, Role.ADMIN, native=True):
-        typer.secho(warning, fg=typer.colors.YELLOW, err=True)
-    return settings
+    servers: _Servers = None
+    config_file: _ConfigFile = None
+    config: _Config = None
+    context: _Context = None
+
+    def settings(self) -> Settings:
+        """Return the settings of the Kafka clients.
+
+        Raises:
+            OptionError: No Kafka client knows a setting, or it has an invalid value.
+            typer.BadParameter: The bootstrap servers are given nowhere, a file cannot be read, there is no such
+                context, or a value of `--config` is not `name=value`.
+        """
+        from kafka_source.client_config import Settings
+        from kafka_source.client_config.check import check_settings
+        from kafka_source.client_config.java_settings import Role
+
+        given = _from_command_line(self.servers, self.config)
+        _warn_of_secrets(self.config)
+        implied, used = _implied(given.get(_SERVERS), self.config_file, self.context)
+        if used is not None:
+            _warn_of_exposed(used)
+        values = {**implied, **given}
+        if not values.get(_SERVERS):
+            raise typer.BadParameter(
+                f"is missing; it can be {_SERVERS} in --command-config or in a context, or the variable "
+                f"{SERVERS_VARIABLE}, too",
+                param_hint="--bootstrap-servers",
+            )
+        settings = Settings(values)
+        for warning in check_settings(settings, Role.ADMIN, native=True):
+            typer.secho(warning, fg=typer.colors.YELLOW, err=True)
+        return settings
+
+    def names_cluster(self) -> bool:
+        """Return whether a cluster is named, for commands that can do without one.
+
+        Raises:
+            typer.BadParameter: As in `settings`.
+        """
+        given = _from_command_line(self.servers, self.config)
+        return bool({**_implied(given.get(_SERVERS), self.config_file, self.context)[0], **given}.get(_SERVERS))
 
 
-def has_servers(servers: str | None, config: list[str] | None, file: Path | None, context: str | None) -> bool:
-    """Return whether a cluster is named, for commands that can do without one; the arguments are as in `settings_of`.
+NO_OPTIONS = Connection()
+"""The connection of a command without options for it: the environment or a context names the cluster."""
 
-    Raises:
-        typer.BadParameter: As in `settings_of`.
-    """
-    given = _from_command_line(servers, config)
-    return bool({**_implied(given.get(_SERVERS), file, context)[0], **given}.get(_SERVERS))
+
+def with_connection(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command, in place of its parameter `connection`, the command-line options of a `Connection`."""
+    signature = inspect.signature(command, eval_str=True)
+    options = inspect.signature(Connection, eval_str=True).parameters
+    parameters: list[inspect.Parameter] = []
+    for parameter in signature.parameters.values():
+        parameters += options.values() if parameter.annotation is Connection else [parameter]
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        values = {field.name: given.pop(field.name) for field in fields(Connection)}
+        command(connection=Connection(**values), **given)
+
+    # Typer reads the options of a command from these two.
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
 
 
 def _implied(servers: str | None, file: Path | None, context: str | None) -> tuple[dict[str, str], Context | None]:

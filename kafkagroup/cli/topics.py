@@ -6,17 +6,15 @@ from typing import Annotated
 
 import typer
 
-from kafkagroup.cli.common import Config, ConfigFile, ContextOption, OutputOption, Servers, check_regex, exit_on_error
+from kafkagroup.cli.common import OutputOption, check_regex, exit_on_error
 from kafkagroup.cli.listing import Listing
 from kafkagroup.cli.output import Output, emit
-from kafkagroup.cli.settings import settings_of
+from kafkagroup.cli.settings import NO_OPTIONS, Connection, with_connection
 
 
+@with_connection
 def topics(
-    servers: Servers = None,
-    config_file: ConfigFile = None,
-    config: Config = None,
-    context: ContextOption = None,
+    connection: Connection = NO_OPTIONS,
     topic: Annotated[
         list[str] | None,
         typer.Option("--topic", "-t", metavar="TOPIC", help="Show the partitions of this topic. Can be repeated."),
@@ -32,7 +30,7 @@ def topics(
     with exit_on_error():
         from kafkagroup.admin import Topics
 
-        found = Topics(settings_of(servers, config, config_file, context))
+        found = Topics(connection.settings())
         if topic:
             emit(output, Listing("partitions", found.describe(*topic)))
         else:

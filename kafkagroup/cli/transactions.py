@@ -8,25 +8,20 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kafkagroup.cli.common import (
     DRY_RUN,
-    Config,
-    ConfigFile,
-    ContextOption,
     OutputOption,
-    Servers,
     Yes,
     exit_on_error,
     note,
 )
 from kafkagroup.cli.listing import Listing
 from kafkagroup.cli.output import Output, emit
-from kafkagroup.cli.settings import settings_of
+from kafkagroup.cli.settings import NO_OPTIONS, Connection, with_connection
 
 if TYPE_CHECKING:
     from kafka_source.kafka_client import KafkaClient
@@ -44,26 +39,22 @@ _SECONDS = 60.0
 
 
 @transactions.command("list", short_help="List what is not finished.")
+@with_connection
 def list_them(
     prefix: Prefix,
-    servers: Servers = None,
-    config_file: ConfigFile = None,
-    config: Config = None,
-    context: ContextOption = None,
+    connection: Connection = NO_OPTIONS,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """List a sink's open transactions: those whose commit is decided but not finished, and those without a decision."""
-    with _sink(prefix, servers, config, config_file, context) as (client, phases):
+    with _sink(prefix, connection) as (client, phases):
         _show(output, prefix, *_look(client, phases))
 
 
 @transactions.command(short_help="Commit what was decided.")
+@with_connection
 def commit(
     prefix: Prefix,
-    servers: Servers = None,
-    config_file: ConfigFile = None,
-    config: Config = None,
-    context: ContextOption = None,
+    connection: Connection = NO_OPTIONS,
     accept_loss: Annotated[
         bool, typer.Option("--accept-loss", help="Continue without the records of transactions that timed out.")
     ] = False,
@@ -77,7 +68,7 @@ def commit(
 
     Stop the query with this prefix first: its current batch would fail, and be written again after a restart.
     """
-    with _sink(prefix, servers, config, config_file, context) as (client, phases):
+    with _sink(prefix, connection) as (client, phases):
         from kafka_source.kafka_client import Deadline
 
         decision, undecided = _look(client, phases)
@@ -101,12 +92,10 @@ def commit(
 
 
 @transactions.command(short_help="Abort what nobody decided on.")
+@with_connection
 def abort(
     prefix: Prefix,
-    servers: Servers = None,
-    config_file: ConfigFile = None,
-    config: Config = None,
-    context: ContextOption = None,
+    connection: Connection = NO_OPTIONS,
     yes: Yes = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -114,7 +103,7 @@ def abort(
 
     Stop the query with this prefix first: its current batch would fail, and be written again after a restart.
     """
-    with _sink(prefix, servers, config, config_file, context) as (client, phases):
+    with _sink(prefix, connection) as (client, phases):
         from kafka_source.kafka_client import Deadline
 
         decision, undecided = _look(client, phases)
@@ -131,15 +120,13 @@ def abort(
 
 
 @transactions.command(short_help="Write lost commit markers.")
+@with_connection
 def repair(
     prefix: Prefix,
     topic: Annotated[
         list[str], typer.Option("--topic", "-t", metavar="TOPIC", help="A topic the sink writes to. Can be repeated.")
     ],
-    servers: Servers = None,
-    config_file: ConfigFile = None,
-    config: Config = None,
-    context: ContextOption = None,
+    connection: Connection = NO_OPTIONS,
     yes: Yes = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -147,14 +134,14 @@ def repair(
 
     Needs the permission ALTER on the cluster.
     """
-    with _sink(prefix, servers, config, config_file, context) as (client, _):
+    with _sink(prefix, connection) as (client, _):
         from kafka_source.cluster.lookup import Cluster
         from kafka_source.kafka_client import Deadline
         from kafka_source.model.topic_selection import TopicSelection
         from kafka_source.sink.two_phase.commit_markers import lost_markers, write_marker
         from kafkagroup.cli.transaction_rows import marker_rows
 
-        settings = settings_of(servers, config, config_file, context)
+        settings = connection.settings()
         partitions = Cluster(settings, client=client).partitions(TopicSelection(topics=tuple(topic)))
         missing = client.run(lost_markers(client, prefix, partitions, Deadline(_SECONDS)))
         nothing = f"No commit marker of {prefix} is missing."
@@ -187,12 +174,10 @@ def _show(output: Output, prefix: str, decision: Decision | None, undecided: lis
 
 
 @contextmanager
-def _sink(
-    prefix: str, servers: str | None, config: list[str] | None, file: Path | None, context: str | None
-) -> Iterator[tuple[KafkaClient, TwoPhaseCommit]]:
+def _sink(prefix: str, connection: Connection) -> Iterator[tuple[KafkaClient, TwoPhaseCommit]]:
     with exit_on_error():
         from kafka_source.kafka_client import KafkaClient
         from kafka_source.sink.two_phase.committer import TwoPhaseCommit
 
-        with closing(KafkaClient(settings_of(servers, config, file, context))) as client:
+        with closing(KafkaClient(connection.settings())) as client:
             yield client, TwoPhaseCommit(client, prefix)

@@ -10,17 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kafkagroup.cli.common import (
-    Config,
-    ConfigFile,
-    ContextOption,
     OutputOption,
-    Servers,
     check_regex,
     exit_on_error,
     note,
 )
 from kafkagroup.cli.output import Output
-from kafkagroup.cli.settings import settings_of
+from kafkagroup.cli.settings import NO_OPTIONS, Connection, with_connection
 
 if TYPE_CHECKING:
     from kafkagroup.admin import Groups, Rows
@@ -28,14 +24,12 @@ if TYPE_CHECKING:
     from kafkagroup.cli.watch_view import Show
 
 
+@with_connection
 def watch(
     groups: Annotated[
         list[str] | None, typer.Argument(metavar="GROUP", show_default=False, help="The groups to watch.")
     ] = None,
-    servers: Servers = None,
-    config_file: ConfigFile = None,
-    config: Config = None,
-    context: ContextOption = None,
+    connection: Connection = NO_OPTIONS,
     pattern: Annotated[
         str | None, typer.Option("--regex", metavar="REGEX", help="Also all groups whose id matches somewhere.")
     ] = None,
@@ -58,7 +52,7 @@ def watch(
     with exit_on_error():
         from kafkagroup.admin import Groups
 
-        client = Groups(settings_of(servers, config, config_file, context))
+        client = Groups(connection.settings())
         names = list(dict.fromkeys(groups or ()))
         try:
             with _shown(output) as show:

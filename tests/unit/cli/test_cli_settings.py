@@ -9,7 +9,7 @@ from typer import BadParameter
 from typer.testing import CliRunner
 
 from kafkagroup.cli.app import app
-from kafkagroup.cli.settings import from_environment, has_servers, settings_of
+from kafkagroup.cli.settings import Connection, from_environment
 
 PASSWORD = "correct-horse-battery"
 
@@ -26,7 +26,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_a_file_in_the_format_of_javas_tools(file: Path) -> None:
-    settings = settings_of(None, None, file, None)
+    settings = Connection(config_file=file).settings()
     assert settings["bootstrap.servers"] == "file:1"
     assert settings["client.id"] == "from-file"
     assert PASSWORD in settings["sasl.jaas.config"]
@@ -36,10 +36,10 @@ def test_a_file_in_the_format_of_javas_tools(file: Path) -> None:
 def test_what_comes_later_wins(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKAGROUP_KAFKA_CLIENT_ID", "from-environment")
     monkeypatch.setenv("KAFKAGROUP_KAFKA_BOOTSTRAP_SERVERS", "environment:1")
-    assert settings_of(None, None, file, None)["client.id"] == "from-environment"
-    assert settings_of(None, None, file, None)["bootstrap.servers"] == "environment:1"
-    assert settings_of("option:1", ["kafka.client.id=from-option"], file, None)["client.id"] == "from-option"
-    assert settings_of("option:1", None, file, None)["bootstrap.servers"] == "option:1"
+    assert Connection(config_file=file).settings()["client.id"] == "from-environment"
+    assert Connection(config_file=file).settings()["bootstrap.servers"] == "environment:1"
+    assert Connection("option:1", file, ["kafka.client.id=from-option"]).settings()["client.id"] == "from-option"
+    assert Connection("option:1", file).settings()["bootstrap.servers"] == "option:1"
 
 
 def test_the_environment() -> None:
@@ -48,13 +48,13 @@ def test_the_environment() -> None:
 
 
 def test_whether_there_is_a_cluster(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not has_servers(None, None, None, None)
-    assert not has_servers(None, ["client.id=x", "bootstrap.servers="], None, None)
-    assert has_servers(None, None, file, None)
-    assert has_servers("here:1", None, None, None)
-    assert has_servers(None, ["client.id=x", "kafka.bootstrap.servers=here:1"], None, None)
+    assert not Connection().names_cluster()
+    assert not Connection(config=["client.id=x", "bootstrap.servers="]).names_cluster()
+    assert Connection(config_file=file).names_cluster()
+    assert Connection("here:1").names_cluster()
+    assert Connection(config=["client.id=x", "kafka.bootstrap.servers=here:1"]).names_cluster()
     monkeypatch.setenv("KAFKAGROUP_KAFKA_BOOTSTRAP_SERVERS", "here:1")
-    assert has_servers(None, None, None, None)
+    assert Connection().names_cluster()
 
 
 def test_a_command_that_can_do_without_a_cluster_takes_it_from_config() -> None:
@@ -68,7 +68,7 @@ def test_a_command_that_can_do_without_a_cluster_takes_it_from_config() -> None:
 
 
 def test_a_password_on_the_command_line_is_warned_of_and_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    settings_of("here:1", [f"sasl.password={PASSWORD}"], None, None)
+    Connection(servers="here:1", config=[f"sasl.password={PASSWORD}"]).settings()
     told = capsys.readouterr().err
     assert "KAFKAGROUP_KAFKA_SASL_PASSWORD" in told
     assert "--command-config" in told
@@ -80,19 +80,19 @@ def test_a_variable_of_a_provider_is_no_secret(capsys: pytest.CaptureFixture[str
     secrets.write_text(f"password={PASSWORD}\n")
     provider = "config.providers.file.class=org.apache.kafka.common.config.provider.FileConfigProvider"
     given = ["config.providers=file", provider, f"sasl.password=${{file:{secrets}:password}}"]
-    assert settings_of("here:1", given, None, None)["sasl.password"] == PASSWORD
+    assert Connection(servers="here:1", config=given).settings()["sasl.password"] == PASSWORD
     assert "other users" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("given", [["nothing"], ["a=b", "c"]])
 def test_a_setting_is_a_name_and_a_value(given: list[str]) -> None:
     with pytest.raises(BadParameter, match="name=value"):
-        settings_of("here:1", given, None, None)
+        Connection(servers="here:1", config=given).settings()
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(BadParameter, match="No such file"):
-        settings_of("here:1", None, tmp_path / "nothing", None)
+        Connection(servers="here:1", config_file=tmp_path / "nothing").settings()
 
 
 @pytest.mark.parametrize(

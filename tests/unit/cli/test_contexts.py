@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from kafkagroup.cli.app import app
 from kafkagroup.cli.context_file import contexts_path
 from kafkagroup.cli.json_documents import DOCUMENTS
-from kafkagroup.cli.settings import has_servers, settings_of
+from kafkagroup.cli.settings import Connection
 
 ROOT = Path(__file__).parents[3]
 PASSWORD = "correct-horse-battery"
@@ -55,7 +55,7 @@ def file(_no_contexts: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 
 
 def servers(option: str | None = None, file: Path | None = None, context: str | None = None) -> str:
-    return settings_of(option, None, file, context)["bootstrap.servers"]
+    return Connection(servers=option, config_file=file, context=context).settings()["bootstrap.servers"]
 
 
 def test_a_context_is_chosen_by_option_variable_or_as_default(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,14 +73,14 @@ def test_without_the_option_a_context_is_used_only_if_nothing_else_names_a_clust
     properties.write_text("bootstrap.servers=file:1\n")
     monkeypatch.setenv("KAFKAGROUP_CONTEXT", "inlined")
     for settings in (
-        settings_of("option:1", None, None, None),
-        settings_of(None, ["bootstrap.servers=config:1"], None, None),
-        settings_of(None, None, properties, None),
+        Connection(servers="option:1").settings(),
+        Connection(config=["bootstrap.servers=config:1"]).settings(),
+        Connection(config_file=properties).settings(),
     ):
         assert "sasl.password" not in settings, "a password must not go to another cluster"
     monkeypatch.setenv("KAFKAGROUP_BOOTSTRAP_SERVERS", "variable:1")
     assert servers() == "variable:1"
-    assert "sasl.password" not in settings_of(None, None, None, None)
+    assert "sasl.password" not in Connection().settings()
 
 
 def test_the_option_takes_precedence_over_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -89,24 +89,24 @@ def test_the_option_takes_precedence_over_the_environment(monkeypatch: pytest.Mo
     monkeypatch.setenv("KAFKAGROUP_BOOTSTRAP_SERVERS", "variable:1")
     monkeypatch.setenv("KAFKAGROUP_COMMAND_CONFIG", str(other))
     monkeypatch.setenv("KAFKAGROUP_KAFKA_SASL_PASSWORD", PASSWORD)
-    settings = settings_of(None, None, None, "staging")
+    settings = Connection(context="staging").settings()
     assert (settings["bootstrap.servers"], settings["client.id"]) == ("staging:1", "of-the-context")
     assert "sasl.password" not in settings
     assert servers("option:1", context="staging") == "option:1"
-    assert settings_of(None, ["client.id=of-the-option"], None, "staging")["client.id"] == "of-the-option"
-    assert settings_of(None, None, other, "staging")["client.id"] == "of-the-variable"
+    assert Connection(config=["client.id=of-the-option"], context="staging").settings()["client.id"] == "of-the-option"
+    assert Connection(config_file=other, context="staging").settings()["client.id"] == "of-the-variable"
 
 
 def test_the_environment_completes_a_context_that_it_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKAGROUP_CONTEXT", "staging")
     monkeypatch.setenv("KAFKAGROUP_KAFKA_CLIENT_ID", "of-the-variable")
-    settings = settings_of(None, None, None, None)
+    settings = Connection().settings()
     assert (settings["bootstrap.servers"], settings["client.id"]) == ("staging:1", "of-the-variable")
 
 
 def test_a_secret_is_referenced(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("PRODUCTION_PASSWORD", PASSWORD)
-    settings = settings_of(None, None, None, "production")
+    settings = Connection(context="production").settings()
     assert settings["sasl.password"] == PASSWORD
     assert settings["client.id"] == "of-the-context"
     assert PASSWORD not in repr(settings)
@@ -121,15 +121,15 @@ def test_a_secret_that_is_not_there_is_one_line() -> None:
 
 
 def test_a_secret_in_a_file_that_others_can_read_is_warned_of(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert settings_of(None, None, None, "inlined")["sasl.password"] == PASSWORD
+    assert Connection(context="inlined").settings()["sasl.password"] == PASSWORD
     assert capsys.readouterr().err == ""
     file.chmod(0o640)
-    assert settings_of(None, None, None, "inlined")["sasl.password"] == PASSWORD
+    assert Connection(context="inlined").settings()["sasl.password"] == PASSWORD
     told = capsys.readouterr().err
     assert "sasl.password of context inlined" in told
     assert "chmod 600" in told
     assert PASSWORD not in told
-    settings_of(None, None, None, "default")
+    Connection(context="default").settings()
     assert capsys.readouterr().err == ""
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
 
@@ -140,10 +140,10 @@ def test_a_secret_in_the_command_config_of_a_context_that_others_can_read_is_war
     properties = tmp_path / "staging.properties"
     properties.write_text(f"bootstrap.servers=staging:1\nkafka.sasl.password={PASSWORD}\n")
     properties.chmod(0o600)
-    settings_of(None, None, None, "staging")
+    Connection(context="staging").settings()
     assert capsys.readouterr().err == ""
     properties.chmod(0o604)
-    assert settings_of(None, None, None, "staging")["sasl.password"] == PASSWORD
+    assert Connection(context="staging").settings()["sasl.password"] == PASSWORD
     told = capsys.readouterr().err
     assert "sasl.password of context staging" in told
     assert f"chmod 600 {properties}" in told
@@ -151,8 +151,8 @@ def test_a_secret_in_the_command_config_of_a_context_that_others_can_read_is_war
 
 
 def test_whether_a_context_names_a_cluster() -> None:
-    assert has_servers(None, None, None, None)
-    assert has_servers(None, None, None, "production")
+    assert Connection().names_cluster()
+    assert Connection(context="production").names_cluster()
 
 
 def test_the_contexts_are_listed_without_secrets(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
