@@ -264,7 +264,7 @@ class DataLossError(ApplicationRecoverableError):
             topic=tp.topic,
             partition=tp.partition,
             planned=planned,
-            problem="the checkpoint has this partition, but subscribe, subscribePattern or assign select it no more",
+            problem="the checkpoint has this partition, but subscribe, subscribePattern or assign no longer select it",
             condition="PARTITIONS_DELETED",
         )
 

@@ -48,7 +48,7 @@ class BatchOfRun:
         local: Callable[[str], str | None] = task.getLocalProperty if task is not None else lambda _: None
         query, number = local("sql.streaming.queryId"), local("streaming.sql.batchId")
         if query is None or number is None:
-            raise KafkaGroupError("This is no task of a streaming query, so it has no query id and no batch id.")
+            raise KafkaGroupError("Not running in a task of a streaming query: there is no query id and no batch id.")
         return BatchOfRun(query, local("spark.jobGroup.id") or "", int(number))
 
 

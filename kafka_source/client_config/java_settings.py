@@ -22,7 +22,7 @@ class Role(Flag):
 
 
 class Handling(Enum):
-    """What becomes of a setting."""
+    """How a setting is handled."""
 
     HONOURED = "honoured"
     MAPPED = "mapped"

@@ -705,7 +705,7 @@ class GroupMembership:
         await self._stop_tasks()
         await self._send_leave(reason, deadline)
 
-    async def _detach(self, leaving: Sequence[Slot], reason: str = "nobody comes for it") -> None:
+    async def _detach(self, leaving: Sequence[Slot], reason: str = "slot has no task") -> None:
         await self._stop_tasks()
         try:
             await self._send_leave(reason, Deadline(_CLOSE_SECONDS), leaving)

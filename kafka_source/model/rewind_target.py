@@ -28,7 +28,7 @@ class AtTime:
 
 @dataclass(frozen=True, slots=True)
 class Back:
-    """The first record of the last so many milliseconds (`--by-duration` of Kafka's tool)."""
+    """The first record in the last `ms` milliseconds (`--by-duration` of Kafka's tool)."""
 
     milliseconds: int
 

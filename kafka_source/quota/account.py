@@ -16,7 +16,7 @@ GRANT_SECONDS = 0.05
 """A grant is for so many seconds of the bound: tasks ask twenty times a second in all, however many they are."""
 
 BELOW_BROKERS = 0.99
-"""The part of the brokers' own quota that is used: their window is not quite ours, and they refuse what is over it."""
+"""The part of the brokers' own quota that is used: the brokers' window is not aligned with ours."""
 
 _NOTHING: Amounts = (0.0, 0.0)
 

@@ -1,4 +1,4 @@
-"""A quota's server as a process of its own, where Spark keeps no process of ours: batches and sinks.
+"""The standalone server of a quota, for batches and sinks, which have no long-lived driver process.
 
 The planner of a batch ends before its tasks run, and the driver of a sink is a new process for each micro-batch. So the
 first of them starts this process beside the Spark driver; later ones with the same quota and client settings find it by

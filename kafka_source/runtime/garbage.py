@@ -1,4 +1,4 @@
-"""What Python's garbage collections look at."""
+"""Freezes loaded objects so that full garbage collections skip them."""
 
 from __future__ import annotations
 

@@ -50,7 +50,8 @@ class PositionTracker:
         # The positions as resolved in `_generation`, and the start offset that they already include.
         self._positions: dict[TopicPartition, int] = {}
         self._generation: int | None = None
-        # What starts at `latest` by a word for its topic, beside a checkpoint that does not know the topic.
+        # Partitions that start at `latest` because startingOffsets says so for their topic, which the checkpoint
+        # does not know.
         self._start_at_latest: frozenset[TopicPartition] = frozenset()
         self._start: StreamOffset | None = None
 

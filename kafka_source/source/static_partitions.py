@@ -160,7 +160,7 @@ class StaticPartitions(Standalone):
             log.warning("commit group=%s: %s", self._group, error)
         except FencedError as error:
             raise FencedError(
-                f"Group {self._group} has got members while this query reads partitions by assign: the coordinator "
+                f"Group {self._group} has members now, and this query reads it with assign: the coordinator "
                 "refuses its commit, and the members may read the same records. The query stops, and its last "
                 f"micro-batch is not committed. Stop the members, or give this query a group of its own. ({error})",
                 code=error.code,

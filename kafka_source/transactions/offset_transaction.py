@@ -80,7 +80,7 @@ async def commit_in(
         FencedError: Another process has taken the transactional id, or a member is no longer in its group.
         UnknownOutcomeError: The coordinator did not say in time whether the transaction is committed.
         UnknownTopicError: A topic does not exist. The transaction is aborted.
-        AbortableError: A passing trouble did not pass in time. The transaction is aborted.
+        AbortableError: A retriable error persisted until the deadline. The transaction is aborted.
         KafkaGroupError: Any other category. The transaction is aborted.
     """
     try:

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 # Of records that were dropped with their transaction, and of calls that it no longer takes.
 _CONSEQUENCES = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT, KafkaError._STATE})
 _TRANSACTION_LOG = "__transaction_state"
-# The connections are three, one after another, and librdkafka waits before each but the first: 20 ms in all instead of
+# librdkafka opens three connections in sequence and backs off before the second and third: 20 ms in all instead of
 # 59. Where a broker is down the wait still doubles with each try.
 _QUICK = {"reconnect.backoff.ms": 1}
 # Between looks at what the client reported meanwhile, such as a refused password.

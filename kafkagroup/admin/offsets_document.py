@@ -66,7 +66,7 @@ class OffsetsDocument:
             return _parsed(json.loads(text))
         except (KeyError, TypeError, ValueError, AttributeError) as problem:
             raise InvalidConfigurationError(
-                f"This is no document of `kafkagroup offsets export`: {type(problem).__name__}: {problem}"
+                f"Not a document of `kafkagroup offsets export`: {type(problem).__name__}: {problem}"
             ) from None
 
 
@@ -115,5 +115,5 @@ def _parsed(document: Mapping[str, Any]) -> OffsetsDocument:
 
 def _offset(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ValueError(f"the offset {value!r} is no number of at least 0")
+        raise ValueError(f"the offset {value!r} must be a number >= 0")
     return value

@@ -81,11 +81,11 @@ def usage_of(hint: str) -> Iterator[None]:
 
 
 def check_regex(pattern: str | None) -> None:
-    """Raise typer.BadParameter if the value of `--regex` is no regular expression."""
+    """Raise typer.BadParameter if the value of `--regex` is not a valid regular expression."""
     try:
         re.compile(pattern or "")
     except re.error as problem:
-        raise typer.BadParameter(f"is no regular expression: {problem}", param_hint="--regex") from None
+        raise typer.BadParameter(f"is not a valid regular expression: {problem}", param_hint="--regex") from None
 
 
 def note(text: str) -> None:

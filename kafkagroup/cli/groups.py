@@ -102,7 +102,7 @@ def show_group(
             "--rate",
             min=0.1,
             metavar="SECONDS",
-            help="Also how fast each member commits: looks a second time after so long.",
+            help="Also show each member's commit rate, sampled over SECONDS.",
         ),
     ] = None,
     fail_above: FailAbove = None,

@@ -160,6 +160,6 @@ def read_document(file: Path) -> OffsetsDocument:
     try:
         text = sys.stdin.read() if str(file) == "-" else file.read_text("utf-8")
     except (OSError, ValueError) as problem:
-        reason = getattr(problem, "strerror", None) or "it is no text"
+        reason = getattr(problem, "strerror", None) or "it is not UTF-8 text"
         raise typer.BadParameter(f"{file} cannot be read: {reason}") from None
     return OffsetsDocument.from_json(text)

@@ -204,7 +204,7 @@ def _from_file(file: Path | None, hint: str = "--command-config") -> dict[str, s
 
     Args:
         file: The file; None: there is none.
-        hint: What has named it.
+        hint: The option or variable that named the file.
     """
     if file is None:
         return {}
@@ -213,7 +213,7 @@ def _from_file(file: Path | None, hint: str = "--command-config") -> dict[str, s
     try:
         text = file.read_text("utf-8")
     except (OSError, ValueError) as problem:
-        reason = getattr(problem, "strerror", None) or "it is no text"
+        reason = getattr(problem, "strerror", None) or "it is not UTF-8 text"
         raise typer.BadParameter(f"{file} cannot be read: {reason}", param_hint=hint) from None
     return {_plain(name): value for name, value in parse_properties(text).items()}
 

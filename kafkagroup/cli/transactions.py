@@ -91,7 +91,7 @@ def commit(
         note(f"Committed {count} transactions of batch {decision.batch}{text}.")
 
 
-@transactions.command(short_help="Abort what nobody decided on.")
+@transactions.command(short_help="Abort transactions without a commit decision.")
 @with_connection
 def abort(
     prefix: Prefix,

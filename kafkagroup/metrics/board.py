@@ -52,7 +52,7 @@ class Board:
         }
 
     def apply(self, update: Update) -> None:
-        """Add an update; who asks meanwhile gets all of it or nothing."""
+        """Add an update; atomic for concurrent readers."""
         with self._lock:
             for series in update.gone:
                 self._numbers[series.metric].pop(series.values, None)

@@ -110,7 +110,7 @@ def test_a_member_that_joins_later_stops_the_query_at_its_next_commit(members, n
     planner = start()
     end = planner.next(StreamOffset(), limited=True)
     members.make(name, slots=1).join(30)
-    with pytest.raises(FencedError, match=f"Group {group} has got members while this query reads partitions by assign"):
+    with pytest.raises(FencedError, match=f"Group {group} has members now, and this query reads it with assign"):
         planner.next(end, limited=True)
     assert groups.committed(group) == dict.fromkeys(last, 0)
 

@@ -61,7 +61,7 @@ def test_only_some_topics() -> None:
     ],
 )
 def test_what_is_no_document(text: str) -> None:
-    with pytest.raises(InvalidConfigurationError, match="no document of `kafkagroup offsets export`"):
+    with pytest.raises(InvalidConfigurationError, match="Not a document of `kafkagroup offsets export`"):
         OffsetsDocument.from_json(text)
 
 

@@ -128,7 +128,7 @@ def test_a_missing_cluster_is_wrong_usage(arguments: list[str]) -> None:
         (["rewind", "g", "--from-file", "/nothing/here"], "cannot be read"),
         (["create", "g"], "--topic"),
         (["offsets", "delete", "g"], "--topic"),
-        (["groups", "--regex", "("], "no regular expression"),
+        (["groups", "--regex", "("], "not a valid regular expression"),
         (["watch"], "--regex"),
         (["peek", "t", "--from", "latest"], "@OFFSET"),
         (["peek", "t", "--from", "earliest", "--back", "1h"], "contradicts"),
