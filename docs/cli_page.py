@@ -111,7 +111,6 @@ As far as the tools' help says: Kafka 4.3, rpk 26.1, kafkactl 5, kcat 1.7.
 | list groups with their lag | `groups --lag` | `--describe --all-groups` | `group describe -r '.*'` | – | – |
 | show members and lag | `group G` | `--describe --group G --members --verbose`, `--offsets` | `group describe G` | `describe consumer-group G` | – |
 | show racks and the assignor's user data | `group G --members` | – | – | – | – |
-| show which member leads | `group G --leader` | – | – | – | – |
 | show how fast each member commits | `group G --rate 10`, `watch G --members` | – | – | – | – |
 | sum up, or only what lags | `group G --summary`, `group G --by topic`, `group G --only-with-lag` | – | `group describe -s`, `-t` | `--only-with-lag` | – |
 | exit code for a lag above a bound | `group G --fail-above-lag N` | – | – | – | – |

@@ -22,7 +22,6 @@ from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.rewind_target import AtOffsets, Move, Target, other_group
 from kafka_source.model.topic_selection import TopicSelection
 from kafkagroup.admin.group_requests import (
-    CLASSIC,
     delete_group,
     delete_offsets,
     describe_group,
@@ -96,13 +95,11 @@ class Groups:
         found = self._call(list_groups)
         return {one.group: one.state for one in found if is_consumer_group(one)}
 
-    def describe(self, group: str, *, leader: bool = False, rate_seconds: float | None = None) -> Group:
+    def describe(self, group: str, *, rate_seconds: float | None = None) -> Group:
         """Return the group's state, assignor and members, with their partitions, racks and user data.
 
         Args:
             group: The group id.
-            leader: Also look up which member of a classic group leads. No request tells it: it is read from
-                `__consumer_offsets`, which needs the right READ on that topic, and takes longer.
             rate_seconds: Also look a second time after so many seconds, and return each member's rate of commits.
 
         Raises:
@@ -111,10 +108,8 @@ class Groups:
         """
         with self._client() as client:
             if rate_seconds is None:
-                found = client.run(describe_group(client, group, Deadline(_TIMEOUT)))
-            else:
-                found = self._with_rates(client, group, rate_seconds)
-            return self._with_leader(client, found) if leader and found.type == CLASSIC else found
+                return client.run(describe_group(client, group, Deadline(_TIMEOUT)))
+            return self._with_rates(client, group, rate_seconds)
 
     def committed(self, group: str) -> dict[TopicPartition, int]:
         """Return the group's committed offsets, without offsets of transactions that are still open.
@@ -404,17 +399,6 @@ class Groups:
         (began, before, committed_before), (ended, now, committed) = looks
         rates = rates_of(before.members, committed_before, now.members, committed, ended - began)
         return replace(now, members=tuple(replace(one, rate=rates[one.member_id]) for one in now.members))
-
-    def _with_leader(self, client: KafkaClient, group: Group) -> Group:
-        # Imported here, because engines take longer to import than all other looks at groups.
-        from kafka_source.fetch.select import engine_for
-        from kafkagroup.admin.group_leader import leader_of
-
-        leader = leader_of(self._cluster(client), engine_for("auto", self._settings), group.group)
-        if leader not in {one.member_id for one in group.members}:
-            # The log does not have the last generation yet.
-            return group
-        return replace(group, members=tuple(replace(one, leads=one.member_id == leader) for one in group.members))
 
     def _commit(self, group: str, offsets: Mapping[TopicPartition, int | CommitOffset]) -> None:
         nobody = SlotCredentials(group, -1, "", None)

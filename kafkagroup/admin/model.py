@@ -69,7 +69,6 @@ class MemberDescription:
         user_data: What it told the assignor in its subscription; None if it told nothing.
         assigned_data: What the assignor told it with its assignment; None if that is nothing.
         epoch: The member epoch (KIP-848); None in a classic group, whose brokers do not tell the generation.
-        leads: Whether it leads the group; None: not asked for, not known, or brokers assign (KIP-848).
         rate: Offsets a second that it commits, between two looks; None: not asked for, or not known.
     """
 
@@ -83,7 +82,6 @@ class MemberDescription:
     user_data: UserData | None = None
     assigned_data: UserData | None = None
     epoch: int | None = None
-    leads: bool | None = None
     rate: float | None = None
 
     @property
@@ -114,11 +112,6 @@ class Group:
     coordinator: str
     type: str = "classic"
     epoch: int | None = None
-
-    @property
-    def leader(self) -> str | None:
-        """Return the name of the member that leads; None: not asked for, not known, or brokers assign (KIP-848)."""
-        return next((member.name for member in self.members if member.leads), None)
 
 
 @dataclass(frozen=True, slots=True)

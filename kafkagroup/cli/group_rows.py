@@ -18,7 +18,6 @@ class GroupOverview:
         type: classic or consumer.
         state: Kafka's group state.
         assignor: The assignor; empty without members.
-        leader: The name of the member that leads; None: not asked for, not known, or brokers assign (KIP-848).
         coordinator: The coordinator's host:port.
         epoch: The group epoch of the consumer protocol (KIP-848).
         members: The number of members.
@@ -33,7 +32,6 @@ class GroupOverview:
     type: str
     state: str
     assignor: str
-    leader: str | None
     coordinator: str
     epoch: int | None
     members: int
@@ -71,7 +69,6 @@ def overview(group: Group, lag: Iterable[PartitionLag]) -> GroupOverview:
         group.type,
         group.state,
         group.assignor,
-        group.leader,
         group.coordinator,
         group.epoch,
         len(group.members),

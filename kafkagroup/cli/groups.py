@@ -90,12 +90,6 @@ def show_group(
     summary: Annotated[bool, typer.Option("--summary", help="Only one row about the whole group.")] = False,
     members: Annotated[bool, typer.Option("--members", help="Only the members.")] = False,
     only_with_lag: Annotated[bool, typer.Option("--only-with-lag", help="Only rows with lag.")] = False,
-    leader: Annotated[
-        bool,
-        typer.Option(
-            "--leader", help="Also which member leads a classic group. Needs the right to read __consumer_offsets."
-        ),
-    ] = False,
     rate: Annotated[
         float | None,
         typer.Option(
@@ -120,7 +114,7 @@ def show_group(
         from kafkagroup.cli.group_rows import GroupOverview, overview, total
 
         groups = Groups(connection.settings())
-        found = groups.describe(name, leader=leader, rate_seconds=rate)
+        found = groups.describe(name, rate_seconds=rate)
         lag = groups.lag(name, selection.partitions, topics=selection.topics)
         lag = Rows(PartitionLag, (row for row in lag if selection.has(row.topic, row.partition)))
         whole = Listing("group", Rows(GroupOverview, (overview(found, lag),)))
@@ -198,13 +192,12 @@ def _members(group: Group) -> Listing:
     from kafkagroup.admin.model import MemberDescription
 
     assignor = group.assignor or "no assignor"
-    leader = f", leader {group.leader}" if group.leader else ""
-    title = f"group {group.group}: {group.type}, {group.state}, {assignor}{leader}, coordinator {group.coordinator}"
+    title = f"group {group.group}: {group.type}, {group.state}, {assignor}, coordinator {group.coordinator}"
     rows = Rows(MemberDescription, group.members)
     # Columns that say nothing in any row are left out of the table. The name is the instance id or the member id.
     hidden = {
         column
-        for column in ("rack", "user_data", "assigned_data", "epoch", "leads", "rate")
+        for column in ("rack", "user_data", "assigned_data", "epoch", "rate")
         if all(getattr(row, column) is None for row in rows)
     }
     hidden |= {"instance_id", "member_id"}

@@ -100,10 +100,9 @@ def test_a_user_without_rights_is_one_line(
     ("arguments", "says"),
     [
         (("rewind", "other", "--to", "latest", "-t", "orders"), "GROUP_AUTHORIZATION_FAILED"),
-        (("group", "billing", "--leader"), "__consumer_offsets"),
         (("quota", "brokers", "--client-id", "etl", "--consumer-bytes", "1000", "--yes"), "CLUSTER_AUTHORIZATION"),
     ],
-    ids=["another group", "the leader", "a quota"],
+    ids=["another group", "a quota"],
 )
 @pytest.mark.usefixtures("billing")
 def test_a_right_that_is_missing_is_one_line(
@@ -138,7 +137,7 @@ def test_an_unknown_group_is_one_line(
     for arguments in (
         ("group", unknown),
         ("group", unknown, "--members"),
-        ("group", unknown, "--leader", "--rate", "0.1"),
+        ("group", unknown, "--rate", "0.1"),
         ("watch", unknown, "-n", "1"),
         ("rewind", unknown, "--to", "latest", "-t", orders),
         ("rewind", group, "--to-group", unknown, "-t", orders),

@@ -124,21 +124,10 @@ def test_it_is_shown(command: Command, kinds: dict[str, str], orders: str, kind:
 
 
 @pytest.mark.parametrize("kind", WITH_MEMBERS)
-def test_its_leader_and_the_rate_of_each_member(
-    kafka: EmbeddedKafka, command: Command, kinds: dict[str, str], kind: str
-) -> None:
-    shown = command.json("group", kinds[kind], "--leader", "--rate", 0.3)
+def test_the_rate_of_each_member(command: Command, kinds: dict[str, str], kind: str) -> None:
+    shown = command.json("group", kinds[kind], "--rate", 0.3)
     members = shown["members"]
     assert [member["rate"] for member in members] == [0.0] * len(members), "nobody commits"
-    leading = [member["name"] for member in members if member["leads"]]
-    if KINDS[kind] == "consumer":
-        assert (leading, shown["group"][0]["leader"]) == ([], None), "the brokers assign"
-        return
-    assert leading == [shown["group"][0]["leader"]]
-    assert sorted(member["leads"] for member in members) == [False, True]
-    assert f"leader {leading[0]}" in command.run("group", kinds[kind], "--leader")
-    described = Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers})).describe(kinds[kind], leader=True)
-    assert described.leader == leading[0]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -212,9 +201,8 @@ def test_a_group_that_no_consumers_form(
         assert member.wait(30) is not None
         (row,) = command.json("groups", "--regex", f"^{group}$", "--lag")
         assert (row["protocol"], row["state"], row["lag"]) == (protocol_type, "Stable", None)
-        shown = command.json("group", group, "--leader")
+        shown = command.json("group", group)
         assert [one["partitions"] for one in shown["members"]] == [[]]
-        assert [one["leads"] for one in shown["members"]] == [True]
         assert shown["lag"] == []
         assert command.json("watch", group, "-n", 1)[0]["members"] == 1
 
