@@ -21,6 +21,7 @@ from kafka_source.kafka_client.messages import OffsetCommitRequest, OffsetFetchR
 from kafka_source.model.commit_offset import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.offset_chunks import chunks
+from kafka_source.model.partition_runs import first_names, numbers_by_topic
 
 # Later versions have other layouts: OffsetFetch 8 takes many groups, and version 10 of both identifies topics by id.
 _FETCH_VERSION = 7
@@ -80,7 +81,7 @@ async def _fetch(
     if wanted is not None:
         topics = [
             OffsetFetchRequest.OffsetFetchRequestTopic(name=topic, partition_indexes=numbers)
-            for topic, numbers in _by_topic(wanted).items()
+            for topic, numbers in numbers_by_topic(sorted(wanted)).items()
         ]
 
     async def ask() -> dict[TopicPartition, CommitOffset]:
@@ -131,9 +132,8 @@ async def commit_offsets(
     for part in chunks(credentials.group, entries):
         unknown += await _commit_part(client, credentials, part, deadline, what, skip_unknown=fail_on_unknown_topic)
     if unknown:
-        more = f" and {len(unknown) - _MOST_NAMED} more" if len(unknown) > _MOST_NAMED else ""
-        named = ", ".join(unknown[:_MOST_NAMED])
-        raise error_for_code(UNKNOWN_TOPIC_OR_PARTITION, f"{what} failed for {named}{more}")
+        named = first_names(unknown, _MOST_NAMED)
+        raise error_for_code(UNKNOWN_TOPIC_OR_PARTITION, f"{what} failed for {named}")
 
 
 async def _commit_part(
@@ -156,7 +156,7 @@ async def _commit_part(
             OffsetCommitRequest.OffsetCommitRequestTopic(
                 name=topic, partitions=[_commit(part[TopicPartition(topic, n)], n) for n in numbers]
             )
-            for topic, numbers in _by_topic(part).items()
+            for topic, numbers in numbers_by_topic(sorted(part)).items()
         ],
     )
 
@@ -185,10 +185,3 @@ def _commit(entry: CommitOffset, number: int) -> Any:
         committed_leader_epoch=entry.leader_epoch,
         committed_metadata=entry.metadata,
     )
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for tp in sorted(partitions):
-        found.setdefault(tp.topic, []).append(tp.partition)
-    return found

@@ -14,6 +14,7 @@ from kafka_source.errors import KafkaGroupError
 from kafka_source.group.description import DescribedMember, GroupDescription, describe_either
 from kafka_source.group.model import GroupSettings
 from kafka_source.kafka_client import Deadline, KafkaClient
+from kafka_source.model.partition_runs import first_names
 from kafka_source.runtime.first_time import first_time
 
 log = logging.getLogger(__name__)
@@ -89,7 +90,7 @@ class OtherMembers:
                 "If both need all records, set group.membership=false, which makes kafka.group.id a label, or give "
                 "each read a group of its own.",
                 group,
-                _brief(shared),
+                first_names(sorted(shared), _MOST_NAMED),
             )
         elif not shared and first_time(("reads of different topics", group)):
             # The two sides of a join, for which assignors give partitions of the same number to one member.
@@ -97,8 +98,8 @@ class OtherMembers:
                 "Two reads of group %s in this driver read different topics, %s here and %s there, so neither takes "
                 "records from the other. The group has the committed offsets of both.",
                 group,
-                _brief(ours),
-                _brief(theirs),
+                first_names(sorted(ours), _MOST_NAMED),
+                first_names(sorted(theirs), _MOST_NAMED),
             )
         return True
 
@@ -114,12 +115,5 @@ class OtherMembers:
 
 def names_of(members: Collection[DescribedMember]) -> str:
     """Return the first members with their hosts, and how many more there are, for a log line."""
-    named = [f"{m.member.instance_id or m.member.member_id} at {m.host}" for m in list(members)[:_MOST_NAMED]]
-    more = len(members) - _MOST_NAMED
-    return (", ".join(named) or "none") + (f" and {more} more" if more > 0 else "")
-
-
-def _brief(topics: Collection[str]) -> str:
-    named = sorted(topics)[:_MOST_NAMED]
-    more = len(topics) - len(named)
-    return ", ".join(named) + (f" and {more} more" if more > 0 else "")
+    named = [f"{m.member.instance_id or m.member.member_id} at {m.host}" for m in members]
+    return first_names(named, _MOST_NAMED) or "none"

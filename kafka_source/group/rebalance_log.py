@@ -16,7 +16,7 @@ from kafka_source.group.model import GroupAssignment
 from kafka_source.group.slot import Slot
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.driver_figures import Rebalance, RebalanceCause
-from kafka_source.model.partition_runs import brief
+from kafka_source.model.partition_runs import brief, first_names
 from kafka_source.runtime.structured_log import log_event
 
 log = logging.getLogger(__name__)
@@ -217,6 +217,4 @@ def rebalance_of(
 
 
 def _named(members: Sequence[str]) -> str:
-    more = len(members) - _MOST_NAMED
-    named = ",".join(members[:_MOST_NAMED]) or "none"
-    return f"{named},and {more} more" if more > 0 else named
+    return first_names(members, _MOST_NAMED, ",") or "none"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from kafka_source.group.model import TopicFilter
 from kafka_source.kafka_client import Snapshot
+from kafka_source.model.partition_runs import first_names
 from kafka_source.model.topic_pattern import matching
 
 _MOST_NAMED = 3
@@ -64,5 +65,4 @@ def changes(before: Mapping[str, TopicState], now: Mapping[str, TopicState]) -> 
 
 def reason_of(found: list[str]) -> str:
     """Return the changes as one reason for a rebalance."""
-    more = len(found) - _MOST_NAMED
-    return "; ".join(found[:_MOST_NAMED]) + (f"; and {more} more changes" if more > 0 else "")
+    return first_names(found, _MOST_NAMED, "; ")

@@ -16,6 +16,7 @@ from enum import Enum
 from typing import Any
 
 from assignors.model import TopicPartition
+from kafka_source.model.partition_runs import numbers_by_topic
 
 KEY = "metrics"
 """The name of the figures in the JSON of the end offset."""
@@ -85,8 +86,8 @@ class Rebalance:
             "members": self.members,
             "came": list(self.came),
             "went": list(self.went),
-            "gained": _by_topic(self.gained),
-            "lost": _by_topic(self.lost),
+            "gained": numbers_by_topic(self.gained),
+            "lost": numbers_by_topic(self.lost),
         }
 
     @staticmethod
@@ -172,13 +173,6 @@ class DriverFigures:
                 for partition, offset in offsets.items()
             },
         )
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for tp in partitions:
-        found.setdefault(tp.topic, []).append(tp.partition)
-    return found
 
 
 def _from_topics(value: Mapping[str, Iterable[int]]) -> tuple[TopicPartition, ...]:

@@ -1,4 +1,4 @@
-"""Partitions in a short form for log lines: `orders:0-3,7 payments:0`."""
+"""Partitions and names in a short form for people: `orders:0-3,7 payments:0`, and `a, b and 3 more`."""
 
 from __future__ import annotations
 
@@ -7,19 +7,37 @@ from collections.abc import Iterable, Sequence
 from assignors.model import TopicPartition
 
 
+def numbers_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Return the numbers of the partitions of each topic, in the given order."""
+    numbers: dict[str, list[int]] = {}
+    for tp in partitions:
+        numbers.setdefault(tp.topic, []).append(tp.partition)
+    return numbers
+
+
+def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """Return ascending numbers as runs (first, last), both included."""
+    found: list[tuple[int, int]] = []
+    for number in numbers:
+        if found and found[-1][1] == number - 1:
+            found[-1] = (found[-1][0], number)
+        else:
+            found.append((number, number))
+    return found
+
+
+def runs_text(numbers: Iterable[int], separator: str) -> str:
+    """Return ascending numbers as text, such as `0-3,7`."""
+    return separator.join(str(first) if first == last else f"{first}-{last}" for first, last in runs(numbers))
+
+
 def brief(partitions: Iterable[TopicPartition]) -> str:
     """Return sorted partitions in the short form; `none` if there are none."""
-    by_topic: dict[str, list[int]] = {}
-    for tp in partitions:
-        by_topic.setdefault(tp.topic, []).append(tp.partition)
-    return " ".join(f"{topic}:{_runs(numbers)}" for topic, numbers in by_topic.items()) or "none"
+    by_topic = numbers_by_topic(partitions)
+    return " ".join(f"{topic}:{runs_text(numbers, ',')}" for topic, numbers in by_topic.items()) or "none"
 
 
-def _runs(numbers: Sequence[int]) -> str:
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and runs[-1][-1] == number - 1:
-            runs[-1][1:] = [number]
-        else:
-            runs.append([number])
-    return ",".join("-".join(map(str, run)) for run in runs)
+def first_names(names: Sequence[str], max_named: int, separator: str = ", ") -> str:
+    """Return the first names, and how many more there are."""
+    more = len(names) - max_named
+    return separator.join(names[:max_named]) + (f" and {more} more" if more > 0 else "")

@@ -16,6 +16,7 @@ from kafka_source.kafka_client.messages import (
     ListGroupsRequest,
     OffsetDeleteRequest,
 )
+from kafka_source.model.partition_runs import numbers_by_topic
 from kafkagroup.admin.model import Group, GroupSummary, MemberDescription
 from kafkagroup.admin.user_data import decode_assigned_data, decode_user_data
 
@@ -128,9 +129,7 @@ async def delete_offsets(
         UnknownGroupError: The group does not exist.
         KafkaGroupError: A member subscribes to a topic, or the user lacks the permission.
     """
-    by_topic: dict[str, list[int]] = {}
-    for tp in sorted(set(partitions)):
-        by_topic.setdefault(tp.topic, []).append(tp.partition)
+    by_topic = numbers_by_topic(sorted(set(partitions)))
     what = f"Deleting offsets of group {group} failed"
     topic_type = OffsetDeleteRequest.OffsetDeleteRequestTopic
 

@@ -30,6 +30,7 @@ from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.commit_offset import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.offset_chunks import chunks
+from kafka_source.model.partition_runs import first_names
 from kafka_source.model.rewind_target import Move, Target, other_group
 from kafka_source.model.topic_selection import TopicSelection
 from kafkagroup.admin.group_requests import CONSUMER, describe_group
@@ -173,10 +174,9 @@ def cannot_be_rewound(group: Group) -> str | None:
 
 
 def _explained(group: Group, why: str, named: Collection[MemberDescription]) -> str:
-    names = [f"{one.name} ({one.client_id}) at {one.host}" for one in named][:_MOST_NAMED]
-    more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
+    names = first_names([f"{one.name} ({one.client_id}) at {one.host}" for one in named], _MOST_NAMED)
     return (
-        f"Group {group.group} cannot be rewound while it runs: {why}: {', '.join(names)}{more}. Only streams of "
+        f"Group {group.group} cannot be rewound while it runs: {why}: {names}. Only streams of "
         "kafkagroup can, except those with redundant.emit=all; consumers of other clients, batch reads and older "
         f"versions of kafkagroup cannot. Stop these members ({len(named)} of {len(group.members)}) and rewind again; "
         "or stop all members, rewind the stopped group (Groups.rewind, `kafkagroup rewind`), and start them. Nothing "

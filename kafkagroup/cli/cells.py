@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from assignors.model import TopicPartition
+from kafka_source.model.partition_runs import numbers_by_topic, runs_text
 
 MISSING = "-"
 """What a table shows for a missing value, as Kafka's own tools."""
@@ -29,18 +30,5 @@ def cell(value: object, missing: str = MISSING) -> str:
 
 def partitions_text(partitions: Iterable[TopicPartition]) -> str:
     """Return partitions with their numbers as ranges: `orders 0-3, 7; payments 0`."""
-    by_topic: dict[str, list[int]] = {}
-    for tp in sorted(partitions):
-        by_topic.setdefault(tp.topic, []).append(tp.partition)
-    return "; ".join(f"{topic} {_ranges(numbers)}" for topic, numbers in by_topic.items())
-
-
-def _ranges(numbers: list[int]) -> str:
-    """Return ascending numbers as ranges."""
-    found: list[tuple[int, int]] = []
-    for number in numbers:
-        if found and found[-1][1] == number - 1:
-            found[-1] = (found[-1][0], number)
-        else:
-            found.append((number, number))
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
+    by_topic = numbers_by_topic(sorted(partitions))
+    return "; ".join(f"{topic} {runs_text(numbers, ', ')}" for topic, numbers in by_topic.items())

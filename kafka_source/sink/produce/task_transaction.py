@@ -9,6 +9,7 @@ from kafka_source.error_codes import OPERATION_NOT_ATTEMPTED
 from kafka_source.errors import AbortableError, KafkaGroupError, RetriableError
 from kafka_source.kafka_client import TRANSACTION, Deadline, KafkaClient, check_coordinator, to_coordinator
 from kafka_source.kafka_client.messages import AddPartitionsToTxnRequest
+from kafka_source.model.partition_runs import numbers_by_topic
 from kafka_source.sink.produce.accumulator import ProducerIdentity
 from kafka_source.transactions.open_transaction import OpenTransaction, initialise
 
@@ -63,9 +64,7 @@ class TaskTransaction:
 
     async def _add(self, partitions: set[TopicPartition], deadline: Deadline) -> None:
         name = self.transactional_id
-        by_topic: dict[str, list[int]] = {}
-        for tp in sorted(partitions):
-            by_topic.setdefault(tp.topic, []).append(tp.partition)
+        by_topic = numbers_by_topic(sorted(partitions))
         topic_type = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=name,

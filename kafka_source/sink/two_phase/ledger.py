@@ -25,6 +25,7 @@ from kafka_source.group.committed_offsets import fetch_all_committed
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.commit_offset import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
+from kafka_source.model.partition_runs import numbers_by_topic, runs
 from kafka_source.transactions.offset_transaction import GroupOffsets, commit_in
 from kafka_source.transactions.open_transaction import OpenTransaction
 
@@ -227,16 +228,9 @@ def _no_decision(prefix: str, number: int) -> InvalidConfigurationError:
     )
 
 
-def _to_ranges(partitions: Iterable[TopicPartition]) -> dict[str, list[list[int]]]:
+def _to_ranges(partitions: Iterable[TopicPartition]) -> dict[str, list[tuple[int, int]]]:
     """Return each topic's partitions as ranges [first, last], both included; a whole topic is one range."""
-    ranges: dict[str, list[list[int]]] = {}
-    for tp in sorted(set(partitions)):
-        of_topic = ranges.setdefault(tp.topic, [])
-        if of_topic and of_topic[-1][1] == tp.partition - 1:
-            of_topic[-1][1] = tp.partition
-        else:
-            of_topic.append([tp.partition, tp.partition])
-    return ranges
+    return {topic: runs(numbers) for topic, numbers in numbers_by_topic(sorted(set(partitions))).items()}
 
 
 def _from_ranges(ranges: Mapping[str, Sequence[tuple[int, int]]]) -> tuple[TopicPartition, ...]:
