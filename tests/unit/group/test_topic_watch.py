@@ -55,4 +55,4 @@ def test_brokers_without_topic_ids_are_no_change() -> None:
 
 def test_a_burst_of_changes_is_one_reason_of_one_line() -> None:
     reason = reason_of([f"topic t{n} is gone" for n in range(50)])
-    assert reason == "topic t0 is gone; topic t1 is gone; topic t2 is gone; and 47 more changes"
+    assert reason == "topic t0 is gone; topic t1 is gone; topic t2 is gone and 47 more"
