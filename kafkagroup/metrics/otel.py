@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 from urllib.parse import urlsplit
 
-from opentelemetry.metrics import CallbackOptions, Histogram, MeterProvider, Observation
+from opentelemetry.metrics import CallbackOptions, Counter, Histogram, MeterProvider, Observation
 from opentelemetry.sdk.metrics import MeterProvider as SdkMeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.metrics.view import ExplicitBucketHistogramAggregation, View
 from opentelemetry.sdk.resources import Resource
 
 from kafka_source.version import __version__
-from kafkagroup.metrics.board import Board
 from kafkagroup.metrics.catalog import METRICS, Kind, Metric
 from kafkagroup.metrics.exporter import Update
 
@@ -23,41 +23,52 @@ _PATH = "/v1/metrics"
 class OpenTelemetryExporter:
     """Records the figures in a meter provider.
 
-    Gauges and counters are observable: the provider's readers ask for them. Histograms are recorded at each update.
+    Gauges are observable, because only those can go again: the provider's readers ask for them. Counters and histograms
+    are recorded at each update.
 
     Args:
         provider: The program's meter provider.
     """
 
     def __init__(self, provider: MeterProvider) -> None:
-        self._board = Board()
         meter = provider.get_meter("kafkagroup", __version__)
+        self._lock = threading.Lock()
+        self._gauges: dict[Metric, dict[tuple[str, ...], float]] = {}
+        self._counters: dict[Metric, Counter] = {}
         self._histograms: dict[Metric, Histogram] = {}
         for metric in METRICS:
             if metric.kind is Kind.GAUGE:
-                meter.create_observable_gauge(metric.otel, [self._look(metric)], metric.unit, metric.doc)
+                self._gauges[metric] = {}
+                meter.create_observable_gauge(metric.otel, [self._reader_of(metric)], metric.unit, metric.doc)
             elif metric.kind is Kind.COUNTER:
-                meter.create_observable_counter(metric.otel, [self._look(metric)], metric.unit, metric.doc)
+                self._counters[metric] = meter.create_counter(metric.otel, metric.unit, metric.doc)
             else:
                 self._histograms[metric] = meter.create_histogram(metric.otel, metric.unit, metric.doc)
 
     def export(self, update: Update) -> None:
         """Let the provider's readers see the update."""
-        self._board.apply(update)
-        for point in update.points:
-            histogram = self._histograms.get(point.series.metric)
-            if histogram is not None:
-                histogram.record(point.value, attributes_of(point.series.metric, point.series.values))
+        with self._lock:
+            for series in update.gone:
+                self._gauges[series.metric].pop(series.values, None)
+            for point in update.points:
+                metric, values = point.series.metric, point.series.values
+                if metric in self._gauges:
+                    self._gauges[metric][values] = point.value
+                elif metric in self._counters:
+                    self._counters[metric].add(point.value, attributes_of(metric, values))
+                else:
+                    self._histograms[metric].record(point.value, attributes_of(metric, values))
 
     def close(self) -> None:
         """Do nothing: the provider is the program's."""
 
-    def _look(self, metric: Metric) -> Callable[[CallbackOptions], Iterable[Observation]]:
-        def look(_: CallbackOptions) -> Iterable[Observation]:
-            for values, figure in self._board.numbers(metric).items():
-                yield Observation(figure, attributes_of(metric, values))
+    def _reader_of(self, metric: Metric) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        def read(_: CallbackOptions) -> Iterable[Observation]:
+            with self._lock:
+                figures = dict(self._gauges[metric])
+            return [Observation(figure, attributes_of(metric, values)) for values, figure in figures.items()]
 
-        return look
+        return read
 
 
 class OtlpExporter(OpenTelemetryExporter):

@@ -2,33 +2,62 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
-from math import inf
+from contextlib import suppress
+from types import MappingProxyType
 
-from prometheus_client import CollectorRegistry, start_http_server
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from kafka_source.errors import InvalidConfigurationError
-from kafkagroup.metrics.board import Board, Distribution
-from kafkagroup.metrics.catalog import Kind, Metric
+from kafkagroup.metrics.catalog import METRICS, Kind, Metric
 from kafkagroup.metrics.exporter import Update
 
 
-class BoardCollector(Collector):
-    """Gives a registry of prometheus-client the figures of a board."""
+class _AllMetrics(Collector):
+    """All metrics of the catalog; a scrape sees an update as a whole or not at all."""
 
-    def __init__(self, board: Board) -> None:
-        self._board = board
+    def __init__(self) -> None:
+        # The metrics have a registry of their own, which is collected under the lock.
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._lock = threading.Lock()
+        self._metrics: Mapping[Metric, Gauge | Counter | Histogram] = MappingProxyType(
+            {metric: self._made(metric) for metric in METRICS}
+        )
+
+    def _made(self, metric: Metric) -> Gauge | Counter | Histogram:
+        labels = [label.name for label in metric.labels]
+        if metric.kind is Kind.GAUGE:
+            return Gauge(metric.name, metric.doc, labels, registry=self._registry)
+        if metric.kind is Kind.COUNTER:
+            return Counter(metric.name, metric.doc, labels, registry=self._registry)
+        return Histogram(metric.name, metric.doc, labels, registry=self._registry, buckets=metric.buckets)
+
+    def record(self, update: Update) -> None:
+        """Record an update."""
+        with self._lock:
+            for series in update.gone:
+                with suppress(KeyError):
+                    self._metrics[series.metric].remove(*series.values)
+            for point in update.points:
+                found = self._metrics[point.series.metric].labels(*point.series.values)
+                if isinstance(found, Gauge):
+                    found.set(point.value)
+                elif isinstance(found, Counter):
+                    found.inc(point.value)
+                else:
+                    found.observe(point.value)
 
     def collect(self) -> Iterator[Family]:
-        """Yield each metric that has figures."""
-        numbers, distributions = self._board.everything()
-        for metric, figures in numbers.items():
-            yield _family_of_numbers(metric, figures)
-        for metric, seen in distributions.items():
-            yield _family_of_distributions(metric, seen)
+        """Yield each metric that has figures, without the times at which its series were created."""
+        with self._lock:
+            families = list(self._registry.collect())
+        for family in families:
+            family.samples = [sample for sample in family.samples if not sample.name.endswith("_created")]
+            if family.samples:
+                yield family
 
     def describe(self) -> Iterator[Family]:
         """Yield nothing: a registry asks for the names at registration, when there are no figures yet."""
@@ -47,9 +76,9 @@ class PrometheusEndpoint:
     """
 
     def __init__(self, host: str, port: int) -> None:
-        self._board = Board()
+        self._metrics = _AllMetrics()
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(BoardCollector(self._board))
+        registry.register(self._metrics)
         try:
             self._server, self._thread = start_http_server(port, host, registry)
         except OSError as error:
@@ -58,34 +87,10 @@ class PrometheusEndpoint:
 
     def export(self, update: Update) -> None:
         """Let the next scrape see the update."""
-        self._board.apply(update)
+        self._metrics.record(update)
 
     def close(self) -> None:
         """Stop listening."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
-
-
-def _family_of_numbers(metric: Metric, figures: Mapping[tuple[str, ...], float]) -> Family:
-    labels = [label.name for label in metric.labels]
-    family: GaugeMetricFamily | CounterMetricFamily
-    if metric.kind is Kind.GAUGE:
-        family = GaugeMetricFamily(metric.name, metric.doc, labels=labels)
-    else:
-        family = CounterMetricFamily(metric.name, metric.doc, labels=labels)
-    for values, figure in figures.items():
-        family.add_metric(values, figure)
-    return family
-
-
-def _family_of_distributions(metric: Metric, seen: Mapping[tuple[str, ...], Distribution]) -> Family:
-    family = HistogramMetricFamily(metric.name, metric.doc, labels=[label.name for label in metric.labels])
-    for values, distribution in seen.items():
-        buckets = [(_text(bound), float(count)) for bound, count in distribution.cumulative()]
-        family.add_metric(values, buckets=buckets, sum_value=distribution.sum)
-    return family
-
-
-def _text(bound: float) -> str:
-    return "+Inf" if bound == inf else str(bound)

@@ -88,7 +88,7 @@ def test_counters_add_up_and_gauges_that_are_gone_are_not_shown(endpoint: Promet
     lag = next(p.series for p in UPDATE.points if p.series.metric is catalog.LAG_RECORDS)
     endpoint.export(UPDATE)
     endpoint.export(Update(UPDATE.points, (lag,)))
-    endpoint.export(Update((), (lag, Series(catalog.LAG_RECORDS, ("never", "there")))))
+    endpoint.export(Update((), (lag, Series(catalog.LAG_RECORDS, ("never", "there", "", "0", "t", "0")))))
     families = list(parse(scrape(endpoint.address)))
     assert value(families, "kafkagroup_consumer_records_total") == 120
     assert "kafkagroup_consumer_lag_records" not in {family.name for family in families}
