@@ -1,10 +1,14 @@
-"""Writes options.md, kafka-settings.md, cli.md and the tables of errors.md and metrics.md: `./run docs`."""
+"""Writes the pages and tables that follow from the code: `./run docs`.
+
+These are options.md, kafka-settings.md, cli.md, the tables of errors.md and metrics.md, the map of files in
+architecture.md, and the index of the design notes.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from docs import cli_page
+from docs import cli_page, map_of_files
 from kafka_source import errors
 from kafka_source.client_config import reference as client_settings
 from kafka_source.options.reference import as_markdown
@@ -67,6 +71,9 @@ def main() -> None:
     (docs / "cli.md").write_text(cli_page.as_markdown())
     _replace_end(docs / "errors.md", _TABLE_OF_CODES, errors.table())
     _replace_end(docs / "metrics.md", _TABLE_OF_METRICS, metrics.as_markdown())
+    _replace_end(docs / "architecture.md", map_of_files.FIRST_LINE_OF_MAP, map_of_files.map_of_files())
+    index = docs / "design" / "README.md"
+    _replace_end(index, map_of_files.FIRST_LINE_OF_INDEX, map_of_files.index_of_design_notes())
 
 
 def _replace_end(page: Path, first: str, generated: str) -> None:

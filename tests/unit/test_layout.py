@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import kafkagroup
+from docs import map_of_files
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = sorted(
@@ -54,3 +55,12 @@ def test_the_native_crate_has_the_same_version() -> None:
     assert crate is not None
     assert locked is not None
     assert crate[1] == locked[1] == kafkagroup.__version__
+
+
+def test_the_map_of_files_and_the_index_of_design_notes_are_current() -> None:
+    """A module or a page without a first sentence fails here, too."""
+    for page, table in (
+        ("architecture.md", map_of_files.map_of_files()),
+        ("design/README.md", map_of_files.index_of_design_notes()),
+    ):
+        assert (ROOT / "docs" / page).read_text().endswith(table), "run: ./run docs"
