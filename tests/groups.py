@@ -45,6 +45,8 @@ class Memberships:
             "slots": 3,
             "heartbeat_interval_ms": 200,
             "metadata_max_age_ms": 300,
+            # As streams have it.
+            "rewinds": True,
         }
         return GroupSettings(self.group, **{**quick, "rebalance_batch_ms": 300, **more})
 

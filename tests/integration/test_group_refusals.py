@@ -21,7 +21,7 @@ from kafka_source.errors import (
     RetriableError,
 )
 from kafka_source.group.member import RebalanceTimeout
-from tests.groups import Memberships, everything, held, members_of, wait_for
+from tests.groups import Memberships, everything, held, members_of, rejoin_until_joined, wait_for
 
 
 class Refuses(Assignor):
@@ -97,11 +97,19 @@ def test_a_rebalance_that_others_hold_up_is_told(members, topic):
     assert held(busy) == everything(orders, 2)
 
 
-def test_no_strategy_in_common(members, topic):
+def test_no_strategy_in_common(kafka, members, topic, group):
     orders = topic("orders", partitions=2)
-    members.make(orders, app="a", slots=1).join(30)
-    with pytest.raises(InvalidConfigurationError, match=r"kafka\.partition\.assignment\.strategy"):
-        members.make(orders, app="b", slots=1, strategies=["sticky"]).join(30)
+    reading = members.make(orders, app="a", slots=1)
+    reading.join(30)
+    refused = members.make(orders, app="b", slots=1, strategies=["sticky"])
+    with ThreadPoolExecutor(1) as pool:
+        joining = pool.submit(refused.join, 30)
+        with pytest.raises(InvalidConfigurationError, match=r"offers sticky.*kafka\.partition\.assignment\.strategy"):
+            rejoin_until_joined(reading, joining)
+    if reading.rebalance_needed() is not None:
+        reading.rejoin(30)
+    assert held(reading) == everything(orders, 2)
+    assert members_of(kafka, group) == [f"{group}-a-0"]
 
 
 def test_a_session_timeout_that_the_brokers_do_not_allow(members, topic):
