@@ -95,5 +95,5 @@ def test_in_a_rewind_nobody_is_refused() -> None:
     malformed = GroupMember("m", None, b"\x00")
     plain = GroupMember("p", None, encode_subscription(Subscription(())))
     states = rewind.lead([member("a", inside(RANGE, "range")), member("r", Offer()), malformed, plain])
-    assert {state for state in states.values()} == {states["a"]}
+    assert set(states.values()) == {states["a"]}
     assert decode_assignment(states["a"]).user_data is None
