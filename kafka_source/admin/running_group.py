@@ -125,7 +125,7 @@ def rewind_running_group(
         aim = _to_offsets(offsets)
     else:
         aim = _to_target(settings, offsets, partitions)
-    with closing(KafkaClient(settings, client_id="kafkagroup-rewind")) as client:
+    with closing(KafkaClient(settings, client_id=rewind.CLIENT_ID)) as client:
         return _rewind(client, group, named, aim, rewind_id, Deadline(timeout))
 
 

@@ -38,7 +38,7 @@ from kafka_source.errors import (
     RetriableError,
     error_for_code,
 )
-from kafka_source.group import broker_side, common_strategy, leader, other_kinds, rewind
+from kafka_source.group import acceptance, broker_side, common_strategy, leader, other_kinds, rewind
 from kafka_source.group.balance_watch import BalanceWatch
 from kafka_source.group.between_calls import BetweenCalls
 from kafka_source.group.claims import without_held
@@ -78,6 +78,8 @@ _LEADERS_HEAD_START = 0.02
 _FIRST_POLL = 0.05
 _LONGEST_POLL = 0.25
 _POLL_PER_SLOT = 0.004
+# Seconds after which a newcomer asks whether the group, whose members it waits for, will refuse it.
+_ASK_AFTER_SECONDS = 15.0
 # Seconds for which the first join waits until the brokers have computed the assignment and others have given up theirs.
 _SHARE_SECONDS = 20.0
 
@@ -119,6 +121,8 @@ class GroupMembership:
         self._balance = BalanceWatch(self._client, settings.group, self._slots, end_offsets)
         self._strategies = tuple(assignor.name for assignor in assignors)
         self._brokers_assign = False
+        # The group's strategy before the slots joined it.
+        self._present: str | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._assignment: GroupAssignment | None = None
         self._topics = SubscribedTopics(self._client, settings, subscription, leads=lambda: self._watches_as_leader)
@@ -156,9 +160,7 @@ class GroupMembership:
         """
         try:
             self._run(self._meet_others(), timeout_s)
-            return self._run(
-                self._enter(Reason(RebalanceCause.START, "the query starts"), Deadline(timeout_s)), timeout_s
-            )
+            return self._run(self._enter_group(Deadline(timeout_s)), timeout_s)
         except BaseException:
             if self._settings.leave_on_close:
                 with contextlib.suppress(TimeoutError):
@@ -364,6 +366,33 @@ class GroupMembership:
         # only for code without a deadline.
         return self._client.run(work, timeout_s + _CLOSE_SECONDS)
 
+    async def _enter_group(self, deadline: Deadline) -> GroupAssignment:
+        entering = asyncio.ensure_future(self._enter(Reason(RebalanceCause.START, "the query starts"), deadline))
+        try:
+            done, _ = await asyncio.wait([entering], timeout=_ASK_AFTER_SECONDS)
+            problem = None if done else await self._foreign(deadline)
+            if problem is None:
+                return await entering
+        finally:
+            entering.cancel()
+        await asyncio.wait([entering])
+        await self._detach(self._slots, "no strategy in common with the group")
+        raise problem
+
+    async def _foreign(self, deadline: Deadline) -> KafkaGroupError | None:
+        """Return the error of a newcomer that the group will refuse when its members have rejoined; None: unknown."""
+        slot, strategies = self._slots[0], self._strategies
+        if self._present is None or self._present in strategies:
+            return None
+        offered = [protocol for protocol in slot.protocols if protocol[0] in strategies]
+        try:
+            if not offered or not await acceptance.is_refused(self._client, self._settings, offered, deadline):
+                return None
+        except KafkaGroupError as error:
+            log.info("join group=%s: %s", self._settings.group, error)
+            return None
+        return self._refusal(slot, f"it offers {', '.join(strategies)}, and the group uses {self._present}")
+
     async def _enter(self, reason: Reason, deadline: Deadline) -> GroupAssignment:
         async with self._waiting_told():
             return await self._join_all(reason, deadline)
@@ -523,12 +552,15 @@ class GroupMembership:
     def _raise_if_refused(self, slot: Slot) -> None:
         why = common_strategy.why_refused(decode_assignment(slot.member.state_bytes))
         if why is not None:
-            who = slot.member.settings.instance_id or slot.member.membership.member_id
-            raise error_for_code(
-                INCONSISTENT_GROUP_PROTOCOL,
-                f"Joining group {self._settings.group} as {who} failed",
-                reason=f"{why}. Nothing was committed",
-            )
+            raise self._refusal(slot, why)
+
+    def _refusal(self, slot: Slot, why: str) -> KafkaGroupError:
+        who = slot.member.settings.instance_id or slot.member.membership.member_id
+        return error_for_code(
+            INCONSISTENT_GROUP_PROTOCOL,
+            f"Joining group {self._settings.group} as {who} failed",
+            reason=f"{why}. Nothing was committed",
+        )
 
     def _why_nobody_reads(self) -> Reason:
         """Say why the generation has no assignments, and return it as the reason of the next one."""
@@ -714,6 +746,8 @@ class GroupMembership:
     async def _meet_others(self) -> None:
         await self._meet_siblings()
         described = await self._others.look(self._subscription.topics)
+        if described is not None and described.state == STABLE:
+            self._present = described.protocol
         for slot in self._slots:
             slot.member.meet(described)
 

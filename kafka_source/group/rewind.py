@@ -21,6 +21,9 @@ from kafka_source.group.model import GroupMember
 PROTOCOL = "kafkagroup-rewind"
 """The name under which members offer it in JoinGroup, behind their assignors."""
 
+CLIENT_ID = "kafkagroup-rewind"
+"""The `client.id` of the program that rewinds."""
+
 _MARK = "kafkagroup:rewound:"
 
 

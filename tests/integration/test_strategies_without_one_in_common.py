@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -127,6 +128,35 @@ def test_a_slot_with_an_instance_id_of_the_users_leaves_too_when_it_is_refused(k
         with pytest.raises(InvalidConfigurationError):
             rejoin_until_joined(reading, joining)
     wait_for(lambda: members_of(kafka, group) == [f"{group}-a-0"], "the refused slots to leave")
+
+
+def test_a_stream_is_refused_while_the_others_are_in_a_long_batch(members, name, group, kafka):
+    # It never rejoins, as in a micro-batch of an hour.
+    reading = members.make(name, app="a", slots=2)
+    before = reading.join(30)
+    refused = members.make(name, app="b", slots=2, strategies=["sticky"])
+    started = time.monotonic()
+    with pytest.raises(InvalidConfigurationError, match="offers sticky, and the group uses range"):
+        refused.join(300)
+    assert time.monotonic() - started < REFUSED_WITHIN
+    assert members_of(kafka, group) == [f"{group}-a-{slot}" for slot in range(2)]
+    assert reading.lost() is None
+    assert reading.rejoin(30).generation > before.generation
+    assert held(reading) == everything(name, PARTITIONS)
+
+
+def test_a_stream_with_a_strategy_in_common_waits_for_a_long_batch(members, name):
+    reading = members.make(name, app="a", slots=1, strategies=["cooperative-sticky", "range"])
+    reading.join(30)
+    assert reading.assignment.assignor == "cooperative-sticky"
+    joining = members.make(name, app="b", slots=1, strategies=["range"])
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(joining.join, 60)
+        # Longer than it takes to ask whether it will be refused.
+        with pytest.raises(TimeoutError):
+            waiting.result(18)
+        rejoin_until_joined(reading, waiting)
+    assert sorted([*held(reading), *held(joining)]) == everything(name, PARTITIONS)
 
 
 def test_a_consumer_of_java_gets_its_own_error_and_the_group_reads_on(kafka, groups, name, group, streams, tmp_path):
