@@ -410,7 +410,7 @@ async def lead_for_tasks(
         joined: The leader's response to JoinGroup.
         deadline: The time limit.
     """
-    (strategy,) = (assignor for assignor in assignors if assignor.name == joined.protocol)
+    strategy = {assignor.name: assignor for assignor in assignors}[joined.protocol]
     return (await leader.lead(client, group, KeepsOwned(strategy), joined, deadline)).states
 
 
