@@ -746,7 +746,7 @@ class GroupMembership:
     async def _meet_others(self) -> None:
         await self._meet_siblings()
         described = await self._others.look(self._subscription.topics)
-        if described is not None and described.state == STABLE:
+        if described is not None and described.state == STABLE and described.protocol != rewind.PROTOCOL:
             self._present = described.protocol
         for slot in self._slots:
             slot.member.meet(described)
