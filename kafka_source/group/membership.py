@@ -391,7 +391,11 @@ class GroupMembership:
         except KafkaGroupError as error:
             log.info("join group=%s: %s", self._settings.group, error)
             return None
-        return self._refusal(slot, f"it offers {', '.join(strategies)}, and the group uses {self._present}")
+        return self._refusal(
+            slot,
+            f"it offers {', '.join(strategies)}, and the group uses {self._present}. Its members are in a micro-batch; "
+            "those of a run that was killed are gone when their kafka.session.timeout.ms is over",
+        )
 
     async def _enter(self, reason: Reason, deadline: Deadline) -> GroupAssignment:
         async with self._waiting_told():
