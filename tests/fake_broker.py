@@ -57,7 +57,6 @@ VERSIONS = {
     SaslHandshakeRequest: 1,
     SaslAuthenticateRequest: 2,
 }
-_CLASSES = {cls.API_KEY: cls for cls in VERSIONS}
 
 
 def batch(base: int, records: int, *, leader_epoch: int = 0, value: bytes = b"value", codec: int = 0) -> bytes:
@@ -167,6 +166,7 @@ class FakeBroker:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._open: list[socket.socket] = []
+        self._versions: dict[Any, int] = dict(VERSIONS)
         self._handlers: dict[type, Callable[..., Any]] = {
             ApiVersionsRequest: self._api_versions,
             MetadataRequest: self._metadata,
@@ -197,6 +197,11 @@ class FakeBroker:
     def bootstrap_servers(self) -> str:
         return f"127.0.0.1:{self.port}"
 
+    def answer(self, request: type, newest: int, handler: Callable[[Any, int], Any]) -> None:
+        """Answer a request of another class, up to this version, by what `handler` returns for it."""
+        self._handlers[request] = handler
+        self._versions[request] = newest
+
     def close(self) -> None:
         for each in (self._listener, *self._open):
             with contextlib.suppress(OSError):
@@ -217,7 +222,7 @@ class FakeBroker:
             while header := stream.read(4):
                 payload = stream.read(struct.unpack(">i", header)[0])
                 key, version, correlation_id = struct.unpack_from(">hhi", payload)
-                cls, data = _CLASSES[key], io.BytesIO(payload)
+                cls, data = next(cls for cls in self._versions if key == cls.API_KEY), io.BytesIO(payload)
                 cls.parse_header(data, version)
                 self.asked.append(cls.__name__)
                 response = self._handlers[cls](cls.decode(data, version=version), number)
@@ -228,7 +233,7 @@ class FakeBroker:
     def _api_versions(self, _: ApiVersionsRequest, __: int) -> ApiVersionsResponse:
         keys = [
             ApiVersionsResponse.ApiVersion(api_key=cls.API_KEY, min_version=0, max_version=newest)
-            for cls, newest in VERSIONS.items()
+            for cls, newest in self._versions.items()
         ]
         return ApiVersionsResponse(error_code=0, api_keys=keys, throttle_time_ms=0)
 

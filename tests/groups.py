@@ -13,6 +13,7 @@ from kafka_source.cluster.end_offsets import end_offsets
 from kafka_source.errors import KafkaGroupError
 from kafka_source.group.membership import GroupMembership
 from kafka_source.group.model import GroupAssignment, GroupSettings, Topics
+from kafka_source.group.siblings import Siblings
 from kafka_source.group.slot_session import SlotSession
 from kafka_source.model.credentials import SlotCredentials
 from kafkagroup.embedded import EmbeddedKafka
@@ -45,6 +46,8 @@ class Memberships:
             "slots": 3,
             "heartbeat_interval_ms": 200,
             "metadata_max_age_ms": 300,
+            # As streams have it.
+            "rewinds": True,
         }
         return GroupSettings(self.group, **{**quick, "rebalance_batch_ms": 300, **more})
 
@@ -54,12 +57,18 @@ class Memberships:
         pattern: str | None = None,
         strategies: Iterable[str | Assignor] = ("range",),
         config: Settings | None = None,
+        siblings: Siblings | None = None,
         **more: object,
     ) -> GroupMembership:
         """A membership that has not joined yet."""
         assignors = [load(s) if isinstance(s, str) else s for s in strategies]
         made = GroupMembership(
-            config or self.config, self.settings(**more), Topics(topics, pattern), assignors, end_offsets=end_offsets
+            config or self.config,
+            self.settings(**more),
+            Topics(topics, pattern),
+            assignors,
+            siblings,
+            end_offsets=end_offsets,
         )
         self._made.append(made)
         return made

@@ -40,6 +40,11 @@ class Worker:
         """Whether it was told to end."""
         return self._closing.is_set()
 
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended, by itself or because it was told to."""
+        return self._running.done()
+
     def check(self) -> None:
         """Raises what went wrong so far."""
         if self._running.done():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from assignors import TopicPartition
+from kafka_source.errors import KafkaGroupError
 from kafka_source.model.stream_offset import Range, StreamOffset
 from kafka_source.options import Where
 from kafka_source.schema import source_schema
@@ -61,7 +62,7 @@ class Streams:
         """A query that the test drives itself; options with _ for . in their names."""
         quick = {"group.members": 2, "kafka.heartbeat.interval.ms": 200, "min.records.per.task": 1}
         named = {key.replace("_", "."): value for key, value in options.items()}
-        subscribed = {} if "assign" in named else {"subscribe": self._topic}
+        subscribed = {} if named.keys() & {"assign", "subscribePattern"} else {"subscribe": self._topic}
         given = {**subscribed, "kafka.group.id": self._group, "startingOffsets": "earliest", **quick, **named}
         text = {key: str(value) for key, value in given.items()}
         text["kafka.bootstrap.servers"] = self._kafka.bootstrap_servers
@@ -71,6 +72,20 @@ class Streams:
         """A query that runs; `start` is the checkpoint."""
         self._runners.append(Runner(self.planner(**options), start or StreamOffset()))
         return self._runners[-1]
+
+    def error_of(self, runner: Runner, seconds: float) -> KafkaGroupError:
+        """The error with which a query ends by itself."""
+
+        def ended() -> KafkaGroupError | None:
+            try:
+                runner.check()
+            except KafkaGroupError as error:
+                return error
+            return None
+
+        error = wait_for(ended, "the error of the query", seconds)
+        self._runners.remove(runner)
+        return error
 
     def close(self) -> None:
         """Closes all that run."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from assignors import (
@@ -28,6 +28,7 @@ from kafka_source.group.member import Joined
 from kafka_source.group.model import GroupMember
 from kafka_source.group.work import WorkLookup
 from kafka_source.kafka_client import Deadline, KafkaClient, Snapshot
+from kafka_source.runtime.first_time import first_time
 
 log = logging.getLogger(__name__)
 
@@ -141,8 +142,13 @@ def undescribed(group: Mapping[str, Subscription], refused: Mapping[str, int]) -
     return {member: topics for member, topics in found.items() if topics}
 
 
+def without(subscription: Subscription, topics: Collection[str]) -> Subscription:
+    """Return a subscription without these topics."""
+    return replace(subscription, topics=tuple(topic for topic in subscription.topics if topic not in topics))
+
+
 def refusal(topics: Iterable[str], refused: Mapping[str, int]) -> str:
-    """Return the reason why a member that subscribes to topics which the leader may not describe gets nothing."""
+    """Return the reason why a member gets none of the topics that the leader may not describe."""
     named = ", ".join(f"{topic} ({code_name(refused[topic])})" for topic in topics)
     return (
         f"the leader cannot describe {named}, which this member subscribes to. Grant DESCRIBE on these topics to the "
@@ -167,8 +173,13 @@ def failure(reason: str, members: Iterable[GroupMember]) -> dict[str, bytes]:
     SyncGroup has no field for an error of the leader, so the reason is the user data of an empty assignment. Members of
     other clients ignore it, read nothing and stay in the group; our members stop with the reason.
     """
-    state = encode_assignment(Assignment((), _FAILED + reason.encode()))
+    state = encode_assignment(failed(Assignment(()), reason))
     return {member.member_id: state for member in members}
+
+
+def failed(assignment: Assignment, reason: str) -> Assignment:
+    """Return an assignment with which our members stop, and those of other clients read."""
+    return Assignment(assignment.partitions, _FAILED + reason.encode())
 
 
 def failure_reason(assignment: Assignment) -> str | None:
@@ -224,14 +235,18 @@ async def lead(
         topics = frozenset(topics_of(group))
         snapshot = await client.metadata(topics, deadline)
         cluster = snapshot.for_assignor(topics)
-        # Java's leader fails as a whole (TopicAuthorizationException). The other members can be served, though.
+        # Java's leader fails as a whole (TopicAuthorizationException). The other topics can be assigned, though.
         starved = undescribed(group, snapshot.refused)
-        group = {member: subscription for member, subscription in group.items() if member not in starved}
+        group |= {member: without(group[member], snapshot.refused) for member in starved}
         if work is not None and assignor.work_interval() is not None:
             cluster = replace(cluster, work=await work.look(partitions_of(cluster)))
         # In a thread: the assignor may take long for a large group, and the event loop has to send heartbeats.
         plan = await asyncio.get_running_loop().run_in_executor(None, assign, assignor, cluster, group)
         plan, held = hold(assignor, group, plan, joined.generation)
+        for member_id, topics_refused in starved.items():
+            reason = refusal(topics_refused, snapshot.refused)
+            plan[member_id] = failed(plan[member_id], reason)
+            _log_starved(group_id, joined, member_id, reason)
     except AssignmentError as error:
         log.error("lead group=%s generation=%d failed: %s", group_id, joined.generation, error.reason)
         return Led(failure(error.reason, joined.members), topics, snapshot, error.reason)
@@ -247,18 +262,6 @@ async def lead(
     )
     for member_id, assignment in plan.items():
         log.debug("lead group=%s member=%s partitions=%d", group_id, member_id, len(assignment.partitions))
-    refusals: dict[str, bytes] = {}
-    for member in joined.members:
-        if member.member_id in starved:
-            reason = refusal(starved[member.member_id], snapshot.refused)
-            log.error(
-                "lead group=%s generation=%d member=%s failed: %s",
-                group_id,
-                joined.generation,
-                member.instance_id or member.member_id,
-                reason,
-            )
-            refusals |= failure(reason, [member])
     if held:
         log.info(
             "lead group=%s generation=%d held=%d: micro-batches of their members still read them",
@@ -266,4 +269,18 @@ async def lead(
             joined.generation,
             sum(map(len, held.values())),
         )
-    return Led(encode(plan, held) | refusals, topics, snapshot, group=group, plan=plan)
+    return Led(encode(plan, held), topics, snapshot, group=group, plan=plan)
+
+
+def _log_starved(group_id: str, joined: Joined, member_id: str, reason: str) -> None:
+    """Say once that a member does not get all its topics."""
+    name = next(one.instance_id or one.member_id for one in joined.members if one.member_id == member_id)
+    if first_time(("starved", group_id, name, reason)):
+        log.error(
+            "lead group=%s generation=%d member=%s failed: %s. A member of another client gets its other topics, a "
+            "query of kafkagroup stops",
+            group_id,
+            joined.generation,
+            name,
+            reason,
+        )

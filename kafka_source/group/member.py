@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafka_source.error_codes import COORDINATOR_LOAD_IN_PROGRESS, FENCED_INSTANCE_ID, NONE, UNKNOWN_MEMBER_ID
-from kafka_source.errors import AuthenticationError, FencedError, RetriableError
+from kafka_source.errors import ApplicationRecoverableError, AuthenticationError, FencedError, RetriableError
 from kafka_source.group import member_state
 from kafka_source.group.description import GroupDescription, describe_either
 from kafka_source.group.join_errors import refusal
@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 
 # Seconds that a JoinGroup request may take beyond the rebalance timeout, during which the coordinator holds it.
 _PARKED_MARGIN = 5.0
+# Characters of a protocol's name that an error shows.
+_LONGEST_SHOWN = 100
 
 
 class RebalanceTimeout(RetriableError):  # noqa: N818 - what happened, not a kind of error
@@ -134,6 +136,7 @@ class Member:
         Raises:
             FencedError: Another process has joined with the same instance id.
             InvalidConfigurationError: The group refuses this member; the error names the setting.
+            ApplicationRecoverableError: The coordinator has chosen a protocol that this member did not offer.
             RetriableError: The deadline has expired; this is the error of the last attempt.
         """
         # For errors: what a user has chosen.
@@ -266,12 +269,20 @@ class Member:
         parked = settings.rebalance_timeout_ms / 1000 + _PARKED_MARGIN
         answer = await connection.send(request, max(0.001, min(parked, deadline.left)))
         if answer.error_code == NONE:
+            chosen = answer.protocol_name or ""
+            if chosen not in (name for name, _ in protocols):
+                raise ApplicationRecoverableError(
+                    f"The coordinator of group {settings.group} at {connection.endpoint} has answered JoinGroup with "
+                    f"the protocol {chosen[:_LONGEST_SHOWN]!r}, which this member did not offer: it offered "
+                    f"{', '.join(self._offered)}. No Kafka broker does this, so look at what answers at this address. "
+                    "Nothing was assigned."
+                )
             if answer.member_id != request.member_id or self._unstored is not None:
                 self._unstored = connection
             self.joined = Joined(
                 answer.member_id,
                 answer.generation_id,
-                answer.protocol_name or "",
+                chosen,
                 answer.leader,
                 tuple(GroupMember(m.member_id, m.group_instance_id, bytes(m.metadata)) for m in answer.members),
                 bool(getattr(answer, "skip_assignment", False)),

@@ -29,14 +29,16 @@ from assignors import (
     decode_assignment,
 )
 from kafka_source.client_config import Settings
+from kafka_source.error_codes import INCONSISTENT_GROUP_PROTOCOL
 from kafka_source.errors import (
     ApplicationRecoverableError,
     AssignmentFailed,
     FencedError,
     KafkaGroupError,
     RetriableError,
+    error_for_code,
 )
-from kafka_source.group import broker_side, leader, other_kinds, rewind
+from kafka_source.group import acceptance, broker_side, common_strategy, leader, other_kinds, rewind
 from kafka_source.group.balance_watch import BalanceWatch
 from kafka_source.group.between_calls import BetweenCalls
 from kafka_source.group.claims import without_held
@@ -45,7 +47,7 @@ from kafka_source.group.description import DEAD, STABLE, describe, describe_assi
 from kafka_source.group.heartbeats import Heartbeats
 from kafka_source.group.join_progress import log_progress
 from kafka_source.group.leaving import leave_group
-from kafka_source.group.member import Joined
+from kafka_source.group.member import Joined, RebalanceTimeout
 from kafka_source.group.member_state import State
 from kafka_source.group.model import BatchUnderWay, GroupAssignment, GroupSettings, TopicFilter
 from kafka_source.group.other_members import OtherMembers
@@ -76,6 +78,8 @@ _LEADERS_HEAD_START = 0.02
 _FIRST_POLL = 0.05
 _LONGEST_POLL = 0.25
 _POLL_PER_SLOT = 0.004
+# Seconds after which a newcomer asks whether the group, whose members it waits for, will refuse it.
+_ASK_AFTER_SECONDS = 15.0
 # Seconds for which the first join waits until the brokers have computed the assignment and others have given up theirs.
 _SHARE_SECONDS = 20.0
 
@@ -117,6 +121,8 @@ class GroupMembership:
         self._balance = BalanceWatch(self._client, settings.group, self._slots, end_offsets)
         self._strategies = tuple(assignor.name for assignor in assignors)
         self._brokers_assign = False
+        # The group's strategy before the slots joined it.
+        self._present: str | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._assignment: GroupAssignment | None = None
         self._topics = SubscribedTopics(self._client, settings, subscription, leads=lambda: self._watches_as_leader)
@@ -154,9 +160,7 @@ class GroupMembership:
         """
         try:
             self._run(self._meet_others(), timeout_s)
-            return self._run(
-                self._enter(Reason(RebalanceCause.START, "the query starts"), Deadline(timeout_s)), timeout_s
-            )
+            return self._run(self._enter_group(Deadline(timeout_s)), timeout_s)
         except BaseException:
             if self._settings.leave_on_close:
                 with contextlib.suppress(TimeoutError):
@@ -362,6 +366,37 @@ class GroupMembership:
         # only for code without a deadline.
         return self._client.run(work, timeout_s + _CLOSE_SECONDS)
 
+    async def _enter_group(self, deadline: Deadline) -> GroupAssignment:
+        entering = asyncio.ensure_future(self._enter(Reason(RebalanceCause.START, "the query starts"), deadline))
+        try:
+            done, _ = await asyncio.wait([entering], timeout=_ASK_AFTER_SECONDS)
+            problem = None if done else await self._foreign(deadline)
+            if problem is None:
+                return await entering
+        finally:
+            entering.cancel()
+        await asyncio.wait([entering])
+        await self._detach(self._slots, "no strategy in common with the group")
+        raise problem
+
+    async def _foreign(self, deadline: Deadline) -> KafkaGroupError | None:
+        """Return the error of a newcomer that the group will refuse when its members have rejoined; None: unknown."""
+        slot, strategies = self._slots[0], self._strategies
+        if self._present is None or self._present in strategies:
+            return None
+        offered = [protocol for protocol in slot.protocols if protocol[0] in strategies]
+        try:
+            if not offered or not await acceptance.is_refused(self._client, self._settings, offered, deadline):
+                return None
+        except KafkaGroupError as error:
+            log.info("join group=%s: %s", self._settings.group, error)
+            return None
+        return self._refusal(
+            slot,
+            f"it offers {', '.join(strategies)}, and the group uses {self._present}. Its members are in a micro-batch; "
+            "those of a run that was killed are gone when their kafka.session.timeout.ms is over",
+        )
+
     async def _enter(self, reason: Reason, deadline: Deadline) -> GroupAssignment:
         async with self._waiting_told():
             return await self._join_all(reason, deadline)
@@ -388,19 +423,23 @@ class GroupMembership:
             try:
                 moved = await self._round(topics, reason.text, deadline)
             except KafkaGroupError as error:
+                if error.code == INCONSISTENT_GROUP_PROTOCOL:
+                    # The group waits for slots that the leader has refused, also for those that would stay.
+                    await self._detach(self._slots, "no strategy in common with the group")
                 problem = await other_kinds.refusal(self._client, self._settings.group, error.code)
                 if problem is not None:
                     raise problem from error
                 raise
-            if self._is_rewound:
-                log.warning(
-                    "rewind group=%s generation=%d: the group's offsets are being set, nobody reads meanwhile",
-                    self._settings.group,
-                    max(slot.generation for slot in self._slots),
-                )
-                # It ends when the member that rewinds the group leaves, or when its session ends because it has died.
+            if self._nobody_reads:
+                reason = cause = self._why_nobody_reads()
+                # It ends when the member that rewinds the group or is refused leaves, or when its session ends because
+                # it has died.
                 await self._wait_for_rebalance(deadline)
-                reason = cause = Reason(RebalanceCause.REWIND, "the group was rewound")
+                if deadline.over:
+                    raise RebalanceTimeout(
+                        f"Group {self._settings.group} has had a generation in which nobody reads for "
+                        f"{deadline.seconds:.0f} s: a member that rewinds it, or that it refuses, has not left yet."
+                    )
                 continue
             self._check_who_assigns()
             self._raise_failed_assignment()
@@ -479,7 +518,9 @@ class GroupMembership:
         while True:
             in_flight = self._between.under_way.ends.keys()
             state = await slot.member.join(slot.subscribe(topics, in_flight), lead, deadline, reason)
-            if slot.member.last_join.protocol != rewind.PROTOCOL:
+            if slot.member.last_join.protocol == rewind.PROTOCOL:
+                self._raise_if_refused(slot)
+            else:
                 moved |= slot.take(state, in_flight)
             if all(s.member.membership.state is State.STABLE for s in self._slots) and self._one_generation():
                 settled.set()
@@ -509,15 +550,51 @@ class GroupMembership:
         return {slot.member.membership.member_id for slot in self._slots}
 
     @property
-    def _is_rewound(self) -> bool:
+    def _nobody_reads(self) -> bool:
         return any(slot.member.last_join.protocol == rewind.PROTOCOL for slot in self._slots)
 
+    def _raise_if_refused(self, slot: Slot) -> None:
+        why = common_strategy.why_refused(decode_assignment(slot.member.state_bytes))
+        if why is not None:
+            raise self._refusal(slot, why)
+
+    def _refusal(self, slot: Slot, why: str) -> KafkaGroupError:
+        who = slot.member.settings.instance_id or slot.member.membership.member_id
+        return error_for_code(
+            INCONSISTENT_GROUP_PROTOCOL,
+            f"Joining group {self._settings.group} as {who} failed",
+            reason=f"{why}. Nothing was committed",
+        )
+
+    def _why_nobody_reads(self) -> Reason:
+        """Say why the generation has no assignments, and return it as the reason of the next one."""
+        generation = max(slot.generation for slot in self._slots)
+        states = (decode_assignment(slot.member.state_bytes) for slot in self._slots)
+        others = next(filter(None, map(common_strategy.others_refused, states)), None)
+        if others is not None:
+            log.warning(
+                "rebalance group=%s generation=%d refused=%s: these members have no strategy in common with the group; "
+                "nobody reads until they have left",
+                self._settings.group,
+                generation,
+                others,
+            )
+            return Reason(RebalanceCause.MEMBERS, "a member without a common strategy was refused")
+        log.warning(
+            "rewind group=%s generation=%d: the group's offsets are being set, nobody reads meanwhile",
+            self._settings.group,
+            generation,
+        )
+        return Reason(RebalanceCause.REWIND, "the group was rewound")
+
     async def _wait_for_rebalance(self, deadline: Deadline) -> None:
+        pause = _FIRST_POLL
         while all(slot.member.membership.state is State.STABLE for slot in self._slots) and not deadline.over:
             for slot in self._slots:
                 with contextlib.suppress(RetriableError):
                     await slot.member.heartbeat(deadline)
-            await asyncio.sleep(_FIRST_POLL)
+            await asyncio.sleep(min(pause, deadline.left))
+            pause = min(pause * 2, _LONGEST_POLL + _POLL_PER_SLOT * len(self._slots))
 
     async def _has_its_share(self, patience: Deadline) -> bool:
         """Return whether the slots have all that the brokers mean for them; if not, when it is time to rejoin.
@@ -543,7 +620,7 @@ class GroupMembership:
 
     async def _lead(self, slot: Slot, joined: Joined, deadline: Deadline) -> Mapping[str, bytes]:
         if joined.protocol == rewind.PROTOCOL:
-            return rewind.nothing_for(member.member_id for member in joined.members)
+            return rewind.lead(joined.members)
         strategy = slot.assignor(joined.protocol)
         led = await leader.lead(self._client, self._settings.group, strategy, joined, deadline, self._balance.lookup)
         self._balance.led(strategy, led, joined.generation)
@@ -673,6 +750,8 @@ class GroupMembership:
     async def _meet_others(self) -> None:
         await self._meet_siblings()
         described = await self._others.look(self._subscription.topics)
+        if described is not None and described.state == STABLE and described.protocol != rewind.PROTOCOL:
+            self._present = described.protocol
         for slot in self._slots:
             slot.member.meet(described)
 

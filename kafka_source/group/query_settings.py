@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import uuid
 import zlib
@@ -37,8 +36,7 @@ def group_settings(options: ReadOptions, *, partitions: int, stream: bool) -> Gr
     if options.group_id is None:
         raise ValueError("the query is in no group")
     given = options.group_instance_id
-    # A stream has a process of its own, whose parent is the driver's JVM; a batch is planned by a grandchild of it.
-    driver = _instances_of(os.getppid() if stream else driver_pid())
+    driver = _instances_of(driver_pid())
     return GroupSettings(
         group=options.group_id,
         instance_id_prefix=given or driver + (uuid.uuid4().hex[:12] if stream else _of_batch(options)),

@@ -13,10 +13,16 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable
 
-from assignors import Assignment, Subscription, encode_assignment, encode_subscription
+from assignors import Subscription, WireFormatError, decode_subscription, encode_subscription
+from kafka_source.group import common_strategy
+from kafka_source.group.common_strategy import Offer
+from kafka_source.group.model import GroupMember
 
 PROTOCOL = "kafkagroup-rewind"
 """The name under which members offer it in JoinGroup, behind their assignors."""
+
+CLIENT_ID = "kafkagroup-rewind"
+"""The `client.id` of the program that rewinds."""
 
 _MARK = "kafkagroup:rewound:"
 
@@ -36,12 +42,21 @@ def id_in(metadata: str) -> str | None:
     return metadata.removeprefix(_MARK) if metadata.startswith(_MARK) else None
 
 
-def offer() -> tuple[str, bytes]:
-    """Return the protocol as a member offers it: its name, and an empty subscription, which brokers can parse."""
-    return PROTOCOL, encode_subscription(Subscription(()))
+def offer(said: Offer) -> tuple[str, bytes]:
+    """Return the protocol as a member offers it: its name, and a subscription to nothing, which brokers can parse."""
+    return PROTOCOL, encode_subscription(Subscription((), said.to_bytes()))
 
 
-def nothing_for(member_ids: Iterable[str]) -> dict[str, bytes]:
-    """Return the leader's assignment for the generation of a rewind, by member id: nobody reads."""
-    empty = encode_assignment(Assignment(()))
-    return dict.fromkeys(member_ids, empty)
+def lead(members: Iterable[GroupMember]) -> dict[str, bytes]:
+    """Return the leader's assignment for a generation with this protocol, by member id: nobody reads.
+
+    The generation has another reason than a rewind if the members have no strategy in common; see `common_strategy`.
+    """
+    return common_strategy.assignments({member: _offer_of(member) for member in members})
+
+
+def _offer_of(member: GroupMember) -> Offer:
+    try:
+        return Offer.from_bytes(decode_subscription(member.metadata).user_data)
+    except WireFormatError:
+        return Offer()

@@ -18,6 +18,7 @@ from assignors import (
 )
 from kafka_source.group import rewind
 from kafka_source.group.claims import without_held
+from kafka_source.group.common_strategy import Offer
 from kafka_source.group.member import Joined, Member, MemberSettings
 from kafka_source.group.model import GroupSettings, SlotAssignment
 from kafka_source.kafka_client import KafkaClient
@@ -57,6 +58,8 @@ class Slot:
         self._assignors = {assignor.name: copy.deepcopy(assignor) for assignor in assignors}
         self._cooperative = is_cooperative(assignors)
         self._claimed: frozenset[TopicPartition] = frozenset()
+        # The strategy of the last generation in which this slot was assigned partitions.
+        self._strategy: str | None = None
 
     @property
     def leading(self) -> bool:
@@ -111,7 +114,8 @@ class Slot:
             for name, assignor in self._assignors.items()
         )
         if self._rewinds:
-            self.protocols += (rewind.offer(),)
+            present = self._strategy if known else None
+            self.protocols += (rewind.offer(Offer(tuple(self._assignors), present)),)
         return self.protocols
 
     def take(self, state: bytes, in_flight: Collection[TopicPartition] = frozenset()) -> bool:
@@ -124,6 +128,7 @@ class Slot:
         """
         self.assignment, held = without_held(decode_assignment(state))
         joined = self.member.joined
+        self._strategy = None if joined is None else joined.protocol
         assignor = self._assignor_in_use
         if joined is not None and assignor is not None:
             assignor.on_assignment(self.assignment, joined.generation)

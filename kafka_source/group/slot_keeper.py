@@ -21,9 +21,9 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import cast
 
-from assignors import decode_assignment
+from assignors import Assignor, decode_assignment
 from kafka_source.client_config import Settings
-from kafka_source.errors import KafkaGroupError
+from kafka_source.errors import FencedError, KafkaGroupError
 from kafka_source.group.claims import without_held
 from kafka_source.group.member import Joined, Member, RebalanceTimeout
 from kafka_source.group.member_state import State
@@ -46,7 +46,12 @@ _KEPT = (State.STABLE, State.REBALANCING, State.JOINING, State.AWAITING_SYNC)
 
 
 def keep_waiting_slots(
-    config: Settings, settings: GroupSettings, slots: Sequence[SlotCredentials], servers: str, driver: int
+    config: Settings,
+    settings: GroupSettings,
+    slots: Sequence[SlotCredentials],
+    assignors: Sequence[Assignor],
+    servers: str,
+    driver: int,
 ) -> None:
     """Start the process that keeps these slots in their group until their tasks act as them.
 
@@ -54,13 +59,14 @@ def keep_waiting_slots(
         config: Kafka client settings.
         settings: Those with which the slots have joined.
         slots: The credentials that the tasks have.
+        assignors: The query's strategies.
         servers: `bootstrap.servers`, by which reads of one group find each other.
         driver: The id of the Spark driver's process.
     """
     if not slots:
         return
     try:
-        side_process.start(__name__, [str(driver)], (config, settings, list(slots), servers))
+        side_process.start(__name__, [str(driver)], (config, settings, list(slots), list(assignors), servers))
     except OSError as error:
         log.warning(
             "group=%s: nobody sends heartbeats for slots that wait for their tasks, so each of them has to start "
@@ -86,6 +92,7 @@ class SlotKeeper:
         client: The cluster's client.
         settings: Those with which the slots have joined.
         slots: The slots' credentials.
+        assignors: The query's strategies; one of them assigns if a slot leads a generation.
         driver_runs: Whether the Spark driver still runs.
         siblings: Where to meet the other reads of this driver and group; None: nowhere.
     """
@@ -95,11 +102,13 @@ class SlotKeeper:
         client: KafkaClient,
         settings: GroupSettings,
         slots: Sequence[SlotCredentials],
+        assignors: Sequence[Assignor],
         driver_runs: Callable[[], bool],
         siblings: Siblings | None = None,
     ) -> None:
         self._client = client
         self._settings = settings
+        self._assignors = assignors
         self._driver_runs = driver_runs
         self._siblings = siblings
         self._interval = settings.heartbeat_interval_ms / 1000
@@ -182,21 +191,25 @@ class SlotKeeper:
         deadline = Deadline(self._settings.rebalance_timeout_ms / 1000 + _MARGIN_SECONDS)
 
         async def lead(joined: Joined) -> Mapping[str, bytes]:
-            return await lead_for_tasks(self._client, self._settings.group, joined, deadline)
+            return await lead_for_tasks(self._client, self._settings.group, self._assignors, joined, deadline)
 
         try:
             reason = "another read of this driver waits for it"
             state = await slot.member.join(claiming(slot.credentials), lead, deadline, reason)
+            assignment, held = without_held(decode_assignment(state))
         except RebalanceTimeout as error:
             log.warning("%s The slot keeps waiting.", error)
             await self._rejoin(slot)
             return
-        except KafkaGroupError as error:
-            # Its task has taken the slot over meanwhile, or the coordinator is away.
-            log.info("rejoin group=%s slot=%d failed: %s", self._settings.group, slot.credentials.slot, error)
+        except FencedError as error:
+            log.info("rejoin group=%s slot=%d: its task has it: %s", self._settings.group, slot.credentials.slot, error)
+            return
+        except Exception as error:
+            # The group waits for a slot that joins or leads, and nobody sends heartbeats for it then.
+            log.warning("rejoin group=%s slot=%d failed: %s", self._settings.group, slot.credentials.slot, error)
+            await slot.member.leave(Deadline(_LEAVE_SECONDS), "its rejoin has failed")
             return
         slot.credentials = replace(slot.credentials, generation=slot.member.membership.generation)
-        assignment, held = without_held(decode_assignment(state))
         if not set(slot.credentials.partitions) <= {*assignment.partitions, *held}:
             log.warning(
                 "group=%s slot=%d: the group's leader has given partitions of a batch that waits for its tasks to "
@@ -210,12 +223,12 @@ class SlotKeeper:
 def main(driver: str) -> None:
     """Keep the slots of the message from `keep_waiting_slots`."""
     log_setup.set_up()
-    config, settings, slots, servers = cast(
-        "tuple[Settings, GroupSettings, list[SlotCredentials], str]", side_process.received()
+    config, settings, slots, assignors, servers = cast(
+        "tuple[Settings, GroupSettings, list[SlotCredentials], list[Assignor], str]", side_process.received()
     )
     siblings = Siblings.find(settings.group, servers, int(driver))
     with closing(KafkaClient(config, client_id=settings.client_id)) as client:
-        client.run(SlotKeeper(client, settings, slots, lambda: is_alive(int(driver)), siblings).run())
+        client.run(SlotKeeper(client, settings, slots, assignors, lambda: is_alive(int(driver)), siblings).run())
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ from assignors import (
     decode_assignment,
     decode_subscription,
     encode_subscription,
-    load,
 )
 from kafka_source.client_config import Settings
 from kafka_source.error_codes import FENCED_INSTANCE_ID, ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID
@@ -54,8 +53,17 @@ class SlotSession:
     As a context manager it stops its heartbeats at the end of the block, and does not leave the group.
     """
 
-    def __init__(self, client: KafkaClient, credentials: SlotCredentials, member: Member, *, taken_over: bool) -> None:
+    def __init__(
+        self,
+        client: KafkaClient,
+        credentials: SlotCredentials,
+        member: Member,
+        *,
+        taken_over: bool,
+        assignors: Sequence[Assignor] = (),
+    ) -> None:
         self.taken_over = taken_over
+        self._assignors = assignors
         self._client = client
         self._credentials = credentials
         self._member = member
@@ -95,7 +103,12 @@ class SlotSession:
 
     @classmethod
     def take_over(
-        cls, config: Settings, settings: GroupSettings, credentials: SlotCredentials, timeout_s: float = _SECONDS
+        cls,
+        config: Settings,
+        settings: GroupSettings,
+        credentials: SlotCredentials,
+        assignors: Sequence[Assignor],
+        timeout_s: float = _SECONDS,
     ) -> SlotSession:
         """Join as a slot for which no process sends heartbeats any more, and send its heartbeats from now on.
 
@@ -104,13 +117,20 @@ class SlotSession:
         coordinator would hold JoinGroup until all members have joined. Then the task keeps the slot's credentials: the
         coordinator accepts them until the new generation starts.
 
+        Args:
+            config: Kafka client settings.
+            settings: Those with which the slot has joined.
+            credentials: The slot's credentials from the planner.
+            assignors: The query's strategies; one of them assigns if the slot leads a generation.
+            timeout_s: The time limit.
+
         Raises:
             FencedError: The group has a new generation since the batch was planned, or the slot another owner.
             RetriableError: The coordinator cannot be reached.
         """
         client = cached_client(config, "task")
         member = member_of(client, credentials, settings)
-        session = cls(client, credentials, member, taken_over=True)
+        session = cls(client, credentials, member, taken_over=True, assignors=assignors)
         client.run(session._take(settings, Deadline(timeout_s)), timeout_s + 1)
         return session
 
@@ -291,7 +311,7 @@ class SlotSession:
         async def lead(joined: Joined) -> Mapping[str, bytes]:
             # A take-over keeps the assignment (KIP-814), so this is called only for a new generation, which starts when
             # all other slots have left or joined.
-            return await lead_for_tasks(self._client, self._credentials.group, joined, deadline)
+            return await lead_for_tasks(self._client, self._credentials.group, self._assignors, joined, deadline)
 
         try:
             state = await joining.join(claiming(self.credentials), lead, deadline, "a task takes its slot over")
@@ -378,9 +398,20 @@ def claiming(credentials: SlotCredentials) -> tuple[tuple[str, bytes], ...]:
     )
 
 
-async def lead_for_tasks(client: KafkaClient, group: str, joined: Joined, deadline: Deadline) -> Mapping[str, bytes]:
-    """Return each member's assignment, by member id: all keep what their tasks read, the rest goes to the others."""
-    return (await leader.lead(client, group, KeepsOwned(load(joined.protocol)), joined, deadline)).states
+async def lead_for_tasks(
+    client: KafkaClient, group: str, assignors: Sequence[Assignor], joined: Joined, deadline: Deadline
+) -> Mapping[str, bytes]:
+    """Return each member's assignment, by member id: all keep what their tasks read, the rest goes to the others.
+
+    Args:
+        client: The cluster's client.
+        group: The group id.
+        assignors: The strategies that the slot has offered; the group has chosen one of them.
+        joined: The leader's response to JoinGroup.
+        deadline: The time limit.
+    """
+    strategy = {assignor.name: assignor for assignor in assignors}[joined.protocol]
+    return (await leader.lead(client, group, KeepsOwned(strategy), joined, deadline)).states
 
 
 class KeepsOwned(Assignor):

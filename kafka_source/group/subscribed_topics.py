@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection
 
-from kafka_source.errors import RetriableError
+from kafka_source.errors import OptionError, RetriableError
 from kafka_source.group.model import GroupSettings, TopicFilter
 from kafka_source.group.topic_watch import TopicState, changes, reason_of, states_of, topics_of
 from kafka_source.kafka_client import Deadline, KafkaClient, Snapshot
@@ -42,11 +42,15 @@ class SubscribedTopics:
         """What has changed since the slots joined, as the reason for a rebalance."""
 
     async def look_up(self, deadline: Deadline) -> tuple[str, ...]:
-        """Return the names of the topics to subscribe to, sorted."""
+        """Return the names of the topics to subscribe to, sorted.
+
+        Raises:
+            OptionError: The pattern takes too long for one of the cluster's topics.
+        """
         if self._subscription.pattern is None:
             return topics_of(self._subscription, Snapshot(None, {}))
         snapshot = await self._client.metadata(None, deadline)
-        topics = topics_of(self._subscription, snapshot)
+        topics = await self._subscribed(snapshot)
         self._watched = states_of(snapshot, topics)
         return topics
 
@@ -67,6 +71,10 @@ class SubscribedTopics:
             self.changed = reason_of(found)
             log.info("topics group=%s changed=%r", self._settings.group, self.changed)
 
+    async def _subscribed(self, snapshot: Snapshot) -> tuple[str, ...]:
+        # In a thread: a pattern may take long, and the event loop has to send heartbeats.
+        return await asyncio.get_running_loop().run_in_executor(None, topics_of, self._subscription, snapshot)
+
     async def _changes(self) -> list[str]:
         leading = self._leads()
         by_pattern = self._subscription.pattern is not None
@@ -78,7 +86,11 @@ class SubscribedTopics:
         except RetriableError as error:
             log.warning("metadata group=%s failed: %s", self._settings.group, error)
             return []
-        names = set(topics_of(self._subscription, snapshot))
+        try:
+            names = set(await self._subscribed(snapshot))
+        except OptionError as error:
+            # The query's next call looks the topics up again, and ends with the error.
+            return [str(error)]
         if not leading:
             return changes(dict.fromkeys(before, TopicState(0, None)), dict.fromkeys(names, TopicState(0, None)))
         found = changes(before, states_of(snapshot, names | self._of_group))

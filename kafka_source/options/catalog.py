@@ -178,7 +178,8 @@ class ReadOptions(CommonOptions):
         "subscribePattern",
         kinds.TOPIC_PATTERN,
         "Subscribe to every topic whose name contains a match (Spark's semantics): `orders` also matches `my-orders`; "
-        "use `^orders$` for an exact match. Internal topics never match.",
+        "use `^orders$` for an exact match. Internal topics never match. Whoever may create topics chooses names on "
+        "which the pattern is tried: the query stops with an error if it takes longer than 5 s for one.",
     )
     assign: dict[str, tuple[int, ...]] | None = option(
         "assign",

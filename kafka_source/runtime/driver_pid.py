@@ -7,12 +7,15 @@ from pathlib import Path
 
 
 def driver_pid() -> int:
-    """Return the id of the process from which all planner processes of a Spark driver descend.
+    """Return the id of the driver's JVM, from one of its Python processes.
 
-    That is the parent of the parent where `/proc` shows it, else the parent.
+    It starts them itself, or has Spark's daemon fork them (`spark.python.use.daemon`), which it has started. A forked
+    process has the command line of its parent; where `/proc` does not show it, the parent is taken for the driver.
     """
     parent = os.getppid()
     try:
+        if Path(f"/proc/{parent}/cmdline").read_bytes() != Path("/proc/self/cmdline").read_bytes():
+            return parent
         # The second field, the command, may contain spaces and ends with the last parenthesis. The parent's process id
         # is the second field after it.
         return int(Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()[1])

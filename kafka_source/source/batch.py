@@ -24,6 +24,7 @@ from kafka_source.group.siblings import Siblings
 from kafka_source.group.slot_keeper import keep_waiting_slots
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import Where
+from kafka_source.options.assignment_strategies import strategies_of
 from kafka_source.quota.server_process import ticket_of_server_process
 from kafka_source.quota.settings import QuotaSettings
 from kafka_source.quota.stream_quota import CONSUMER_RATE
@@ -87,7 +88,8 @@ class BatchReader(DataSourceReader):
             planned = self._plan_as_members(cluster, group, subscribed)
         if options.commit == "task":
             slots = [task.credentials for task in planned if task.credentials is not None]
-            keep_waiting_slots(self._query.settings, group, slots, options.bootstrap_servers, driver_pid())
+            strategies, servers = strategies_of(options), options.bootstrap_servers
+            keep_waiting_slots(self._query.settings, group, slots, strategies, servers, driver_pid())
             return [replace(task, takes_over=group) for task in planned]
         return list(planned)
 

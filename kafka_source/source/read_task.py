@@ -28,6 +28,7 @@ from kafka_source.model.commit_offset import CommitOffset
 from kafka_source.model.credentials import SlotCredentials, vouching
 from kafka_source.model.stream_offset import Range
 from kafka_source.options import ReadOptions, Where, read_options
+from kafka_source.options.assignment_strategies import strategies_of
 from kafka_source.quota.settings import Ticket
 from kafka_source.quota.stream_quota import CONSUMER_RATE
 from kafka_source.quota.task_pacer import Pacer, pacer_of
@@ -224,7 +225,8 @@ def _sessions(task: ReadTask, query: Query, stack: ExitStack, *, commits: bool) 
         return tuple
     if task.takes_over is None:
         return _attach([task.credentials], query, stack, commits=commits)
-    taken = SlotSession.take_over(query.settings, task.takes_over, task.credentials, _patience(query, commits))
+    strategies, patience = strategies_of(query.options), _patience(query, commits)
+    taken = SlotSession.take_over(query.settings, task.takes_over, task.credentials, strategies, patience)
     stack.enter_context(taken)
     return lambda: [taken]
 

@@ -7,7 +7,6 @@ is the class for the installed Spark.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -22,6 +21,7 @@ from kafka_source.model.stream_offset import RecentOffsets, StreamOffset
 from kafka_source.options import Where
 from kafka_source.quota.settings import QuotaSettings
 from kafka_source.runtime import garbage, worker_process
+from kafka_source.runtime.driver_pid import driver_pid
 from kafka_source.runtime.shutdown import leave_on_exit
 from kafka_source.source import read_task
 from kafka_source.source.micro_batches import MicroBatches
@@ -96,9 +96,7 @@ class _StreamReader(DataSourceStreamReader):
         if self._planner is None:
             options = self._query.options
             group, servers = options.group_id, options.bootstrap_servers
-            # The parent of a stream's reader process is the driver's JVM.
-            driver = os.getppid()
-            siblings = Siblings.find(group, servers, driver) if options.is_member and group is not None else None
+            siblings = Siblings.find(group, servers, driver_pid()) if options.is_member and group is not None else None
             self._planner = MicroBatches(self._query, siblings)
             self._leave = leave_on_exit(self._planner.close)
             # This process plans one stream. With many partitions a plan makes so many objects that Python collects

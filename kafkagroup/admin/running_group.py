@@ -25,6 +25,7 @@ from kafka_source.errors import (
 )
 from kafka_source.group import rewind
 from kafka_source.group.committed_offsets import commit_offsets, fetch_committed, fetch_entries
+from kafka_source.group.common_strategy import Offer
 from kafka_source.group.member import Joined, Member, MemberSettings
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.commit_offset import CommitOffset
@@ -125,7 +126,7 @@ def rewind_running_group(
         aim = _to_offsets(offsets)
     else:
         aim = _to_target(settings, offsets, partitions)
-    with closing(KafkaClient(settings, client_id="kafkagroup-rewind")) as client:
+    with closing(KafkaClient(settings, client_id=rewind.CLIENT_ID)) as client:
         return _rewind(client, group, named, aim, rewind_id, Deadline(timeout))
 
 
@@ -254,10 +255,10 @@ async def _join(member: Member, described: Group, deadline: Deadline) -> None:
 
     async def lead(joined: Joined) -> Mapping[str, bytes]:
         # This member leads only if the group's leader has left meanwhile.
-        return rewind.nothing_for(one.member_id for one in joined.members)
+        return rewind.lead(joined.members)
 
     try:
-        await member.join([rewind.offer()], lead, deadline, "the group is rewound")
+        await member.join([rewind.offer(Offer())], lead, deadline, "the group is rewound")
     except InvalidConfigurationError as error:
         if error.code != INCONSISTENT_GROUP_PROTOCOL:
             raise

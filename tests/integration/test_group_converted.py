@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from confluent_kafka.admin import NewPartitions
 
-from assignors import TopicPartition
+from assignors import TopicPartition, load
 from kafka_source.client_config import Settings
 from kafka_source.errors import FencedError, InvalidConfigurationError
 from kafka_source.group.membership import GroupMembership
@@ -287,7 +287,7 @@ def test_a_task_of_a_batch_takes_its_slot_over_and_a_retry_of_it_too(kafka, memb
     group = members.settings(session_timeout_ms=10_000)
 
     def take(one: SlotCredentials) -> SlotSession:
-        return SlotSession.take_over(settings, group, one)
+        return SlotSession.take_over(settings, group, one, [load("range")])
 
     with closing(take(credentials[0])) as first, closing(take(credentials[0])) as retried:
         with pytest.raises(FencedError):

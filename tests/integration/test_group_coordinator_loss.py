@@ -11,7 +11,7 @@ from contextlib import closing
 
 import pytest
 
-from assignors import TopicPartition
+from assignors import TopicPartition, load
 from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.errors import AuthenticationError, FencedError, RetriableError, UnknownGroupError, UnknownOutcomeError
@@ -382,14 +382,14 @@ def test_a_take_over_that_comes_just_after_another_slot_left_goes_on(proxied, sl
     planned = plan(members, "orders", slots)
     first, second, *others = planned.slots
     settings = members.settings(slots=slots)
-    leaving = SlotSession.take_over(members.config, settings, second.credentials)
+    leaving = SlotSession.take_over(members.config, settings, second.credentials, [load("range")])
     proxy.on_request, left = leaves_before_the_next_join(members, leaving)
-    with SlotSession.take_over(members.config, settings, first.credentials) as session:
+    with SlotSession.take_over(members.config, settings, first.credentials, [load("range")]) as session:
         assert left
         session.commit(dict.fromkeys(first.partitions, 8))
         # The others end: the group's next generation begins with the one that is left.
         for other in others:
-            with SlotSession.take_over(members.config, settings, other.credentials) as theirs:
+            with SlotSession.take_over(members.config, settings, other.credentials, [load("range")]) as theirs:
                 theirs.leave()
         wait_for(lambda: session.credentials.generation > planned.generation, "the next generation")
         session.commit(dict.fromkeys(first.partitions, 9))
@@ -403,7 +403,7 @@ def test_a_take_over_that_fails_leaves_no_join_behind(proxied, monkeypatch):
     members, proxy = proxied
     first, second, _ = plan(members, "orders", 3).slots
     settings = members.settings(slots=3)
-    leaving = SlotSession.take_over(members.config, settings, second.credentials)
+    leaving = SlotSession.take_over(members.config, settings, second.credentials, [load("range")])
     # The coordinator holds the first slot's JoinGroup, and what the slot has is taken from it meanwhile.
     proxy.on_request, left = leaves_before_the_next_join(members, leaving)
 
@@ -412,7 +412,7 @@ def test_a_take_over_that_fails_leaves_no_join_behind(proxied, monkeypatch):
 
     monkeypatch.setattr(SlotSession, "_adopt", gone)
     with pytest.raises(FencedError, match="the generation has ended"):
-        SlotSession.take_over(members.config, settings, first.credentials)
+        SlotSession.take_over(members.config, settings, first.credentials, [load("range")])
     assert left
     leaving.close()
 
@@ -431,7 +431,7 @@ def test_a_task_commits_in_a_transaction_when_the_take_over_was_answered_while_i
     planned = plan(members, name, 3)
     first, second, third = planned.slots
     settings = members.settings(slots=3)
-    leaving = SlotSession.take_over(members.config, settings, second.credentials)
+    leaving = SlotSession.take_over(members.config, settings, second.credentials, [load("range")])
     proxy.on_request, left = leaves_before_the_next_join(members, leaving)
     options = {"subscribe": name, "kafka.group.id": group, "commit": "task", "batch.rows": "1"}
     given = {"kafka.bootstrap.servers": members.config["bootstrap.servers"], **options}
@@ -451,7 +451,7 @@ def test_a_task_commits_in_a_transaction_when_the_take_over_was_answered_while_i
         return [frame.payload]
 
     proxy.on_response = late
-    with SlotSession.take_over(members.config, settings, third.credentials) as theirs:
+    with SlotSession.take_over(members.config, settings, third.credentials, [load("range")]) as theirs:
         theirs.leave()
     wait_for(lambda: ILLEGAL_GENERATION in told, "the end of the generation")
     read += sum(batch.num_rows for batch in records)

@@ -9,11 +9,17 @@ from dataclasses import replace
 
 import pytest
 
+from assignors import load
 from kafka_source.errors import FencedError
 from kafka_source.group.slot_session import SlotSession
 from kafka_source.model.commit_offset import CommitOffset
+from kafka_source.model.credentials import SlotCredentials
 from kafkagroup.embedded.jars import broker_version
-from tests.groups import attach, everything, held, members_of, rejoin_until_joined, wait_for
+from tests.groups import Memberships, attach, everything, held, members_of, rejoin_until_joined, wait_for
+
+
+def take_over(members: Memberships, credentials: SlotCredentials) -> SlotSession:
+    return SlotSession.take_over(members.config, members.settings(slots=2), credentials, [load("range")])
 
 
 def test_all_slots_join_and_share_all_partitions(members, topic, group):
@@ -265,7 +271,9 @@ def planned(members, topic):
 
 def test_a_batch_is_read_by_slots_that_are_taken_over_and_leave(members, planned):
     first, second = planned.slots
-    with SlotSession.take_over(members.config, members.settings(slots=2), first.credentials) as session:
+    with SlotSession.take_over(
+        members.config, members.settings(slots=2), first.credentials, [load("range")]
+    ) as session:
         assert session.taken_over
         assert session.credentials.generation == planned.generation
         assert session.credentials.member_id != first.credentials.member_id
@@ -274,7 +282,9 @@ def test_a_batch_is_read_by_slots_that_are_taken_over_and_leave(members, planned
         session.commit(dict.fromkeys(first.partitions, 1))
         session.leave()
     # The group waits for the other slot to join again, which it never does: its credentials serve as they are.
-    with SlotSession.take_over(members.config, members.settings(slots=2), second.credentials) as session:
+    with SlotSession.take_over(
+        members.config, members.settings(slots=2), second.credentials, [load("range")]
+    ) as session:
         assert session.credentials.member_id == second.credentials.member_id
         session.commit(dict.fromkeys(second.partitions, 2))
         session.check()
@@ -285,8 +295,10 @@ def test_a_batch_is_read_by_slots_that_are_taken_over_and_leave(members, planned
 
 def test_the_next_attempt_of_a_task_fences_the_one_before(members, planned):
     slot = planned.slots[0]
-    with SlotSession.take_over(members.config, members.settings(slots=2), slot.credentials) as zombie:
-        with SlotSession.take_over(members.config, members.settings(slots=2), slot.credentials) as again:
+    with take_over(members, slot.credentials) as zombie:
+        with SlotSession.take_over(
+            members.config, members.settings(slots=2), slot.credentials, [load("range")]
+        ) as again:
             assert again.credentials.generation == planned.generation
             with pytest.raises(FencedError):
                 zombie.commit(dict.fromkeys(slot.partitions, 1))
@@ -305,10 +317,12 @@ def test_the_next_attempt_of_a_task_fences_the_one_before(members, planned):
 
 def test_the_next_attempt_goes_on_while_the_group_waits_for_slots_that_left(members, planned):
     first, second = planned.slots
-    SlotSession.take_over(members.config, members.settings(slots=2), first.credentials).close()
-    with SlotSession.take_over(members.config, members.settings(slots=2), second.credentials) as session:
+    take_over(members, first.credentials).close()
+    with SlotSession.take_over(
+        members.config, members.settings(slots=2), second.credentials, [load("range")]
+    ) as session:
         session.leave()
-    with SlotSession.take_over(members.config, members.settings(slots=2), first.credentials) as again:
+    with take_over(members, first.credentials) as again:
         assert again.credentials.generation == planned.generation
         assert again.credentials.member_id != first.credentials.member_id
         again.commit(dict.fromkeys(first.partitions, 3))
@@ -318,7 +332,7 @@ def test_a_plan_that_the_group_has_left_behind_is_refused(members, planned):
     other = members.make("any-topic", app="other", slots=1, rebalance_timeout_ms=1_000)
     slot = planned.slots[0]
     for s in planned.slots:
-        SlotSession.take_over(members.config, members.settings(slots=2), s.credentials).leave()
+        take_over(members, s.credentials).leave()
     other.join(60)
     with pytest.raises(FencedError, match="no longer a member of generation"):
-        SlotSession.take_over(members.config, members.settings(slots=2), slot.credentials)
+        take_over(members, slot.credentials)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +22,7 @@ from kafka_source.errors import (
 )
 from kafka_source.group.member import RebalanceTimeout
 from kafkagroup.embedded import EmbeddedKafka, Security
-from tests.groups import Memberships, everything, held, members_of, wait_for
+from tests.groups import Memberships, everything, held, members_of, rejoin_until_joined, wait_for
 
 
 class Refuses(Assignor):
@@ -97,11 +98,19 @@ def test_a_rebalance_that_others_hold_up_is_told(members, topic):
     assert held(busy) == everything(orders, 2)
 
 
-def test_no_strategy_in_common(members, topic):
+def test_no_strategy_in_common(kafka, members, topic, group):
     orders = topic("orders", partitions=2)
-    members.make(orders, app="a", slots=1).join(30)
-    with pytest.raises(InvalidConfigurationError, match=r"kafka\.partition\.assignment\.strategy"):
-        members.make(orders, app="b", slots=1, strategies=["sticky"]).join(30)
+    reading = members.make(orders, app="a", slots=1)
+    reading.join(30)
+    refused = members.make(orders, app="b", slots=1, strategies=["sticky"])
+    with ThreadPoolExecutor(1) as pool:
+        joining = pool.submit(refused.join, 30)
+        with pytest.raises(InvalidConfigurationError, match=r"offers sticky.*kafka\.partition\.assignment\.strategy"):
+            rejoin_until_joined(reading, joining)
+    if reading.rebalance_needed() is not None:
+        reading.rejoin(30)
+    assert held(reading) == everything(orders, 2)
+    assert members_of(kafka, group) == [f"{group}-a-0"]
 
 
 def test_a_session_timeout_that_the_brokers_do_not_allow(members, topic):
@@ -208,6 +217,44 @@ def test_a_leader_fails_the_assignment_of_members_whose_topics_it_may_not_descri
             )
         finally:
             members.close()
+
+
+def test_a_consumer_of_another_client_gets_the_topics_that_the_leader_may_describe(caplog):
+    security = Security("SASL_PLAINTEXT", {"alice": "alice-secret", "carol": "carol-secret"}, acls=True)
+    with EmbeddedKafka(security=security) as kafka, contextlib.ExitStack() as stack:
+        for name in ("orders", "clicks"):
+            kafka.create_topic(name, 2)
+            kafka.allow("carol", "READ", "DESCRIBE", resource="topic", name=name)
+        kafka.allow("alice", "READ", "DESCRIBE", resource="topic", name="orders")
+        for user in ("alice", "carol"):
+            kafka.allow(user, "READ", resource="group", name="partly")
+        members = Memberships(Settings(kafka.java_client_config("alice")), "partly")
+        stack.callback(members.close)
+        leading = members.make("orders", slots=1, app="alice")
+        assert leading.join(30).leading
+        # As a consumer of Java's, it does not know what our leader writes into the user data of its assignment.
+        config = {**kafka.client_config("carol"), "group.id": "partly", "partition.assignment.strategy": "range"}
+        consumer = Consumer(config)
+        stack.callback(consumer.close)
+        consumer.subscribe(["orders", "clicks"])
+
+        def shared() -> list[tuple[str, int]]:
+            consumer.poll(0.1)
+            if leading.rebalance_needed() is not None:
+                rejoining = pool.submit(leading.rejoin, 30)
+                while not rejoining.done():
+                    consumer.poll(0.1)
+                rejoining.result()
+            return [(p.topic, p.partition) for p in consumer.assignment()]
+
+        with ThreadPoolExecutor(1) as pool:
+            theirs = wait_for(shared, "an assignment of the other client")
+            assert sorted([*theirs, *held(leading)]) == everything("orders", 2)
+            rejoining = pool.submit(leading.rejoin, 30)
+            while not rejoining.done():
+                consumer.poll(0.1)
+            rejoining.result()
+        assert sum("cannot describe clicks" in line for line in caplog.messages) == 1
 
 
 class TestAGroupThatTheBrokersAssign:

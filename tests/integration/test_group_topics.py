@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import time
 
+import pytest
 from confluent_kafka.admin import NewPartitions
 
 from assignors import TopicPartition
+from kafka_source.errors import OptionError
 from kafka_source.kafka_client.messages import JoinGroupRequest
+from kafka_source.model import topic_pattern
 from tests.groups import everything, held, wait_for
 
 
@@ -27,6 +30,27 @@ def test_new_partitions_cause_one_rebalance(kafka, members, topic):
     assert held(membership) == everything(orders, 7)
     assert second.generation == first.generation + 1
     assert membership.rebalance_needed() is None
+
+
+def test_a_topic_on_which_the_pattern_never_ends_stops_the_query_and_not_its_heartbeats(
+    kafka, members, topic, monkeypatch
+):
+    monkeypatch.setattr(topic_pattern, "_SECONDS", 2)
+    prefix = topic("named", partitions=2)
+    membership = members.make(pattern=f"^{prefix}(-([a-z]+-?)+)?$")
+    generation = membership.join(30).generation
+    name = f"{prefix}-{'a' * 60}_"
+    kafka.create_topic(name, 1)
+    try:
+        reason = wait_for(membership.rebalance_needed, "the change")
+        assert f"for topic {name} it takes longer than 2 s" in reason
+        assert membership.lost() is None
+        assert membership.assignment.generation == generation
+        with pytest.raises(OptionError, match="Option subscribePattern"):
+            membership.rejoin(30)
+    finally:
+        admin = kafka.admin()
+        admin.delete_topics([name])[name].result(timeout=30)
 
 
 def test_a_burst_of_topics_that_match_causes_at_most_two_rebalances(kafka, members, topic):

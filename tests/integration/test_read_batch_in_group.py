@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -9,13 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pyspark
 import pytest
 
-from assignors.model import TopicPartition
+from assignors import TopicPartition, load
 from kafka_source.client_config import Settings
+from kafka_source.group.siblings import Siblings
 from kafka_source.group.slot_keeper import SlotKeeper, keep_waiting_slots
 from kafka_source.kafka_client import cached_client
 from kafka_source.schema import source_schema
 from kafka_source.source.batch import BatchReader
-from tests.groups import Memberships
+from tests.groups import Memberships, everything, held
 from tests.support import numbers, produce, reader, until
 
 
@@ -175,7 +177,9 @@ def test_slots_that_wait_leave_when_the_driver_has_ended(kafka, members, topic, 
     planner.detach()
     driver = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
-        keep_waiting_slots(members.config, members.settings(slots=2), slots, kafka.bootstrap_servers, driver.pid)
+        keep_waiting_slots(
+            members.config, members.settings(slots=2), slots, [load("range")], kafka.bootstrap_servers, driver.pid
+        )
         driver.kill()
     finally:
         driver.communicate()
@@ -189,9 +193,25 @@ def test_slots_that_nobody_comes_for_are_given_up(kafka, members, topic, group, 
     slots = [slot.credentials for slot in planner.join(30).slots]
     planner.detach()
     client = cached_client(members.config)
-    client.run(SlotKeeper(client, members.settings(**waits), slots, lambda: True).run(), 60)
+    client.run(SlotKeeper(client, members.settings(**waits), slots, [load("range")], lambda: True).run(), 60)
     assert "no task has begun or ended for longer than kafka.max.poll.interval.ms=1000" in caplog.text
     assert len(groups.describe(group).members) == 2
+
+
+def test_a_slot_that_waits_and_cannot_lead_does_not_stop_the_group(kafka, members, topic, group):
+    orders = topic("orders", partitions=2)
+    planner = members.make(orders, app="a", slots=1, rewinds=False)
+    slots = [slot.credentials for slot in planner.join(30).slots]
+    planner.detach()
+    kept, waiting = (Siblings.find(group, kafka.bootstrap_servers, os.getpid()) for _ in range(2))
+    # Without a strategy it fails when it leads, as it would with anything that nobody has thought of.
+    keeper = SlotKeeper(cached_client(members.config), members.settings(slots=1), slots, [], lambda: True, kept)
+    with ThreadPoolExecutor(1) as pool:
+        keeping = pool.submit(cached_client(members.config).run, keeper.run(), 60)
+        other = members.make(orders, app="b", slots=1, rewinds=False, siblings=waiting)
+        other.join(20)
+        keeping.result(20)
+    assert held(other) == everything(orders, 2)
 
 
 @pytest.mark.timeout(180, func_only=True)
