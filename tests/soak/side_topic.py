@@ -46,13 +46,16 @@ class SideTopic:
     def grow(self) -> None:
         """Add a partition."""
         self._partitions += 1
-        self._kafka.admin().create_partitions([NewPartitions(SIDE, self._partitions)])[SIDE].result(60)
+        # The future of a client that is garbage fails.
+        admin = self._kafka.admin()
+        admin.create_partitions([NewPartitions(SIDE, self._partitions)])[SIDE].result(60)
         until(lambda: len(self._replicas()) == self._partitions, "the new partition", 60)
         self.write()
 
     def create_again(self) -> None:
         """Delete it and create it with as many partitions."""
-        self._kafka.admin().delete_topics([SIDE])[SIDE].result(60)
+        admin = self._kafka.admin()
+        admin.delete_topics([SIDE])[SIDE].result(60)
 
         def created() -> bool:
             with contextlib.suppress(KafkaException):
