@@ -177,6 +177,7 @@ def test_f19_a_driver_that_was_away_decides_nothing_and_leaves_to_others_what_th
         if decided:
             other.decide()
         assert members.isdisjoint(members_of(kafka, group))
+        assert away.pid is not None
         os.kill(away.pid, signal.SIGCONT)
         assert ours.poll(60), "it does not go on"
         assert reason in ours.recv()
@@ -186,7 +187,7 @@ def test_f19_a_driver_that_was_away_decides_nothing_and_leaves_to_others_what_th
     finally:
         away.kill()
     before = committed(kafka, group)
-    again = Pipe(*arguments, checkpoint)
+    again = Pipe(*arguments, checkpoint=checkpoint)
     with ThreadPoolExecutor(1) as pool:
         joining = pool.submit(again.replay)
         until(lambda: (other.whole_batch(), joining.done())[1], "both to be members", 120)
