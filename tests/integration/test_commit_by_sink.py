@@ -163,7 +163,8 @@ def test_f19_a_driver_that_was_away_decides_nothing_and_leaves_to_others_what_th
 ):
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    arguments = (kafka.bootstrap_servers, *topics, group, f"{group}-away")
+    source, sink = topics
+    arguments = (kafka.bootstrap_servers, source, sink, group, f"{group}-away")
     away = context.Process(target=driver_that_is_suspended, args=(arguments, theirs))
     away.start()
     try:
@@ -187,7 +188,7 @@ def test_f19_a_driver_that_was_away_decides_nothing_and_leaves_to_others_what_th
     finally:
         away.kill()
     before = committed(kafka, group)
-    again = Pipe(*arguments, checkpoint=checkpoint)
+    again = Pipe(*arguments, checkpoint)
     with ThreadPoolExecutor(1) as pool:
         joining = pool.submit(again.replay)
         until(lambda: (other.whole_batch(), joining.done())[1], "both to be members", 120)
