@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import sys
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 
 from kafka_source.client_config import Settings
@@ -69,16 +69,10 @@ def is_native(name: str) -> bool:
             f"engine=native, but {reason}. Run `pip install kafkagroup-native=={__version__}` there, or use "
             "engine=auto or librdkafka."
         )
-    _warn(reason)
+    _warn(f"{reason}: the slower librdkafka engine serves (engine=auto)")
     return False
 
 
-@cache
-def _warn(reason: str) -> None:
-    log.warning("%s: the slower librdkafka engine serves (engine=auto)", reason)
-
-
-@cache
 def check_engine(name: str, settings: Settings, role: Role = Role.CONSUMER, *, native: bool | None = None) -> None:
     """Check the engine and its settings where the query is planned, and log once what a user has to know about them.
 
@@ -93,4 +87,10 @@ def check_engine(name: str, settings: Settings, role: Role = Role.CONSUMER, *, n
         InvalidConfigurationError: `native` is asked for, and this process cannot use it.
     """
     for warning in check_settings(settings, role, native=is_native(name) if native is None else native):
-        log.warning("%s", warning)
+        _warn(warning, repr(settings))
+
+
+# A query is checked several times in one process. What is kept of it is its text, which shows no secret.
+@lru_cache(maxsize=128)
+def _warn(warning: str, settings: str = "") -> None:
+    log.warning("%s", warning)

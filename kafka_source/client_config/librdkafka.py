@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import Any
 
 from confluent_kafka import KafkaException, Producer
@@ -114,7 +113,6 @@ def _accept(settings: Settings, name: str, theirs: str, value: str) -> str:
     return str(min(max(int(value), int(bounds[1])), int(bounds[2])))
 
 
-@lru_cache(maxsize=1024)
 def _problem(name: str, value: str) -> str | None:
     """Return librdkafka's error text for a setting, None if it accepts the setting.
 

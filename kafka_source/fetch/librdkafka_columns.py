@@ -84,7 +84,7 @@ def _times(messages: list[Message]) -> pa.Array:
     try:
         return pa.array(times, pa.int64())
     except OverflowError:
-        message = next(m for m, time in zip(messages, times, strict=True) if not -(1 << 63) <= time < 1 << 63)
+        message = next(m for m, at in zip(messages, times, strict=True) if not -(1 << 63) <= at < 1 << 63)
     raise _unreadable(message, "the timestamp is too large for microseconds; do not request the column timestamp")
 
 

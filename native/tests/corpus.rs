@@ -6,23 +6,48 @@ mod fuzzed;
 mod support;
 
 use std::fs;
+use std::panic::catch_unwind;
 use std::path::Path;
 
+use support::changes::{Rng, mutate};
 use support::{CODECS, Codec, Row, Shape, batch};
+
+const CHANGED: usize = 1_500;
+
+/// The kept inputs of a target, in the order of their names.
+fn kept(target: &str) -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fuzz/corpus").join(target);
+    let files = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut paths: Vec<_> = files.map(|file| file.unwrap().path()).collect();
+    assert!(!paths.is_empty(), "no inputs in {}", folder.display());
+    paths.sort();
+    paths.into_iter().map(|path| fs::read(path).unwrap()).collect()
+}
+
+fn run(name: &str, target: fn(&[u8]), input: &[u8]) {
+    assert!(catch_unwind(|| target(input)).is_ok(), "{name} of {input:02x?}");
+}
 
 #[test]
 fn every_kept_input_keeps_every_promise() {
     for (name, target) in fuzzed::TARGETS {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fuzz/corpus").join(name);
-        let files = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-        let mut count = 0;
-        for file in files {
-            let path = file.unwrap().path();
-            println!("{}", path.display());
-            target(&fs::read(path).unwrap());
-            count += 1;
+        for input in kept(name) {
+            run(name, target, &input);
         }
-        assert!(count > 0, "no inputs in {}", folder.display());
+    }
+}
+
+/// Without coverage as a guide, but from the inputs that it has found.
+#[test]
+fn changed_inputs_keep_every_promise() {
+    for (name, target) in fuzzed::TARGETS {
+        let inputs = kept(name);
+        let mut rng = Rng(0);
+        for _ in 0..CHANGED {
+            let mut input = inputs[rng.below(inputs.len())].clone();
+            mutate(&mut rng, &mut input, |_| false);
+            run(name, target, &input);
+        }
     }
 }
 

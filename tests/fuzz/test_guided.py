@@ -1,14 +1,15 @@
 """Coverage-guided fuzzing of the kernel and of the Python parsers: no crash, no hang, no allocation above the bound.
 
-The inputs that are kept in `corpus` run each time, and some inputs of atheris where it is installed. The long run
-makes 100 million inputs; KAFKAGROUP_FUZZ_INPUTS=… another number. docs/design/fuzzing.md says how the corpus grows.
-The kernel's inputs run in `cargo test` too.
+The inputs that are kept in `corpus` run each time, with changes of them and with some inputs of atheris where it is
+installed. The long run makes 100 million inputs; KAFKAGROUP_FUZZ_INPUTS=… another number. docs/design/fuzzing.md says
+how the corpus grows. The kernel's inputs run in `cargo test` too.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import random
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,6 +38,7 @@ SHARES = {
 }
 LONGEST_SECONDS = 7200
 SHORT_INPUTS, SHORT_SECONDS = 2_000, 120
+CHANGED_INPUTS = 2_000
 
 needs_cargo = pytest.mark.skipif(not cargo_works(), reason="the targets are built with cargo, which does not work here")
 needs_atheris = pytest.mark.skipif(
@@ -60,6 +62,25 @@ def test_seeds_are_valid_and_kept_inputs_keep_every_promise(parser: str) -> None
     assert kept
     for data in kept:
         parse(data)
+
+
+@every_parser
+def test_changed_inputs_keep_every_promise(parser: str) -> None:
+    """Without coverage as a guide, but from the inputs that it has found; the same changes in every run."""
+    rng = random.Random(parser)
+    parse = PARSERS[parser]
+    kept = [*parse.seeds, *(path.read_bytes() for path in sorted((CORPUS / parser).iterdir()))]
+    for _ in range(CHANGED_INPUTS):
+        data = bytearray(rng.choice(kept))
+        for _ in range(rng.randint(1, 3)):
+            at = rng.randrange(len(data) + 1)
+            # Fewer bytes, more, or others.
+            data[at : at + rng.choice((0, 1, 1, 4))] = rng.randbytes(rng.choice((0, 1, 1, 4)))
+        try:
+            parse(bytes(data))
+        except BaseException:
+            print(f"{parser} of {data.hex()}")
+            raise
 
 
 def test_every_kind_of_response_that_we_ask_for_is_fuzzed() -> None:

@@ -2,25 +2,51 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import tempfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from kafka_source.quota import server_process
 from kafkagroup.embedded import EmbeddedKafka
+from testbed.processes import command_of
 from tests.support import produce
 
 TOPIC = "read-many-times"
 READS = 12
+# A worker keeps two for its next task: its client's, and its fetcher's to the only broker.
+KEPT = 2
+
+pytestmark = pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="/proc tells what is left over")
 
 
-def connections_to(port: int) -> int:
-    """The established connections of this machine to a port of 127.0.0.1, or of ::ffff:127.0.0.1."""
+def connections_to(port: int) -> Counter[int]:
+    """How many established connections to a port of this machine each other process has."""
     tables = [path for path in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")) if path.exists()]
     lines = [line.split() for path in tables for line in path.read_text().splitlines()[1:]]
-    return sum(fields[3] == "01" and int(fields[2].rsplit(":", 1)[1], 16) == port for fields in lines)
+    established = [fields for fields in lines if fields[3] == "01"]
+    sockets = {f"socket:[{fields[9]}]" for fields in established if int(fields[2].rsplit(":", 1)[1], 16) == port}
+    found: Counter[int] = Counter()
+    for pid in set(processes()) - {os.getpid()}:
+        # It may end meanwhile.
+        with contextlib.suppress(OSError):
+            found[pid] = sum(str(descriptor.readlink()) in sockets for descriptor in Path(f"/proc/{pid}/fd").iterdir())
+    return found
+
+
+def processes() -> list[int]:
+    """All processes of this machine."""
+    return [int(entry.name) for entry in Path("/proc").glob("[0-9]*")]
+
+
+def servers_of(driver: int) -> set[int]:
+    """The processes that serve the quotas of a Spark driver."""
+    commands = {pid: command_of(pid).split(b"\0") for pid in processes()}
+    name, owner = server_process.__name__.encode(), str(driver).encode()
+    return {pid for pid, command in commands.items() if name in command and owner in command}
 
 
 @pytest.fixture(scope="module")
@@ -35,16 +61,16 @@ def read(spark: SparkSession, kafka: EmbeddedKafka, topic: str, **options: str) 
     return reader.option("subscribe", topic).options(**options).load().count()
 
 
-@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="connections are counted in /proc")
 def test_batch_reads_keep_no_connections(spark: SparkSession, kafka: EmbeddedKafka, topic: str) -> None:
     port = int(kafka.bootstrap_servers.rpartition(":")[2])
-    for _ in range(3):
-        read(spark, kafka, topic)
+    # Earlier tests may have left more in workers, which live on.
     before = connections_to(port)
     for _ in range(READS):
         assert read(spark, kafka, topic) == 2
-    # Workers keep the connections of their fetchers for the next task, so the number may differ by a few.
-    assert connections_to(port) < before + READS / 2
+    after = connections_to(port)
+    assert sum(after.values())
+    grown = {pid: (before[pid], count) for pid, count in after.items() if count > max(before[pid], KEPT)}
+    assert not grown
 
 
 def test_batch_reads_with_a_quota_share_one_server_process(
@@ -52,9 +78,8 @@ def test_batch_reads_with_a_quota_share_one_server_process(
 ) -> None:
     jvm = spark.sparkContext._jvm
     assert jvm is not None
-    directory = Path(tempfile.gettempdir()) / f"kafkagroup-{os.getuid()}"
-    pattern = f"quota-{jvm.java.lang.ProcessHandle.current().pid()}-*.json"
-    before = set(directory.glob(pattern))
+    driver = jvm.java.lang.ProcessHandle.current().pid()
+    before = servers_of(driver)
     for _ in range(3):
         assert read(spark, kafka, topic, **{"quota.bytes.per.second": "123456789"}) == 2
-    assert len(set(directory.glob(pattern)) - before) == 1
+    assert len(servers_of(driver) - before) == 1

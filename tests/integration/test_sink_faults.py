@@ -137,7 +137,6 @@ def test_f6_f7_f8_a_driver_killed_around_its_decision(
     check(kafka, sink, reader, 0, 1)
 
 
-@pytest.mark.long
 def test_f9_a_driver_that_is_away_for_longer_than_the_transaction_timeout(kafka: EmbeddedKafka, topic: Topic) -> None:
     away = {"transaction.timeout.ms": "1000"}
     stops = Sink(kafka.bootstrap_servers, topic("away"), settings=away)
@@ -150,7 +149,6 @@ def test_f9_a_driver_that_is_away_for_longer_than_the_transaction_timeout(kafka:
     ):
         arguments = (kafka.bootstrap_servers, one.topic, "q", "", False, away)
         assert in_a_process(failpoint, *arguments, batches=(0,)) == SIGKILL
-    # The coordinator looks for transactions that ran out of time every 10 s.
     until(lambda: not (stops.open() or replays.open() or undecided.open()), "the transactions to run out of time")
     with pytest.raises(LostTransactionsError, match="records of the named transactions are lost") as caught:
         stops.run(0)

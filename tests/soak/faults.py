@@ -18,6 +18,7 @@ from kafkagroup.embedded import EmbeddedKafka
 from kafkagroup.embedded.tcp_proxy import TcpProxy
 from testbed.spark_cluster import SparkCluster
 from tests.soak.queries import Output, Query, Shared
+from tests.soak.side_topic import SideTopic
 
 Fault = Callable[[], str]
 
@@ -32,6 +33,7 @@ class Faults:
         workers: Spark's.
         copy: The exactly-once query, with its output.
         shared: The queries that share groups. The driver of the last one is never killed: its memory is looked at.
+        side: A topic that one of them reads besides.
     """
 
     def __init__(
@@ -42,9 +44,10 @@ class Faults:
         workers: SparkCluster,
         copy: Output,
         shared: Sequence[Shared],
+        side: SideTopic,
     ) -> None:
         self._rng, self._kafka, self._proxies, self._workers = rng, kafka, proxies, workers
-        self._copy, self._shared = copy, shared
+        self._copy, self._shared, self._side = copy, shared, side
         self.done: Counter[str] = Counter()
         self._book: Sequence[Fault] = (
             self._broker_killed,
@@ -66,6 +69,9 @@ class Faults:
             self._network_slow,
             self._network_silent,
             self._answers_lost,
+            self._side_topic_grows,
+            self._side_topic_created_again,
+            self._side_topic_loses_records,
         )
         self._left: list[Fault] = []
 
@@ -204,6 +210,20 @@ class Faults:
         self._pause(0, 5)
         shared.java.start()
         return "Java consumer stopped"
+
+    # ---- topics
+
+    def _side_topic_grows(self) -> str:
+        self._side.grow()
+        return "partition added"
+
+    def _side_topic_created_again(self) -> str:
+        self._side.create_again()
+        return "topic created again"
+
+    def _side_topic_loses_records(self) -> str:
+        self._side.lose_records()
+        return "unclean election"
 
     # ---- the network
 

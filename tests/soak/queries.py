@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,7 +49,10 @@ class Query:
         kafka: The brokers.
         to_topic: The topic that it writes to; None: it writes files.
         exactly_once: Whether it commits by its sink.
-        strategy: The group's assignor.
+        strategy: The assignor that all members of the group have in common.
+        preferred: Assignors that it prefers, another one at each start; empty: none.
+        lossy: Topics that it reads besides, which may lose records.
+        conf: More of Spark's configuration.
     """
 
     name: str
@@ -59,6 +62,9 @@ class Query:
     to_topic: str | None
     exactly_once: bool = False
     strategy: str = "range"
+    preferred: Sequence[str] = ()
+    lossy: Sequence[str] = ()
+    conf: Mapping[str, object] = field(default_factory=dict)
     app: App | None = None
     starts: int = 0
     ended_by_itself: list[str] = field(default_factory=list)
@@ -82,7 +88,7 @@ class Query:
         self._killed = False
         options = [self._source(), *([self._sink()] if self.to_topic else [])]
         program = "copying_app" if self.to_topic else "streaming_app"
-        self.app = spark_app(program, self.folder, self.master, *options, conf=CONF)
+        self.app = spark_app(program, self.folder, self.master, *options, conf={**CONF, **self.conf})
         self.starts += 1
 
     _killed = False
@@ -109,25 +115,34 @@ class Query:
     def committed(self) -> dict[int, int]:
         """The group's committed offsets, by partition."""
         found = Groups(Settings({"bootstrap.servers": self.kafka.internal_bootstrap_servers})).committed(self.group)
-        return {tp.partition: offset for tp, offset in found.items()}
+        return {tp.partition: offset for tp, offset in found.items() if tp.topic == INPUT}
 
     def written_places(self) -> set[Place]:
-        """The places of the records in its files, if it writes files."""
-        return set(written_rows(self.folder / "out", "partition", "offset"))
+        """The places of the records of the input in its files, if it writes files."""
+        rows = written_rows(self.folder / "out", "topic", "partition", "offset")
+        return {(partition, offset) for topic, partition, offset in rows if topic == INPUT}
+
+    def written_numbers(self, topic: str) -> set[int]:
+        """The numbers of another topic in its files."""
+        rows = written_rows(self.folder / "out", "topic", "value")
+        return {int(value) for of, value in rows if of == topic}
 
     def _source(self) -> Mapping[str, object]:
         commits = {"commit": "sink"} if self.exactly_once else {}
+        loses = {"failOnDataLoss": "false"} if self.lossy else {}
+        first = [self.preferred[self.starts % len(self.preferred)]] if self.preferred else []
         return {
             "kafka.bootstrap.servers": self.kafka.bootstrap_servers,
-            "subscribe": INPUT,
+            "subscribe": ",".join([INPUT, *self.lossy]),
             "startingOffsets": "earliest",
             "kafka.group.id": self.group,
             "kafka.group.instance.id": f"{self.group}-app",
             "kafka.session.timeout.ms": 20_000,
-            "kafka.partition.assignment.strategy": self.strategy,
+            "kafka.partition.assignment.strategy": ",".join([*first, self.strategy]),
             "group.members": 2,
             "maxOffsetsPerTrigger": 2_000,
             **commits,
+            **loses,
         }
 
     def _sink(self) -> Mapping[str, object]:

@@ -2,8 +2,9 @@
 
     ./run test -m long tests/soak -s
 
-One query copies exactly once; two share their groups with Java consumers. It prints its seed and each fault.
-KAFKAGROUP_SEED=… chooses the same faults again, KAFKAGROUP_SOAK_MINUTES=… another duration.
+One query copies exactly once, with speculation; two share their groups with Java consumers. One of these prefers
+another strategy at each start, and reads a topic besides that grows, is created again and loses records. It prints its
+seed and each fault. KAFKAGROUP_SEED=… chooses the same faults again, KAFKAGROUP_SOAK_MINUTES=… another duration.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from tests.committed_reader import CommittedReader
 from tests.soak.faults import Faults
 from tests.soak.measure import Curves, rising
 from tests.soak.queries import INPUT, PARTITIONS, JavaConsumer, Output, Place, Query, Shared, wait_started
+from tests.soak.side_topic import SIDE, SideTopic
 from tests.support import until
 
 MINUTES = float(os.environ.get("KAFKAGROUP_SOAK_MINUTES", "45"))
@@ -39,6 +41,15 @@ LEAST_FAULTS = int(MINUTES * 60 / 45)
 # Memory is level from this part of the time on: ten minutes of 45.
 SETTLED_AFTER = MINUTES * 60 * 10 / 45
 SAMPLE_SECONDS = 10.0
+# Two executors of one core, so that a slow attempt of a task gets another one beside it.
+SPECULATION = {
+    "spark.cores.max": 2,
+    "spark.executor.cores": 1,
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.quantile": 0.3,
+    "spark.speculation.multiplier": 1.01,
+}
 
 
 @contextmanager
@@ -64,6 +75,7 @@ class Running:
     source: CommittedReader
     copy: Output
     shared: list[Shared]
+    side: SideTopic
 
     @property
     def queries(self) -> list[Query]:
@@ -119,7 +131,7 @@ def everything(folder: Path) -> Iterator[tuple[Running, Mapping[int, TcpProxy]]]
         for topic in (INPUT, "soak-once", "soak-least"):
             kafka.create_topic(topic, PARTITIONS, 3)
         (folder / "spark").mkdir()
-        workers = stack.enter_context(SparkCluster(folder / "spark", memory="1400m"))
+        workers = stack.enter_context(SparkCluster(folder / "spark", cores=2, memory="1400m"))
         servers = kafka.internal_bootstrap_servers
         source, once, least = (
             stack.enter_context(CommittedReader(servers, topic, PARTITIONS))
@@ -133,10 +145,11 @@ def everything(folder: Path) -> Iterator[tuple[Running, Mapping[int, TcpProxy]]]
         def shared(of: Query, copies: CommittedReader | None) -> Shared:
             return Shared(of, JavaConsumer(of, folder / f"{of.name}-java"), copies, place_of)
 
-        copy = Output(query("once", "soak-once", exactly_once=True), once)
-        files = shared(query("files", None), None)
+        copy = Output(query("once", "soak-once", exactly_once=True, conf=SPECULATION), once)
+        # Both are eager, as is Java's: a group must not change to another kind of rebalance at once.
+        files = shared(query("files", None, preferred=("roundrobin", "sticky"), lossy=(SIDE,)), None)
         again = shared(query("least", "soak-least", strategy="cooperative-sticky"), least)
-        running = Running(kafka, workers, source, copy, [files, again])
+        running = Running(kafka, workers, source, copy, [files, again], SideTopic(kafka))
         try:
             yield running, proxies
         finally:
@@ -176,6 +189,18 @@ def check_whole(running: Running, count: int) -> None:
         until(partial(has_committed, query), f"{query.name} to commit {dict(ends)}", 120)
 
 
+def check_side(running: Running, last: set[int]) -> None:
+    """Wait until the records after the last loss are read; what was lost may have been read or not."""
+    (reads,) = (query for query in running.queries if query.lossy)
+
+    def done() -> bool:
+        running.start()
+        return last <= reads.written_numbers(SIDE)
+
+    until(done, f"{len(last)} records of {SIDE}", 300)
+    assert reads.written_numbers(SIDE) <= running.side.written
+
+
 def check_same(source: CommittedReader, copy: CommittedReader) -> None:
     """Every record once, in its partition and in its order."""
     sides = []
@@ -199,7 +224,7 @@ def test_what_comes_in_comes_out_whatever_fails(tmp_path: Path) -> None:
         running.start()
         for query in running.queries:
             wait_started(query)
-        faults = Faults(rng, running.kafka, proxies, running.workers, running.copy, running.shared)
+        faults = Faults(rng, running.kafka, proxies, running.workers, running.copy, running.shared, running.side)
         curves, began, sampled = Curves(), time.monotonic(), 0.0
         while (elapsed := time.monotonic() - began) < MINUTES * 60 or faults.done.total() < LEAST_FAULTS:
             running.start()
@@ -212,7 +237,9 @@ def test_what_comes_in_comes_out_whatever_fails(tmp_path: Path) -> None:
             print(f"  {elapsed:5.0f} s, {faults.done.total()}: {name}", flush=True)
         load.close()
         running.source.wait_for(load.count, 120)
+        last = running.side.write()
         check_whole(running, load.count)
+        check_side(running, last)
         for query in running.queries:
             query.stop()
             again = f"{query.starts} starts, {len(query.ended_by_itself)} of them after an end of its own"

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 import kafkagroup
-from kafka_source.engine_selection import INTERFACE, is_native, why_not_native
+from kafka_source.client_config import Settings
+from kafka_source.engine_selection import INTERFACE, check_engine, is_native, why_not_native
 
 ROOT = Path(__file__).parents[2]
 STUB = ROOT / "native" / "kafkagroup_native.pyi"
@@ -120,6 +121,24 @@ def test_a_wheel_of_another_system(tmp_path: Path) -> None:
     # Its extension module has a name that this Python does not look for.
     packaged(tmp_path, "from .kafkagroup_native import *")
     check(plan(tmp_path), r"the package kafkagroup-native in \S+ on \S+ is not complete: .+")
+
+
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("name", ["ssl.key.password", "sasl.oauthbearer.assertion.private.key.pem"])
+def test_no_secret_of_a_query_that_was_checked_is_kept(name: str, native: bool) -> None:
+    """Neither in its settings, nor where librdkafka's answer to a setting of its own is known."""
+    secret = "".join(["correct", "-horse"])
+    before = sys.getrefcount(secret)
+    check_engine("auto", Settings({"bootstrap.servers": "127.0.0.1:1", name: secret}), native=native)
+    assert sys.getrefcount(secret) == before
+
+
+def test_a_query_that_is_checked_again_warns_once(caplog: pytest.LogCaptureFixture) -> None:
+    for group in ("a", "a", "b", "a"):
+        check_engine("auto", Settings({"group.id": group, "fetch.min.byte": "1", "ssl.key.password": group}))
+    texts = [record.getMessage() for record in caplog.records if record.name == "kafka_source.engine_selection"]
+    assert len(texts) == 2, texts
+    assert all("did you mean kafka.fetch.min.bytes?" in text for text in texts)
 
 
 @pytest.mark.requires_native

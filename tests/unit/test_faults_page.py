@@ -1,10 +1,11 @@
-"""docs/faults.md: each fault and invariant has a row, and each test that a row names exists."""
+"""docs/faults.md: each fault and invariant has a row, and each row names a test that exists and that CI runs."""
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -12,25 +13,29 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "faults.md").read_text()
 ROWS = {match[1]: match[2] for match in re.finditer(r"^\| ([FI]\d+) \| (.+) \|$", PAGE, re.MULTILINE)}
-TESTS = re.compile(r"`([\w/]+\.py)::(test_\w+)`")
+# With the text up to the next test: it says there what runs with `-m long` only.
+TESTS = re.compile(r"`([\w/]+\.py)::(test_\w+)`([^`]*)")
 
-# Who may look at the wall clock, and what for. Everything else measures time with `time.monotonic`.
-LOOK_AT_THE_CLOCK = {
-    "kafkagroup/admin/checkpoints.py": "a timestamp of Spark's own, in a checkpoint that is imported",
-    "kafkagroup/cli/transactions.py": "how long ago a transaction began, for people",
-    "kafkagroup/admin/target_offsets.py": "a place that a user names as a time before now",
-    "kafkagroup/cli/peek.py": "the same",
-    "kafka_source/client_config/tokens.py": "the time at which a token was issued, for its server",
-    "kafkagroup/doctor/examine.py": "compares the clocks of driver, executors and brokers",
-    "kafka_source/group/rebalance_log.py": "the time at which a rebalance ended, for metrics",
-    "kafka_source/kafka_client/oauth.py": "tokens expire by the wall clock (RFC 7519)",
-    "kafkagroup/metrics/listener.py": "the time of a sample",
-    "kafkagroup/metrics/transaction_watch.py": "the age of an open transaction, for metrics",
-    "kafka_source/sink/produce/accumulator.py": "the timestamp of a record that has none, as Kafka's producers set it",
-    "kafka_source/source/micro_batches.py": "the time at which latest offsets were looked up, for metrics",
-    "kafka_source/source/owner_events.py": "the time of a commit, for metrics",
-}
-CLOCKS = {("time", "time"), ("time", "time_ns"), ("datetime", "now"), ("datetime", "utcnow"), ("date", "today")}
+
+def collected(*options: str) -> Collection[tuple[str, str]]:
+    """The file and the name of each test that pytest finds in the files that the page names."""
+    files = sorted({f"tests/{file}" for file, _, _ in TESTS.findall(PAGE)})
+    command = [sys.executable, "-m", "pytest", "--collect-only", "--quiet", "-p", "no:cacheprovider", *options]
+    done = subprocess.run([*command, *files], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return set(re.findall(r"^tests/(\S+?\.py)::(?:\w+::)*(test_\w+)", done.stdout, re.MULTILINE))
+
+
+@pytest.fixture(scope="module")
+def of_ci() -> Collection[tuple[str, str]]:
+    """As `./run test` collects them."""
+    return collected()
+
+
+@pytest.fixture(scope="module")
+def long_ones(of_ci: Collection[tuple[str, str]]) -> Collection[tuple[str, str]]:
+    """Those that run with `-m long` only."""
+    return set(collected("-m", "long")) - set(of_ci)
 
 
 def test_each_fault_and_each_invariant_has_a_row() -> None:
@@ -38,28 +43,15 @@ def test_each_fault_and_each_invariant_has_a_row() -> None:
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_each_row_names_tests_that_exist(name: str) -> None:
+def test_each_row_names_tests_that_exist_and_one_that_ci_runs(
+    name: str, of_ci: Collection[tuple[str, str]], long_ones: Collection[tuple[str, str]]
+) -> None:
     tests = TESTS.findall(ROWS[name])
-    assert tests or ROWS[name].endswith("| the same"), f"{name} names no test"
-    for file, test in tests:
-        tree = ast.parse((ROOT / "tests" / file).read_text())
-        assert test in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}, f"{name}: {test}"
-
-
-def looks(path: Path) -> Iterator[tuple[str, str]]:
-    """The clocks that a module reads."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name | ast.Attribute):
-            owner = node.value.id if isinstance(node.value, ast.Name) else node.value.attr
-            if (owner, node.attr) in CLOCKS:
-                yield owner, node.attr
-
-
-def test_no_decision_is_made_by_the_wall_clock() -> None:
-    found = {
-        path.relative_to(ROOT).as_posix()
-        for package in ("kafkagroup", "kafka_source")
-        for path in (ROOT / package).rglob("*.py")
-        if "embedded" not in path.parts and any(looks(path))
-    }
-    assert found == set(LOOK_AT_THE_CLOCK)
+    if not tests:
+        assert ROWS[name].endswith("| the same"), f"{name} names no test"
+        return
+    for file, test, text in tests:
+        assert (file, test) in {*of_ci, *long_ones}, f"{name}: {test} does not exist"
+        # A test may have a long form too.
+        assert "(long" in text or (file, test) in of_ci, f"{name}: {test} is long, and the page does not say so"
+    assert any((file, test) in of_ci for file, test, _ in tests), f"{name}: CI runs none of its tests"

@@ -1,6 +1,8 @@
 //! An encoder and a simple reader of RecordBatch v2, independent of the decoder that they check, and rows from Arrow.
 #![allow(dead_code)]
 
+pub mod changes;
+
 use std::io::Write;
 
 use arrow_data::ArrayData;
