@@ -127,11 +127,11 @@ class Pipe:
         """What Spark calls in the driver when a batch failed."""
         self._run(self._phases.abort_undecided(Deadline(60)))
 
-    def restarted(self) -> Pipe:
+    def restarted(self, **options: object) -> Pipe:
         """The query after a restart from its checkpoint."""
         servers = self.settings["bootstrap.servers"]
         (source,) = self.reading.options.subscribe or ()
-        return Pipe(servers, source, self.topic, self.group, self.name, self.offsets)
+        return Pipe(servers, source, self.topic, self.group, self.name, self.offsets, **options)
 
     def close(self) -> None:
         """The end of the driver."""

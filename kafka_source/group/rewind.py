@@ -3,9 +3,9 @@
 Whoever rewinds a group joins it as a member that supports `PROTOCOL` and nothing else. The coordinator lets it in only
 if every member supports that protocol, which members of other clients do not. It then starts one generation with this
 protocol: the members of ours have finished and committed their micro-batches, own no partitions in it, and wait until
-it ends. Meanwhile the new member commits the offsets, each with a mark in its metadata, and leaves. A query that finds
-a mark which it has not followed continues at the group's offset, also if its checkpoint is elsewhere. The marks stay in
-the metadata of later commits, so that a query which was stopped meanwhile finds them too.
+it ends. Meanwhile the new member commits the offsets, each with a mark in its metadata (`model.offset_note`), and
+leaves. A query that finds a mark which it has not followed continues at the group's offset, also if its checkpoint is
+elsewhere. The marks stay in the metadata of later commits, so that a query which was stopped meanwhile finds them too.
 """
 
 from __future__ import annotations
@@ -24,22 +24,10 @@ PROTOCOL = "kafkagroup-rewind"
 CLIENT_ID = "kafkagroup-rewind"
 """The `client.id` of the program that rewinds."""
 
-_MARK = "kafkagroup:rewound:"
-
 
 def new_id() -> str:
     """Return the id of a new rewind."""
     return uuid.uuid4().hex
-
-
-def mark(rewind_id: str) -> str:
-    """Return the metadata of an offset that this rewind has set, or that was committed after it."""
-    return _MARK + rewind_id
-
-
-def id_in(metadata: str) -> str | None:
-    """Return the id of the last rewind from an offset's metadata; None if there was none."""
-    return metadata.removeprefix(_MARK) if metadata.startswith(_MARK) else None
 
 
 def offer(said: Offer) -> tuple[str, bytes]:

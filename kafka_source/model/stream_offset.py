@@ -11,8 +11,9 @@ exceptions are in `MicroBatches.tasks`. An offset never contains a secret: check
 
 "split" is [minPartitions, maxRecordsPerPartition, min.records.per.task]; if one of the first two is set, a fourth
 element is the rule of the cuts. Where all copies of a partition emit rows (`redundant.emit=all`), a fourth element of a
-partition lists its readers: [[slot, replica], …]. Where the sink commits (`commit=sink`), "stream" is the stream's id.
-Where the group was rewound, "rewinds" has the id of the last rewind by topic and partition.
+partition lists its readers: [[slot, replica], …]. Where the sink commits (`commit=sink`), "stream" is the stream's id;
+where the driver or tasks commit, "committer" is. Where the group was rewound, "rewinds" has the id of the last rewind
+by topic and partition. "stale" has the group's offsets that do not count, likewise.
 
 A query that was started with Spark's own Kafka source has offsets in its form, which says how far each partition was
 read and nothing else: {"orders": {"0": 250, "1": 180}}. These are read too, so that the query can continue.
@@ -23,7 +24,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from assignors.model import TopicPartition
 from kafka_source.errors import InvalidConfigurationError
@@ -32,6 +33,8 @@ VERSION = 1
 
 CutRule = Literal[1, 2]
 """How ranges are cut: 2 as in Spark's own Kafka source; 1 as in checkpoints that were written before there was a 2."""
+
+_V = TypeVar("_V")
 
 Copies = tuple[tuple[int, int], ...]
 """Pairs of a slot and the number of its copy of a partition (replica); 0 is the primary."""
@@ -126,7 +129,10 @@ class StreamOffset:
         min_partitions: `minPartitions` when the batch was planned; None: not set.
         max_records: `maxRecordsPerPartition` when the batch was planned; None: not set.
         task_records: `min.records.per.task` when the batch was planned, or its default.
-        stream: The stream's id, the same in all batches of a checkpoint; None unless the sink commits (`commit=sink`).
+        stream: The stream's id, the same in all batches of a checkpoint; None if it does not commit in a group.
+        by_sink: Whether the batch was planned with `commit=sink`: the sink commits with the batch's decision.
+        stale: The offsets that the group had beyond the end of the log, by partition. They do not count for a query
+            that cannot set them back (`commit=none`), until somebody has committed another one.
         rewinds: The id of the last rewind of the group that the positions follow, by partition; see `group.rewind`.
         cut_rule: How `min_partitions` and `max_records` cut ranges.
         of_spark: Whether this is an offset of Spark's own Kafka source. Its spans are empty: the start of the batch is
@@ -145,6 +151,8 @@ class StreamOffset:
     cut_rule: CutRule = 2
     of_spark: bool = False
     rewinds: Mapping[TopicPartition, str] = field(default_factory=dict)
+    by_sink: bool = False
+    stale: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     @property
     def ends(self) -> dict[TopicPartition, int]:
@@ -156,7 +164,8 @@ class StreamOffset:
         kept = {tp: span for tp, span in self.partitions.items() if tp.topic not in topics}
         ids = {t: i for t, i in self.topics.items() if t not in topics}
         rewinds = {tp: i for tp, i in self.rewinds.items() if tp.topic not in topics}
-        return replace(self, partitions=kept, topics=ids, rewinds=rewinds)
+        stale = {tp: offset for tp, offset in self.stale.items() if tp.topic not in topics}
+        return replace(self, partitions=kept, topics=ids, rewinds=rewinds, stale=stale)
 
     def same_topic(self, other: StreamOffset, name: str) -> bool:
         """Return whether both have the same topic under this name. An unknown id counts as the same."""
@@ -167,9 +176,6 @@ class StreamOffset:
         partitions: dict[str, dict[str, list[Any]]] = {}
         for tp, span in sorted(self.partitions.items()):
             partitions.setdefault(tp.topic, {})[str(tp.partition)] = span.to_json()
-        rewinds: dict[str, dict[str, str]] = {}
-        for tp, rewind_id in sorted(self.rewinds.items()):
-            rewinds.setdefault(tp.topic, {})[str(tp.partition)] = rewind_id
         split: list[int | None] = [self.min_partitions, self.max_records, self.task_records]
         if self._cuts and self.cut_rule != 1:
             split.append(self.cut_rule)
@@ -181,8 +187,9 @@ class StreamOffset:
             "split": split,
             "topics": dict(sorted(self.topics.items())),
             "partitions": partitions,
-            **({} if self.stream is None else {"stream": self.stream}),
-            **({"rewinds": rewinds} if rewinds else {}),
+            **({} if self.stream is None else {"stream" if self.by_sink else "committer": self.stream}),
+            **({"rewinds": _by_topic(self.rewinds)} if self.rewinds else {}),
+            **({"stale": _by_topic(self.stale)} if self.stale else {}),
         }
 
     @property
@@ -235,18 +242,31 @@ class StreamOffset:
                 more[0] if more else 1,
                 # Early versions of kafkagroup wrote no topic ids.
                 dict(value.get("topics", {})),
-                value.get("stream"),
+                value.get("stream", value.get("committer")),
                 more[1] if len(more) > 1 else (1 if cuts else 2),
-                rewinds={
-                    TopicPartition(topic, int(partition)): str(rewind_id)
-                    for topic, ids in value.get("rewinds", {}).items()
-                    for partition, rewind_id in ids.items()
-                },
+                rewinds={tp: str(rewind_id) for tp, rewind_id in _by_partition(value.get("rewinds", {})).items()},
+                by_sink="stream" in value,
+                stale={tp: int(offset) for tp, offset in _by_partition(value.get("stale", {})).items()},
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InvalidConfigurationError(
                 f"the checkpoint's offset is damaged ({error!r}): {str(value)[:200]}"
             ) from None
+
+
+def _by_topic(values: Mapping[TopicPartition, _V]) -> dict[str, dict[str, _V]]:
+    found: dict[str, dict[str, _V]] = {}
+    for tp, value in sorted(values.items()):
+        found.setdefault(tp.topic, {})[str(tp.partition)] = value
+    return found
+
+
+def _by_partition(values: Mapping[str, Mapping[str, Any]]) -> dict[TopicPartition, Any]:
+    return {
+        TopicPartition(topic, int(partition)): value
+        for topic, of_topic in values.items()
+        for partition, value in of_topic.items()
+    }
 
 
 class RecentOffsets:

@@ -22,6 +22,7 @@ from kafka_source.options.kinds import (
     Engine,
     GroupOnConverted,
     GroupOnLost,
+    GroupOnOlderCheckpoint,
     GroupStart,
     IsolationLevel,
     LogFormat,
@@ -357,6 +358,17 @@ class ReadOptions(CommonOptions):
         default="rejoin",
         where=Where.STREAM,
         formerly="group.lost",
+    )
+    group_on_older_checkpoint: GroupOnOlderCheckpoint = option(
+        "group.on.older.checkpoint",
+        kinds.GROUP_ON_OLDER_CHECKPOINT,
+        "What to do when this query itself has committed further offsets than its checkpoint has, so that the "
+        "checkpoint was put back, for example from a backup: `stop` with an error, before anything is read or "
+        "committed; `follow` the group's offsets, if the output of the batches in between is still there; or `replay` "
+        "from the checkpoint's positions and set the group's offsets back to them, if the output was put back as well. "
+        "It has no effect where others have committed further offsets: the query follows these with a warning.",
+        default="stop",
+        where=Where.STREAM,
     )
     group_on_converted: GroupOnConverted = option(
         "group.on.converted",

@@ -1,4 +1,4 @@
-"""Say that a query starts at its group's committed offsets, which somebody else may have committed.
+"""Say that a query starts, or continues, at its group's committed offsets, which somebody else has committed.
 
 In Spark's own source `kafka.group.id` is a label, and a query without a checkpoint starts where the starting options
 say. Here it starts where the group has committed.
@@ -7,13 +7,16 @@ say. Here it starts where the group has committed.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from assignors.model import TopicPartition
 from kafka_source.options import ReadOptions
 from kafka_source.runtime.first_time import first_time
 
 log = logging.getLogger(__name__)
+
+# The maximum number of partitions that a line names.
+_MOST_NAMED = 5
 
 
 def tell(options: ReadOptions, committed: Collection[TopicPartition], *, commits: bool) -> None:
@@ -40,3 +43,32 @@ def tell(options: ReadOptions, committed: Collection[TopicPartition], *, commits
         len(committed),
         " It commits its own offsets over them (commit=none commits nothing)." if commits else "",
     )
+
+
+def tell_moves(options: ReadOptions, moves: Mapping[TopicPartition, tuple[int, int]], *, of_spark: bool) -> None:
+    """Log that a query leaves out what others of its group have read; one line for all partitions.
+
+    Args:
+        options: Of the query.
+        moves: The query's own position and the group's offset, by partition; empty: nothing is logged.
+        of_spark: Whether the checkpoint is of Spark's own Kafka source, where the group's id was only a label.
+    """
+    if not moves:
+        return
+    log.warning(
+        "group=%s has committed offsets ahead of this query's checkpoint, and not by this query: it continues there, "
+        "and leaves out what is in between: %s.%s",
+        options.group_id,
+        named(moves),
+        " The checkpoint is of Spark's own Kafka source, where kafka.group.id is only a label: if others used the same "
+        "one, stop this query, and start it with group.membership=false or with a group of its own."
+        if of_spark
+        else "",
+    )
+
+
+def named(moves: Mapping[TopicPartition, tuple[int, int]]) -> str:
+    """Return some partitions with where they go from and to, and how many more there are."""
+    texts = [f"{tp.topic}-{tp.partition} from={before} to={to}" for tp, (before, to) in sorted(moves.items())]
+    more = f" and {len(texts) - _MOST_NAMED} more" if len(texts) > _MOST_NAMED else ""
+    return ", ".join(texts[:_MOST_NAMED]) + more

@@ -31,8 +31,9 @@ from kafka_source.model.topic_selection import TopicSelection
 from kafka_source.options import ReadOptions
 from kafka_source.options.assignment_strategies import REDUNDANT, strategies_of
 from kafka_source.runtime.deadline import Deadline
+from kafka_source.runtime.failpoints import failpoint
 from kafka_source.runtime.retry import RetryPolicy, retry
-from kafka_source.source.known_offsets import KnownOffsets
+from kafka_source.source.known_offsets import KnownOffsets, not_below
 from kafka_source.source.owner_events import CommitLog, OwnerEvents
 from kafka_source.source.partition_owner import OwnedPartitions
 from kafka_source.source.rewind_marks import RewindMarks
@@ -221,6 +222,7 @@ class GroupMemberOwner:
             return False
         if committed:
             self._commit_log.committed(time.monotonic() - started)
+            failpoint("offsets-committed")
         self._known.committed(committed)
         return True
 
@@ -308,11 +310,14 @@ class GroupMemberOwner:
             self._commit_patiently(starts)
 
     def rewind_committed(self, starts: Mapping[TopicPartition, int]) -> None:
-        """Lower the group's offsets to these where they are higher."""
-        committed = self.committed(sorted(starts))
-        beyond = {tp: start for tp, start in starts.items() if tp in committed and committed[tp].offset > start}
-        if beyond:
-            self._commit_patiently(beyond)
+        """Set the group's offsets back to these; see `PartitionOwner.rewind_committed`."""
+        if not self._commits and not self._committed_elsewhere:
+            return
+        mine = {tp: start for tp, start in starts.items() if self.owned().commits(tp)}
+        lowered = not_below(mine, self.committed(sorted(mine)))
+        if lowered:
+            self._commit_patiently(lowered)
+            self._known.committed(lowered)
 
     def _commit_patiently(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit as `commit` does; a coordinator that is away or loads the group is waited for."""

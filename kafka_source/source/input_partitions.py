@@ -24,12 +24,14 @@ class TaskFactory:
         cluster: The id of the cluster that is read; None: unknown.
         topics: The ids of the topics that are read, as far as they have one.
         rewinds: The rewind of the group that each partition follows; without partitions that were never rewound.
+        stream: The id of the stream; None in a batch.
     """
 
     credentials: Callable[[int], SlotCredentials | None]
     cluster: str | None
     topics: Mapping[str, str]
     rewinds: Mapping[TopicPartition, str] = field(default_factory=dict)
+    stream: str | None = None
 
     def task(self, planned: PlannedInput) -> ReadTask:
         """Return the task that reads `planned`, without a quota."""
@@ -37,7 +39,12 @@ class TaskFactory:
         # By the task's own partitions: a walk over those of the query, for each task, costs slots times partitions.
         rewinds = {tp: self.rewinds[tp] for r in planned.ranges if (tp := r.topic_partition) in self.rewinds}
         return ReadTask(
-            planned.ranges, self.credentials(planned.slot), cluster=self.cluster, topics=topics, rewinds=rewinds
+            planned.ranges,
+            self.credentials(planned.slot),
+            cluster=self.cluster,
+            topics=topics,
+            rewinds=rewinds,
+            stream=self.stream,
         )
 
 

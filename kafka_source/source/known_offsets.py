@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import time
+from collections.abc import Callable, Collection, Mapping
 
 from assignors.model import TopicPartition
+from kafka_source.model.commit_offset import CommitOffset
+
+# Brokers keep the offsets of a group without members for `offsets.retention.minutes` after each commit: seven days by
+# default, one day before Kafka 2.0.
+_REPEAT_SECONDS = 3600.0
 
 
 class KnownOffsets:
@@ -12,10 +18,15 @@ class KnownOffsets:
 
     It spares commits that change nothing. It also knows the topics that were created again: their next commit may be
     lower than what the group has.
+
+    Args:
+        clock: The time in seconds; only differences count.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._offsets: dict[TopicPartition, int] = {}
+        self._since: dict[TopicPartition, float] = {}
         self._recreated: set[str] = set()
 
     def __contains__(self, tp: TopicPartition) -> bool:
@@ -32,6 +43,12 @@ class KnownOffsets:
     def learn(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Note what the group has, or what counts as if it had it."""
         self._offsets.update(offsets)
+        self._since.update(dict.fromkeys(offsets, self._clock()))
+
+    def old(self) -> dict[TopicPartition, int]:
+        """Return the offsets that were committed long ago, which a broker forgets if nobody commits them again."""
+        oldest = self._clock() - _REPEAT_SECONDS
+        return {tp: offset for tp, offset in self._offsets.items() if self._since[tp] <= oldest}
 
     def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Note what was committed; from now on the topics' offsets are comparable again."""
@@ -47,3 +64,10 @@ class KnownOffsets:
         """Forget the offsets of partitions whose group was rewound."""
         for tp in partitions:
             self._offsets.pop(tp, None)
+
+
+def not_below(
+    starts: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, CommitOffset]
+) -> dict[TopicPartition, int]:
+    """Return the starts to which the group's offsets can be set back: those that it has not, or has reached."""
+    return {tp: start for tp, start in starts.items() if tp not in committed or committed[tp].offset >= start}

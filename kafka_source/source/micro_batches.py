@@ -28,6 +28,7 @@ from kafka_source.options import ReadOptions
 from kafka_source.quota.settings import QuotaSettings
 from kafka_source.quota.stream_quota import StreamQuota
 from kafka_source.runtime.deadline import Deadline
+from kafka_source.runtime.failpoints import failpoint
 from kafka_source.runtime.retry import RetryPolicy, retry
 from kafka_source.source import sink_commit_replay, spark_checkpoint
 from kafka_source.source.admission import Admission
@@ -112,13 +113,18 @@ class MicroBatches:
 
     def _next(self, start: StreamOffset, *, limited: bool) -> StreamOffset:
         """Plan one trigger: what the query owns, where it continues, how far it may read."""
-        known, owned = self._commit_and_rejoin(start)
+        is_first = not self._positions.is_resolved
+        known, owned = self._commit_and_rejoin(start, commits=not is_first)
         self._check_selection(known)
+        self._positions.compare_with_group(known)
         partitions = self._topics.existing(owned.slots)
         starts = self._positions.resolve(known, owned, partitions, self._topics.lost_topics)
         self._latest = self._latest_offsets(starts)
         self._looked_up_ms = round(time.time() * 1000)
         starts = self._positions.move_into_log(starts, self._latest)
+        if is_first:
+            # The last commit before the restart may have failed. Nothing is committed before the checkpoint is checked.
+            self._owner.finish(self._marks.current_ends(known))
         ends = self._admission.ends(starts, self._latest, owned.slots, limited=limited)
         if ends is None or (ends == starts and self._positions.are_durable(known, starts) and not start.of_spark):
             # An empty batch is planned only where nothing but the checkpoint can keep the positions, and to replace an
@@ -128,9 +134,10 @@ class MicroBatches:
             # The driver was suspended while it planned, and other members may have read these records.
             return start
         self._admission.batch_planned()
-        self._planned = self._end_offset(known, starts, ends, owned)
+        self._planned = self._end_offset(starts, ends, owned)
         self._owner.measure(starts, ends, self._latest)
         self._owner.batch_planned({tp: end for tp, end in ends.items() if end > starts[tp]})
+        failpoint("batch-planned")
         return self._planned
 
     def tasks(self, start: StreamOffset, end: StreamOffset) -> list[TaskBundle]:
@@ -156,12 +163,13 @@ class MicroBatches:
         if is_replay:
             self._marks.learn(end, newest=True)
             end = self._without_lost_topics(end)
+            self._positions.compare_with_group(end)
         planned = plan(end, start)
         if is_replay and self._sink_commits:
             planned = self._remaining(planned, end.stream or "")
         elif is_replay and self._options.commit == "task":
             planned = self._without_rewound(planned)
-        factory = TaskFactory(self._owner.credentials, self._cluster.cluster_id(), end.topics, end.rewinds)
+        factory = TaskFactory(self._owner.credentials, self._cluster.cluster_id(), end.topics, end.rewinds, end.stream)
         ticket = None if self._quota is None else self._quota.ticket
         found = bundle_tasks(planned, factory, min_offsets=end.task_records, ticket=ticket)
         self._owner.tasks_made(_ends_of(planned))
@@ -169,7 +177,7 @@ class MicroBatches:
             return found
         # The first batch hands over every position, also where there is nothing to read. The group's offsets may be
         # behind them: other settings committed before, perhaps not the last batch.
-        idle = [] if is_replay or start.stream is not None else [sink_commit_replay.idle(end)]
+        idle = [] if is_replay or start.by_sink else [sink_commit_replay.idle(end)]
         return add_handoff(found, [*planned, *idle], end.stream or "")
 
     def finished(self, end: StreamOffset) -> None:
@@ -246,14 +254,14 @@ class MicroBatches:
 
         return retry(trigger, _RETRY_PAUSES, on=RefreshRetriableError, again=again)
 
-    def _commit_and_rejoin(self, start: StreamOffset) -> tuple[StreamOffset, OwnedPartitions]:
-        """Commit what is before `start`, and rejoin the group if a rebalance is due.
+    def _commit_and_rejoin(self, start: StreamOffset, *, commits: bool) -> tuple[StreamOffset, OwnedPartitions]:
+        """Commit what is before `start`, if `commits`, and rejoin the group if a rebalance is due.
 
         Returns:
             `start` without lost topics, and the partitions that the query owns.
         """
         known = self._without_lost_topics(start)
-        owned = self._owner.commit_and_rejoin(self._marks.current_ends(known))
+        owned = self._owner.commit_and_rejoin(self._marks.current_ends(known) if commits else {})
         if not self._positions.is_resolved_in(owned.generation):
             # The leader may have started the rebalance because topics have changed.
             self._topics.refresh()
@@ -299,11 +307,12 @@ class MicroBatches:
 
     def _end_offset(
         self,
-        start: StreamOffset,
         starts: Mapping[TopicPartition, int],
         ends: Mapping[TopicPartition, int],
         owned: OwnedPartitions,
     ) -> StreamOffset:
+        if self._options.in_group and self._options.commit != "none":
+            self._marks.stream = self._marks.stream or uuid.uuid4().hex
         return StreamOffset(
             spans(starts, ends, owned.slots, owned.copies),
             cluster=self._cluster.cluster_id(),
@@ -313,8 +322,10 @@ class MicroBatches:
             max_records=self._options.max_records_per_partition,
             task_records=_min_records_per_task(self._options),
             topics=self._topics.ids({tp.topic for tp in starts}),
-            stream=(start.stream or uuid.uuid4().hex) if self._sink_commits else None,
+            stream=self._marks.stream,
             rewinds=self._marks.of(starts),
+            by_sink=self._sink_commits,
+            stale=self._positions.stale(starts),
         )
 
     def _remaining(self, planned: list[PlannedInput], stream: str) -> list[PlannedInput]:

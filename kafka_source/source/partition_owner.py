@@ -99,7 +99,10 @@ class PartitionOwner(Protocol):
         ...
 
     def rewind_committed(self, starts: Mapping[TopicPartition, int]) -> None:
-        """Lower the group's offsets to these where they are higher: the records in between were lost."""
+        """Set the group's offsets back to these, unless they are lower, if the query, its tasks or its sink commit.
+
+        The records in between were lost, or are read again. An offset that is the same gets the rewind's mark.
+        """
         ...
 
     def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:

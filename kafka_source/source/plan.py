@@ -61,7 +61,7 @@ def plan(end: StreamOffset, start: StreamOffset | None = None) -> list[PlannedIn
             before `start`, unless the topic was created again or the group was rewound in between, or the stream's id
             says that `end` was planned from `start` (`commit=sink`): then somebody has rewound the group.
     """
-    if start is not None and start.stream is not None and start.stream == end.stream:
+    if start is not None and start.by_sink and start.stream == end.stream:
         start = None
     done = {}
     if start is not None:

@@ -2,6 +2,29 @@
 
 The checkpoint, the group's committed offsets and the starting options each know positions. This module decides which of
 them counts.
+
+Spark writes the end offset of a batch to its offset log, runs the batch's tasks, lets the sink commit, and notes the
+batch in its commit log. Only then it asks for the next end offset, and the driver commits. So these may be ahead of the
+end of the newest batch in the offset log:
+
+| commit | the query's own commits | commits of others |
+| --- | --- | --- |
+| batch | never: the driver commits when the batch is in the commit log | yes |
+| task | never: a task commits at most the batch's end, which is in the offset log | yes |
+| sink | never: the decision has the same ends | yes |
+| none | there are none | yes |
+
+and after a `kill -9` at any moment the group's offset may be behind that end, with `batch` by the batch whose commit
+was under way, with `task` and `sink` by the batch that Spark replays.
+
+- Ahead by commits of others: these have read what is in between. The query follows, and says so.
+- Ahead by its own commits (their metadata has the stream's id): the offset log has lost batches, so the checkpoint was
+  put back. Nobody but the user knows whether the output was too: `group.on.older.checkpoint`.
+- Behind: the checkpoint counts; with `commit=sink` the group, because it is what the output has.
+- Rewound (the metadata has a mark that the checkpoint does not follow): the group counts, wherever it is.
+- Beyond the end of the log: records were lost. What is left within the log counts, or its end (`failOnDataLoss=false`).
+  The group follows by a rewind, so that the offset from before counts nowhere. A query that commits nothing keeps it in
+  its checkpoint as stale.
 """
 
 from __future__ import annotations
@@ -11,6 +34,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from assignors.model import TopicPartition
 from kafka_source.cluster.lookup import Cluster
+from kafka_source.errors import InvalidConfigurationError
 from kafka_source.model.commit_offset import CommitOffset
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options.kinds import TopicWord
@@ -47,6 +71,8 @@ class PositionTracker:
         self._marks = marks
         self._subscribed = frozenset(subscribed)
         self._sink_commits = query.options.commit == "sink"
+        self._commits = query.options.commit != "none"
+        self._own_positions = query.options.redundant_emit == "all"
         # The positions as resolved in `_generation`, and the start offset that they already include.
         self._positions: dict[TopicPartition, int] = {}
         self._generation: int | None = None
@@ -54,6 +80,50 @@ class PositionTracker:
         # does not know.
         self._start_at_latest: frozenset[TopicPartition] = frozenset()
         self._start: StreamOffset | None = None
+        # Of the checkpoint's and the group's offset the one that does not count, as resolved for the next plan.
+        self._second: dict[TopicPartition, int] = {}
+        self._stale: dict[TopicPartition, int] = {}
+        # The query's own commits that are ahead of the checkpoint with which it has started.
+        self._own_ahead: dict[TopicPartition, int] = {}
+        self._is_compared = False
+        # The partitions whose position is another one than a restart would find by itself.
+        self._replaced: set[TopicPartition] = set()
+
+    @property
+    def is_resolved(self) -> bool:
+        """Whether this process has resolved positions before."""
+        return self._generation is not None
+
+    def compare_with_group(self, newest: StreamOffset) -> None:
+        """Compare the newest offset of the checkpoint with the query's own commits, when the query starts.
+
+        Raises:
+            InvalidConfigurationError: The query has committed further offsets, and `group.on.older.checkpoint` is
+                `stop`.
+        """
+        if self._is_compared:
+            return
+        if newest.stream is not None and self._options.in_group and not self._own_positions:
+            ends = newest.ends
+            committed = self._owner.committed(sorted(ends))
+            self._own_ahead = {
+                tp: entry.offset
+                for tp, entry in committed.items()
+                if entry.offset > ends[tp] and self._marks.is_own(entry)
+            }
+            if self._own_ahead and self._options.group_on_older_checkpoint == "stop":
+                raise self._is_older(ends)
+        self._is_compared = True
+
+    def _is_older(self, ends: Mapping[TopicPartition, int]) -> InvalidConfigurationError:
+        moves = {tp: (ends[tp], offset) for tp, offset in self._own_ahead.items()}
+        return InvalidConfigurationError(
+            "The checkpoint is older than this query's own commits, so it was put back: group "
+            f"{self._options.group_id} has {committed_start.named(moves)}. Nothing was read or committed. Put back the "
+            "newest checkpoint. Or, if the output was put back together with this one, start the query once with "
+            "group.on.older.checkpoint=replay: it reads again from the checkpoint's offsets. If the output still has "
+            "those records, start it once with group.on.older.checkpoint=follow."
+        )
 
     def is_resolved_in(self, generation: int) -> bool:
         """Return whether the positions were last resolved in this generation of the group."""
@@ -83,6 +153,8 @@ class PositionTracker:
         """
         if start != self._start:
             self._positions.update(start.ends)
+            self._stale = {**start.stale, **self._stale}
+            self._replaced -= start.partitions.keys()
             self._start = start
         if not self.is_resolved_in(owned.generation) or any(tp not in self._positions for tp in partitions):
             continued = self._continued(start, owned, partitions, lost_topics)
@@ -113,12 +185,45 @@ class PositionTracker:
         if not beyond:
             return dict(starts)
         moved = start_and_end.check_data_loss(self._cluster, self._options, beyond)
-        self._positions.update(moved)
-        if self._sink_commits:
-            # The sink compares the batch with the group's offsets. It would take offsets beyond the batch for those of
-            # another member that has read further.
-            self._owner.rewind_committed(moved)
-        return {**starts, **moved}
+        # The others are beyond the last stable offset only.
+        lost = {tp: self._within(tp, to) for tp, to in moved.items() if to < beyond[tp]}
+        if lost:
+            self._step_back({tp: (beyond[tp], to) for tp, to in lost.items()})
+        self._second = {}
+        return {**starts, **lost}
+
+    def _within(self, tp: TopicPartition, end: int) -> int:
+        """Return where a partition continues whose position is beyond the end of its log.
+
+        What the query or the group has not read is read, also if the other one had. With `commit=sink` the group's
+        offset says what the output has, and nothing is written twice.
+        """
+        second = self._second.get(tp, end)
+        return end if self._sink_commits else min(second, end)
+
+    def _step_back(self, moves: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        """Continue at earlier offsets, and let the group follow, as if somebody had rewound it.
+
+        Args:
+            moves: From where and to where, by partition.
+        """
+        for tp, (before, to) in sorted(moves.items()):
+            log.warning("stepped back %s-%d from=%d to=%d", tp.topic, tp.partition, before, to)
+        back = {tp: to for tp, (_, to) in moves.items()}
+        self._positions |= back
+        self._replaced |= back.keys()
+        if not self._commits:
+            # The group stays where it is, and another rewind of it must not look as if it were news.
+            committed = self._owner.committed(sorted(back))
+            self._stale |= {tp: entry.offset for tp, entry in committed.items() if entry.offset > back[tp]}
+            return
+        if not self._own_positions:
+            self._marks.step_back(back)
+        self._owner.rewind_committed(back)
+
+    def stale(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the group's offsets that do not count, for the checkpoint."""
+        return {tp: self._stale[tp] for tp in partitions if tp in self._stale}
 
     def are_durable(self, start: StreamOffset, starts: Mapping[TopicPartition, int]) -> bool:
         """Return whether a query that restarts before its next micro-batch would resolve the same positions.
@@ -127,7 +232,15 @@ class PositionTracker:
             start: The start offset of the micro-batch. If it has partitions, the checkpoint keeps their positions.
             starts: The positions.
         """
-        if not starts or self._owner.keeps_positions:
+        if not starts:
+            return True
+        if self.stale(starts).items() - start.stale.items():
+            return False
+        if any(starts[tp] != start.ends.get(tp) for tp in self._replaced & starts.keys()):
+            # The group keeps them where the checkpoint has none, and where the sink keeps the group's offsets.
+            in_group = self._owner.keeps_positions or self._sink_commits
+            return in_group and (start.by_sink or not start.partitions)
+        if self._owner.keeps_positions:
             return True
         if start.partitions:
             return self._start_at_latest & starts.keys() <= start.partitions.keys()
@@ -154,20 +267,65 @@ class PositionTracker:
             committed = self._owner.committed(known)
         elif not owned.copies:
             committed = self._rewound_since_start(self._owner.committed(known))
+        committed = self._without_stale(self._without_replayed(committed))
         self._follow_rewinds(committed)
         positions: dict[TopicPartition, int | None]
         if self._sink_commits:
+            stream = start.stream if start.by_sink else None
             positions = {
-                tp: sink_commit_replay.position(tp, self._positions.get(tp), committed, start.stream)
-                for tp in partitions
+                tp: sink_commit_replay.position(tp, self._positions.get(tp), committed, stream) for tp in partitions
             }
         else:
             offsets = {tp: entry.offset for tp, entry in committed.items()}
             positions = {tp: furthest(self._positions.get(tp), offsets.get(tp)) for tp in partitions}
+            self._second = self._seconds(positions, offsets)
+        self._tell_moves(start, positions)
         if self._generation is None and not start.partitions:
             found = [tp for tp, position in positions.items() if position is not None]
             committed_start.tell(self._options, found, commits=self._options.commit != "none")
         return {tp: position for tp, position in positions.items() if position is not None}
+
+    def _without_replayed(
+        self, committed: Mapping[TopicPartition, CommitOffset]
+    ) -> Mapping[TopicPartition, CommitOffset]:
+        """Do with the query's own commits that are ahead of its checkpoint what `group.on.older.checkpoint` says."""
+        ahead = {tp for tp in committed if committed[tp].offset == self._own_ahead.pop(tp, None)}
+        if not ahead:
+            return committed
+        self._replaced |= ahead
+        if self._options.group_on_older_checkpoint == "follow":
+            return committed
+        self._step_back({tp: (committed[tp].offset, self._positions[tp]) for tp in ahead})
+        return {tp: entry for tp, entry in committed.items() if tp not in ahead}
+
+    def _without_stale(self, committed: Mapping[TopicPartition, CommitOffset]) -> dict[TopicPartition, CommitOffset]:
+        """Return the committed offsets that count, and forget which ones were stale where somebody has committed."""
+        for tp in [tp for tp in self._stale if tp in committed and committed[tp].offset != self._stale[tp]]:
+            del self._stale[tp]
+        return {tp: entry for tp, entry in committed.items() if tp not in self._stale}
+
+    def _seconds(
+        self, positions: Mapping[TopicPartition, int | None], committed: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Return, of the query's positions and the group's offsets, those that do not count because they are lower."""
+        known = {tp: self._positions[tp] for tp in positions if tp in self._positions}
+        # A query that commits nothing does not step back to the group's offset: it could not tell it from then on.
+        pairs = {tp: (known[tp], committed[tp]) for tp in known.keys() & committed.keys()}
+        return {tp: min(pair) for tp, pair in pairs.items() if self._commits or pair[0] < pair[1]}
+
+    def _tell_moves(self, start: StreamOffset, positions: Mapping[TopicPartition, int | None]) -> None:
+        """Say where the query continues behind its own position, because its group is ahead."""
+        moves = {
+            tp: (self._positions[tp], to)
+            for tp, to in positions.items()
+            if to is not None and to > self._positions.get(tp, to)
+        }
+        # What is not in the last batch was another query's meanwhile; what is replaced is followed on purpose.
+        surprising = {tp: move for tp, move in moves.items() if tp in start.partitions and tp not in self._replaced}
+        committed_start.tell_moves(self._options, surprising, of_spark=start.of_spark)
+        others = {tp: move for tp, move in moves.items() if tp not in surprising}
+        if others:
+            log.info("group=%s has read on: %s", self._options.group_id, committed_start.named(others))
 
     def _rewound_since_start(
         self, committed: Mapping[TopicPartition, CommitOffset]

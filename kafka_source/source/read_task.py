@@ -32,6 +32,7 @@ from kafka_source.options.assignment_strategies import strategies_of
 from kafka_source.quota.settings import Ticket
 from kafka_source.quota.stream_quota import CONSUMER_RATE
 from kafka_source.quota.task_pacer import Pacer, pacer_of
+from kafka_source.runtime.failpoints import failpoint
 from kafka_source.schema import Column, columns_of
 from kafka_source.source import late_bounds, replica_column
 from kafka_source.source.rewind_marks import with_marks
@@ -59,6 +60,7 @@ class ReadTask(InputPartition):
         topics: The ids of the ranges' topics, as far as they are known.
         ticket: The task's share of the query's quota; None: no quota.
         rewinds: The rewind of the group that each partition follows, for the commit with `commit=task`.
+        stream: The id of the stream that commits, likewise; None in a batch.
     """
 
     ranges: tuple[Range, ...]
@@ -68,6 +70,7 @@ class ReadTask(InputPartition):
     topics: Mapping[str, str] = field(default_factory=dict)
     ticket: Ticket | None = None
     rewinds: Mapping[TopicPartition, str] = field(default_factory=dict)
+    stream: str | None = None
 
 
 def shares_of(planned: Sequence[ReadTask]) -> list[float]:
@@ -174,7 +177,8 @@ def read(task: ReadTask, query: Query) -> Iterator[pa.RecordBatch]:
         # Only the primary copy of a partition (replica 0) counts for the group's committed offset.
         ends = {r.topic_partition: r.end for r in task.ranges if r.replica == 0}
         for commit in committers if ends else ():
-            commit(with_marks(ends, task.rewinds))
+            commit(with_marks(ends, task.rewinds, task.stream))
+            failpoint("task-committed")
         if task.takes_over is not None:
             for session in sessions():
                 session.leave()

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from assignors.model import TopicPartition
-from kafka_source.group import rewind
 from kafka_source.group.committed_offsets import fetch_all_committed
 from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.model.commit_offset import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
+from kafka_source.model.offset_note import OffsetNote
 from kafka_source.model.stream_offset import Range, StreamOffset
 from kafka_source.options import ReadOptions
 from kafka_source.source.plan import PlannedInput
@@ -23,7 +23,7 @@ from kafka_source.source_sink_handoff import Handoff
 
 
 def fetch_committed(options: ReadOptions) -> dict[TopicPartition, CommitOffset]:
-    """Fetch the group's committed offsets; the metadata of those that the sink has committed is the stream's id."""
+    """Fetch the group's committed offsets; those that the sink has committed have the stream's id (`OffsetNote`)."""
     if options.group_id is None:
         return {}
     client = cached_client(options.settings)
@@ -84,12 +84,14 @@ def remaining(
 
 
 def _is_decided(r: Range, committed: CommitOffset | None, stream: str) -> bool:
-    return committed is not None and committed.metadata == stream and committed.offset > r.start
+    return (
+        committed is not None and OffsetNote.parse(committed.metadata).stream == stream and committed.offset > r.start
+    )
 
 
 def _remaining(r: Range, owned: Collection[TopicPartition], committed: CommitOffset | None) -> Range:
     group_offset = r.start if committed is None else committed.offset
-    if committed is not None and rewind.id_in(committed.metadata) is not None and group_offset < r.start:
+    if committed is not None and OffsetNote.parse(committed.metadata).rewound is not None and group_offset < r.start:
         # Somebody has rewound the group since the batch was planned. The next batch begins at the group's offset.
         return r._replace(start=r.end)
     if r.topic_partition not in owned:

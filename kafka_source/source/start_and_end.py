@@ -65,6 +65,10 @@ def resolve_batch(
     starts = starting_offsets(cluster, options, partitions, committed, subscribed=subscribed, default="earliest")
     checked = {tp: start for tp, start in starts.items() if check_all or tp in committed}
     starts |= check_data_loss(cluster, options, checked)
+    lost = {tp: starts[tp] for tp in committed if starts[tp] < committed[tp]}
+    for tp, to in lost.items():
+        log.warning("stepped back %s-%d from=%d to=%d", tp.topic, tp.partition, committed[tp], to)
+    owner.rewind_committed(lost)
     ends = ending_offsets(cluster, options, partitions, subscribed=subscribed)
     late_starts = frozenset(tp for tp in partitions if _starts_at_earliest(options, tp))
     late_ends = frozenset(tp for tp in partitions if _ends_at_latest(options, tp))

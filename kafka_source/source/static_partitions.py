@@ -21,7 +21,7 @@ from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.topic_selection import TopicSelection
 from kafka_source.options import ReadOptions
 from kafka_source.runtime.deadline import Deadline
-from kafka_source.source.known_offsets import KnownOffsets
+from kafka_source.source.known_offsets import KnownOffsets, not_below
 from kafka_source.source.owner_events import CommitLog, OwnerEvents
 from kafka_source.source.partition_owner import OwnedPartitions
 from kafka_source.source.rewind_marks import RewindMarks
@@ -41,6 +41,7 @@ class StaticPartitions(Standalone):
         subscription: The partitions of `assign`.
         commits: Whether the driver commits offsets. Else nobody does.
         marks: The rewinds of the group that the query has followed; None: it has no checkpoint.
+        known: What the driver knows of the group's offsets.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class StaticPartitions(Standalone):
         *,
         commits: bool,
         marks: RewindMarks | None = None,
+        known: KnownOffsets | None = None,
     ) -> None:
         if options.group_id is None:
             raise ValueError("the query has no group")
@@ -60,7 +62,7 @@ class StaticPartitions(Standalone):
         self._commits = commits
         self._marks = marks or RewindMarks()
         self._client = cached_client(options.settings, "commit")
-        self._known = KnownOffsets()
+        self._known = known or KnownOffsets()
         self._has_checked = False
         self._commit_log = CommitLog()
 
@@ -73,6 +75,7 @@ class StaticPartitions(Standalone):
         """
         self._check_has_no_members()
         self._commit_finished(finished)
+        self._repeat_old()
         return super().commit_and_rejoin(finished)
 
     def finish(self, finished: Mapping[TopicPartition, int]) -> None:
@@ -94,11 +97,10 @@ class StaticPartitions(Standalone):
             self._commit(starts, self._patience)
 
     def rewind_committed(self, starts: Mapping[TopicPartition, int]) -> None:
-        """Lower the group's offsets to these where they are higher."""
-        entries = self.committed(sorted(starts))
-        beyond = {tp: start for tp, start in starts.items() if tp in entries and entries[tp].offset > start}
-        if self._commits and beyond:
-            self._commit(beyond, self._patience)
+        """Set the group's offsets back to these; see `PartitionOwner.rewind_committed`."""
+        lowered = not_below(starts, self.committed(sorted(starts))) if self._commits else {}
+        if lowered:
+            self._commit(lowered, self._patience)
 
     def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
         """Return what the group has committed; open transactions over it are waited for."""
@@ -143,6 +145,27 @@ class StaticPartitions(Standalone):
         except KafkaGroupError as error:
             self._commit_log.failed()
             log.warning("commit group=%s failed, the next micro-batch tries again: %s", self._group, error)
+
+    def _repeat_old(self) -> None:
+        """Commit again what nobody has committed for long, as Java's auto commit does.
+
+        A group without members loses the offsets of an idle partition in a few days, while those of the others stay.
+        """
+        old = self._known.old() if self._commits else {}
+        if not old:
+            return
+        try:
+            # What somebody has set since then is theirs.
+            found = self.committed(sorted(old))
+            ours = {tp: offset for tp, offset in old.items() if tp not in found or found[tp].offset == offset}
+            if ours:
+                self._commit(ours, _COMMIT_SECONDS)
+        except (FencedError, InvalidConfigurationError):
+            raise
+        except KafkaGroupError as error:
+            log.warning("commit group=%s of idle partitions failed, it is tried again: %s", self._group, error)
+            return
+        self._known.learn(old)
 
     def _unknown_entries(self, missing: Mapping[TopicPartition, int]) -> dict[TopicPartition, CommitOffset]:
         unknown = [tp for tp in self._known.comparable(missing) if tp not in self._known]

@@ -19,6 +19,7 @@ from kafka_source.group.committed_offsets import commit_offsets, fetch_all_commi
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.commit_offset import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
+from kafka_source.model.offset_note import OffsetNote
 from kafka_source.model.rewind_target import AtOffsets, Move, Target, other_group
 from kafka_source.model.topic_selection import TopicSelection
 from kafkagroup.admin.group_requests import (
@@ -225,7 +226,7 @@ class Groups:
             FencedError: The group has members.
             KafkaGroupError: The user lacks the permission, or the brokers do not answer.
         """
-        metadata = rewind.mark(rewind.new_id()) if checkpoints_follow else ""
+        metadata = OffsetNote(rewound=rewind.new_id()).metadata if checkpoints_follow else ""
         self._commit(group, {tp: CommitOffset(offset, metadata=metadata) for tp, offset in offsets.items()})
 
     def create(self, group: str, offsets: Mapping[TopicPartition, int], *, dry_run: bool = False) -> None:

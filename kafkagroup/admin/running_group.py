@@ -31,6 +31,7 @@ from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.commit_offset import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.offset_chunks import chunks
+from kafka_source.model.offset_note import OffsetNote
 from kafka_source.model.partition_runs import first_names
 from kafka_source.model.rewind_target import Move, Target, other_group
 from kafka_source.model.topic_selection import TopicSelection
@@ -131,7 +132,7 @@ def rewind_running_group(
 
 
 def _entries(offsets: Mapping[TopicPartition, int], rewind_id: str) -> dict[TopicPartition, CommitOffset]:
-    return {tp: CommitOffset(offset, metadata=rewind.mark(rewind_id)) for tp, offset in offsets.items()}
+    return {tp: CommitOffset(offset, metadata=OffsetNote(rewound=rewind_id).metadata) for tp, offset in offsets.items()}
 
 
 def _to_offsets(offsets: Mapping[TopicPartition, int]) -> _Aim:

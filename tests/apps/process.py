@@ -159,6 +159,7 @@ def spark_app(
     name: str = "app",
     conf: Mapping[str, object] | None = None,
     place: Place = HERE,
+    environment: Mapping[str, str] | None = None,
 ) -> App:
     """Start a Spark application of `tests.apps` with its files in `folder`.
 
@@ -170,6 +171,7 @@ def spark_app(
         name: The log's name.
         conf: Spark's configuration; the programs set a few properties themselves.
         place: Where the driver runs.
+        environment: Variables, besides those of this process.
     """
     folder.mkdir(parents=True, exist_ok=True)
     defaults = folder / f"{name}-conf"
@@ -177,13 +179,28 @@ def spark_app(
     (defaults / "spark-defaults.conf").write_text("".join(f"{key} {value}\n" for key, value in (conf or {}).items()))
     settings = [json.dumps({key: str(value) for key, value in some.items()}) for some in options]
     command = [sys.executable, "-m", f"tests.apps.{program}", str(folder), master, *settings]
-    environment = {"SPARK_CONF_DIR": str(defaults), "DRIVER_HOST": place.address}
-    return App(place.command(command), folder / f"{name}.log", environment=environment, folder=place.folder)
+    variables = {"SPARK_CONF_DIR": str(defaults), "DRIVER_HOST": place.address, **(environment or {})}
+    return App(place.command(command), folder / f"{name}.log", environment=variables, folder=place.folder)
 
 
-def streaming_app(folder: Path, options: Mapping[str, object], *, master: str = "local[2]", name: str = "app") -> App:
+def streaming_app(
+    folder: Path,
+    options: Mapping[str, object],
+    *,
+    master: str = "local[2]",
+    name: str = "app",
+    environment: Mapping[str, str] | None = None,
+) -> App:
     """`tests.apps.streaming_app` with its files in `folder`."""
-    return spark_app("streaming_app", folder, master, options, name=name)
+    return spark_app("streaming_app", folder, master, options, name=name, environment=environment)
+
+
+def halting(folder: Path, failpoint: str, passes: int) -> dict[str, str]:
+    """The variables with which an application halts after so many passes of a failpoint; `folder/halted` says so."""
+    passed = folder / "passed"
+    passed.mkdir()
+    paths = f"{ROOT / 'tests' / 'apps' / 'halting'}{os.pathsep}{ROOT}"
+    return {"PYTHONPATH": paths, "HALT_AT": failpoint, "HALT_AFTER": str(passes), "HALT_FOLDER": str(passed)}
 
 
 def paced_app(folder: Path, warm_up: str, options: Mapping[str, object], *, master: str) -> App:

@@ -338,7 +338,10 @@ def test_a_group_that_was_rewound_is_read_again_from_there(kafka, topics, group,
 
 @pytest.mark.parametrize("kept", [1, 2])
 def test_a_checkpoint_that_was_put_back_stops_the_query_and_loses_nothing(kafka, topics, group, pipe, kept):
-    """Its next batch has the number of one that is decided: an earlier one, or the last one with other records."""
+    """Its next batch has the number of one that is decided: an earlier one, or the last one with other records.
+
+    The source stops it. If the user lets the source go on, the sink does.
+    """
     query = pipe(maxOffsetsPerTrigger=COUNT // 4)
     for _ in range(3):
         assert query.whole_batch() >= 0
@@ -346,14 +349,15 @@ def test_a_checkpoint_that_was_put_back_stops_the_query_and_loses_nothing(kafka,
     before = committed(kafka, group)
     produce(kafka.bootstrap_servers, topics[0], 50, first=COUNT)
     query.offsets = query.offsets[: kept + 1]
-    again = query.restarted()
-    try:
-        with pytest.raises(InvalidConfigurationError, match="the checkpoint is older than the output"):
-            again.whole_batch()
-        again.abort()
-    finally:
-        again.close()
-    assert committed(kafka, group) == before
+    for option, message in (("stop", "older than this query's own commits"), ("follow", "older than the output")):
+        again = query.restarted(group_on_older_checkpoint=option)
+        try:
+            with pytest.raises(InvalidConfigurationError, match=message):
+                again.whole_batch()
+            again.abort()
+        finally:
+            again.close()
+        assert committed(kafka, group) == before
     # What the error advises: a new checkpoint continues at the group's offsets.
     to_the_end(pipe("b"))
     assert visible(kafka, topics[1], COUNT + 50) == sorted(str(n).encode() for n in range(COUNT + 50))

@@ -1,14 +1,31 @@
-"""The stream's driver dies by `kill -9` in the middle of a batch, and another goes on from its checkpoint."""
+"""The stream's driver dies by `kill -9` at a moment with a name, and another goes on from its checkpoint."""
 
 from __future__ import annotations
 
-from tests.apps.process import streaming_app
+import json
+
+import pytest
+
+from kafka_source.model.stream_offset import StreamOffset
+from tests.apps.process import halting, streaming_app
 from tests.support import produce, until, written
 
-COUNT = 60_000
+COUNT = 4_000
+BATCH = 1_000
 
 
-def test_every_record_is_in_the_files_once(spark, kafka, topic, tmp_path):
+@pytest.mark.parametrize(
+    ("commit", "moment", "passes"),
+    [
+        # Spark's offset log does not have the batch.
+        ("batch", "batch-planned", 2),
+        # The group has the offsets of the batch before, and Spark does not know yet that they are committed.
+        ("batch", "offsets-committed", 1),
+        # The group has a part of the offsets of a batch whose rows are not written.
+        ("task", "task-committed", 5),
+    ],
+)
+def test_every_record_is_in_the_files_once(spark, kafka, topic, groups, tmp_path, commit, moment, passes):
     name = topic("crash", partitions=4)
     produce(kafka.bootstrap_servers, name, COUNT)
     options = {
@@ -18,25 +35,40 @@ def test_every_record_is_in_the_files_once(spark, kafka, topic, tmp_path):
         "kafka.group.instance.id": f"{name}-app",
         "kafka.session.timeout.ms": 6_000,
         "startingOffsets": "earliest",
-        "maxOffsetsPerTrigger": 6_000,
+        "maxOffsetsPerTrigger": BATCH,
+        "group.members": 4,
+        "min.records.per.task": 1,
+        "commit": commit,
     }
     offsets = tmp_path / "checkpoint" / "offsets"
     commits = tmp_path / "checkpoint" / "commits"
 
-    def batches(folder):
-        return {path.name for path in folder.glob("[0-9]*")} if folder.exists() else set()
+    def batches(folder) -> int:
+        return len(list(folder.glob("[0-9]*"))) if folder.exists() else 0
 
-    with streaming_app(tmp_path, options) as app:
+    def end(batch: int) -> int:
+        written = json.loads((offsets / str(batch)).read_text().splitlines()[-1])
+        return sum(StreamOffset.from_json(written).ends.values())
+
+    with streaming_app(tmp_path, options, environment=halting(tmp_path, moment, passes)) as app:
         app.wait_for("started")
-        until(lambda: len(batches(offsets)) >= 3 and batches(offsets) != batches(commits), "a batch under way")
+        until((tmp_path / "halted").exists, f"the failpoint {moment}")
         app.kill()
-    assert batches(offsets) - batches(commits), "the kill came between two batches"
+    committed = sum(groups.committed(f"{name}-group").values())
+    if moment == "batch-planned":
+        assert batches(offsets) == batches(commits) == passes
+    elif moment == "offsets-committed":
+        assert batches(offsets) == batches(commits)
+        assert committed == end(batches(commits) - 1)
+    else:
+        assert batches(offsets) == batches(commits) + 1
+        assert end(batches(commits) - 1) < committed < end(batches(offsets) - 1)
     writer = spark.readStream.format("kafkagroup").options(**options).load().writeStream.format("parquet")
     writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).option("path", str(tmp_path / "out"))
-    query = writer.start()
+    query = writer.trigger(availableNow=True).start()
     try:
-        until(lambda: len(written(tmp_path / "out")) >= COUNT or not query.isActive, "all records", seconds=150)
-        assert query.isActive, query.exception()
+        assert query.awaitTermination(150)
     finally:
         query.stop()
     assert written(tmp_path / "out") == list(range(COUNT))
+    assert sum(groups.committed(f"{name}-group").values()) == COUNT

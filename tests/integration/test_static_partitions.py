@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from assignors import TopicPartition
+from kafka_source.cluster.lookup import Cluster
 from kafka_source.errors import FencedError, InvalidConfigurationError
+from kafka_source.group.query_settings import subscription_of
 from kafka_source.model.stream_offset import Range, StreamOffset
-from kafka_source.options import Where
+from kafka_source.options import Where, read_options
 from kafka_source.schema import source_schema
+from kafka_source.source.known_offsets import KnownOffsets
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query
+from kafka_source.source.static_partitions import StaticPartitions
 from tests.support import numbers, produce, reader
 
 PARTITIONS = 3
@@ -120,3 +125,29 @@ def test_a_batch_reads_from_the_groups_offsets_and_commits_nothing(spark, kafka,
     frame = reader(spark, kafka, "", assign=f'{{"{name}": [0, 1]}}', kafka_group_id=group).load()
     assert len(numbers(frame)) == 6
     assert groups.committed(group) == {tp: end - 3 for tp, end in last.items()}
+
+
+def test_offsets_of_idle_partitions_are_committed_again_before_the_brokers_forget_them(
+    kafka, groups, settings, name, group
+):
+    """As if the brokers had forgotten two of them, after `offsets.retention.minutes`; somebody has set the third."""
+    now = 0.0
+    options = read_options(
+        {
+            "kafka.bootstrap.servers": kafka.bootstrap_servers,
+            "assign": json.dumps({name: [0, 1, 2]}),
+            "kafka.group.id": group,
+        },
+        Where.STREAM,
+    )
+    known = KnownOffsets(lambda: now)
+    owner = StaticPartitions(options, Cluster.of(options), subscription_of(options), commits=True, known=known)
+    tps = [TopicPartition(name, n) for n in range(3)]
+    owner.remember(dict.fromkeys(tps, 7))
+    groups.delete_offsets(group, tps[:2])
+    groups.rewind(group, {tps[2]: 3})
+    owner.commit_and_rejoin({})
+    assert groups.committed(group) == {tps[2]: 3}
+    now = 3600.0
+    owner.commit_and_rejoin({})
+    assert groups.committed(group) == {tps[0]: 7, tps[1]: 7, tps[2]: 3}

@@ -9,6 +9,7 @@ from kafka_source.group.committed_offsets import fetch_all_committed, fetch_comm
 from kafka_source.group.description import describe
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.commit_offset import CommitOffset
+from kafka_source.model.offset_note import OffsetNote
 from kafka_source.source_sink_handoff import BatchOfRun, Handoff, collect
 from kafka_source.transactions.offset_transaction import GroupOffsets
 
@@ -84,7 +85,7 @@ async def _check_is_replay(client: KafkaClient, batch: BatchOfRun, handoff: Hand
     committed = await fetch_all_committed(client, group, deadline)
     for tp, (_, end) in handoff.ranges.items():
         entry = committed.get(tp)
-        if entry is not None and entry.metadata == handoff.stream and entry.offset < end:
+        if entry is not None and OffsetNote.parse(entry.metadata).stream == handoff.stream and entry.offset < end:
             raise InvalidConfigurationError(
                 f"Batch {batch.number} is decided up to offset {entry.offset} of {tp.topic}-{tp.partition}, and the "
                 f"query has planned it again up to offset {end}: the checkpoint is older than the output. The sink "

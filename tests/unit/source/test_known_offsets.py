@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assignors.model import TopicPartition
-from kafka_source.source.known_offsets import KnownOffsets
+from kafka_source.model.commit_offset import CommitOffset
+from kafka_source.source.known_offsets import KnownOffsets, not_below
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 OFFSETS = st.dictionaries(st.sampled_from([A0, A1, B0]), st.integers(0, 3))
@@ -40,3 +41,30 @@ def test_of_a_rewound_partition_everything_is_missing_again() -> None:
     known.committed({A0: 5, A1: 5})
     known.forget([A0, B0])
     assert known.missing({A0: 5, A1: 5}) == {A0: 5}
+
+
+def test_what_was_committed_an_hour_ago_is_old_until_it_is_committed_again() -> None:
+    now = 0.0
+    known = KnownOffsets(lambda: now)
+    known.committed({A0: 5})
+    now = 3599.0
+    known.committed({A1: 6})
+    assert known.old() == {}
+    now = 3600.0
+    assert known.old() == {A0: 5}
+    known.committed({A0: 5})
+    now = 7199.0
+    assert known.old() == {A1: 6}
+    known.forget([A1])
+    assert known.old() == {}
+
+
+@given(
+    st.dictionaries(st.sampled_from([A0, A1, B0]), st.integers(0, 9)),
+    st.dictionaries(st.sampled_from([A0, A1, B0]), st.integers(0, 9)),
+)
+def test_a_group_is_set_back_and_never_forward(
+    starts: dict[TopicPartition, int], there: dict[TopicPartition, int]
+) -> None:
+    committed = {tp: CommitOffset(offset) for tp, offset in there.items()}
+    assert not_below(starts, committed) == {tp: at for tp, at in starts.items() if there.get(tp, at) >= at}

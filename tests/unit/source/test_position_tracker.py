@@ -1,18 +1,185 @@
-"""Of a query's position and its group's committed offset the larger one counts."""
+"""Where a stream continues: what its checkpoint, its group and the log say, in every combination."""
 
 from __future__ import annotations
 
-from hypothesis import given
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from kafka_source.source.position_tracker import furthest
+from assignors.model import TopicPartition
+from kafka_source.errors import DataLossError, InvalidConfigurationError
+from kafka_source.model.commit_offset import CommitOffset
+from kafka_source.model.offset_note import OffsetNote
+from kafka_source.model.stream_offset import Span, StreamOffset
+from kafka_source.options import Where
+from kafka_source.schema import source_schema
+from kafka_source.source.partition_owner import OwnedPartitions
+from kafka_source.source.position_tracker import PositionTracker
+from kafka_source.source.read_task import Query
+from kafka_source.source.rewind_marks import RewindMarks
+from kafka_source.source.standalone_owner import Standalone
 
-known = st.none() | st.integers(0, 100)
+TP = TopicPartition("t", 0)
+MINE = "my-stream"
+
+offsets = st.integers(0, 100)
+choices = st.sampled_from(["stop", "follow", "replay"])
+commits = st.sampled_from(["batch", "task", "none"])
+committers = st.sampled_from([MINE, "another", ""])
 
 
-@given(known, known)
-def test_a_query_never_continues_before_what_it_or_its_group_has_read(position, committed):
-    found = furthest(position, committed)
-    assert (found is None) == (position is None and committed is None)
-    assert found in (position, committed)
-    assert all(offset is None or (found is not None and offset <= found) for offset in (position, committed))
+class Log:
+    """A partition's log that begins at 0, as `Cluster` tells it."""
+
+    def __init__(self, end: int) -> None:
+        self.end = end
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, 0)
+
+    def latest(self, partitions: Iterable[TopicPartition], *, read_committed: bool) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, self.end)
+
+
+class Group(Standalone):
+    """A group in memory; whoever sets an offset back commits with its marks."""
+
+    def __init__(self, entries: dict[TopicPartition, CommitOffset], marks: RewindMarks, *, keeps: bool) -> None:
+        self.entries, self._marks, self._keeps = entries, marks, keeps
+
+    @property
+    def keeps_positions(self) -> bool:
+        return self._keeps
+
+    def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
+        return {tp: self.entries[tp] for tp in partitions if tp in self.entries}
+
+    def rewind_committed(self, starts: Mapping[TopicPartition, int]) -> None:
+        self.entries |= self._marks.marked(starts)
+
+
+class Start:
+    """A start of a query with a checkpoint at an offset, in a group with another one, on a log with an end."""
+
+    def __init__(
+        self,
+        entries: dict[TopicPartition, CommitOffset],
+        end: int,
+        *,
+        commit: str,
+        choice: str = "stop",
+        loss: bool = False,
+    ) -> None:
+        given = {
+            "kafka.bootstrap.servers": "a:1",
+            "subscribe": "t",
+            "kafka.group.id": "g",
+            "commit": commit,
+            "group.on.older.checkpoint": choice,
+            "failOnDataLoss": str(loss).lower(),
+        }
+        self.log, self.marks = Log(end), RewindMarks()
+        self.group = Group(entries, self.marks, keeps=commit == "batch")
+        query = Query.of(given, source_schema(headers=False), Where.STREAM)
+        cluster: Any = self.log
+        self.tracker = PositionTracker(query, cluster, self.group, [TP], self.marks)
+
+    def position(self, checkpoint: StreamOffset) -> int:
+        self.marks.learn(checkpoint)
+        self.tracker.compare_with_group(checkpoint)
+        owned = OwnedPartitions({TP: 0}, 1, 1)
+        starts = self.tracker.resolve(checkpoint, owned, [TP], set())
+        self.starts = self.tracker.move_into_log(starts, {TP: self.log.end})
+        return self.starts[TP]
+
+    def planned(self, checkpoint: StreamOffset) -> StreamOffset:
+        """The checkpoint after the start, if it needs an empty batch; else as before."""
+        if self.tracker.are_durable(checkpoint, self.starts):
+            return checkpoint
+        spans = {tp: Span(at, at, 0) for tp, at in self.starts.items()}
+        stale = self.tracker.stale(spans)
+        return StreamOffset(spans, stream=checkpoint.stream, rewinds=self.marks.of(spans), stale=stale)
+
+
+def at(offset: int) -> StreamOffset:
+    return StreamOffset({TP: Span(0, offset, 0)}, stream=MINE)
+
+
+@given(offsets, offsets, commits, committers, choices)
+def test_a_group_that_is_ahead_is_followed_unless_it_is_by_own_commits(own, group, commit, who, choice):
+    start = Start({TP: CommitOffset(group, metadata=who)}, 100, commit=commit, choice=choice)
+    put_back = group > own and who == MINE
+    if put_back and choice == "stop":
+        with pytest.raises(InvalidConfigurationError, match=f"t-0 from={own} to={group}"):
+            start.position(at(own))
+        assert start.group.entries == {TP: CommitOffset(group, metadata=who)}
+        return
+    assert start.position(at(own)) == (own if put_back and choice == "replay" else max(own, group))
+    assert start.group.entries[TP].offset == (own if put_back and choice == "replay" and commit != "none" else group)
+
+
+@given(offsets, offsets, commits, st.integers(0, 99))
+def test_of_two_offsets_the_higher_one_within_the_log_counts(own, group, commit, end):
+    start = Start({TP: CommitOffset(group)}, end, commit=commit)
+    found = start.position(at(own))
+    if max(own, group) <= end:
+        assert found == max(own, group)
+    elif commit == "none":
+        assert found == min(own, end)
+    else:
+        assert found == min(own, group, end) if own > end and group > end else found == min(own, group)
+
+
+@given(offsets, offsets, commits, st.integers(0, 99), st.integers(0, 200), st.booleans())
+def test_no_restart_skips_what_has_come_since_the_position_was_found_beyond_the_end(
+    own, group, commit, end, later, logged
+):
+    """Also where the driver dies before Spark has logged the step back, if anybody has heard of it."""
+    assume(max(own, group) > end)
+    assume(later >= end)
+    entries = {TP: CommitOffset(group)}
+    first = Start(entries, end, commit=commit)
+    reached = first.position(at(own))
+    checkpoint = first.planned(at(own)) if logged else at(own)
+    assume(logged or commit != "none")
+    for _ in range(2):
+        again = Start(entries, later, commit=commit)
+        assert again.position(checkpoint) == reached
+        checkpoint = again.planned(checkpoint)
+
+
+@given(offsets, offsets, commits, st.integers(0, 99))
+def test_with_fail_on_data_loss_nothing_is_set_back(own, group, commit, end):
+    assume(max(own, group) > end)
+    entries = {TP: CommitOffset(group)}
+    with pytest.raises(DataLossError):
+        Start(entries, end, commit=commit, loss=True).position(at(own))
+    assert entries == {TP: CommitOffset(group)}
+
+
+@given(offsets, st.integers(101, 200), offsets, st.integers(101, 200))
+def test_a_stale_offset_of_the_group_does_not_count_until_somebody_commits_another(own, stale, new, end):
+    entries = {TP: CommitOffset(stale)}
+    first = Start(entries, 100, commit="none")
+    checkpoint = at(own)
+    reached = first.position(checkpoint)
+    checkpoint = first.planned(checkpoint)
+    assert Start(entries, 300, commit="none").position(checkpoint) == reached
+    entries[TP] = CommitOffset(new)
+    assert Start(entries, 300, commit="none").position(checkpoint) == max(reached, new)
+
+
+@given(st.none() | st.sampled_from(["a1", "b2"]), st.none() | st.sampled_from(["c3", "d4"]))
+def test_a_note_is_read_as_it_was_written(stream, rewound):
+    note = OffsetNote(stream, rewound)
+    assert OffsetNote.parse(note.metadata) == note
+
+
+def test_notes_of_early_versions_and_of_others_are_read():
+    assert OffsetNote.parse("") == OffsetNote()
+    assert OffsetNote.parse("6f1e") == OffsetNote(stream="6f1e")
+    assert OffsetNote.parse("kafkagroup:rewound:6f1e") == OffsetNote(rewound="6f1e")
+    assert OffsetNote.parse("consumer of Mr. X") == OffsetNote(stream="consumer of Mr. X")

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from assignors.model import TopicPartition
-from kafka_source.group import rewind
 from kafka_source.model.commit_offset import CommitOffset
+from kafka_source.model.offset_note import OffsetNote
 from kafka_source.model.stream_offset import Range, Span, StreamOffset
 from kafka_source.source.plan import PlannedInput, plan
 from kafka_source.source.rewind_marks import RewindMarks, with_marks
 from kafka_source.source.sink_commit_replay import position, remaining
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
-FIRST, SECOND = CommitOffset(10, metadata=rewind.mark("first")), CommitOffset(10, metadata=rewind.mark("second"))
+FIRST, SECOND = (CommitOffset(10, metadata=OffsetNote(rewound=one).metadata) for one in ("first", "second"))
 
 
 def test_a_mark_is_news_until_it_is_followed() -> None:
@@ -49,7 +49,7 @@ def test_later_commits_keep_the_mark() -> None:
     marks = RewindMarks()
     marks.follow({A: "first"})
     assert marks.marked({A: 30, B: 110}) == {A: CommitOffset(30, metadata=FIRST.metadata), B: CommitOffset(110)}
-    assert with_marks({A: 30}, {}) == {A: CommitOffset(30)}
+    assert with_marks({A: 30}, {}, None) == {A: CommitOffset(30)}
 
 
 def test_an_offset_of_a_checkpoint_keeps_its_rewinds() -> None:

@@ -100,17 +100,17 @@ def test_each_member_hands_its_own_ranges_over_where_members_have_epochs_of_thei
 
 
 def test_a_batch_that_begins_before_the_last_ones_end_is_read_where_the_group_was_rewound() -> None:
-    start = StreamOffset({A: Span(0, 100, 0)}, stream="mine", slots=1)
-    end = StreamOffset({A: Span(20, 150, 0)}, stream="mine", slots=1)
+    start = StreamOffset({A: Span(0, 100, 0)}, stream="mine", by_sink=True, slots=1)
+    end = StreamOffset({A: Span(20, 150, 0)}, stream="mine", by_sink=True, slots=1)
     assert plan(end, start) == [PlannedInput(0, (Range("t", 0, 20, 150),))]
     # Planned without knowing the start, as Spark before 4.2 asks: the stream has another id.
     assert plan(replace(end, stream="new"), start) == [PlannedInput(0, (Range("t", 0, 100, 150),))]
-    without = replace(start, stream=None), replace(end, stream=None)
+    without = replace(start, stream=None, by_sink=False), replace(end, stream=None, by_sink=False)
     assert plan(without[1], without[0]) == [PlannedInput(0, (Range("t", 0, 100, 150),))]
 
 
 def test_the_first_batch_hands_over_the_positions_where_there_is_nothing_to_read() -> None:
-    end = StreamOffset({A: Span(20, 150, 0), B: Span(7, 7, 0)}, stream="mine", slots=1)
+    end = StreamOffset({A: Span(20, 150, 0), B: Span(7, 7, 0)}, stream="mine", by_sink=True, slots=1)
     handoff = handoff_of([*plan(end), idle(end)], SlotCredentials("g", 3, "m", None), "mine")
     assert handoff.ranges == {A: (20, 150), B: (7, 7)}
 
@@ -118,6 +118,7 @@ def test_the_first_batch_hands_over_the_positions_where_there_is_nothing_to_read
 def test_the_streams_id_is_in_the_checkpoint_only_where_it_is_needed() -> None:
     plain = StreamOffset({A: Span(0, 1, 0)})
     assert "stream" not in plain.to_json()
-    marked = StreamOffset({A: Span(0, 1, 0)}, stream="mine")
-    assert StreamOffset.from_json(marked.to_json()) == marked
+    for by_sink in (True, False):
+        marked = StreamOffset({A: Span(0, 1, 0)}, stream="mine", by_sink=by_sink)
+        assert StreamOffset.from_json(marked.to_json()) == marked
     assert StreamOffset.from_json(plain.to_json()) == plain

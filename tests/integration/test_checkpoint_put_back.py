@@ -1,0 +1,218 @@
+"""A checkpoint is behind its group: by the query's own commits, because it was put back, or by commits of others."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from assignors import TopicPartition
+from kafka_source.client_config import Settings
+from kafka_source.errors import InvalidConfigurationError
+from kafka_source.group.committed_offsets import fetch_all_committed
+from kafka_source.kafka_client import Deadline, cached_client
+from kafka_source.model.offset_note import OffsetNote
+from kafka_source.model.stream_offset import Span, StreamOffset
+from tests.jobs import Job
+from tests.pipes import Pipe
+from tests.support import produce, stream, written
+
+COUNT = 90
+OWN = "The checkpoint is older than this query's own commits"
+
+
+@pytest.fixture
+def name(kafka, topic) -> str:
+    made: str = topic("put-back", partitions=2)
+    produce(kafka.bootstrap_servers, made, COUNT)
+    return made
+
+
+@pytest.fixture
+def job(kafka, name, group):
+    """A query of one kind in three batches."""
+
+    def one(kind: str, **options: object) -> Job:
+        what = {"assign": json.dumps({name: [0, 1]})} if kind == "assign" else {"subscribe": name}
+        commit = {"assign": "batch"}.get(kind, kind)
+        return Job(kafka, group, commit=commit, maxOffsetsPerTrigger=COUNT // 3, **{**what, **options})
+
+    return one
+
+
+def jumps(caplog) -> list[str]:
+    return [r.getMessage() for r in caplog.records if "ahead of this query's checkpoint" in r.getMessage()]
+
+
+@pytest.mark.parametrize("kind", ["batch", "task", "assign"])
+def test_a_checkpoint_that_was_put_back_stops_the_query_before_it_reads_or_commits(groups, group, job, kind):
+    query = job(kind)
+    assert sorted(query.run()) == list(range(COUNT))
+    before, newest = groups.committed(group), list(query.offsets)
+    query.offsets = newest[:2]
+    with pytest.raises(InvalidConfigurationError, match=f"{OWN}.*from=.* to=.*group.on.older.checkpoint=replay"):
+        query.run()
+    assert groups.committed(group) == before
+    # A batch of the old checkpoint that Spark has planned and not finished.
+    planner = query.planner()
+    with pytest.raises(InvalidConfigurationError, match=OWN):
+        planner.tasks(newest[0], newest[1])
+    planner.close()
+    # The newest checkpoint goes on, also where the commit of its last batch has failed.
+    query.offsets = newest
+    assert query.run() == []
+    assert groups.committed(group) == before
+
+
+@pytest.mark.parametrize("kind", ["batch", "task", "assign"])
+def test_with_replay_the_query_reads_again_from_the_checkpoint_and_the_group_follows(groups, group, job, kind):
+    query = job(kind)
+    query.run()
+    before, first = groups.committed(group), dict(query.offsets[1].ends)
+    done = query.offsets[:2]
+    query.offsets = list(done)
+    planner = query.planner(group_on_older_checkpoint="replay")
+    planner.next(done[-1], limited=True)
+    assert groups.committed(group) == first
+    planner.close()
+    # The driver has died before Spark knew that batch. The option is not needed any more.
+    assert len(query.run()) == COUNT - sum(first.values())
+    assert groups.committed(group) == before
+    assert query.run() == []
+
+
+@pytest.mark.parametrize("kind", ["batch", "task", "assign"])
+def test_with_follow_the_query_goes_on_where_the_group_is(kafka, name, job, kind, caplog):
+    query = job(kind)
+    query.run()
+    query.offsets = query.offsets[:2]
+    with caplog.at_level(logging.WARNING):
+        assert query.run(group_on_older_checkpoint="follow") == []
+    assert jumps(caplog) == []
+    produce(kafka.bootstrap_servers, name, 10, first=COUNT)
+    assert sorted(query.run()) == list(range(COUNT, COUNT + 10))
+
+
+def test_a_rewind_that_the_old_checkpoint_does_not_know_changes_nothing_in_that(groups, group, job):
+    query = job("batch")
+    query.run()
+    old = query.offsets[:2]
+    groups.rewind(group, dict.fromkeys(groups.committed(group), 0))
+    assert sorted(query.run()) == list(range(COUNT))
+    query.offsets = list(old)
+    with pytest.raises(InvalidConfigurationError, match=OWN):
+        query.run()
+
+
+@pytest.mark.parametrize("kind", ["batch", "task", "none", "assign"])
+def test_a_group_that_others_have_moved_on_is_followed_with_one_warning(groups, group, name, job, kind, caplog):
+    query = job(kind)
+    query.offsets = [StreamOffset({TopicPartition(name, n): Span(0, 5, n) for n in (0, 1)}, slots=2)]
+    groups.rewind(group, {TopicPartition(name, 0): 20, TopicPartition(name, 1): 3}, checkpoints_follow=False)
+    with caplog.at_level(logging.WARNING):
+        found = query.run()
+    ends = query.offsets[-1].ends
+    assert len(found) == sum(ends.values()) - 20 - 5
+    (line,) = jumps(caplog)
+    assert line.endswith(f"{name}-0 from=5 to=20.")
+
+
+def test_more_partitions_than_a_line_names_are_counted(kafka, topic, groups, group, caplog):
+    name = topic("put-back-many", partitions=8)
+    produce(kafka.bootstrap_servers, name, 400)
+    tps = [TopicPartition(name, n) for n in range(8)]
+    groups.rewind(group, dict.fromkeys(tps, 2), checkpoints_follow=False)
+    query = Job(kafka, group, subscribe=name)
+    query.offsets = [StreamOffset({tp: Span(0, 1, 0) for tp in tps}, slots=1)]
+    with caplog.at_level(logging.WARNING):
+        query.run()
+    (line,) = jumps(caplog)
+    assert line.endswith("and 3 more.")
+
+
+def test_a_checkpoint_of_sparks_source_whose_label_others_have_used_says_so(groups, group, name, job, caplog):
+    query = job("batch")
+    query.offsets = [StreamOffset.from_json({name: {"0": 5, "1": 5}})]
+    groups.rewind(group, {TopicPartition(name, n): 20 for n in (0, 1)}, checkpoints_follow=False)
+    planner = query.planner()
+    with caplog.at_level(logging.WARNING):
+        planner.next(query.offsets[0], limited=True)
+    planner.close()
+    (line,) = jumps(caplog)
+    assert "Spark's own Kafka source" in line
+    assert "group.membership=false" in line
+
+
+def test_what_another_query_has_read_is_no_put_back_checkpoint(groups, group, job):
+    first = job("batch")
+    first.run()
+    second = job("batch")
+    second.offsets = [StreamOffset({tp: Span(0, 5, 0) for tp in groups.committed(group)}, slots=1)]
+    assert second.run() == []
+
+
+@pytest.mark.parametrize("kind", ["batch", "task"])
+def test_own_commits_and_rewinds_stand_in_one_metadata(settings, groups, group, job, kind):
+    query = job(kind)
+    query.run()
+    stream_id = query.offsets[-1].stream
+    assert notes(settings, group) == {OffsetNote(stream_id)}
+    groups.rewind(group, dict.fromkeys(groups.committed(group), 0))
+    query.run()
+    (note,) = notes(settings, group)
+    assert note.stream == stream_id
+    assert note.rewound is not None
+
+
+def notes(settings: Settings, group: str) -> set[OffsetNote]:
+    client = cached_client(settings)
+    committed = client.run(fetch_all_committed(client, group, Deadline(30)))
+    return {OffsetNote.parse(entry.metadata) for entry in committed.values()}
+
+
+def test_with_the_sink_replay_sets_the_group_back_to_the_checkpoint(kafka, name, topic, groups, group):
+    query = Pipe(kafka.bootstrap_servers, name, topic("put-back-out"), group, group, maxOffsetsPerTrigger=COUNT // 3)
+    for _ in range(3):
+        query.whole_batch()
+    query.close()
+    checkpoint = query.offsets[:2]
+    options = {"maxOffsetsPerTrigger": COUNT, "group_on_older_checkpoint": "replay"}
+    # A new prefix, because the ledger of the old one has decided about these batches.
+    again = Pipe(kafka.bootstrap_servers, name, topic("put-back-2"), group, f"{group}-2", checkpoint, **options)
+    try:
+        assert again.whole_batch() >= 0
+        assert len(again.read) == COUNT - sum(checkpoint[1].ends.values())
+    finally:
+        again.close()
+
+
+def test_in_spark_no_batch_is_missing_when_checkpoint_and_output_are_put_back_together(
+    spark, kafka, name, groups, group, tmp_path
+):
+    def run(**options: object) -> None:
+        frame = stream(spark, kafka, name, kafka_group_id=group, startingOffsets="earliest",
+                       maxOffsetsPerTrigger=COUNT // 3, **options)  # fmt: skip
+        writer = frame.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = writer.option("path", str(tmp_path / "out")).trigger(availableNow=True).start()
+        try:
+            assert query.awaitTermination(120)
+        finally:
+            query.stop()
+
+    run()
+    assert written(tmp_path / "out") == list(range(COUNT))
+    committed = groups.committed(group)
+    checkpoint, sink = tmp_path / "checkpoint", tmp_path / "out" / "_spark_metadata"
+    for log in (checkpoint / "offsets", checkpoint / "commits", sink):
+        for path in [*log.glob("[1-9]"), *log.glob(".[1-9].crc")]:
+            path.unlink()
+    first = written(tmp_path / "out")
+    assert 0 < len(first) < COUNT
+    with pytest.raises(StreamingQueryException, match=OWN):
+        run()
+    assert (written(tmp_path / "out"), groups.committed(group)) == (first, committed)
+    run(**{"group_on_older_checkpoint": "replay"})
+    assert written(tmp_path / "out") == list(range(COUNT))
+    assert groups.committed(group) == committed

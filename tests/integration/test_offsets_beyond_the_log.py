@@ -1,0 +1,161 @@
+"""A group's offset, or a checkpoint's, is beyond the end of the log: no restart skips a record that comes later.
+
+An unclean election does this, a reset with a typing error, or a topic that was created again on old brokers.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+
+from assignors import TopicPartition
+from kafka_source.errors import DataLossError
+from kafka_source.model.stream_offset import Span, StreamOffset
+from kafkagroup import pinned
+from tests.jobs import Job
+from tests.support import produce, reader
+
+BEYOND = 140
+KINDS = ["batch", "task", "none", "assign", "assign none"]
+
+
+@pytest.fixture
+def name(kafka, topic) -> str:
+    made: str = topic("beyond")
+    produce(kafka.bootstrap_servers, made, 50)
+    return made
+
+
+@pytest.fixture
+def tp(name) -> TopicPartition:
+    return TopicPartition(name, 0)
+
+
+@pytest.fixture
+def job(kafka, name, group):
+    """A query of one kind, with `failOnDataLoss=false`."""
+
+    def one(kind: str, **options: object) -> Job:
+        what = {"assign": json.dumps({name: [0]})} if kind.startswith("assign") else {"subscribe": name}
+        commit = {"assign": "batch", "assign none": "none"}.get(kind, kind)
+        return Job(kafka, group, commit=commit, **{"failOnDataLoss": "false", **what, **options})
+
+    return one
+
+
+@pytest.fixture
+def more(kafka, name):
+    """Writes 50 records more."""
+    count = 50
+
+    def write() -> None:
+        nonlocal count
+        produce(kafka.bootstrap_servers, name, 50, first=count)
+        count += 50
+
+    return write
+
+
+def committed_now(kind: str, end: int) -> int:
+    return BEYOND if kind.endswith("none") else end
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_run_skips_what_comes_after_the_group_was_found_beyond_the_end(groups, group, tp, job, more, kind, caplog):
+    groups.rewind(group, {tp: BEYOND}, checkpoints_follow=False)
+    query = job(kind)
+    with caplog.at_level(logging.WARNING):
+        assert query.run() == []
+    assert [r.getMessage() for r in caplog.records if "stepped back" in r.getMessage()] == [
+        f"stepped back {tp.topic}-0 from={BEYOND} to=50"
+    ]
+    for end in (100, 150, 200):
+        assert groups.committed(group) == {tp: committed_now(kind, end - 50)}
+        more()
+        assert query.run() == list(range(end - 50, end))
+    assert groups.committed(group) == {tp: committed_now(kind, 200)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_run_skips_what_comes_after_the_checkpoint_was_found_beyond_the_end(groups, group, tp, job, more, kind):
+    groups.rewind(group, {tp: BEYOND}, checkpoints_follow=False)
+    query = job(kind)
+    query.offsets = [StreamOffset({tp: Span(0, BEYOND, 0)}, slots=0 if kind.startswith("assign") else 1)]
+    assert query.run() == []
+    for end in (100, 150, 200):
+        more()
+        assert query.run() == list(range(end - 50, end))
+    assert groups.committed(group) == {tp: committed_now(kind, 200)}
+
+
+@pytest.mark.parametrize("kind", ["batch", "task", "assign"])
+def test_a_driver_that_dies_when_the_group_has_stepped_back_goes_on_there(groups, group, tp, job, more, kind):
+    """Spark's offset log does not have the step yet, and the log passes the old offset before the restart."""
+    groups.rewind(group, {tp: BEYOND}, checkpoints_follow=False)
+    query = job(kind)
+    query.offsets = [StreamOffset({tp: Span(0, BEYOND, 0)}, slots=1)]
+    planner = query.planner()
+    planner.next(query.offsets[-1], limited=True)
+    planner.close()
+    for _ in range(3):
+        more()
+    assert query.run() == list(range(50, 200))
+    assert groups.committed(group) == {tp: 200}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_checkpoint_counts_where_the_group_is_beyond_the_end(groups, group, tp, job, kind):
+    groups.rewind(group, {tp: BEYOND}, checkpoints_follow=False)
+    query = job(kind)
+    query.offsets = [StreamOffset({tp: Span(0, 20, 0)}, slots=0 if kind.startswith("assign") else 1)]
+    assert query.run() == list(range(20, 50))
+    assert groups.committed(group) == {tp: committed_now(kind, 50)}
+
+
+def test_another_query_of_the_group_with_an_old_checkpoint_goes_on_where_the_group_is(groups, group, tp, job, more):
+    groups.rewind(group, {tp: BEYOND}, checkpoints_follow=False)
+    first, second = job("batch"), job("batch")
+    second.offsets = [StreamOffset({tp: Span(0, BEYOND, 0)}, slots=1)]
+    assert first.run() == []
+    more()
+    assert first.run() == list(range(50, 100))
+    more()
+    more()
+    assert second.run() == list(range(100, 200))
+
+
+def test_commits_of_others_count_again_for_a_query_that_commits_nothing(groups, group, tp, job, more):
+    groups.rewind(group, {tp: BEYOND}, checkpoints_follow=False)
+    query = job("none")
+    assert query.run() == []
+    more()
+    assert query.run() == list(range(50, 100))
+    more()
+    groups.rewind(group, {tp: 120}, checkpoints_follow=False)
+    assert query.run() == list(range(120, 150))
+
+
+@pytest.mark.parametrize("kind", ["batch", "none"])
+def test_without_the_option_the_query_stops_and_the_group_stays(groups, group, tp, job, kind):
+    groups.rewind(group, {tp: BEYOND}, checkpoints_follow=False)
+    with pytest.raises(DataLossError, match=f"{BEYOND}"):
+        job(kind, failOnDataLoss="true").run()
+    assert groups.committed(group) == {tp: BEYOND}
+
+
+def test_batches_that_commit_set_the_group_back_and_read_what_comes_later(spark, kafka, groups, group, tp, more):
+    groups.rewind(group, {tp: BEYOND}, checkpoints_follow=False)
+    options = {"kafka_group_id": group, "failOnDataLoss": "false", "group_membership": "true"}
+    assert reader(spark, kafka, tp.topic, commit="task", **options).load().count() == 0
+    assert groups.committed(group) == {tp: 50}
+    groups.rewind(group, {tp: BEYOND}, checkpoints_follow=False)
+    given = {key.replace("_", "."): value for key, value in options.items()}
+    given |= {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": tp.topic}
+    with pinned(spark, given) as frame:
+        assert frame.count() == 0
+    assert groups.committed(group) == {tp: 50}
+    more()
+    more()
+    assert reader(spark, kafka, tp.topic, commit="task", **options).load().count() == 100
