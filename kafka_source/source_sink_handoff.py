@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pyspark import TaskContext
 
 from assignors.model import TopicPartition
-from kafka_source.errors import FencedError, KafkaGroupError
+from kafka_source.errors import FencedError, InvalidConfigurationError, KafkaGroupError
 from kafka_source.group.committed_offsets import commit_offsets, fetch_all_committed
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.commit_offset import CommitOffset
@@ -102,13 +102,22 @@ async def collect(client: KafkaClient, group: str, batch: BatchOfRun, deadline: 
 
     Raises:
         FencedError: A part of a hand-off is missing.
+        InvalidConfigurationError: Another program commits in the group of the hand-off.
     """
     entries = await fetch_all_committed(client, _group(group, batch.query), deadline)
     if not entries:
         return None
     found: dict[tuple[int, int, str, str | None, str], dict[TopicPartition, tuple[int, int]]] = {}
     for tp, entry in entries.items():
-        start, run, number, *source = json.loads(entry.metadata)
+        try:
+            start, run, number, *source = json.loads(entry.metadata)
+        except (TypeError, ValueError, RecursionError):
+            raise InvalidConfigurationError(
+                f"Group {_group(group, batch.query)} has offset {entry.offset} of {tp.topic}-{tp.partition} with "
+                f"metadata that no source has written, so another program commits there. No record of batch "
+                f"{batch.number} is visible. Stop that program, delete this group, and restart the query: its source "
+                "publishes there anew."
+            ) from None
         if (run, number) == (batch.run, batch.number):
             found.setdefault(tuple(source), {})[tp] = (start, entry.offset)
     for (count, *_), ranges in found.items():

@@ -15,6 +15,9 @@ from typing import Literal, TypeAlias
 from assignors.model import TopicPartition
 from kafka_source.errors import OptionError
 
+MAX_LONG = 2**63 - 1
+"""The maximum of an offset and of a time."""
+
 Word = Literal["earliest", "latest", "current"]
 """The first offset of the log; the offset after the last record; the committed offset, or `latest` without one."""
 
@@ -191,7 +194,7 @@ def parse_time(text: str) -> int:
     Raises:
         OptionError: The text is no time.
     """
-    if text.isdigit():
+    if text.isdecimal() and int(text) <= MAX_LONG:
         return int(text)
     # Python 3.10 knows neither the zone Z nor fractions of a second of other lengths than 3 and 6.
     plain = re.sub(r"[zZ]$", "+00:00", text.strip())

@@ -39,6 +39,10 @@ _Word = TypeVar("_Word", bound=str)
 # Arrow counts the rows and bytes of a column in 32 bits.
 _ARROW_MOST = 2**31 - 1
 
+# Offsets, timestamps and numbers of records are `long` in Kafka and Spark, numbers of partitions are `int`.
+_MAX_LONG = 2**63 - 1
+_MAX_INT = 2**31 - 1
+
 _EARLIEST = -2
 
 # So that the configuration of a Java consumer can be copied.
@@ -65,13 +69,13 @@ def integer(low: int | None = None, high: int | None = None, spark: str = "") ->
     """Return the kind of an option that takes a whole number within bounds, both included.
 
     Args:
-        low: The lower bound; None: none.
-        high: The upper bound; None: none.
+        low: The lower bound; None: that of a `long` of Java.
+        high: The upper bound; None: likewise.
         spark: What Spark says of another value; see `Kind`.
     """
 
     def parse(text: str) -> int:
-        value = int(text)
+        value = _whole(int(text))
         if (low is not None and value < low) or (high is not None and value > high):
             raise ValueError
         return value
@@ -191,7 +195,7 @@ def _partition_list(text: str) -> dict[str, tuple[int, ...]]:
 
 def _partition_number(value: object) -> int:
     number = int(str(value))
-    if number < 0:
+    if not 0 <= number <= _MAX_INT:
         raise ValueError
     return number
 
@@ -207,6 +211,8 @@ def _by_number(values: object) -> dict[int, int]:
 def _whole(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError
+    if not -_MAX_LONG - 1 <= value <= _MAX_LONG:
+        raise NotTakenError(f"and {value} is no number of 64 bits")
     return value
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from assignors.model import TopicPartition
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.model.commit_offset import CommitOffset
+from kafka_source.model.rewind_target import MAX_LONG
 
 _VERSION = 1
 
@@ -114,6 +115,6 @@ def _parsed(document: Mapping[str, Any]) -> OffsetsDocument:
 
 
 def _offset(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ValueError(f"the offset {value!r} must be a number >= 0")
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_LONG:
+        raise ValueError(f"the offset {value!r} must be a number between 0 and {MAX_LONG}")
     return value

@@ -94,14 +94,14 @@ def _start(position: str | None, back: str | None) -> Start:
     import time
 
     from kafka_source.errors import OptionError
-    from kafka_source.model.rewind_target import parse_duration, parse_position
+    from kafka_source.model.rewind_target import MAX_LONG, parse_duration, parse_position
     from kafkagroup.admin import AtOffset, AtTime
 
     if back is not None:
         return AtTime(max(0, round(time.time() * 1000) - parse_duration(back)))
     if position is None:
         return None
-    if position.startswith("@") and position[1:].isdigit():
+    if position.startswith("@") and position[1:].isdecimal() and int(position[1:]) <= MAX_LONG:
         return AtOffset(int(position[1:]))
     target = parse_position(position)
     if isinstance(target, AtTime):

@@ -14,8 +14,9 @@ from confluent_kafka import Consumer, Producer
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.errors import FencedError, InvalidConfigurationError
-from kafka_source.group.committed_offsets import fetch_committed
+from kafka_source.group.committed_offsets import commit_offsets, fetch_committed
 from kafka_source.kafka_client import Deadline, cached_client
+from kafka_source.model.commit_offset import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.sink.two_phase.source_offsets import offsets_of_sources
@@ -291,6 +292,23 @@ def test_a_batch_of_whose_source_a_part_was_overwritten_is_not_decided(kafka, to
     client = cached_client(query.settings)
     client.run(publish(client, BatchOfRun(query.name, "another-run", 0), part, Deadline(30)))
     with pytest.raises(FencedError, match=f"reads {PARTITIONS} partitions, .* names {PARTITIONS - 1} of them"):
+        query.decide()
+    query.abort()
+    assert visible(kafka, topics[1]) == []
+    assert committed(kafka, group) == {}
+
+
+@pytest.mark.parametrize("metadata", ["of another program", "[" * 3000])
+def test_an_offset_of_another_program_among_those_of_the_source_stops_the_batch_in_words(
+    kafka, topics, group, pipe, metadata
+):
+    query = pipe()
+    query.batch()
+    foreign = {TopicPartition(topics[0], 0): CommitOffset(1, metadata=metadata)}
+    nobody = SlotCredentials(f"{group}-read-by-{query.name}", -1, "", None)
+    client = cached_client(query.settings)
+    client.run(commit_offsets(client, nobody, foreign, Deadline(30)))
+    with pytest.raises(InvalidConfigurationError, match=rf"{nobody.group} .* {topics[0]}-0"):
         query.decide()
     query.abort()
     assert visible(kafka, topics[1]) == []

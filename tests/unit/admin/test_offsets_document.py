@@ -55,6 +55,7 @@ def test_only_some_topics() -> None:
         '{"version": 2, "group": "g", "topics": {}}',
         '{"version": 1, "group": "g", "topics": {"t": {"partitions": {"x": {"offset": 1}}}}}',
         '{"version": 1, "group": "g", "topics": {"t": {"partitions": {"0": {"offset": -1}}}}}',
+        '{"version": 1, "group": "g", "topics": {"t": {"partitions": {"0": {"offset": 9223372036854775808}}}}}',
         '{"version": 1, "group": "g", "topics": {"t": {"partitions": {"0": {"offset": "1"}}}}}',
         '{"version": 1, "group": "g", "topics": {"t": {"partitions": {"0": {"offset": true}}}}}',
         '{"version": 1, "group": "g", "topics": []}',

@@ -131,6 +131,7 @@ def test_a_missing_cluster_is_wrong_usage(arguments: list[str]) -> None:
         (["groups", "--regex", "("], "not a valid regular expression"),
         (["watch"], "--regex"),
         (["peek", "t", "--from", "latest"], "@OFFSET"),
+        (["peek", "t", "--from", f"@{2**63}"], "earliest"),
         (["peek", "t", "--from", "earliest", "--back", "1h"], "contradicts"),
         (["peek", "t", "-n", "0"], "-n"),
         (["plan", "range", "-t", "t=4"], "--slots"),

@@ -103,7 +103,7 @@ def test_words(text: str) -> None:
     assert parse_position(text) == text
 
 
-@pytest.mark.parametrize("text", ["", "yesterday", "-5", "2026-13-01", "12:00"])
+@pytest.mark.parametrize("text", ["", "yesterday", "-5", "2026-13-01", "12:00", str(2**63), "²"])
 def test_what_is_no_time(text: str) -> None:
     with pytest.raises(OptionError, match="ISO 8601"):
         parse_position(text)

@@ -114,6 +114,31 @@ def test_a_wrong_option_is_refused_by_name(given, where, option):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("number", [2**63, -(2**63) - 1])
+@pytest.mark.parametrize(
+    ("given", "where", "option"),
+    [
+        ({"startingOffsets": '{"orders":{"0":%d}}'}, Where.BATCH, "startingOffsets"),
+        ({"startingOffsets": '{"orders":{"0":%d},"more":"latest"}'}, Where.STREAM, "startingOffsets"),
+        ({"endingOffsets": '{"orders":{"0":%d}}'}, Where.BATCH, "endingOffsets"),
+        ({"startingTimestamp": "%d"}, Where.BATCH, "startingTimestamp"),
+        ({"endingTimestamp": "%d"}, Where.BATCH, "endingTimestamp"),
+        ({"startingOffsetsByTimestamp": '{"orders":{"0":%d}}'}, Where.BATCH, "startingOffsetsByTimestamp"),
+        ({"endingOffsetsByTimestamp": '{"orders":{"0":%d}}'}, Where.BATCH, "endingOffsetsByTimestamp"),
+        ({"maxOffsetsPerTrigger": "%d"}, Where.STREAM, "maxOffsetsPerTrigger"),
+    ],
+)
+def test_a_number_that_is_no_long_of_java_is_refused(given, where, option, number):
+    with pytest.raises(OptionError, match=option):
+        parse({**BASE, **{name: value % number for name, value in given.items()}}, where)
+
+
+@pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets", "startingOffsetsByTimestamp"])
+def test_a_partition_number_that_is_no_int_of_java_is_refused(option):
+    with pytest.raises(OptionError, match=option):
+        parse({**BASE, option: f'{{"orders":{{"{2**31}":7}}}}'}, Where.BATCH)
+
+
 def test_a_misspelt_option_is_told_what_was_meant():
     with pytest.raises(OptionError, match="did you mean startingOffsets"):
         parse({**BASE, "startingOfsets": "earliest"}, Where.STREAM)
