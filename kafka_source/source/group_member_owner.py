@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 
 from assignors.model import TopicPartition
 from kafka_source.cluster.end_offsets import end_offsets
-from kafka_source.error_codes import FENCED_INSTANCE_ID, UNKNOWN_MEMBER_ID
+from kafka_source.error_codes import FENCED_INSTANCE_ID, ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID
 from kafka_source.errors import (
     AbortableError,
     FencedError,
@@ -27,6 +27,7 @@ from kafka_source.group.pace import Pace
 from kafka_source.group.siblings import Siblings
 from kafka_source.model.commit_offset import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
+from kafka_source.model.partition_runs import brief
 from kafka_source.model.topic_selection import TopicSelection
 from kafka_source.options import ReadOptions
 from kafka_source.options.assignment_strategies import REDUNDANT, strategies_of
@@ -86,11 +87,9 @@ class GroupMemberOwner:
             functools.partial(end_offsets, read_committed=options.read_committed),
         )
         self._pace = Pace()
-        self._committer = (
-            TransactionalCommitter(options.settings, transactional_id_of(group.group, group.instance_id_prefix or ""))
-            if commits and options.commit_transactional
-            else None
-        )
+        self._settings = options.settings
+        self._transactional = commits and options.commit_transactional
+        self._committer: TransactionalCommitter | None = None
         self._stops = options.group_on_lost == "stop"
         self._known = KnownOffsets()
         self._compared_generation = -1
@@ -192,7 +191,18 @@ class GroupMemberOwner:
         assignment = self._membership.assignment
         if assignment is not self._assignment:
             self._assignment, self._owned = assignment, owned_by(assignment, all_copies=self._all_copies)
+            # In each generation anew: another member may have owned the id in between. The id is taken in the
+            # background.
+            commits = [tp for tp in (*self._owned.slots, *assignment.held) if self._commits_of(tp)]
+            self._committer = (
+                TransactionalCommitter(self._settings, transactional_id_of(self._group.group, commits))
+                if self._transactional and commits
+                else None
+            )
         return self._owned
+
+    def _commits_of(self, tp: TopicPartition) -> bool:
+        return self._owned.commits(tp) or tp in self._membership.assignment.held
 
     def finish(self, finished: Mapping[TopicPartition, int]) -> None:
         """Commit what the group does not have yet; all partitions in one transaction with `commit.transactional`.
@@ -285,13 +295,20 @@ class GroupMemberOwner:
             UnknownTopicError: A topic was deleted; nothing is committed.
             KafkaGroupError: Any other category.
         """
-        slots, marked = self._membership.assignment.slots, self._marks.marked(offsets)
+        owned, assignment = self.owned(), self._membership.assignment
+        mine = {**assignment.held, **owned.slots}
+        if gone := sorted(offsets.keys() - mine.keys()):
+            raise FencedError(
+                f"Group {self._group.group} has assigned {brief(gone)} to another member, which "
+                "reads the records again. Nothing was committed.",
+                code=ILLEGAL_GENERATION,
+            )
+        slots, marked = assignment.slots, self._marks.marked(offsets)
         if self._committer is not None and not slots[0].credentials.alone:
             # The coordinator checks that a member of this generation commits, not that it owns each partition.
             self._committer.commit(slots[0].credentials, marked)
             return
         by_slot: dict[int, dict[TopicPartition, CommitOffset]] = {}
-        mine = {**self._membership.assignment.held, **self.owned().slots}
         for tp, entry in marked.items():
             by_slot.setdefault(mine[tp], {})[tp] = entry
         if self._committer is None:

@@ -171,7 +171,7 @@ def read(task: ReadTask, query: Query) -> Iterator[pa.RecordBatch]:
     with ExitStack() as stack:
         sessions = _sessions(task, query, stack, commits=commits)
         # Before the reading, to fence earlier attempts.
-        committers = [_committer(session, query) for session in sessions()] if commits else []
+        committers = [_committer(session, query, task) for session in sessions()] if commits else []
         pacer = stack.enter_context(pacer_of(task.ticket, query.settings, CONSUMER_RATE))
         yield from _while_held(sessions, _batches(task, query, pacer))
         # Only the primary copy of a partition (replica 0) counts for the group's committed offset.
@@ -302,12 +302,14 @@ def _while_held(sessions: _Sessions, batches: Iterator[pa.RecordBatch]) -> Itera
     sessions()
 
 
-def _committer(session: SlotSession, query: Query) -> _Commit:
+def _committer(session: SlotSession, query: Query, task: ReadTask) -> _Commit:
     """Return the function that commits at the end."""
     patience = _patience(query, commits=True)
     if not query.options.commit_transactional:
         return lambda ends: session.commit(ends, patience)
-    acts_as = session.credentials
-    owner = transactional_id_of(acts_as.group, acts_as.instance_id or "")
-    committer = TransactionalCommitter(query.settings, owner, timeout=patience, keep_ready=False)
+    # The same for all attempts, and for all batches of a generation, so that a later one fences what is left of an
+    # earlier one. In a replay the slot may own other partitions than those that it reads.
+    owned = session.credentials.partitions or [r.topic_partition for r in task.ranges]
+    name = transactional_id_of(session.credentials.group, owned)
+    committer = TransactionalCommitter(query.settings, name, timeout=patience, keep_ready=False)
     return lambda ends: session.acting(lambda used: committer.commit(used, ends))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from hashlib import sha256
@@ -39,13 +39,24 @@ _TRANSACTION_TIMEOUT_MS = 10_000
 _TRY_SECONDS = 8.0
 
 
-def transactional_id_of(group: str, owner: str) -> str:
-    """Return the transactional id with which a query or slot commits the offsets of its group.
+def transactional_id_of(group: str, partitions: Iterable[TopicPartition]) -> str:
+    """Return the transactional id with which a member, or a query, commits offsets of its group.
 
-    It starts with the name of the group, for rights by prefix. Both names may contain any sign, so they alone would not
-    tell group `a` and owner `b-c` from group `a-b` and owner `c`, which would fence each other.
+    A broker keeps each id for seven days, so an id lives longer than a member. It is named by the first of the owned
+    partitions: members of one generation own none in common, so they never fence each other. The next owner of the
+    partition, also a later run of the same job, takes the same id, and fences what is left of its predecessor. So a
+    group has at most as many ids as partitions, and a query that has the group for itself has one.
+
+    The id starts with the name of the group, for rights by prefix. Names of groups and topics may contain any sign, so
+    they alone would not tell group `a` and topic `b-c` from group `a-b` and topic `c`, which would fence each other.
+
+    Args:
+        group: `group.id`.
+        partitions: What the member or query owns in this generation; at least one.
     """
-    return f"{group}-{owner}-{sha256(repr((group, owner)).encode()).hexdigest()[:8]}"
+    first = min(partitions)
+    digest = sha256(repr((group, first.topic, first.partition)).encode()).hexdigest()[:8]
+    return f"{group}-{first.topic}-{first.partition}-{digest}"
 
 
 class TransactionalCommitter:
@@ -57,8 +68,8 @@ class TransactionalCommitter:
 
     Args:
         settings: Of the Kafka clients.
-        transactional_id: The id to own, from now on. Brokers keep each id for 7 days, so use a bounded number of them,
-            such as one for each query or slot.
+        transactional_id: The id to own, from now on. Brokers keep each id for 7 days, so use a bounded number of them;
+            see `transactional_id_of`.
         timeout: Seconds for one commit, with all its tries.
         keep_ready: Take the next epoch as soon as a transaction has ended. False for a committer that commits once.
     """

@@ -217,16 +217,3 @@ def test_nothing_is_committed_or_rejoined_for_a_batch_of_another_cluster(start, 
     assert Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers})).committed(f"{name}-group") == dict.fromkeys(
         end.partitions, 0
     )
-
-
-def test_groups_and_instances_whose_names_join_to_one_text_do_not_fence_each_other(kafka, topic, group, start):
-    name = topic("one-text", partitions=1)
-    produce(kafka.bootstrap_servers, name, 20)
-    both = [
-        start(subscribe=name, kafka_group_id=named, kafka_group_instance_id=instance, startingOffsets="earliest")
-        for named, instance in ((group, "a-b"), (f"{group}-a", "b"))
-    ]
-    for planner, end in [(planner, after(planner, StreamOffset())) for planner in both]:
-        planner.finished(end)
-    groups = Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
-    assert groups.committed(group) == groups.committed(f"{group}-a") == {TopicPartition(name, 0): 20}
