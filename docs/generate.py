@@ -10,7 +10,7 @@ from pathlib import Path
 
 from docs import cli_page, map_of_files
 from kafka_source import errors
-from kafka_source.client_config import reference as client_settings
+from kafka_source.client_config import java_settings as client_settings
 from kafka_source.options.reference import as_markdown
 from kafkagroup.metrics import reference as metrics
 

@@ -19,7 +19,7 @@ from assignors.model import TopicPartition
 from kafka_source.errors import FencedError, InvalidConfigurationError, KafkaGroupError
 from kafka_source.group.committed_offsets import commit_offsets, fetch_all_committed
 from kafka_source.kafka_client import Deadline, KafkaClient
-from kafka_source.model.commit_offset import CommitOffset
+from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from assignors import Assignor, TopicPartition, load
 from kafka_source.client_config import Settings
-from kafka_source.cluster.end_offsets import end_offsets
+from kafka_source.cluster.list_offsets import end_offsets
 from kafka_source.errors import KafkaGroupError
 from kafka_source.group.membership import GroupMembership
 from kafka_source.group.model import GroupAssignment, GroupSettings, Topics

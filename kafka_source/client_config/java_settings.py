@@ -506,3 +506,25 @@ CONFIG_PROVIDERS = "config.providers"
 def is_known(name: str) -> bool:
     """Return whether a setting is in `KNOWN`, or belongs to a provider of values (`config.providers.{name}.class`)."""
     return name in KNOWN or name.startswith(f"{CONFIG_PROVIDERS}.")
+
+
+_ROLES = {Role.CONSUMER: "consumer", Role.PRODUCER: "producer", Role.ADMIN: "admin"}
+
+
+def as_markdown() -> str:
+    """Return the tables of docs/kafka-settings.md."""
+    lines: list[str] = []
+    for heading, settings in SECTIONS.items():
+        lines += [f"## {heading}", ""]
+        lines += ["| setting | client | takes | native | librdkafka | here |", "| --- | --- | --- | --- | --- | --- |"]
+        lines += [_row(one) for one in sorted(settings, key=lambda one: one.name)]
+        lines += [""]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _row(java: JavaSetting) -> str:
+    clients = "all" if java.roles is Role.ALL else ", ".join(word for role, word in _ROLES.items() if role & java.roles)
+    librdkafka = java.librdkafka.value
+    if java.librdkafka is Handling.MAPPED:
+        librdkafka = f"`{java.rdkafka}`"
+    return f"| `{java.name}` | {clients} | {java.takes} | {java.native.value} | {librdkafka} | {java.does} |"

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kafka_source.client_config import jks
+from kafka_source.client_config import key_stores
 from kafka_source.client_config.settings import Settings
 from kafka_source.errors import OptionError
 
@@ -210,11 +210,8 @@ def _authorities(settings: Settings) -> Pem | None:
         return Pem(location)
     with _opening(settings, "ssl.truststore") as (store, password):
         if kind == "JKS":
-            return Pem(text=jks.certificates(store, password))
-        # Imported here, because it loads a large library that only PKCS12 stores need.
-        from kafka_source.client_config import pkcs12
-
-        return Pem(text=pkcs12.certificates(store, password))
+            return Pem(text=key_stores.jks_certificates(store, password))
+        return Pem(text=key_stores.pkcs12_certificates(store, password))
 
 
 def _identity(settings: Settings, key_password: str) -> tuple[Pem | None, Pem | None]:
@@ -234,11 +231,9 @@ def _identity(settings: Settings, key_password: str) -> tuple[Pem | None, Pem | 
         return Pem(location), Pem(location)
     with _opening(settings, "ssl.keystore") as (store, password):
         if kind == "JKS":
-            chain, private = jks.identity(store, password, key_password)
+            chain, private = key_stores.jks_identity(store, password, key_password)
             return Pem(text=chain), Pem(text=private)
-        from kafka_source.client_config import pkcs12
-
-        chain, private = pkcs12.identity(store, password, key_password)
+        chain, private = key_stores.pkcs12_identity(store, password, key_password)
         return Pem(text=chain), Pem(text=private)
 
 
@@ -280,7 +275,7 @@ def _kind(settings: Settings, store: str) -> str:
     kind = settings.get(f"{store}.type", "PEM").upper()
     if kind not in ("PEM", "PKCS12", "JKS"):
         raise OptionError(f"kafka.{store}.type", kind, "PEM (recommended), PKCS12 or JKS")
-    if start[:4] == jks.MAGIC:
+    if start[:4] == key_stores.MAGIC:
         return "JKS"
     return "PKCS12" if start[:1] == _SEQUENCE else "PEM"
 

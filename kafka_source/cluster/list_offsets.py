@@ -1,11 +1,13 @@
-"""ListOffsets: the earliest and latest offset of a partition, and the offset of a timestamp, from one leader."""
+"""ListOffsets: earliest and latest offsets, and offsets of timestamps, from the leaders of partitions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
 
 from assignors.model import TopicPartition
-from kafka_source.errors import error_for_code
+from kafka_source.errors import KafkaGroupError, error_for_code
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.kafka_client.messages import ListOffsetsRequest
 
@@ -69,3 +71,40 @@ async def list_offsets(
                 raise error_for_code(p.error_code, f"Asking for the offsets of {name} failed")
             found[TopicPartition(topic.name, p.partition_index)] = p.offset
     return found
+
+
+log = logging.getLogger(__name__)
+
+
+async def end_offsets(
+    client: KafkaClient, partitions: Iterable[TopicPartition], deadline: Deadline, *, read_committed: bool = False
+) -> dict[TopicPartition, int]:
+    """Return the end of each partition whose leader answers; the others are left out.
+
+    Args:
+        client: The cluster's client.
+        partitions: The partitions.
+        deadline: The time limit.
+        read_committed: Whether the end is the last stable offset instead of the high watermark.
+
+    Raises:
+        KafkaGroupError: No broker describes the topics in time.
+    """
+    wanted = set(partitions)
+    seen = await client.metadata({tp.topic for tp in wanted}, deadline)
+    by_leader: dict[int, dict[TopicPartition, int]] = {}
+    for tp in sorted(wanted):
+        topic = seen.topics.get(tp.topic)
+        partition = None if topic is None else topic.partitions.get(tp.partition)
+        if partition is not None and partition.leader >= 0:
+            by_leader.setdefault(partition.leader, {})[tp] = LATEST
+
+    async def ask(leader: int, times: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        try:
+            return await list_offsets(client, leader, times, deadline, read_committed=read_committed)
+        except KafkaGroupError as error:
+            log.info("ends of partitions at broker=%d unknown: %s", leader, error)
+            return {}
+
+    answers = await asyncio.gather(*(ask(leader, times) for leader, times in by_leader.items()))
+    return {tp: end for answer in answers for tp, end in answer.items() if end >= 0}

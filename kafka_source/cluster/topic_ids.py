@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 
 from assignors.model import TopicPartition
-from kafka_source.model.topic_identity import differ
+from kafka_source.model.identity import differ
 from kafka_source.model.topic_selection import Topic
 
 

@@ -1,9 +1,9 @@
-"""The connections and the metadata that the native engine keeps between the tasks of a worker process."""
+"""What the native engine keeps between the tasks of a worker process: connections, metadata, sizes and a buffer."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -12,14 +12,54 @@ from kafka_source.client_config import Settings
 from kafka_source.cluster.list_offsets import EARLIEST, LATEST, list_offsets
 from kafka_source.errors import error_for_code
 from kafka_source.fetch import librdkafka
-from kafka_source.fetch.connection import FetchConnection
 from kafka_source.fetch.engine import FetchRequest
-from kafka_source.fetch.fetch_protocol import MAX_WAIT_MS, MIN_BYTES
-from kafka_source.fetch.fetch_size import FAR_BYTES, FetchSize
+from kafka_source.fetch.protocol import MAX_WAIT_MS, MIN_BYTES, FetchConnection
 from kafka_source.kafka_client import Deadline, IdleConnections, KafkaClient, Snapshot, cached_client
 from kafka_source.kafka_client.messages import OffsetForLeaderEpochRequest
-from kafka_source.model.cluster_identity import MOVED_FROM, check_same_cluster
+from kafka_source.model.identity import MOVED_FROM, check_same_cluster
 from kafka_source.model.stream_offset import Range
+
+NEAR_BYTES = 8 << 20
+"""The size at the beginning: from a broker nearby 16 MiB gain little, and take twice the memory."""
+
+FAR_BYTES = 32 << 20
+"""The largest size, which bounds the memory of a worker."""
+
+
+@dataclass(slots=True)
+class FetchSize:
+    """How many bytes to ask a broker for at most.
+
+    The next request leaves when a response has arrived, so its round trip passes while that response is decoded. Where
+    the round trip is longer, larger responses give the task more to decode meanwhile.
+
+    Args:
+        most: The largest size; `fetch.max.bytes` can lower it.
+
+    Attributes:
+        bytes: The size of the next fetch.
+    """
+
+    most: int = FAR_BYTES
+    bytes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.bytes = min(NEAR_BYTES, self.most)
+
+    def received(self, size: int, *, waited: float, taken: float, throttled: bool) -> None:
+        """Note a response.
+
+        Args:
+            size: Its size in bytes.
+            waited: Seconds of its round trip in which the task had nothing to do but to wait.
+            taken: Seconds from its first byte until its records were passed on.
+            throttled: Whether a quota holds this client back: then larger responses only lead to longer pauses.
+        """
+        if throttled:
+            self.bytes = min(NEAR_BYTES, self.bytes)
+        elif waited > taken and size > self.bytes // 2:
+            self.bytes = min(self.most, self.bytes * 2)
+
 
 # A response has some bytes besides its records.
 MOST_KEPT_BYTES = FAR_BYTES + (4 << 20)

@@ -1,4 +1,4 @@
-"""Read the ranges of one task with the native engine: send Fetch requests, decode responses, yield Arrow batches.
+"""The native engine: reads the ranges of a task by Fetch requests, decodes responses to Arrow in the Rust kernel.
 
 Each broker has at most one request under way, and each partition is in at most one request: it moves to another broker
 only after the response of the one before, or after its connection is lost. The next request is sent before the records
@@ -17,6 +17,7 @@ import kafkagroup_native as kernel
 import pyarrow as pa
 
 from assignors.model import TopicPartition
+from kafka_source.client_config import Settings
 from kafka_source.error_codes import OFFSET_OUT_OF_RANGE
 from kafka_source.errors import (
     CorruptRecordsError,
@@ -27,14 +28,15 @@ from kafka_source.errors import (
     category,
     error_for_code,
 )
-from kafka_source.fetch import fetch_protocol
-from kafka_source.fetch.connection import MOST_BATCH_BYTES, FetchConnection
+from kafka_source.fetch import protocol
 from kafka_source.fetch.engine import PACED_BATCH_SECONDS, FetchRequest, conform
 from kafka_source.fetch.native_connections import NativeConnections
+from kafka_source.fetch.protocol import MAX_BATCH_BYTES, FetchConnection
 from kafka_source.kafka_client import ConnectionLost, PartitionMetadata, TopicMetadata, answering
 from kafka_source.model.arrow_schema import arrow_schema
+from kafka_source.model.identity import differ, recreated
 from kafka_source.model.stream_offset import Range
-from kafka_source.model.topic_identity import differ, recreated
+from kafka_source.runtime.process_cache import ProcessCache
 from kafka_source.runtime.retry import RetryPolicy
 
 log = logging.getLogger(__name__)
@@ -232,7 +234,7 @@ class NativeReader:
         most_of_part = min(most, self._engine.most_partition_bytes)
         sizes = [self._bytes_for(part, most_of_part) for part in parts]
         wanted = [
-            fetch_protocol.Wanted(p.whole.topic, p.whole.partition, p.asked, p.epoch, size)
+            protocol.Wanted(p.whole.topic, p.whole.partition, p.asked, p.epoch, size)
             for p, size in zip(parts, sizes, strict=True)
         ]
         # Brokers fill a response in the order of the request, so the first partition is read to its end first.
@@ -292,7 +294,7 @@ class NativeReader:
 
     # ---- responses
 
-    def _take(self, node: int, response: fetch_protocol.Response) -> Iterator[pa.RecordBatch]:
+    def _take(self, node: int, response: protocol.Response) -> Iterator[pa.RecordBatch]:
         if response.error:
             raise error_for_code(response.error, f"Fetching from broker {node} failed")
         for held in self._parts.values():
@@ -322,7 +324,7 @@ class NativeReader:
         for tp in [tp for tp, part in self._parts.items() if part.left <= 0]:
             del self._parts[tp]
 
-    def _records(self, part: _Part, fetched: fetch_protocol.Fetched) -> kernel.RecordSet | None:
+    def _records(self, part: _Part, fetched: protocol.Fetched) -> kernel.RecordSet | None:
         whole, begun = part.whole, part.asked
         scan = kernel.scan(self._buffer, begun, start=fetched.begin, end=fetched.end)
         if scan.cut_off:
@@ -354,7 +356,7 @@ class NativeReader:
         Raises:
             CorruptRecordsError: The length of the batch is wrong.
         """
-        if claimed > MOST_BATCH_BYTES or claimed <= part.least_bytes:
+        if claimed > MAX_BATCH_BYTES or claimed <= part.least_bytes:
             raise CorruptRecordsError(
                 topic=part.whole.topic,
                 partition=part.whole.partition,
@@ -442,7 +444,7 @@ class NativeReader:
         part.asked = low if part.asked < low < part.whole.end else part.whole.end
         return None
 
-    def _check_end(self, part: _Part, fetched: fetch_protocol.Fetched, *, alone: bool) -> None:
+    def _check_end(self, part: _Part, fetched: protocol.Fetched, *, alone: bool) -> None:
         """Handle a response without records: the log may end before the range, for a moment or permanently.
 
         Args:
@@ -541,3 +543,23 @@ class NativeReader:
 
 def _place(error: kernel.RecordsError) -> dict[str, Any]:
     return {"topic": error.topic, "partition": error.partition, "offset": error.offset}
+
+
+def engine(settings: Settings) -> NativeEngine:
+    """Return the engine of this process for these settings."""
+    return _engines.of(settings)
+
+
+class NativeEngine(NativeConnections):
+    """A `FetchEngine` whose tasks use the same connections one after another."""
+
+    def read(self, request: FetchRequest) -> Iterator[pa.RecordBatch]:
+        """Yield the records of a request, see `FetchEngine.read`."""
+        reading = NativeReader(self, request)
+        try:
+            yield from reading.batches()
+        finally:
+            reading.give_back()
+
+
+_engines = ProcessCache(NativeEngine, close=NativeEngine.close)

@@ -20,7 +20,7 @@ def engine_for(name: str, settings: Settings) -> FetchEngine:
     """
     if is_native(name):
         # A lazy import: the module cannot be imported without the Rust kernel, which not every machine has.
-        from kafka_source.fetch import native
+        from kafka_source.fetch import native_reader
 
-        return native.engine(settings)
+        return native_reader.engine(settings)
     return librdkafka.engine(settings)

@@ -18,9 +18,8 @@ from kafka_source.kafka_client import (
     to_coordinator,
 )
 from kafka_source.kafka_client.messages import OffsetCommitRequest, OffsetFetchRequest
-from kafka_source.model.commit_offset import CommitOffset
+from kafka_source.model.commits import CommitOffset, chunks
 from kafka_source.model.credentials import SlotCredentials
-from kafka_source.model.offset_chunks import chunks
 from kafka_source.model.partition_runs import first_names, numbers_by_topic
 
 # Later versions have other layouts: OffsetFetch 8 takes many groups, and version 10 of both identifies topics by id.

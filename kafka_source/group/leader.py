@@ -28,7 +28,7 @@ from kafka_source.group.member import Joined
 from kafka_source.group.model import GroupMember
 from kafka_source.group.work import WorkLookup
 from kafka_source.kafka_client import Deadline, KafkaClient, Snapshot
-from kafka_source.runtime.first_time import first_time
+from kafka_source.runtime.logs import once
 
 log = logging.getLogger(__name__)
 
@@ -275,7 +275,7 @@ async def lead(
 def _log_starved(group_id: str, joined: Joined, member_id: str, reason: str) -> None:
     """Say once that a member does not get all its topics."""
     name = next(one.instance_id or one.member_id for one in joined.members if one.member_id == member_id)
-    if first_time(("starved", group_id, name, reason)):
+    if once(("starved", group_id, name, reason)):
         log.error(
             "lead group=%s generation=%d member=%s failed: %s. A member of another client gets its other topics, a "
             "query of kafkagroup stops",

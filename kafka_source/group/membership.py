@@ -57,11 +57,11 @@ from kafka_source.group.slot import Slot
 from kafka_source.group.subscribed_topics import SubscribedTopics
 from kafka_source.group.work import EndOffsets
 from kafka_source.kafka_client import Deadline, KafkaClient, cached_client
-from kafka_source.model.commit_offset import CommitOffset
+from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.driver_figures import Rebalance, RebalanceCause
 from kafka_source.model.partition_runs import brief
-from kafka_source.runtime.structured_log import log_event
+from kafka_source.runtime.logs import log_event
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from kafka_source.group.description import DescribedMember, GroupDescription, de
 from kafka_source.group.model import GroupSettings
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.partition_runs import first_names
-from kafka_source.runtime.first_time import first_time
+from kafka_source.runtime.logs import once
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class OtherMembers:
         of_driver = [m for m in others if self._is_of_driver(m)]
         self.unclear = bool(of_driver) and not self._tell_of_second_read(of_driver, topics)
         strangers = [m for m in others if m not in of_driver]
-        if strangers and first_time(("other members", self._settings.group)):
+        if strangers and once(("other members", self._settings.group)):
             log.log(
                 logging.INFO if self._settings.is_asked_for else logging.WARNING,
                 "group=%s has other members: %s. This query joins the group, so it shares the partitions with them: "
@@ -84,7 +84,7 @@ class OtherMembers:
                 return False
             theirs |= member.topics
         group, shared = self._settings.group, theirs & set(ours)
-        if shared and first_time(("second read", group)):
+        if shared and once(("second read", group)):
             log.warning(
                 "Two reads of group %s in this driver share the partitions of %s: each record is read by one of them. "
                 "If both need all records, set group.membership=false, which makes kafka.group.id a label, or give "
@@ -92,7 +92,7 @@ class OtherMembers:
                 group,
                 first_names(sorted(shared), _MOST_NAMED),
             )
-        elif not shared and first_time(("reads of different topics", group)):
+        elif not shared and once(("reads of different topics", group)):
             # The two sides of a join, for which assignors give partitions of the same number to one member.
             log.info(
                 "Two reads of group %s in this driver read different topics, %s here and %s there, so neither takes "

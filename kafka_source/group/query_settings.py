@@ -11,7 +11,7 @@ from assignors.model import TopicPartition
 from kafka_source.group.model import GroupSettings
 from kafka_source.model.topic_selection import TopicSelection
 from kafka_source.options import ReadOptions
-from kafka_source.runtime.driver_pid import driver_pid
+from kafka_source.runtime.spark_processes import driver_pid
 
 _MOST_DEFAULT_SLOTS = 8
 

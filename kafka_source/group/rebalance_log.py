@@ -17,7 +17,7 @@ from kafka_source.group.slot import Slot
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.driver_figures import Rebalance, RebalanceCause
 from kafka_source.model.partition_runs import brief, first_names
-from kafka_source.runtime.structured_log import log_event
+from kafka_source.runtime.logs import log_event
 
 log = logging.getLogger(__name__)
 

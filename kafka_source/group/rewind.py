@@ -3,7 +3,7 @@
 Whoever rewinds a group joins it as a member that supports `PROTOCOL` and nothing else. The coordinator lets it in only
 if every member supports that protocol, which members of other clients do not. It then starts one generation with this
 protocol: the members of ours have finished and committed their micro-batches, own no partitions in it, and wait until
-it ends. Meanwhile the new member commits the offsets, each with a mark in its metadata (`model.offset_note`), and
+it ends. Meanwhile the new member commits the offsets, each with a mark in its metadata (`model.commits`), and
 leaves. A query that finds a mark which it has not followed continues at the group's offset, also if its checkpoint is
 elsewhere. The marks stay in the metadata of later commits, so that a query which was stopped meanwhile finds them too.
 """

@@ -19,8 +19,8 @@ import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from kafka_source.runtime.driver_pid import is_alive
-from kafka_source.runtime.private_directory import name_of, private_directory
+from kafka_source.runtime.shared_files import name_of, private_directory
+from kafka_source.runtime.spark_processes import is_alive
 
 log = logging.getLogger(__name__)
 

@@ -32,8 +32,8 @@ from kafka_source.group.siblings import Siblings
 from kafka_source.group.slot_session import claiming, lead_for_tasks, member_of
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.credentials import SlotCredentials
-from kafka_source.runtime import log_setup, side_process
-from kafka_source.runtime.driver_pid import is_alive
+from kafka_source.runtime import logs, spark_processes
+from kafka_source.runtime.spark_processes import is_alive
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,9 @@ def keep_waiting_slots(
     if not slots:
         return
     try:
-        side_process.start(__name__, [str(driver)], (config, settings, list(slots), list(assignors), servers))
+        spark_processes.start_side_process(
+            __name__, [str(driver)], (config, settings, list(slots), list(assignors), servers)
+        )
     except OSError as error:
         log.warning(
             "group=%s: nobody sends heartbeats for slots that wait for their tasks, so each of them has to start "
@@ -222,9 +224,10 @@ class SlotKeeper:
 
 def main(driver: str) -> None:
     """Keep the slots of the message from `keep_waiting_slots`."""
-    log_setup.set_up()
+    logs.set_up_logging()
     config, settings, slots, assignors, servers = cast(
-        "tuple[Settings, GroupSettings, list[SlotCredentials], list[Assignor], str]", side_process.received()
+        "tuple[Settings, GroupSettings, list[SlotCredentials], list[Assignor], str]",
+        spark_processes.side_process_message(),
     )
     siblings = Siblings.find(settings.group, servers, int(driver))
     with closing(KafkaClient(config, client_id=settings.client_id)) as client:

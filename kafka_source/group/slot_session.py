@@ -32,7 +32,7 @@ from kafka_source.group.member import Joined, Member, MemberSettings
 from kafka_source.group.member_state import Membership, State
 from kafka_source.group.model import GroupSettings
 from kafka_source.kafka_client import ConnectionLost, Deadline, KafkaClient, cached_client
-from kafka_source.model.commit_offset import CommitOffset
+from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 
 log = logging.getLogger(__name__)

@@ -4,16 +4,18 @@ It is the only package of the connector that imports `kafka.*`. It never logs re
 they may contain secrets.
 """
 
-from kafka_source.kafka_client.blocking_connection import BlockingConnection
-from kafka_source.kafka_client.client import GROUP, TRANSACTION, KafkaClient
-from kafka_source.kafka_client.client_cache import cached_client
+from kafka_source.kafka_client.blocking_connection import (
+    BlockingConnection,
+    IdleConnections,
+    RequestConnection,
+    answering,
+)
+from kafka_source.kafka_client.client import GROUP, TRANSACTION, KafkaClient, cached_client
 from kafka_source.kafka_client.connection import Connection, ConnectionLost
 from kafka_source.kafka_client.coordinator_requests import check_commits, check_coordinator, to_coordinator
-from kafka_source.kafka_client.idle_connections import IdleConnections, answering
 from kafka_source.kafka_client.messages import ApiVersions, decode_response, encode_request
 from kafka_source.kafka_client.metadata import Broker, PartitionMetadata, Snapshot, TopicMetadata
 from kafka_source.kafka_client.rebootstrap import Recovery
-from kafka_source.kafka_client.request_connection import RequestConnection
 from kafka_source.kafka_client.settings import ConnectionSettings, Endpoint, parse_servers
 from kafka_source.runtime.deadline import Deadline
 from kafka_source.runtime.event_loop import EventLoop

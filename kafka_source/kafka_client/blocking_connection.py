@@ -1,17 +1,30 @@
-"""An authenticated connection on a blocking socket, for engines that read responses into their own buffers."""
+"""Authenticated connections on blocking sockets, for engines that read responses into their own buffers.
+
+`BlockingConnection` is one socket after its handshakes, `RequestConnection` has one request in flight over it, and
+`IdleConnections` keeps such connections for the next task of a worker process.
+"""
 
 from __future__ import annotations
 
 import math
+import select
 import socket
 import struct
 import time
+from collections.abc import Callable, Hashable, Iterable
 from types import TracebackType
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from kafka_source.errors import RetriableError
 from kafka_source.kafka_client.connection import ConnectionLost, explain_failure
-from kafka_source.kafka_client.framing import HANDSHAKE_BYTES, RESPONSE_BYTES, FrameError, read_frame
+from kafka_source.kafka_client.framing import (
+    HANDSHAKE_BYTES,
+    RESPONSE_BYTES,
+    FrameError,
+    read_frame,
+    read_frame_size,
+    read_into,
+)
 from kafka_source.kafka_client.handshake import Call, Session, advance, handshake
 from kafka_source.kafka_client.messages import ApiVersions, decode_response, encode_request
 from kafka_source.kafka_client.settings import ConnectionSettings, Endpoint
@@ -121,3 +134,168 @@ def _shake_hands(sock: socket.socket, endpoint: Endpoint, settings: ConnectionSe
             raise FrameError(f"it sent a malformed answer to {step.request.name}: {problem}") from None
         step = advance(talk, response)
     return step, fastest
+
+
+_CORRELATION = struct.Struct(">i")
+_RENEW_SECONDS, _RENEW_SHARE = 10.0, 0.15
+
+
+class RequestConnection:
+    """Sends requests, one at a time, and reads each response into a buffer of the caller.
+
+    Args:
+        raw: An authenticated connection; this object takes ownership of it.
+        what: The purpose of the connection as the beginning of a sentence in errors: "Fetching from".
+        timeout: Seconds without a byte of an outstanding response after which the connection counts as lost.
+        most_bytes: The maximum size of a response.
+
+    Attributes:
+        waiting: Whether a response is outstanding; another owner cannot use the connection then.
+        ready_at: The earliest time at which the next request may be sent (KIP-219 throttling), `time.monotonic()`.
+    """
+
+    def __init__(self, raw: BlockingConnection, *, what: str, timeout: float, most_bytes: int = RESPONSE_BYTES) -> None:
+        raw.socket.settimeout(timeout)
+        self._raw = raw
+        self._what = what
+        self._timeout = timeout
+        self._most_bytes = most_bytes
+        expires, now = raw.expires_at, time.monotonic()
+        self._renew_at = None if expires is None else expires - min(_RENEW_SECONDS, _RENEW_SHARE * (expires - now))
+        self._correlation = 0
+        self._sent_at = 0.0
+        self.waiting = False
+        self.ready_at = 0.0
+
+    @property
+    def round_trip(self) -> float:
+        """The seconds from the fastest request on this connection to the first byte of its response."""
+        return self._raw.round_trip
+
+    @property
+    def spent(self) -> bool:
+        """Whether the session expires soon (KIP-368), so that the owner should open a new connection."""
+        return self._renew_at is not None and time.monotonic() > self._renew_at
+
+    @property
+    def busy(self) -> bool:
+        """Whether a response is outstanding, or the broker throttles this client, on every connection."""
+        return self.waiting or time.monotonic() < self.ready_at
+
+    @property
+    def overdue_at(self) -> float:
+        """The time (`time.monotonic()`) from which the outstanding response counts as lost."""
+        return self._sent_at + self._timeout
+
+    def fileno(self) -> int:
+        """Return the socket's file descriptor, to wait for the first byte of a response."""
+        return self._raw.socket.fileno()
+
+    def post(self, encode: Callable[[str, int], bytes]) -> None:
+        """Send a request; read its response with `take`.
+
+        Args:
+            encode: Returns the request with its length prefix, given the client id and a correlation id.
+
+        Raises:
+            ConnectionLost: The connection was lost.
+        """
+        self._correlation = (self._correlation + 1) & 0x7FFFFFFF
+        request = encode(self._raw.client_id, self._correlation)
+        # Set before the request is sent: if sending fails halfway, the connection must not be used again.
+        self.waiting = True
+        try:
+            self._raw.socket.sendall(request)
+        except OSError as problem:
+            raise self.lost(str(problem)) from None
+        self._sent_at = time.monotonic()
+
+    def take(self, buffer: bytearray) -> tuple[bytearray, int]:
+        """Return the response to the last `post`: the buffer that contains it, `buffer` or a larger one, and its size.
+
+        Raises:
+            ConnectionLost: The connection was lost, or no byte arrived within the timeout.
+        """
+        try:
+            size = read_frame_size(self._raw.socket, self._most_bytes)
+            self._raw.round_trip = min(self._raw.round_trip, time.monotonic() - self._sent_at)
+            if len(buffer) < size:
+                buffer = bytearray(size)
+            read_into(self._raw.socket, memoryview(buffer)[:size])
+        except (OSError, FrameError) as problem:
+            raise self.lost(str(problem)) from None
+        if _CORRELATION.unpack_from(buffer)[0] != self._correlation:
+            raise self.lost("it answered another request")
+        self.waiting = False
+        return buffer, size
+
+    def hold(self, throttle_ms: int) -> None:
+        """Send no request for `throttle_ms`, as the broker demands (KIP-219)."""
+        self.ready_at = time.monotonic() + throttle_ms / 1000
+
+    def lost(self, problem: str) -> ConnectionLost:
+        """Return the error to raise when the connection can no longer be used."""
+        return ConnectionLost(f"{self._what} {self._raw.endpoint} failed: {problem}.")
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._raw.close()
+
+
+_Key = TypeVar("_Key", bound=Hashable)
+_Connection = TypeVar("_Connection", bound=RequestConnection)
+
+
+class IdleConnections(Generic[_Key, _Connection]):
+    """A pool of at most one idle connection for each key; a caller that takes one has exclusive use of it."""
+
+    def __init__(self) -> None:
+        self._idle: dict[_Key, _Connection] = {}
+        self._closed = False
+
+    def take(self, key: _Key) -> _Connection | None:
+        """Return the idle connection, or None.
+
+        A connection whose session expires soon is closed instead, unless the broker currently wants a pause (KIP-219):
+        the pause applies to the client, so a new connection would have to keep it too.
+        """
+        kept = self._idle.pop(key, None)
+        if kept is not None and kept.spent and not kept.busy:
+            kept.close()
+            return None
+        return kept
+
+    def keep(self, key: _Key, connection: _Connection) -> None:
+        """Put a connection back; close it if a response is still outstanding, or after `close`."""
+        if self._closed or connection.waiting or key in self._idle:
+            connection.close()
+        else:
+            self._idle[key] = connection
+
+    def close(self) -> None:
+        """Close all idle connections, and from now on each connection that is put back."""
+        self._closed = True
+        while self._idle:
+            self._idle.popitem()[1].close()
+
+
+def answering(connections: Iterable[RequestConnection], until: float) -> set[int]:
+    """Wait until a response starts to arrive.
+
+    Args:
+        connections: The connections to watch. The wait also ends when the pause of one of them ends (KIP-219), or when
+            the response of one of them is overdue.
+        until: The latest time (`time.monotonic()`) at which the wait ends; a time in the past means no wait.
+
+    Returns:
+        The file descriptors of the connections on which a response has started to arrive.
+    """
+    now = time.monotonic()
+    poll = select.poll()
+    for connection in connections:
+        if connection.waiting:
+            poll.register(connection, select.POLLIN)
+            until = min(until, connection.overdue_at)
+        elif connection.ready_at > now:
+            until = min(until, connection.ready_at)
+    return {descriptor for descriptor, _ in poll.poll(max(0.0, until - now) * 1000)}

@@ -19,9 +19,10 @@ from kafka_source.kafka_client.messages import FindCoordinatorRequest, MetadataR
 from kafka_source.kafka_client.metadata import Broker, Snapshot, read_snapshot
 from kafka_source.kafka_client.rebootstrap import Recovery
 from kafka_source.kafka_client.settings import ConnectionSettings, Endpoint
-from kafka_source.model.cluster_identity import check_same_cluster
+from kafka_source.model.identity import check_same_cluster
 from kafka_source.runtime.deadline import Deadline
 from kafka_source.runtime.event_loop import EventLoop
+from kafka_source.runtime.process_cache import ProcessCache
 from kafka_source.runtime.retry import retry_async
 
 log = logging.getLogger(__name__)
@@ -430,3 +431,23 @@ async def _called(work: Callable[[], object]) -> None:
 def _close_unwanted(task: asyncio.Task[Connection]) -> None:
     if not task.cancelled() and task.exception() is None:
         task.result().close()
+
+
+def cached_client(settings: Settings, purpose: str = "control") -> KafkaClient:
+    """Return the client of this process for these settings; do not close it.
+
+    Args:
+        settings: Kafka client settings.
+        purpose: Part of the client id. It keeps the client apart from the fetchers, so that a broker quota on their
+            `client.id` does not throttle it.
+    """
+    return _clients.of((settings, purpose))
+
+
+def _client(key: tuple[Settings, str]) -> KafkaClient:
+    settings, purpose = key
+    return KafkaClient(settings, EventLoop.shared(), settings.client_id(purpose))
+
+
+# A client that the cache has closed can still be used: it connects again when it needs a connection.
+_clients = ProcessCache(_client, close=KafkaClient.close, usable=lambda client: client.loop.alive)

@@ -16,7 +16,7 @@ from kafka_source.kafka_client.framing import HANDSHAKE_BYTES, RESPONSE_BYTES, F
 from kafka_source.kafka_client.handshake import Call, Session, advance, handshake
 from kafka_source.kafka_client.messages import ApiVersions, decode_response, encode_request
 from kafka_source.kafka_client.settings import ConnectionSettings, Endpoint
-from kafka_source.runtime.await_future import answer_within
+from kafka_source.runtime.event_loop import answer_within
 
 # The part of a session's lifetime after which the connection is replaced; Java's client uses 0.85 to 0.95.
 _REAUTHENTICATE_AT = 0.85

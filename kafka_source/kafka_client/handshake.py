@@ -15,13 +15,13 @@ from kafka.net.sasl import get_sasl_mechanism
 
 from kafka_source.error_codes import CODES, SASL_AUTHENTICATION_FAILED, UNSUPPORTED_SASL_MECHANISM, UNSUPPORTED_VERSION
 from kafka_source.errors import AuthenticationError, KafkaGroupError, error_for_code
-from kafka_source.kafka_client.kerberos import KEYTAB, PRINCIPAL, KerberosLogin
 from kafka_source.kafka_client.messages import (
     ApiVersions,
     ApiVersionsRequest,
     SaslAuthenticateRequest,
     SaslHandshakeRequest,
 )
+from kafka_source.kafka_client.sasl import KEYTAB, PRINCIPAL, KerberosLogin
 from kafka_source.kafka_client.settings import Endpoint
 from kafka_source.version import __version__
 

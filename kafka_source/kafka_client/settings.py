@@ -12,8 +12,8 @@ from kafka_source.client_config import Settings
 from kafka_source.client_config.sasl import security_protocol
 from kafka_source.client_config.tls import ssl_context, tls_of
 from kafka_source.errors import OptionError
-from kafka_source.kafka_client.sasl_arguments import sasl_arguments
-from kafka_source.model.cluster_identity import MOVED_FROM
+from kafka_source.kafka_client.sasl import sasl_arguments
+from kafka_source.model.identity import MOVED_FROM
 from kafka_source.runtime.retry import RetryPolicy
 
 _DEFAULT_PORT = 9092

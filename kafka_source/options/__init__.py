@@ -6,8 +6,15 @@ clients unchanged (`kafka_source.client_config`).
 
 from kafka_source.options.catalog import OPTIONS, CommonOptions, ReadOptions, SinkOptions
 from kafka_source.options.declaration import KAFKA_PREFIX, Where
-from kafka_source.options.preamble import load_options, read_options, sink_options
-from kafka_source.options.validation import check_load, check_read, check_sink, column_options
+from kafka_source.options.validation import (
+    check_load,
+    check_read,
+    check_sink,
+    column_options,
+    load_options,
+    read_options,
+    sink_options,
+)
 
 __all__ = [
     "KAFKA_PREFIX",

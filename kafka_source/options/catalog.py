@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kafka_source.client_config import Settings
-from kafka_source.model.cluster_identity import MOVED_FROM
+from kafka_source.model.identity import MOVED_FROM
 from kafka_source.options import kinds
 from kafka_source.options.declaration import KAFKA_PREFIX, Option, Where, declared_in, option
 from kafka_source.options.kinds import (

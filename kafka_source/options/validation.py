@@ -1,21 +1,24 @@
-"""Checks the options that users write, and makes typed ones of them."""
+"""The first step of every reader and writer: check the options, make typed ones, set up the log, and warn."""
 
 from __future__ import annotations
 
 import difflib
 import json
+import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Generic, TypeVar
 
 from kafka_source.client_config import HIDDEN, Settings
 from kafka_source.client_config.java_settings import KNOWN
 from kafka_source.errors import OptionError
-from kafka_source.model.cluster_identity import MOVED_FROM
+from kafka_source.model.identity import MOVED_FROM
 from kafka_source.options.catalog import OPTIONS, REFUSED, CommonOptions, ReadOptions, SinkOptions
 from kafka_source.options.declaration import KAFKA_PREFIX, NotTakenError, Option, Where, declared_in
 from kafka_source.options.kinds import EndingWord, PartitionValues, StartingValues, StartingWord
+from kafka_source.runtime.logs import set_up_logging
 
 _ALSO_WITHOUT_PREFIX = ("metadata.recovery.strategy", "metadata.recovery.rebootstrap.trigger.ms")
 
@@ -413,3 +416,57 @@ def _check_transactional(options: SinkOptions) -> None:
     for name, value in only.items():
         if value is not None:
             raise OptionError(name, value, "a value only with transactional=true")
+
+
+log = logging.getLogger(__name__)
+
+
+def load_options(given: Mapping[str, str]) -> ReadOptions:
+    """Return the options of a read that is being loaded: Spark says later whether it is a batch or a stream.
+
+    The warnings are left to `read_options`, which knows that.
+
+    Raises:
+        OptionError: See `check_load`.
+    """
+    set_up_logging()
+    return check_load(given).options
+
+
+def read_options(given: Mapping[str, str], where: Where) -> ReadOptions:
+    """Return the options of a read.
+
+    Args:
+        given: The options as Spark passes them.
+        where: BATCH or STREAM.
+
+    Raises:
+        OptionError: See `check_read`.
+    """
+    checked = check_read(given, where)
+    set_up_logging(checked.options.log_level, checked.options.log_format)
+    _warn(checked.warnings)
+    return checked.options
+
+
+def sink_options(given: Mapping[str, str]) -> SinkOptions:
+    """Return the options of a write.
+
+    Raises:
+        OptionError: See `check_sink`.
+    """
+    checked = check_sink(given)
+    set_up_logging(checked.options.log_level, checked.options.log_format)
+    _warn(checked.warnings)
+    return checked.options
+
+
+def _warn(warnings: tuple[str, ...]) -> None:
+    for warning in warnings:
+        _warn_once(warning)
+
+
+@cache
+def _warn_once(warning: str) -> None:
+    """Log a warning, in this process for the first time only: Spark makes a writer for every micro-batch."""
+    log.warning("%s", warning)

@@ -1,16 +1,114 @@
-"""The quota of a query and what its tasks have fetched: decides who may fetch how much, and when."""
+"""The quota of a query and what its tasks have fetched: decides who may fetch how much, and when.
+
+KIP-13 delays a reader by (observed - bound x window) / bound. Brokers apply it to a sliding window: they let a whole
+window pass at once, and a pause of the reader counts twice, when it happens and when it leaves the window. Here the
+window begins with the first fetch, and moves forward only over a pause that is longer than what may be caught up. So a
+pause is caught up once, and an idle reader cannot save up more than 4 % of a window. Callers pass the time.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Any
 
 from assignors.model import TopicPartition
-from kafka_source.quota.bounds import Amounts, Bounds
-from kafka_source.quota.limiter import Limiter
-from kafka_source.quota.settings import BROKER, QuotaSettings
+from kafka_source.quota.bounds import BROKER, Amounts, Bounds, QuotaSettings
+
+
+def delay_of(observed: float, bound: float, window: float) -> float:
+    """Return KIP-13's delay in seconds, (observed - bound x window) / bound; 0 where that is negative.
+
+    Args:
+        observed: The amount in the window.
+        bound: The amount a second that is allowed.
+        window: The length of the window in seconds.
+    """
+    return max(0.0, (observed - bound * window) / bound)
+
+
+class Sensor:
+    """Adds up amounts over the last samples, the one that is being filled included.
+
+    Args:
+        windows: The number of samples.
+        seconds: The length of one sample.
+    """
+
+    def __init__(self, windows: int, seconds: float) -> None:
+        self._windows = windows
+        self._seconds = seconds
+        # Start and amount of each sample.
+        self._samples: deque[tuple[float, float]] = deque()
+
+    def record(self, amount: float, now: float) -> None:
+        """Add an amount to the sample that is being filled, or begin the next."""
+        self._expire(now)
+        is_filled = not self._samples or now - self._samples[-1][0] >= self._seconds
+        start, before = (now, 0.0) if is_filled else self._samples.pop()
+        self._samples.append((start, before + amount))
+
+    def observed(self, now: float) -> float:
+        """Return the amount in the window."""
+        self._expire(now)
+        return sum(amount for _, amount in self._samples)
+
+    def window(self, now: float) -> float:
+        """Return the length of the window: the seconds since its oldest sample began."""
+        self._expire(now)
+        return now - self._samples[0][0] if self._samples else 0.0
+
+    def rate(self, now: float) -> float:
+        """Return the amount a second in the window, whose length counts as one sample at least."""
+        return self.observed(now) / max(self._seconds, self.window(now))
+
+    def _expire(self, now: float) -> None:
+        while self._samples and now - self._samples[0][0] >= self._windows * self._seconds:
+            self._samples.popleft()
+
+
+OVER = 0.04
+"""How far over the bound a reader goes that catches up after a pause: its pace, and the sum of any window."""
+
+
+class Limiter:
+    """Bytes or records against a bound.
+
+    Args:
+        bound: The amount a second; None: any.
+        windows: The number of samples in the window of the observed rate.
+        seconds: The length of one sample.
+    """
+
+    def __init__(self, bound: float | None, windows: int, seconds: float) -> None:
+        self._bound = bound
+        self.sensor = Sensor(windows, seconds)
+        self._most_saved = OVER * windows * seconds
+        # The amount since the beginning of the window that the delay is of, and when the pace allows the next fetch.
+        self._amount = 0.0
+        self._since = self._next_at = float("-inf")
+
+    def delay(self, now: float) -> float:
+        """Return the seconds to wait before the next fetch."""
+        if self._bound is None:
+            return 0.0
+        return max(delay_of(self._amount, self._bound, now - self._since), self._next_at - now)
+
+    def record(self, amount: float, now: float) -> None:
+        """Add what is fetched; a negative amount takes back what was expected and did not come."""
+        self.sensor.record(amount, now)
+        if self._bound is not None:
+            self._since = max(self._since, now - self._amount / self._bound - self._most_saved)
+            self._amount += amount
+            self._next_at = max(self._next_at, now) + amount / ((1 + OVER) * self._bound)
+
+    def used(self, now: float) -> float:
+        """Return the percentage of the bound that is used; 100: readers have to wait."""
+        if self._bound is None:
+            return 0.0
+        return 100.0 if self.delay(now) > 0 else min(100.0, 100 * self.sensor.rate(now) / self._bound)
+
 
 GRANT_SECONDS = 0.05
 """A grant is for so many seconds of the bound: tasks ask twenty times a second in all, however many they are."""

@@ -1,11 +1,23 @@
-"""How many bytes and records a second a quota allows."""
+"""How many bytes and records a second a quota allows: from the options, a file, a URL, or the brokers (KIP-546)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+import http.client
+import json
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from math import inf
+from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
+
+from kafka_source.client_config import Settings
+from kafka_source.cluster.client_quotas import value_of_client
+from kafka_source.errors import InvalidConfigurationError, KafkaGroupError
+from kafka_source.options import CommonOptions
+from kafka_source.runtime.control_port import Address
 
 _NAMES = {"bytes_per_second", "records_per_second", "enabled", "clients"}
 
@@ -74,3 +86,172 @@ def _number(settings: Mapping[str, Any], name: str, otherwise: float | None) -> 
     if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not value > 0):
         raise ValueError(f"{name} must be a number above 0, or null")
     return None if value is None else float(value)
+
+
+BROKER = "broker"
+"""The value of `quota.watch` for the brokers' own quota."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaSettings:
+    """A query's quota.
+
+    Attributes:
+        bounds: The bounds of the options.
+        per_member: Whether each slot has these bounds for itself; if not, all slots share them.
+        windows: The number of samples in a window.
+        seconds: The length of a sample.
+        watch: Where bounds are looked up while the query runs: a file's path, a URL, or `broker`; None: nowhere.
+        report: The file to which the driver writes figures; None: none.
+        client_id: The fetchers' (or producers') client id, and the query's name in a watched document.
+    """
+
+    bounds: Bounds
+    per_member: bool
+    windows: int
+    seconds: float
+    watch: str | None
+    report: str | None
+    client_id: str
+
+    @property
+    def window(self) -> float:
+        """The seconds of a whole window."""
+        return self.windows * self.seconds
+
+    @property
+    def limits(self) -> bool:
+        """Whether there is a bound, or one may come by what is watched; if not, tasks only report what they fetch."""
+        return self.bounds != UNBOUNDED or self.watch is not None
+
+    @staticmethod
+    def of(options: CommonOptions) -> QuotaSettings | None:
+        """Return the quota that the options ask for, None if they ask for none."""
+        settings = QuotaSettings.measuring(options)
+        return settings if settings.limits else None
+
+    @staticmethod
+    def measuring(options: CommonOptions) -> QuotaSettings:
+        """Return the quota that the options ask for; if they ask for none, one without bounds."""
+        bounds, watch = Bounds(options.quota_bytes_per_second, options.quota_records_per_second), options.quota_watch
+        windows, seconds = options.quota_windows, options.quota_window_ms / 1000
+        per_member = options.quota_scope == "member"
+        client_id = options.settings.client_id()
+        return QuotaSettings(bounds, per_member, windows, seconds, watch, options.quota_report, client_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """A task's part of its query's quota, and where the task asks for it.
+
+    Attributes:
+        settings: The query's quota.
+        bounds: The bounds when the task was planned.
+        server: The control port of the process that has the query's account.
+        slot: The number of the task's slot, or of its input partition without a group.
+        share: The part of the bounds that the task keeps to if it cannot reach the server.
+        account: The name of the query's account at the server.
+    """
+
+    settings: QuotaSettings
+    bounds: Bounds
+    server: Address
+    slot: int = -1
+    share: float = 1.0
+    account: str = ""
+
+    def of(self, slot: int, share: float) -> Ticket:
+        """Return the ticket of a task that reads so much of the whole; with `quota.scope=member` it has a whole one."""
+        return replace(self, slot=slot, share=1.0 if self.settings.per_member else share)
+
+
+log = logging.getLogger(__name__)
+
+_URL_SECONDS = 5.0
+_LONGEST_DOCUMENT = 1 << 20
+_PROBLEMS = (OSError, ValueError, KafkaGroupError, http.client.HTTPException)
+
+
+def is_a_file(watch: str) -> bool:
+    """Return whether the bounds are in a file: the driver's, which tasks elsewhere cannot read."""
+    return watch != BROKER and not watch.lower().startswith(("http://", "https://"))
+
+
+def look(quota: QuotaSettings, settings: Settings, rate: str) -> Bounds:
+    """Return the bounds of now: those of the options, or what `quota.watch` names.
+
+    Args:
+        quota: The query's quota.
+        settings: The query's client settings.
+        rate: The brokers' name of a bound in bytes: consumer_byte_rate or producer_byte_rate.
+
+    Raises:
+        KafkaGroupError: The brokers refuse to describe quotas.
+        OSError: The file or URL cannot be read.
+        HTTPException: The URL cannot be read.
+        ValueError: It has no quota.
+    """
+    where = quota.watch
+    if where is None:
+        return quota.bounds
+    if where == BROKER:
+        found = value_of_client(settings, quota.client_id, rate)
+        return quota.bounds if found is None else Bounds(found, quota.bounds.records_per_second)
+    if is_a_file(where) and not Path(where).exists():
+        return quota.bounds
+    with Path(where).open("rb") if is_a_file(where) else urlopen(where, timeout=_URL_SECONDS) as document:
+        return read_document(json.loads(document.read(_LONGEST_DOCUMENT)), quota.client_id, quota.bounds)
+
+
+def look_first(quota: QuotaSettings, settings: Settings, rate: str) -> Bounds:
+    """Return the bounds for a query that is being planned, as `look`.
+
+    Raises:
+        InvalidConfigurationError: `quota.watch` cannot be read.
+    """
+    try:
+        return look(quota, settings, rate)
+    except _PROBLEMS as problem:
+        raise InvalidConfigurationError(f"The quota that quota.watch names cannot be read: {_words(problem)}") from None
+
+
+def watch(
+    quota: QuotaSettings, settings: Settings, rate: str, last: Bounds, tell: Callable[[Bounds], None]
+) -> Callable[[], None]:
+    """Call `tell` with the bounds whenever they change, on a thread, until the returned function is called.
+
+    What cannot be read changes nothing. The bounds are looked up once a second at least, four times a window.
+
+    Args:
+        quota: See `look`.
+        settings: See `look`.
+        rate: See `look`.
+        last: The bounds that hold already.
+        tell: Called with other ones.
+    """
+    ended = threading.Event()
+
+    def run() -> None:
+        nonlocal last
+        before = ""
+        while not ended.wait(min(1.0, quota.window / 4)):
+            try:
+                now, problem = look(quota, settings, rate), ""
+            except _PROBLEMS as error:
+                # A document that is just being written may be incomplete.
+                now, problem = last, _words(error)
+            if problem and problem != before:
+                log.warning("quota.watch cannot be read; the last bounds hold: %s", problem)
+            if now != last:
+                log.info("quota changed bytes_per_s=%s records_per_s=%s", now.bytes_per_second, now.records_per_second)
+                tell(now)
+            last, before = now, problem
+
+    if quota.watch is not None:
+        threading.Thread(target=run, name="kafkagroup-quota-watch", daemon=True).start()
+    return ended.set
+
+
+def _words(problem: Exception) -> str:
+    # HTTP's own errors show pieces of the URL, which may have a password.
+    return type(problem).__name__ if isinstance(problem, http.client.HTTPException) else str(problem)

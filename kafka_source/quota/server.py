@@ -1,20 +1,36 @@
-"""Serves the accounts of queries to their tasks, in the stream's driver or in a process of its own."""
+"""Serves the accounts of queries to their tasks: in a stream's driver, or in a process of its own.
+
+The planner of a batch ends before its tasks run, and the driver of a sink is a new process for each micro-batch. So the
+first of them starts a process beside the Spark driver; later ones with the same quota and client settings find it by a
+file in a directory that only this user can read, and have accounts of their own there. It ends with the Spark driver,
+or when no task has asked for ten minutes.
+"""
 
 from __future__ import annotations
 
+import json
+import logging
 import socket
+import sys
 import threading
 import time
-from dataclasses import astuple
-from typing import Any
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import astuple, replace
+from pathlib import Path
+from typing import Any, cast
 
+from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
+from kafka_source.errors import InvalidConfigurationError
 from kafka_source.kafka_client import parse_servers
 from kafka_source.quota.account import Account, Report
-from kafka_source.quota.bounds import Bounds
-from kafka_source.quota.bounds_watcher import look_first, watch
-from kafka_source.quota.settings import QuotaSettings, Ticket
-from kafka_source.runtime.control_port import Address, ControlPort, listen_towards
+from kafka_source.quota.batch_sizing import admit
+from kafka_source.quota.bounds import Bounds, QuotaSettings, Ticket, look_first, watch
+from kafka_source.runtime.control_port import Address, ControlClient, ControlPort, listen_towards
+from kafka_source.runtime.logs import set_up_logging
+from kafka_source.runtime.shared_files import name_of, private_directory, replace_file
+from kafka_source.runtime.spark_processes import is_alive, side_process_message, start_side_process
 
 _MOST_ACCOUNTS = 256
 
@@ -27,7 +43,7 @@ class QuotaServer:
     Args:
         ticket: Tells the quota, its bounds and the port's address.
         settings: The query's client settings.
-        rate: The brokers' name of their bound, see `bounds_watcher.look`.
+        rate: The brokers' name of their bound, see `bounds.look`.
         listener: The port's socket.
     """
 
@@ -77,3 +93,136 @@ def listen(quota: QuotaSettings, settings: Settings, rate: str) -> tuple[socket.
     brokers = parse_servers(settings.get("bootstrap.servers", ""))
     listener = listen_towards((broker.host, broker.port) for broker in brokers)
     return listener, Ticket(quota, bounds, Address.of(listener))
+
+
+log = logging.getLogger(__name__)
+
+CONSUMER_RATE = "consumer_byte_rate"
+
+
+class StreamQuota:
+    """Made once by a stream's driver.
+
+    Args:
+        quota: The query's quota.
+        settings: The query's client settings.
+
+    Raises:
+        InvalidConfigurationError: `quota.watch` cannot be read.
+    """
+
+    def __init__(self, quota: QuotaSettings, settings: Settings) -> None:
+        listener, self._ticket = listen(quota, settings, CONSUMER_RATE)
+        self._server = QuotaServer(self._ticket, settings, CONSUMER_RATE, listener)
+        self._quota, self._account = quota, self._server.account(self._ticket.account)
+        self._ended = threading.Event()
+        if quota.report is not None:
+            threading.Thread(target=self._write_report, args=(Path(quota.report),), daemon=True).start()
+
+    def admit(
+        self,
+        starts: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+        slots: Mapping[TopicPartition, int],
+    ) -> dict[TopicPartition, int]:
+        """Return where each partition of the next micro-batch ends, so that the batch takes one window of the quota.
+
+        Every window has one pause between two micro-batches then, neither two nor none.
+        """
+        most, sizes = self._account.bounds.amounts(self._quota.window), self._account.record_bytes()
+        # Partitions that share a bound.
+        together: dict[int, dict[TopicPartition, int]] = {}
+        for tp, start in starts.items():
+            together.setdefault(slots[tp] if self._quota.per_member else 0, {})[tp] = start
+        return {tp: end for mine in together.values() for tp, end in admit(mine, ends, sizes, most).items()}
+
+    def record_bytes(self) -> dict[TopicPartition, float]:
+        """Return the bytes of an offset in each partition that tasks have read from, as fetched (compressed)."""
+        return self._account.record_bytes()
+
+    def ticket(self, slot: int, share: float) -> Ticket:
+        """Return what the task of a slot takes along.
+
+        Args:
+            slot: The number of the slot, or of the input partition without a group.
+            share: The task's part of all that the micro-batch has to read.
+        """
+        return replace(self._ticket, bounds=self._account.bounds).of(slot, share)
+
+    def figures(self) -> dict[str, Any]:
+        """Return how much of the quota is used, rates, and delays by slot."""
+        return self._account.figures(time.monotonic())
+
+    def close(self) -> None:
+        """Stop serving, watching and reporting."""
+        self._ended.set()
+        self._server.close()
+
+    def _write_report(self, path: Path) -> None:
+        try:
+            while not self._ended.wait(self._quota.seconds):
+                replace_file(path, json.dumps({"clientId": self._quota.client_id, **self.figures()}))
+        except OSError as problem:
+            log.warning("quota.report disabled: cannot write %s: %s", path, problem)
+
+
+_IDLE_SECONDS = 600.0
+
+
+def ticket_of_server_process(quota: QuotaSettings, settings: Settings, rate: str, driver: int, name: str) -> Ticket:
+    """Return a ticket for an account at the Spark driver's server process; start the process if there is none.
+
+    Args:
+        quota: The query's quota.
+        settings: The query's client settings.
+        rate: The brokers' name of their bound, see `bounds.look`.
+        driver: The id of the Spark driver's process.
+        name: The name of the account: that of a write, which all its micro-batches share, or a new one for a read.
+
+    Raises:
+        InvalidConfigurationError: `quota.watch` cannot be read, or others can read the directory for temporary files.
+        OSError: The directory cannot be used, or this machine has no address towards the brokers.
+    """
+    try:
+        with private_directory() as directory:
+            # All that a process does in one way for its accounts; the settings' repr masks secrets.
+            file = directory / f"quota-{driver}-{name_of((quota, settings, rate))}.json"
+            return replace(_read(file, quota) or _start(quota, settings, rate, driver, file), account=name)
+    except PermissionError as problem:
+        raise InvalidConfigurationError(str(problem)) from None
+
+
+def _read(file: Path, quota: QuotaSettings) -> Ticket | None:
+    """A ticket for the process that the file names, if it listens: it stays on, as if a task had asked."""
+    try:
+        server, bounds = json.loads(file.read_text())
+        ticket = Ticket(quota, Bounds(*bounds), Address(*server))
+        with closing(ControlClient(ticket.server)) as client:
+            client.connect()
+        return ticket
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _start(quota: QuotaSettings, settings: Settings, rate: str, driver: int, file: Path) -> Ticket:
+    listener, ticket = listen(quota, settings, rate)
+    with listener:
+        # The settings may contain secrets, so they are no arguments.
+        message = (ticket, settings, rate)
+        start_side_process(__name__, [str(listener.fileno()), str(driver), str(file)], message, [listener.fileno()])
+    file.write_text(json.dumps([astuple(ticket.server), astuple(ticket.bounds)]))
+    return ticket
+
+
+def main(listener: str, driver: str, file: str) -> None:
+    """Serve until the Spark driver has ended, or no task has asked for long."""
+    set_up_logging()
+    ticket, settings, rate = cast("tuple[Ticket, Settings, str]", side_process_message())
+    with closing(QuotaServer(ticket, settings, rate, socket.socket(fileno=int(listener)))) as server:
+        while time.monotonic() < server.port.asked_at + _IDLE_SECONDS and is_alive(int(driver)):
+            time.sleep(1)
+        Path(file).unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -12,8 +12,7 @@ from math import inf
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.quota.account import GRANT_SECONDS, Account, Grant, Report
-from kafka_source.quota.bounds_watcher import is_a_file, watch
-from kafka_source.quota.settings import Ticket
+from kafka_source.quota.bounds import Ticket, is_a_file, watch
 from kafka_source.runtime.control_port import ControlClient
 
 log = logging.getLogger(__name__)

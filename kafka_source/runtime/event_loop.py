@@ -1,4 +1,4 @@
-"""An event loop on a daemon thread, for synchronous callers."""
+"""An event loop on a daemon thread for synchronous callers, and a wait that can be cancelled at any moment."""
 
 from __future__ import annotations
 
@@ -93,3 +93,20 @@ class EventLoop:
 # A forked child must not close its parent's loop: both share the selector, and closing it would stop the parent's
 # polling.
 _shared = ProcessCache(EventLoop, usable=lambda loop: loop.alive, most=1)
+
+
+async def answer_within(answer: asyncio.Future[_T], seconds: float) -> _T:
+    """Return the result of `answer`, as `asyncio.wait_for` does.
+
+    Before Python 3.12, `asyncio.wait_for` loses a cancellation that arrives together with the result (gh-86296).
+
+    Raises:
+        asyncio.TimeoutError: No result arrived within `seconds`; `answer` is cancelled.
+    """
+    try:
+        done, _ = await asyncio.wait((answer,), timeout=seconds)
+    finally:
+        answer.cancel()
+    if not done:
+        raise asyncio.TimeoutError
+    return answer.result()

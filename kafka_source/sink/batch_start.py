@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pyspark import SparkContext, TaskContext
 
 from kafka_source.errors import KafkaGroupError
-from kafka_source.quota.server_process import ticket_of_server_process
-from kafka_source.quota.settings import QuotaSettings, Ticket
-from kafka_source.runtime.driver_pid import driver_pid
+from kafka_source.quota.bounds import QuotaSettings, Ticket
+from kafka_source.quota.server import ticket_of_server_process
+from kafka_source.runtime.spark_processes import driver_pid
 from kafka_source.sink.exactly_once import begin_batch
 from kafka_source.sink.pacing import PRODUCER_RATE
 from kafka_source.sink.target import Target

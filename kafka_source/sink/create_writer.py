@@ -15,7 +15,7 @@ from kafka_source.client_config.java_settings import Role
 from kafka_source.engine_selection import check_engine
 from kafka_source.errors import InvalidConfigurationError, OptionError
 from kafka_source.options import SinkOptions, sink_options
-from kafka_source.quota.settings import QuotaSettings
+from kafka_source.quota.bounds import QuotaSettings
 from kafka_source.sink.delivery import check_settings, writes_native
 from kafka_source.sink.produce.producer_config import check_transactional
 from kafka_source.sink.schema import sink_columns

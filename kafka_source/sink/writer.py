@@ -12,7 +12,7 @@ from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 
 from kafka_source.quota.task_pacer import pacer_of
-from kafka_source.runtime import worker_process
+from kafka_source.runtime import spark_processes
 from kafka_source.sink.batch_start import BatchStart
 from kafka_source.sink.commit_message import CommitMessage
 from kafka_source.sink.delivery import deliver
@@ -42,7 +42,7 @@ class _Writer:
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Spark unpickles a writer in each Python worker that writes or commits. Nothing else sets up logging there.
         self.__dict__.update(state)
-        worker_process.prepare(self._target.options.log_level, self._target.options.log_format)
+        spark_processes.prepare_worker(self._target.options.log_level, self._target.options.log_format)
 
     def _write(self, records: Iterable[Records]) -> CommitMessage:
         context = self.start.context()

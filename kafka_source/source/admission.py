@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from assignors.model import TopicPartition
 from kafka_source.options import ReadOptions
 from kafka_source.quota import batch_sizing
-from kafka_source.quota.stream_quota import StreamQuota
+from kafka_source.quota.server import StreamQuota
 
 
 def available_ends(

@@ -25,14 +25,13 @@ from kafka_source.group.slot_keeper import keep_waiting_slots
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import Where
 from kafka_source.options.assignment_strategies import strategies_of
-from kafka_source.quota.server_process import ticket_of_server_process
-from kafka_source.quota.settings import QuotaSettings
-from kafka_source.quota.stream_quota import CONSUMER_RATE
-from kafka_source.runtime import worker_process
+from kafka_source.quota.bounds import QuotaSettings
+from kafka_source.quota.server import CONSUMER_RATE, ticket_of_server_process
+from kafka_source.runtime import spark_processes
 from kafka_source.runtime.deadline import Deadline
-from kafka_source.runtime.driver_pid import driver_pid
-from kafka_source.runtime.private_directory import exclusive, name_of
 from kafka_source.runtime.retry import RetryPolicy, retry
+from kafka_source.runtime.shared_files import exclusive, name_of
+from kafka_source.runtime.spark_processes import driver_pid
 from kafka_source.source import late_bounds, read_task
 from kafka_source.source.group_member_owner import GroupMemberOwner
 from kafka_source.source.input_partitions import TaskFactory
@@ -132,7 +131,7 @@ class BatchReader(DataSourceReader):
         if not isinstance(partition, ReadTask):
             # If the plan has no input partitions, Spark adds an empty one of its own class.
             return iter(())
-        worker_process.prepare(self._query.options.log_level, self._query.options.log_format)
+        spark_processes.prepare_worker(self._query.options.log_level, self._query.options.log_format)
         return read_task.read(partition, self._query)
 
     def _plan(self, cluster: Cluster, owner: PartitionOwner, subscribed: list[TopicPartition]) -> list[ReadTask]:

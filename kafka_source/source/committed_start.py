@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 
 from assignors.model import TopicPartition
 from kafka_source.options import ReadOptions
-from kafka_source.runtime.first_time import first_time
+from kafka_source.runtime.logs import once
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ def tell(options: ReadOptions, committed: Collection[TopicPartition], *, commits
         committed: The partitions for which the group has committed an offset.
         commits: Whether the query commits the group's offsets, over those that are there.
     """
-    if not committed or not first_time(("committed start", options.group_id)):
+    if not committed or not once(("committed start", options.group_id)):
         return
     is_meant = options.group_membership is True or options.starting_offsets == "committed"
     log.log(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 
 from assignors.model import TopicPartition
-from kafka_source.cluster.end_offsets import end_offsets
+from kafka_source.cluster.list_offsets import end_offsets
 from kafka_source.error_codes import FENCED_INSTANCE_ID, ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID
 from kafka_source.errors import (
     AbortableError,
@@ -25,7 +25,7 @@ from kafka_source.group.membership import GroupMembership
 from kafka_source.group.model import BatchUnderWay, GroupAssignment, GroupSettings
 from kafka_source.group.pace import Pace
 from kafka_source.group.siblings import Siblings
-from kafka_source.model.commit_offset import CommitOffset
+from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.partition_runs import brief
 from kafka_source.model.topic_selection import TopicSelection

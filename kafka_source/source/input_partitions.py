@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from assignors.model import TopicPartition
 from kafka_source.model.credentials import SlotCredentials
-from kafka_source.model.topic_identity import only_of
-from kafka_source.quota.settings import Ticket
+from kafka_source.model.identity import only_of
+from kafka_source.quota.bounds import Ticket
 from kafka_source.source.plan import PlannedInput, bundles
 from kafka_source.source.read_task import ReadTask, TaskBundle
 from kafka_source.source.sink_commit_replay import handoffs_of

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 
 from assignors.model import TopicPartition
-from kafka_source.model.commit_offset import CommitOffset
+from kafka_source.model.commits import CommitOffset
 
 # Brokers keep the offsets of a group without members for `offsets.retention.minutes` after each commit: seven days by
 # default, one day before Kafka 2.0.

@@ -20,13 +20,13 @@ from kafka_source.engine_selection import check_engine
 from kafka_source.errors import DataLossError, RefreshRetriableError
 from kafka_source.group.query_settings import group_settings, subscription_of
 from kafka_source.group.siblings import Siblings
-from kafka_source.model.cluster_identity import check_same_cluster
 from kafka_source.model.driver_figures import DriverFigures
+from kafka_source.model.identity import check_same_cluster
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.model.topic_selection import TopicSelection
 from kafka_source.options import ReadOptions
-from kafka_source.quota.settings import QuotaSettings
-from kafka_source.quota.stream_quota import StreamQuota
+from kafka_source.quota.bounds import QuotaSettings
+from kafka_source.quota.server import StreamQuota
 from kafka_source.runtime.deadline import Deadline
 from kafka_source.runtime.failpoints import failpoint
 from kafka_source.runtime.retry import RetryPolicy, retry

@@ -35,7 +35,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from assignors.model import TopicPartition
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.errors import InvalidConfigurationError
-from kafka_source.model.commit_offset import CommitOffset
+from kafka_source.model.commits import CommitOffset
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options.kinds import TopicWord
 from kafka_source.source import committed_start, sink_commit_replay, start_and_end

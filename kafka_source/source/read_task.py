@@ -23,14 +23,14 @@ from kafka_source.fetch.select import engine_for
 from kafka_source.group.model import GroupSettings
 from kafka_source.group.slot_session import SlotSession
 from kafka_source.kafka_client import Deadline, cached_client
-from kafka_source.model.cluster_identity import check_same_cluster
-from kafka_source.model.commit_offset import CommitOffset
+from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials, vouching
+from kafka_source.model.identity import check_same_cluster
 from kafka_source.model.stream_offset import Range
 from kafka_source.options import ReadOptions, Where, read_options
 from kafka_source.options.assignment_strategies import strategies_of
-from kafka_source.quota.settings import Ticket
-from kafka_source.quota.stream_quota import CONSUMER_RATE
+from kafka_source.quota.bounds import Ticket
+from kafka_source.quota.server import CONSUMER_RATE
 from kafka_source.quota.task_pacer import Pacer, pacer_of
 from kafka_source.runtime.failpoints import failpoint
 from kafka_source.schema import Column, columns_of

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from assignors.model import TopicPartition
 from kafka_source.group import rewind
-from kafka_source.model.commit_offset import CommitOffset
-from kafka_source.model.offset_note import OffsetNote
+from kafka_source.model.commits import CommitOffset, OffsetNote
 from kafka_source.model.stream_offset import StreamOffset
 
 

@@ -13,9 +13,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from assignors.model import TopicPartition
 from kafka_source.group.committed_offsets import fetch_all_committed
 from kafka_source.kafka_client import Deadline, cached_client
-from kafka_source.model.commit_offset import CommitOffset
+from kafka_source.model.commits import CommitOffset, OffsetNote
 from kafka_source.model.credentials import SlotCredentials
-from kafka_source.model.offset_note import OffsetNote
 from kafka_source.model.stream_offset import Range, StreamOffset
 from kafka_source.options import ReadOptions
 from kafka_source.source.plan import PlannedInput

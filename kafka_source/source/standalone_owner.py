@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 from assignors.model import TopicPartition
 from kafka_source.cluster.lookup import Cluster
-from kafka_source.model.commit_offset import CommitOffset
+from kafka_source.model.commits import CommitOffset
 from kafka_source.model.topic_selection import TopicSelection
 from kafka_source.source.owner_events import OwnerEvents
 from kafka_source.source.partition_owner import OwnedPartitions

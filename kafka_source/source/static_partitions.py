@@ -16,7 +16,7 @@ from kafka_source.errors import FencedError, InvalidConfigurationError, KafkaGro
 from kafka_source.group.committed_offsets import commit_offsets, fetch_entries
 from kafka_source.group.description import describe_either
 from kafka_source.kafka_client import cached_client
-from kafka_source.model.commit_offset import CommitOffset
+from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.topic_selection import TopicSelection
 from kafka_source.options import ReadOptions

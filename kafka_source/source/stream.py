@@ -19,10 +19,9 @@ from kafka_source.group.siblings import Siblings
 from kafka_source.model import driver_figures
 from kafka_source.model.stream_offset import RecentOffsets, StreamOffset
 from kafka_source.options import Where
-from kafka_source.quota.settings import QuotaSettings
-from kafka_source.runtime import garbage, worker_process
-from kafka_source.runtime.driver_pid import driver_pid
-from kafka_source.runtime.shutdown import leave_on_exit
+from kafka_source.quota.bounds import QuotaSettings
+from kafka_source.runtime import spark_processes
+from kafka_source.runtime.spark_processes import driver_pid, leave_on_exit
 from kafka_source.source import read_task
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query, TaskBundle
@@ -64,7 +63,7 @@ class _StreamReader(DataSourceStreamReader):
         """Read the records of one input partition, in an executor."""
         if not isinstance(partition, TaskBundle):
             raise TypeError(f"an input partition of another source: {type(partition).__name__}")
-        worker_process.prepare(self._query.options.log_level, self._query.options.log_format)
+        spark_processes.prepare_worker(self._query.options.log_level, self._query.options.log_format)
         return read_task.read_bundle(partition, self._query)
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -101,7 +100,7 @@ class _StreamReader(DataSourceStreamReader):
             self._leave = leave_on_exit(self._planner.close)
             # This process plans one stream. With many partitions a plan makes so many objects that Python collects
             # garbage at each second trigger.
-            garbage.leave_out_what_is_loaded()
+            spark_processes.freeze_gc()
         return self._planner
 
     def __getstate__(self) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from assignors.model import TopicPartition
 from kafka_source.cluster.topic_ids import TopicIds
+from kafka_source.model.identity import differ, lost_topic
 from kafka_source.model.stream_offset import StreamOffset
-from kafka_source.model.topic_identity import differ, lost_topic
 from kafka_source.model.topic_selection import Topic
 
 log = logging.getLogger(__name__)

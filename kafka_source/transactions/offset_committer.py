@@ -25,7 +25,7 @@ from kafka_source.errors import (
     UnknownOutcomeError,
 )
 from kafka_source.kafka_client import Deadline, cached_client
-from kafka_source.model.commit_offset import CommitOffset
+from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.runtime.retry import retry_async
 from kafka_source.transactions.offset_transaction import GroupOffsets, commit_in

@@ -32,9 +32,8 @@ from kafka_source.kafka_client import (
     to_coordinator,
 )
 from kafka_source.kafka_client.messages import AddOffsetsToTxnRequest, TxnOffsetCommitRequest
-from kafka_source.model.commit_offset import CommitOffset
+from kafka_source.model.commits import CommitOffset, chunks
 from kafka_source.model.credentials import SlotCredentials
-from kafka_source.model.offset_chunks import chunks
 from kafka_source.transactions.open_transaction import OpenTransaction, end
 
 # The last versions before KIP-890's second protocol, as for all requests of a transaction: see `open_transaction`.

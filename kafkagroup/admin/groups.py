@@ -17,9 +17,8 @@ from kafka_source.errors import FencedError, InvalidConfigurationError, UnknownG
 from kafka_source.group import rewind
 from kafka_source.group.committed_offsets import commit_offsets, fetch_all_committed, fetch_committed
 from kafka_source.kafka_client import Deadline, KafkaClient
-from kafka_source.model.commit_offset import CommitOffset
+from kafka_source.model.commits import CommitOffset, OffsetNote
 from kafka_source.model.credentials import SlotCredentials
-from kafka_source.model.offset_note import OffsetNote
 from kafka_source.model.rewind_target import AtOffsets, Move, Target, other_group
 from kafka_source.model.topic_selection import TopicSelection
 from kafkagroup.admin.group_requests import (

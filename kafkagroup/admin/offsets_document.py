@@ -17,7 +17,7 @@ from typing import Any
 
 from assignors.model import TopicPartition
 from kafka_source.errors import InvalidConfigurationError
-from kafka_source.model.commit_offset import CommitOffset
+from kafka_source.model.commits import CommitOffset
 from kafka_source.model.rewind_target import MAX_LONG
 
 _VERSION = 1

@@ -28,10 +28,8 @@ from kafka_source.group.committed_offsets import commit_offsets, fetch_committed
 from kafka_source.group.common_strategy import Offer
 from kafka_source.group.member import Joined, Member, MemberSettings
 from kafka_source.kafka_client import Deadline, KafkaClient
-from kafka_source.model.commit_offset import CommitOffset
+from kafka_source.model.commits import CommitOffset, OffsetNote, chunks
 from kafka_source.model.credentials import SlotCredentials
-from kafka_source.model.offset_chunks import chunks
-from kafka_source.model.offset_note import OffsetNote
 from kafka_source.model.partition_runs import first_names
 from kafka_source.model.rewind_target import Move, Target, other_group
 from kafka_source.model.topic_selection import TopicSelection

@@ -110,7 +110,7 @@ def export_offsets(
         if file is None:
             typer.echo(text, nl=False)
             return
-        from kafka_source.runtime.replace_file import replace_file
+        from kafka_source.runtime.shared_files import replace_file
 
         replace_file(file, text)
         note(f"Wrote {file}.")

@@ -58,7 +58,7 @@ def set_bound(
 ) -> None:
     """Change the quota of the queries that watch a file; it takes effect within one quota window."""
     from kafka_source.quota.bounds import UNBOUNDED, read_document
-    from kafka_source.runtime.replace_file import replace_file
+    from kafka_source.runtime.shared_files import replace_file
 
     document: dict[str, Any] = {}
     if file.exists():

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from kafka_source.runtime.driver_pid import driver_pid
+from kafka_source.runtime.spark_processes import driver_pid
 
 
 class DriverOfPlanner(DataSource):

@@ -20,7 +20,7 @@ from types import FunctionType, ModuleType
 import atheris
 
 import assignors
-from kafka_source.fetch import fetch_protocol
+from kafka_source.fetch import protocol
 from kafka_source.group import claims, leader
 from kafka_source.kafka_client import framing, metadata, response_decoder
 from kafka_source.sink.produce import produce_protocol
@@ -32,7 +32,7 @@ LONGEST_SECONDS = 1.0
 MOST_BYTES = 128 << 20
 
 # Whole packages take minutes to instrument.
-PARTS = (fetch_protocol, claims, leader, framing, metadata, produce_protocol, ledger)
+PARTS = (protocol, claims, leader, framing, metadata, produce_protocol, ledger)
 
 
 def main(name: str, corpus: str, folder: str, *arguments: str) -> None:

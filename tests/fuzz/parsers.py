@@ -31,7 +31,7 @@ from assignors import (
     load,
 )
 from kafka_source.errors import InvalidConfigurationError
-from kafka_source.fetch import fetch_protocol
+from kafka_source.fetch import protocol
 from kafka_source.group.claims import with_held, without_held
 from kafka_source.group.leader import check, failure, failure_reason, stale
 from kafka_source.group.model import GroupMember
@@ -70,7 +70,7 @@ class Parser:
 
 
 def _fetch(data: bytes) -> None:
-    response = fetch_protocol.parse(bytearray(data), len(data))
+    response = protocol.parse(bytearray(data), len(data))
     end = 0
     for one in response.partitions:
         assert end <= one.begin <= one.end <= len(data)

@@ -16,7 +16,7 @@ from kafka_source.client_config import Settings
 from kafka_source.errors import FencedError, InvalidConfigurationError
 from kafka_source.group.committed_offsets import commit_offsets, fetch_committed
 from kafka_source.kafka_client import Deadline, cached_client
-from kafka_source.model.commit_offset import CommitOffset
+from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.sink.two_phase.source_offsets import offsets_of_sources

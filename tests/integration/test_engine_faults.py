@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Producer
 
 from kafka_source.client_config import Settings
-from kafka_source.fetch import fetch_protocol
+from kafka_source.fetch import protocol
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.select import engine_for
 from kafka_source.model.stream_offset import Range
@@ -156,7 +156,7 @@ def test_a_connection_ends_in_place_of_an_answer(proxied, engine):
 
     def every_fifth(frame: Frame) -> Iterable[bytes]:
         nonlocal answers, cuts
-        if frame.api_key == fetch_protocol.API_KEY:
+        if frame.api_key == protocol.API_KEY:
             answers += 1
             if answers % 5 == 0:
                 cuts += 1
@@ -174,7 +174,7 @@ def test_the_time_that_a_slow_reader_takes_is_not_the_brokers(proxied, engine):
     with_records: list[int] = []
 
     def after_the_first(frame: Frame) -> Iterable[bytes]:
-        if frame.api_key == fetch_protocol.API_KEY and len(frame.payload) > 5_000:
+        if frame.api_key == protocol.API_KEY and len(frame.payload) > 5_000:
             with_records.append(len(frame.payload))
             assert len(with_records) == 1 or go_on.wait(60)
         return [frame.payload]
@@ -231,7 +231,7 @@ def test_a_leader_names_another_replica(proxied, follower):
 
     def note(node: int) -> Callable[[Frame], Iterable[bytes]]:
         def hook(frame: Frame) -> Iterable[bytes]:
-            if frame.api_key == fetch_protocol.API_KEY and frame.payload.endswith(b"rack-a"):
+            if frame.api_key == protocol.API_KEY and frame.payload.endswith(b"rack-a"):
                 asked[node] += 1
                 with_rack.add((node, frame.connection, frame.correlation_id))
             return [frame.payload]
@@ -242,7 +242,7 @@ def test_a_leader_names_another_replica(proxied, follower):
         def hook(frame: Frame) -> Iterable[bytes]:
             if (node, frame.connection, frame.correlation_id) not in with_rack:
                 return [frame.payload]
-            response = fetch_protocol.parse(bytearray(frame.payload), len(frame.payload))
+            response = protocol.parse(bytearray(frame.payload), len(frame.payload))
             if not all(leaders[p.partition] == node for p in response.partitions):
                 return [frame.payload]
             others = {p.partition: 77 if follower == "unknown" else node % 3 + 1 for p in response.partitions}

@@ -12,7 +12,7 @@ import pytest
 from assignors import load
 from kafka_source.errors import FencedError
 from kafka_source.group.slot_session import SlotSession
-from kafka_source.model.commit_offset import CommitOffset
+from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafkagroup.embedded.jars import broker_version
 from tests.groups import Memberships, attach, everything, held, members_of, rejoin_until_joined, wait_for

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from kafka_source.quota import server_process
+from kafka_source.quota import server
 from kafkagroup.embedded import EmbeddedKafka
 from testbed.processes import command_of
 from tests.support import produce
@@ -45,7 +45,7 @@ def processes() -> list[int]:
 def servers_of(driver: int) -> set[int]:
     """The processes that serve the quotas of a Spark driver."""
     commands = {pid: command_of(pid).split(b"\0") for pid in processes()}
-    name, owner = server_process.__name__.encode(), str(driver).encode()
+    name, owner = server.__name__.encode(), str(driver).encode()
     return {pid for pid, command in commands.items() if name in command and owner in command}
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from assignors.model import TopicPartition
-from kafka_source.kafka_client.request_frame import frame, string
+from kafka_source.kafka_client.framing import frame, string
 
 API_KEY = 0
 VERSION = 8

@@ -23,7 +23,7 @@ from assignors.model import TopicPartition
 from kafka_source.errors import InvalidConfigurationError, RetriableError
 from kafka_source.group.committed_offsets import fetch_all_committed
 from kafka_source.kafka_client import Deadline, KafkaClient
-from kafka_source.model.commit_offset import CommitOffset
+from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.partition_runs import numbers_by_topic, runs
 from kafka_source.transactions.offset_transaction import GroupOffsets, commit_in

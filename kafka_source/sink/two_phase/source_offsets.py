@@ -8,8 +8,7 @@ from kafka_source.errors import FencedError, InvalidConfigurationError
 from kafka_source.group.committed_offsets import fetch_all_committed, fetch_committed
 from kafka_source.group.description import describe
 from kafka_source.kafka_client import Deadline, KafkaClient
-from kafka_source.model.commit_offset import CommitOffset
-from kafka_source.model.offset_note import OffsetNote
+from kafka_source.model.commits import CommitOffset, OffsetNote
 from kafka_source.source_sink_handoff import BatchOfRun, Handoff, collect
 from kafka_source.transactions.offset_transaction import GroupOffsets
 

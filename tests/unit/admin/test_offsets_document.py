@@ -8,7 +8,7 @@ import pytest
 
 from assignors import TopicPartition
 from kafka_source.errors import InvalidConfigurationError
-from kafka_source.model.commit_offset import CommitOffset
+from kafka_source.model.commits import CommitOffset
 from kafkagroup.admin import OffsetsDocument
 from kafkagroup.admin.offsets_document import check_place
 

@@ -17,7 +17,7 @@ from kafka_source.client_config.check import check_settings
 from kafka_source.client_config.java_settings import Role
 from kafka_source.client_config.sasl import sasl_of
 from kafka_source.errors import AuthenticationError, OptionError, RetriableError
-from kafka_source.kafka_client.sasl_arguments import sasl_arguments
+from kafka_source.kafka_client.sasl import sasl_arguments
 
 PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="pw";'
 SCRAM = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="alice" password="pw";'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kafka_source.client_config.reference import as_markdown
+from kafka_source.client_config.java_settings import as_markdown
 
 
 def test_the_docs_have_the_table_of_settings() -> None:

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Producer
 from hypothesis import strategies as st
 
-from kafka_source.client_config import Settings, jks, librdkafka_config
+from kafka_source.client_config import Settings, key_stores, librdkafka_config
 from kafka_source.client_config.tls import ssl_context, tls_of
 from kafka_source.engine_selection import check_engine
 from kafka_source.errors import OptionError
@@ -243,10 +243,10 @@ def test_a_damaged_jks_store_is_told_and_never_loops(stores: Stores, data: st.Da
     changed = whole[:at] + bytes([whole[at] ^ data.draw(st.integers(1, 255))]) + whole[at + 1 :]
     for store in (cut, changed):
         with pytest.raises(ValueError, match="damaged"):
-            jks.identity(store, "changeit", "another")
+            key_stores.jks_identity(store, "changeit", "another")
         # Without a password there is no digest to compare: the store is parsed as far as it makes sense.
         with contextlib.suppress(ValueError):
-            jks.certificates(store, "")
+            key_stores.jks_certificates(store, "")
 
 
 @pytest.mark.parametrize("store", ["keystore", "truststore"])

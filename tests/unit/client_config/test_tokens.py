@@ -14,7 +14,7 @@ from kafka_source.client_config import Settings, hidden, librdkafka_config
 from kafka_source.client_config.sasl import OAuth, sasl_of
 from kafka_source.client_config.tokens import provided_token
 from kafka_source.errors import AuthenticationError, OptionError
-from kafka_source.kafka_client.sasl_arguments import sasl_arguments
+from kafka_source.kafka_client.sasl import sasl_arguments
 
 PROVIDER = "sasl.oauthbearer.token.provider"
 MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"

@@ -7,25 +7,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.consumer import FetchResponse
 
-from kafka_source.fetch import fetch_protocol
+from kafka_source.fetch import protocol
 from kafka_source.kafka_client import encode_request
 from kafka_source.kafka_client.messages import FetchRequest
 
 TOPIC_NAMES = st.text("abcdefghijklmnopqrstuvwxyz-._0123456789", min_size=1, max_size=249)
 INT32 = st.integers(0, 2**31 - 1)
 INT64 = st.integers(0, 2**63 - 1)
-WANTED = st.builds(fetch_protocol.Wanted, TOPIC_NAMES, INT32, INT64, st.integers(-1, 2**31 - 1), INT32)
+WANTED = st.builds(protocol.Wanted, TOPIC_NAMES, INT32, INT64, st.integers(-1, 2**31 - 1), INT32)
 
 
 @given(st.lists(WANTED, max_size=5), INT32, INT32, st.booleans(), st.text(max_size=20), st.text(max_size=20))
 def test_a_request_has_the_bytes_that_kafka_python_gives_it(wanted, correlation, most, committed, rack, client):
-    topics: dict[str, list[fetch_protocol.Wanted]] = {}
+    topics: dict[str, list[protocol.Wanted]] = {}
     for each in wanted:
         topics.setdefault(each.topic, []).append(each)
     topic_type = FetchRequest.FetchTopic
     request = FetchRequest(
         replica_id=-1,
-        max_wait_ms=fetch_protocol.MAX_WAIT_MS,
+        max_wait_ms=protocol.MAX_WAIT_MS,
         min_bytes=1,
         max_bytes=most,
         isolation_level=int(committed),
@@ -50,8 +50,8 @@ def test_a_request_has_the_bytes_that_kafka_python_gives_it(wanted, correlation,
         forgotten_topics_data=[],
         rack_id=rack,
     )
-    ours = fetch_protocol.encode(client, correlation, wanted, max_bytes=most, read_committed=committed, rack=rack)
-    assert ours == encode_request(request, correlation, client, fetch_protocol.VERSION)
+    ours = protocol.encode(client, correlation, wanted, max_bytes=most, read_committed=committed, rack=rack)
+    assert ours == encode_request(request, correlation, client, protocol.VERSION)
 
 
 FETCHED = st.builds(
@@ -95,7 +95,7 @@ def response_bytes(correlation, throttle, error, topics):
             for topic, partitions in topics
         ],
     )
-    return correlation.to_bytes(4, "big") + response.encode(version=fetch_protocol.VERSION)
+    return correlation.to_bytes(4, "big") + response.encode(version=protocol.VERSION)
 
 
 @given(INT32, INT32, st.integers(0, 120), RESPONSES, st.binary(max_size=40))
@@ -103,7 +103,7 @@ def test_a_response_of_kafka_python_is_read_as_it_was_meant(correlation, throttl
     data = response_bytes(correlation, throttle, error, topics)
     # The buffer is used again and again: what an earlier response left behind it is not looked at.
     buffer = bytearray(data + stale)
-    response = fetch_protocol.parse(buffer, len(data))
+    response = protocol.parse(buffer, len(data))
     assert (response.correlation_id, response.throttle_ms, response.error) == (correlation, throttle, error)
     seen = [
         (p.topic, p.partition, p.error, p.high_watermark, p.log_start, p.preferred, list(p.aborted))
@@ -123,7 +123,7 @@ def test_a_response_that_ends_too_early_is_an_error(topics, data):
     whole = response_bytes(1, 0, 0, topics)
     cut = data.draw(st.integers(0, len(whole) - 1))
     with pytest.raises(ValueError, match=r"malformed"):
-        fetch_protocol.parse(bytearray(whole[:cut]), cut)
+        protocol.parse(bytearray(whole[:cut]), cut)
 
 
 # What a damaged stream may put where a length or a count is expected.
@@ -133,7 +133,7 @@ DAMAGE = st.sampled_from([b"\xff\xff", b"\xff\xfa", b"\x80\x00"]) | st.binary(mi
 def check_parse(data: bytes, stale: bytes) -> None:
     """Parse ends, and its position in the buffer only grows; or the bytes are refused."""
     try:
-        response = fetch_protocol.parse(bytearray(data + stale), len(data))
+        response = protocol.parse(bytearray(data + stale), len(data))
     except ValueError:
         return
     at = 0
@@ -172,14 +172,14 @@ NO_PARTITIONS = b"\0\0" + b"\0\0\0\0"
 def test_a_negative_length_or_count_is_refused(body):
     # The first one took a turn for each of its 65,535 topics, back and forth; with 2^31 of them that is 13 minutes.
     with pytest.raises(ValueError, match=r"malformed.*-"):
-        fetch_protocol.parse(bytearray(HEAD + body), len(HEAD + body))
+        protocol.parse(bytearray(HEAD + body), len(HEAD + body))
 
 
 @pytest.mark.parametrize(("field", "at"), [("aborted transactions", -12), ("record set", -4)])
 def test_null_is_the_only_negative_length(field, at):
     data = bytearray(response_bytes(1, 0, 0, [("t", [(0, 0, 9, None, -1, None)])]))
-    assert [(p.aborted, p.begin == p.end) for p in fetch_protocol.parse(data, len(data)).partitions] == [((), True)]
+    assert [(p.aborted, p.begin == p.end) for p in protocol.parse(data, len(data)).partitions] == [((), True)]
     begin = len(data) + at
     data[begin : begin + 4] = (-2).to_bytes(4, "big", signed=True)
     with pytest.raises(ValueError, match=field):
-        fetch_protocol.parse(data, len(data))
+        protocol.parse(data, len(data))

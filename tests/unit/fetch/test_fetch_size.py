@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_source.fetch.fetch_size import FAR_BYTES, NEAR_BYTES, FetchSize
+from kafka_source.fetch.native_connections import FAR_BYTES, NEAR_BYTES, FetchSize
 
 
 def test_a_task_that_waits_longer_than_it_decodes_asks_for_twice_as_much() -> None:

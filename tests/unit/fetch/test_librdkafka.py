@@ -11,9 +11,8 @@ from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.librdkafka import LibrdkafkaEngine
 from kafka_source.model.stream_offset import Range
 from kafka_source.options import Where, check_read
-from kafka_source.quota import Bounds
 from kafka_source.quota.account import Account
-from kafka_source.quota.settings import QuotaSettings
+from kafka_source.quota.bounds import Bounds, QuotaSettings
 from kafka_source.quota.task_pacer import Pacer
 from kafka_source.schema import Column
 from tests.fake_broker import TOPIC, Partition

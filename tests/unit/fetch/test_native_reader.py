@@ -17,7 +17,7 @@ from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.errors import CorruptRecordsError, DataLossError, RetriableError, UnreadableRecordError
 from kafka_source.fetch.engine import FetchRequest
-from kafka_source.fetch.fetch_size import FAR_BYTES, NEAR_BYTES
+from kafka_source.fetch.native_connections import FAR_BYTES, NEAR_BYTES
 from kafka_source.kafka_client import KafkaClient, TopicMetadata, messages
 from kafka_source.model.stream_offset import Range
 from kafka_source.quota.account import Grant
@@ -28,8 +28,8 @@ from tests.native import kernel
 
 kernel()
 
-from kafka_source.fetch import connection, native_reader  # noqa: E402
-from kafka_source.fetch.native import NativeEngine  # noqa: E402
+from kafka_source.fetch import native_reader, protocol  # noqa: E402
+from kafka_source.fetch.native_reader import NativeEngine  # noqa: E402
 
 NOT_LEADER = 6
 COLUMNS = (Column("partition"), Column("offset"))
@@ -108,7 +108,7 @@ def test_the_pause_that_a_broker_asks_for_holds_at_the_end_of_a_session_too(brok
 
 
 def test_pauses_grow_while_a_throttling_broker_answers_with_nothing(broker, monkeypatch):
-    monkeypatch.setattr(connection, "PATIENCE_MS", 100)
+    monkeypatch.setattr(protocol, "PATIENCE_MS", 100)
     broker.partitions = {0: filled(1)}
     broker.throttle_ms, broker.in_vain = 20, 10
     assert read(engine(broker), request(Range(TOPIC, 0, 0, 10))) == {0: list(range(10))}
@@ -207,7 +207,7 @@ def of_grants(most_bytes: float) -> Pacer:
     ("pacer", "largest"), [(Pacer(), 16 << 20), (of_grants(inf), 16 << 20), (of_grants(1e9), NEAR_BYTES)]
 )
 def test_a_task_asks_a_far_broker_for_more_unless_a_quota_holds_it_back(broker, monkeypatch, pacer, largest):
-    monkeypatch.setattr(connection.FetchConnection, "round_trip", 1.0)
+    monkeypatch.setattr(protocol.FetchConnection, "round_trip", 1.0)
     broker.partitions = {0: Partition()}
     for _ in range(6):
         broker.partitions[0].add(1, value=b"v" * (5 << 20))

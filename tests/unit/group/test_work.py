@@ -9,7 +9,7 @@ import pytest
 
 from assignors import PartitionWork, TopicPartition
 from kafka_source.client_config import Settings
-from kafka_source.cluster.end_offsets import end_offsets
+from kafka_source.cluster.list_offsets import end_offsets
 from kafka_source.group.work import WorkLookup, work_of
 from kafka_source.kafka_client import KafkaClient
 

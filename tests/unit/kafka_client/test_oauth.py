@@ -15,7 +15,7 @@ from kafka_source.client_config.sasl import OAuth
 from kafka_source.errors import AuthenticationError, RetriableError
 from kafka_source.kafka_client import ConnectionLost, Deadline, KafkaClient
 from kafka_source.kafka_client.metadata import Broker
-from kafka_source.kafka_client.oauth import token_provider
+from kafka_source.kafka_client.sasl import token_provider
 from kafka_source.kafka_client.settings import Endpoint
 from tests.fake_broker import FakeBroker
 

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assignors.model import TopicPartition
-from kafka_source.model.commit_offset import CommitOffset
-from kafka_source.model.offset_chunks import chunks
+from kafka_source.model.commits import CommitOffset, chunks
 
 
 @given(st.integers(0, 200), st.integers(1, 5_000), st.integers(0, 300))

@@ -10,8 +10,8 @@ from confluent_kafka import Uuid
 
 from assignors.model import TopicPartition
 from kafka_source.kafka_client import TopicMetadata
+from kafka_source.model.identity import differ
 from kafka_source.model.stream_offset import Range, Span, StreamOffset
-from kafka_source.model.topic_identity import differ
 from kafka_source.source.plan import plan
 
 OLD = StreamOffset({TopicPartition("t", 0): Span(0, 7, 0), TopicPartition("u", 0): Span(0, 3, 0)}, slots=1)

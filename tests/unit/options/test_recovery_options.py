@@ -7,7 +7,7 @@ import pytest
 from kafka_source.client_config import librdkafka_config
 from kafka_source.errors import InvalidConfigurationError, OptionError
 from kafka_source.kafka_client import ConnectionSettings
-from kafka_source.model.cluster_identity import check_same_cluster
+from kafka_source.model.identity import check_same_cluster
 from kafka_source.options import CommonOptions, Where, check_read, check_sink
 
 BASE = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "orders"}

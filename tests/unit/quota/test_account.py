@@ -13,10 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_source.quota import UNBOUNDED, Bounds
-from kafka_source.quota.account import GRANT_SECONDS, Account, Report
-from kafka_source.quota.limiter import OVER
-from kafka_source.quota.settings import BROKER, QuotaSettings
+from kafka_source.quota.account import GRANT_SECONDS, OVER, Account, Report
+from kafka_source.quota.bounds import BROKER, UNBOUNDED, Bounds, QuotaSettings
 
 MB = 1_000_000
 QUOTA = QuotaSettings(Bounds(bytes_per_second=MB), False, 11, 1.0, None, None, "orders")

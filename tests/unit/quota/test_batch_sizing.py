@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assignors.model import TopicPartition
-from kafka_source.quota import Bounds
 from kafka_source.quota.batch_sizing import UNKNOWN_RECORD_BYTES, admit
+from kafka_source.quota.bounds import Bounds
 
 partitions = st.builds(TopicPartition, st.sampled_from("ab"), st.integers(0, 5))
 

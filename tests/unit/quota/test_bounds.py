@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_source.quota import UNBOUNDED, Bounds
-from kafka_source.quota.bounds import read_document
+from kafka_source.quota.bounds import UNBOUNDED, Bounds, read_document
 
 OPTIONS = Bounds(100.0, 10.0)
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_source.quota import Limiter, Sensor, delay_of
-from kafka_source.quota.limiter import OVER
+from kafka_source.quota.account import OVER, Limiter, Sensor, delay_of
 
 amounts = st.floats(0.1, 1000)
 gaps = st.floats(0, 5)

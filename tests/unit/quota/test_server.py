@@ -14,11 +14,9 @@ import pytest
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.errors import InvalidConfigurationError
-from kafka_source.quota import UNBOUNDED, Bounds
 from kafka_source.quota.account import GRANT_SECONDS
-from kafka_source.quota.bounds_watcher import look_first, watch
+from kafka_source.quota.bounds import UNBOUNDED, Bounds, QuotaSettings, Ticket, look_first, watch
 from kafka_source.quota.server import QuotaServer
-from kafka_source.quota.settings import QuotaSettings, Ticket
 from kafka_source.quota.task_pacer import pacer_of
 from kafka_source.runtime.control_port import Address, listen_towards
 

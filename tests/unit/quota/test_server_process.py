@@ -12,10 +12,9 @@ import pytest
 
 from kafka_source.client_config import Settings
 from kafka_source.errors import InvalidConfigurationError
-from kafka_source.quota import UNBOUNDED, Bounds
 from kafka_source.quota.account import GRANT_SECONDS
-from kafka_source.quota.server_process import ticket_of_server_process
-from kafka_source.quota.settings import QuotaSettings
+from kafka_source.quota.bounds import UNBOUNDED, Bounds, QuotaSettings
+from kafka_source.quota.server import ticket_of_server_process
 from kafka_source.quota.task_pacer import pacer_of
 
 SETTINGS = Settings({"bootstrap.servers": "127.0.0.1:1"})

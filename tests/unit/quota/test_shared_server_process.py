@@ -15,17 +15,16 @@ from pyspark.sql.types import StringType, StructType
 
 from kafka_source.client_config import Settings
 from kafka_source.errors import InvalidConfigurationError
-from kafka_source.quota import Bounds
-from kafka_source.quota.server_process import ticket_of_server_process
-from kafka_source.quota.settings import QuotaSettings
+from kafka_source.quota.bounds import Bounds, QuotaSettings
+from kafka_source.quota.server import ticket_of_server_process
 from kafka_source.sink.create_writer import stream_writer
 
 ASK = """
 import sys
 from kafka_source.client_config import Settings
-from kafka_source.quota import Bounds
-from kafka_source.quota.settings import QuotaSettings
-from kafka_source.quota.server_process import ticket_of_server_process
+from kafka_source.quota.bounds import Bounds
+from kafka_source.quota.bounds import QuotaSettings
+from kafka_source.quota.server import ticket_of_server_process
 
 quota = QuotaSettings(Bounds(bytes_per_second=1_000_000.0), False, 10, 1.0, None, None, "etl")
 settings = Settings({"bootstrap.servers": "127.0.0.1:1"})

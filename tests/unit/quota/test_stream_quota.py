@@ -9,9 +9,8 @@ import pytest
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
-from kafka_source.quota import Bounds
-from kafka_source.quota.settings import QuotaSettings
-from kafka_source.quota.stream_quota import StreamQuota
+from kafka_source.quota.bounds import Bounds, QuotaSettings
+from kafka_source.quota.server import StreamQuota
 from kafka_source.quota.task_pacer import pacer_of
 
 SETTINGS = Settings({"bootstrap.servers": "127.0.0.1:1"})

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kafka_source.runtime.await_future import answer_within
+from kafka_source.runtime.event_loop import answer_within
 
 
 def test_an_answer_and_a_failure_are_passed_on() -> None:

@@ -9,7 +9,7 @@ import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from kafka_source.runtime.private_directory import exclusive, private_directory
+from kafka_source.runtime.shared_files import exclusive, private_directory
 
 NAME = f"test-{os.getpid()}"
 
@@ -37,7 +37,7 @@ def test_one_at_a_time_is_in_the_block_and_no_file_is_left() -> None:
 def test_a_process_that_dies_lets_others_in() -> None:
     program = (
         "import os, sys\n"
-        "from kafka_source.runtime.private_directory import exclusive\n"
+        "from kafka_source.runtime.shared_files import exclusive\n"
         f"with exclusive({NAME!r}):\n"
         "    print('inside', flush=True)\n"
         "    sys.stdin.read(1)\n"

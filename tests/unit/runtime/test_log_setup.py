@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from kafka_source.options import Where, check_read
-from kafka_source.runtime.log_setup import LEVEL, set_up
+from kafka_source.runtime.logs import LEVEL, set_up_logging
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def package(monkeypatch: pytest.MonkeyPatch) -> Iterator[logging.Logger]:
 
 
 def test_without_a_level_nothing_is_changed(package: logging.Logger) -> None:
-    set_up()
+    set_up_logging()
     assert package.handlers == []
 
 
@@ -32,18 +32,18 @@ def test_the_option_takes_precedence_over_the_variable(
     package: logging.Logger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(LEVEL, "ERROR")
-    set_up()
+    set_up_logging()
     assert package.level == logging.ERROR
-    set_up("debug")
+    set_up_logging("debug")
     assert package.level == logging.DEBUG
     assert len(package.handlers) == 1
-    set_up()
+    set_up_logging()
     assert package.level == logging.DEBUG
 
 
 def test_logging_that_the_program_has_configured_stays(package: logging.Logger) -> None:
     package.addHandler(logging.NullHandler())
-    set_up("debug")
+    set_up_logging("debug")
     assert len(package.handlers) == 1
     assert package.level == logging.NOTSET
 

@@ -12,7 +12,7 @@ import pytest
 
 HOLDS_A_LOCK = """
 import os, sys, threading, time
-from kafka_source.runtime.shutdown import leave_on_exit
+from kafka_source.runtime.spark_processes import leave_on_exit
 lock = threading.Lock()
 def stop():
     with lock:
@@ -42,7 +42,7 @@ def test_the_group_is_left_once_although_the_signal_finds_a_lock_held(tmp_path: 
 
 STOPS_BY_ITSELF = """
 import sys, time
-from kafka_source.runtime.shutdown import leave_on_exit
+from kafka_source.runtime.spark_processes import leave_on_exit
 def stop():
     print("stopping", flush=True)
     time.sleep(1)
@@ -65,7 +65,7 @@ def test_a_signal_that_comes_while_the_group_is_being_left_waits_for_that(tmp_pa
 
 WAITS_IN_A_CALL = """
 import os, sys, threading
-from kafka_source.runtime.shutdown import leave_on_exit
+from kafka_source.runtime.spark_processes import leave_on_exit
 def stop():
     with open(sys.argv[1], "a") as told:
         told.write("left")

@@ -10,8 +10,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from kafka_source.runtime.log_setup import FORMAT, LEVEL, WorkerHandler, set_up, spark_capture
-from kafka_source.runtime.structured_log import JsonFormatter, log_event
+from kafka_source.runtime.logs import (
+    FORMAT,
+    LEVEL,
+    JsonFormatter,
+    WorkerHandler,
+    log_event,
+    set_up_logging,
+    spark_capture,
+)
 
 capture = pytest.importorskip("pyspark.logger.worker_io", reason="Spark before 4.1 captures no logs of workers")
 log = logging.getLogger("kafka_source.group.example")
@@ -35,7 +42,7 @@ def say() -> None:
 
 
 def test_the_text_has_every_field_in_order(package: logging.Logger, capsys: pytest.CaptureFixture[str]) -> None:
-    set_up("info")
+    set_up_logging("info")
     say()
     line = capsys.readouterr().err
     assert line.endswith(
@@ -48,7 +55,7 @@ def test_json_has_the_fields_by_name_and_with_their_types(
     package: logging.Logger, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(FORMAT, "json")
-    set_up("info")
+    set_up_logging("info")
     say()
     try:
         raise ValueError("no")
@@ -72,7 +79,7 @@ def test_json_has_the_fields_by_name_and_with_their_types(
 
 
 def test_json_without_a_level_logs_warnings(package: logging.Logger, capsys: pytest.CaptureFixture[str]) -> None:
-    set_up(None, "json")
+    set_up_logging(None, "json")
     say()
     log.warning("look")
     assert [json.loads(line)["msg"] for line in capsys.readouterr().err.splitlines()] == ["look"]
@@ -81,11 +88,11 @@ def test_json_without_a_level_logs_warnings(package: logging.Logger, capsys: pyt
 def test_the_options_of_the_next_query_replace_those_of_the_last_one(
     package: logging.Logger, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    set_up("info", "json")
-    set_up("warning", "text")
+    set_up_logging("info", "json")
+    set_up_logging("warning", "text")
     say()
     log.warning("look")
-    set_up()
+    set_up_logging()
     (line,) = capsys.readouterr().err.splitlines()
     assert line.endswith("WARNING kafka_source.group.example look")
     assert len(package.handlers) == 1
@@ -98,7 +105,7 @@ def test_spark_gets_records_with_level_and_fields_while_it_captures_the_log(
     out, err = io.StringIO(), io.StringIO()
     monkeypatch.setattr(sys, "stdout", out)
     monkeypatch.setattr(sys, "stderr", err)
-    set_up("info")
+    set_up_logging("info")
     with capture.capture_outputs():
         assert spark_capture() is not None
         say()
@@ -121,7 +128,7 @@ def test_a_stream_that_is_closed_does_not_stop_the_program(
     package: logging.Logger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closed = io.StringIO()
-    set_up("info")
+    set_up_logging("info")
     monkeypatch.setattr(logging, "raiseExceptions", False)
     monkeypatch.setattr(sys, "stderr", closed)
     closed.close()

@@ -7,11 +7,11 @@ import sys
 
 SCRIPT = """
 import gc
-from kafka_source.runtime import worker_process
+from kafka_source.runtime.spark_processes import prepare_worker
 
 counts = []
 for _ in range(3):
-    worker_process.prepare(None)
+    prepare_worker(None)
     gc.collect()
     counts.append((gc.get_freeze_count(), len(gc.get_objects())))
 garbage = []

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.options import ReadOptions, Where, read_options
-from kafka_source.quota.settings import QuotaSettings
-from kafka_source.quota.stream_quota import CONSUMER_RATE, StreamQuota
+from kafka_source.quota.bounds import QuotaSettings
+from kafka_source.quota.server import CONSUMER_RATE, StreamQuota
 from kafka_source.quota.task_pacer import pacer_of
 from kafka_source.source.admission import Admission, available_ends, rate_limit
 

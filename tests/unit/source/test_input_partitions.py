@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from assignors.model import TopicPartition
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import Range
-from kafka_source.quota import Bounds
-from kafka_source.quota.settings import QuotaSettings, Ticket
+from kafka_source.quota.bounds import Bounds, QuotaSettings, Ticket
 from kafka_source.runtime.control_port import Address
 from kafka_source.source.input_partitions import TaskFactory, add_handoff, bundle_tasks
 from kafka_source.source.plan import PlannedInput

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from assignors.model import TopicPartition
 from kafka_source.errors import DataLossError, InvalidConfigurationError
-from kafka_source.model.commit_offset import CommitOffset
-from kafka_source.model.offset_note import OffsetNote
+from kafka_source.model.commits import CommitOffset, OffsetNote
 from kafka_source.model.stream_offset import Span, StreamOffset
 from kafka_source.options import Where
 from kafka_source.schema import source_schema

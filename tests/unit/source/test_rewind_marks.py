@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from assignors.model import TopicPartition
-from kafka_source.model.commit_offset import CommitOffset
-from kafka_source.model.offset_note import OffsetNote
+from kafka_source.model.commits import CommitOffset, OffsetNote
 from kafka_source.model.stream_offset import Range, Span, StreamOffset
 from kafka_source.source.plan import PlannedInput, plan
 from kafka_source.source.rewind_marks import RewindMarks, with_marks

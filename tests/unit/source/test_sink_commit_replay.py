@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from assignors.model import TopicPartition
 from kafka_source.errors import OptionError
-from kafka_source.model.commit_offset import CommitOffset
+from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import Range, Span, StreamOffset
 from kafka_source.options import Where, check_read

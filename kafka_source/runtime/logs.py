@@ -1,17 +1,69 @@
-"""Logging of Spark's Python processes, which Spark does not configure.
+"""Log lines with named fields, and the logging of Spark's Python processes, which Spark does not configure.
 
 The options `log.level` and `log.format`, or `KAFKAGROUP_LOG_LEVEL` and `KAFKAGROUP_LOG_FORMAT`, let this package log to
 standard error. Where Spark captures the log of a worker (4.1 and later, `spark.sql.pyspark.worker.logging.enabled`),
-the records go there instead, with their level, logger and fields.
+the records go there instead, with their level, logger and fields. The fields travel in `record.context`, where Spark's
+own `pyspark.logger` has them, so that both our JSON format and Spark's capture show them by name.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sys
+import time
+from collections.abc import Hashable
 
-from kafka_source.runtime.structured_log import JsonFormatter
+Value = str | int | float | bool | None
+"""The value of a field; None: unknown."""
+
+
+def log_event(log: logging.Logger, level: int, event: str, **fields: Value) -> None:
+    """Log one event.
+
+    Args:
+        log: The logger.
+        level: The level, such as `logging.INFO`.
+        event: The event's name, the first word of the line and the field `event` of the JSON.
+        fields: What is known of it, in the order of the line.
+    """
+    if log.isEnabledFor(level):
+        text = " ".join([event, *(f"{name}={_text(value)}" for name, value in fields.items())])
+        log.log(level, "%s", text, extra={"context": {"event": event, **fields}})
+
+
+def _text(value: Value) -> str:
+    if value is None:
+        return "unknown"
+    if isinstance(value, str) and (not value or any(sign.isspace() or sign in "'\"" for sign in value)):
+        return repr(value)
+    return str(value)
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object for each record, with the names of `pyspark.logger`: ts, level, logger, msg, context, exception.
+
+    `ts` is UTC in ISO 8601 with milliseconds. `context` has the fields of `log_event`, and is absent from other
+    records. `exception` is the traceback as text.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as one line of JSON."""
+        seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        entry: dict[str, object] = {
+            "ts": f"{seconds}.{int(record.msecs):03d}Z",
+            "level": record.levelname,
+            "logger": record.name,
+            "msg": record.getMessage(),
+        }
+        context = getattr(record, "context", None)
+        if context:
+            entry["context"] = context
+        if record.exc_info:
+            entry["exception"] = self.formatException(record.exc_info)
+        return json.dumps(entry, ensure_ascii=False, default=str)
+
 
 LEVEL = "KAFKAGROUP_LOG_LEVEL"
 FORMAT = "KAFKAGROUP_LOG_FORMAT"
@@ -50,7 +102,7 @@ def spark_capture() -> logging.Handler | None:
     return next((h for h in logging.getLogger().handlers if isinstance(h.formatter, formatter)), None)
 
 
-def set_up(level: str | None = None, form: str | None = None) -> None:
+def set_up_logging(level: str | None = None, form: str | None = None) -> None:
     """Log this package to standard error, or to Spark's capture.
 
     Args:
@@ -84,3 +136,14 @@ def set_up(level: str | None = None, form: str | None = None) -> None:
 
 def _formatter(form: str) -> logging.Formatter:
     return JsonFormatter() if form == JSON else logging.Formatter(_TEXT)
+
+
+_happened: set[Hashable] = set()
+
+
+def once(what: Hashable) -> bool:
+    """Return True at the first call with this value in this process, and False at every later one."""
+    if what in _happened:
+        return False
+    _happened.add(what)
+    return True

@@ -1,4 +1,4 @@
-"""A directory for files with which the processes of one user find each other on a machine."""
+"""Files by which the processes of one user find each other on a machine: a private directory, locks, replacement."""
 
 from __future__ import annotations
 
@@ -73,3 +73,14 @@ def _lock(name: str) -> int:
 def name_of(identity: object) -> str:
     """Return a short name, fit for a file here, that is the same in all processes for what has the same `repr`."""
     return hashlib.sha256(repr(identity).encode()).hexdigest()[:16]
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Replace the file atomically, so that a reader never sees a part of it.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.write_text(text, encoding="utf-8")
+    beside.replace(path)

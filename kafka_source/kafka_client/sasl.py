@@ -1,9 +1,10 @@
-"""OAuth tokens for kafka-python's OAUTHBEARER mechanism, which cannot fetch any; librdkafka fetches its own."""
+"""SASL over kafka-python's mechanisms: their arguments, OAUTHBEARER's tokens, and Kerberos logins."""
 
 from __future__ import annotations
 
 import base64
 import http.client
+import importlib
 import json
 import logging
 import ssl
@@ -13,13 +14,52 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
+from typing import Any
 
-# The base class that kafka-python's public documentation names for `sasl_oauth_token_provider`.
+from kafka.net.sasl.gssapi import SaslMechanismGSSAPI
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
-from kafka_source.client_config.sasl import OAuth
+from kafka_source.client_config import Settings
+from kafka_source.client_config.sasl import OAuth, sasl_of
 from kafka_source.client_config.tokens import provided_token
 from kafka_source.errors import AuthenticationError, KafkaGroupError, RetriableError
+
+# As for OAUTHBEARER: the mechanisms are the public way to log in with kafka-python.
+
+KEYTAB = "sasl_kerberos_keytab"
+PRINCIPAL = "sasl_kerberos_principal"
+
+
+class KerberosLogin(SaslMechanismGSSAPI):  # type: ignore[misc]
+    """GSSAPI with credentials of its own in place of those of the process.
+
+    Args:
+        config: The arguments of a kafka-python mechanism, with `KEYTAB`, `PRINCIPAL` or both.
+
+    Raises:
+        gssapi.exceptions.GSSError: The KDC refuses the principal, or the keytab has no key of it.
+    """
+
+    def __init__(self, **config: Any) -> None:
+        gssapi = importlib.import_module("gssapi")
+        credentials = _credentials(gssapi, str(config.get(KEYTAB) or ""), str(config.get(PRINCIPAL) or ""))
+        self.auth_id = f"{config['sasl_kerberos_service_name']}@{config['host']}"
+        service = gssapi.Name(self.auth_id, name_type=gssapi.NameType.hostbased_service)
+        self.gssapi_name = service.canonicalize(gssapi.MechType.kerberos)
+        self._client_ctx = gssapi.SecurityContext(name=self.gssapi_name, creds=credentials, usage="initiate")
+        self._is_done = self._is_authenticated = False
+        self._next_token = self._client_ctx.step(None)
+
+
+def _credentials(gssapi: Any, keytab: str, principal: str) -> Any:
+    name = gssapi.Name(principal, name_type=gssapi.NameType.kerberos_principal) if principal else None
+    # A cache in memory has a name, so that all connections of the process with this login share its ticket.
+    store = {"client_keytab": keytab, "ccache": f"MEMORY:kafkagroup-{principal}-{keytab}"} if keytab else None
+    return gssapi.Credentials(name=name, usage="initiate", store=store)
+
+
+# The base class that kafka-python's public documentation names for `sasl_oauth_token_provider`.
+
 
 log = logging.getLogger(__name__)
 
@@ -137,3 +177,31 @@ def _unsecured(principal: str, seconds: float = 3600.0) -> tuple[str, float]:
         return base64.urlsafe_b64encode(json.dumps(claims).encode()).rstrip(b"=").decode()
 
     return f"{part({'alg': 'none'})}.{part({'sub': principal, 'iat': now, 'exp': now + seconds})}.", seconds
+
+
+def sasl_arguments(settings: Settings) -> dict[str, object] | None:
+    """Return the keyword arguments of a `kafka.net.sasl` mechanism; None if the security protocol has no SASL.
+
+    They contain secrets in clear text, and perhaps a token provider with a lock: never log or pickle them.
+
+    Raises:
+        OptionError: The mechanism is unknown, or one of its settings is missing.
+    """
+    sasl = sasl_of(settings)
+    if sasl is None:
+        return None
+    arguments: dict[str, object] = {
+        "sasl_mechanism": sasl.mechanism,
+        # This value is independent of the actual protocol: with SASL_PLAINTEXT the mechanisms of kafka-python would
+        # log a warning for each connection.
+        "security_protocol": "SASL_SSL",
+    }
+    if sasl.username:
+        arguments |= {"sasl_plain_username": sasl.username, "sasl_plain_password": sasl.password}
+    if sasl.mechanism == "GSSAPI":
+        arguments["sasl_kerberos_service_name"] = sasl.service_name
+        login = {KEYTAB: sasl.keytab, PRINCIPAL: sasl.principal}
+        arguments |= {name: value for name, value in login.items() if value}
+    if sasl.oauth is not None:
+        arguments["sasl_oauth_token_provider"] = token_provider(sasl.oauth)
+    return arguments

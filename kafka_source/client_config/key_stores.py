@@ -1,7 +1,9 @@
-"""Reads JKS stores, the type of Java's stores before version 9, into the PEM text that OpenSSL and librdkafka accept.
+"""Reads Java's key stores and trust stores, JKS and PKCS12, into the PEM text that OpenSSL and librdkafka accept.
 
-The format is that of `sun.security.provider.JavaKeyStore`. It is read here, with hashlib alone, because the libraries
-for it are no longer maintained and bring compiled dependencies.
+JKS is the type of Java's stores before version 9. Its format is that of `sun.security.provider.JavaKeyStore`. It is
+read here, with hashlib alone, because the libraries for it are no longer maintained and bring compiled dependencies.
+PKCS12 is the type since then. It needs the extra `pkcs12` (the library cryptography), which is imported when such a
+store is read.
 """
 
 from __future__ import annotations
@@ -11,6 +13,11 @@ import hashlib
 import hmac
 import struct
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates
+
 
 MAGIC = b"\xfe\xed\xfe\xed"
 """The first bytes of a JKS store."""
@@ -30,7 +37,7 @@ class _Store:
     keys: tuple[tuple[bytes, tuple[bytes, ...]], ...] = field(repr=False)
 
 
-def certificates(store: bytes, password: str) -> str:
+def jks_certificates(store: bytes, password: str) -> str:
     """Return the certificates of a trust store as PEM.
 
     Args:
@@ -40,14 +47,14 @@ def certificates(store: bytes, password: str) -> str:
     Raises:
         ValueError: The store is damaged, the password is wrong, or it has no certificates.
     """
-    opened = _open(store, password)
+    opened = _open_jks(store, password)
     found = [*opened.trusted, *(certificate for _, chain in opened.keys for certificate in chain)]
     if not found:
         raise ValueError("the store has no certificates")
     return "".join(_pem("CERTIFICATE", one) for one in found)
 
 
-def identity(store: bytes, password: str, key_password: str) -> tuple[str, str]:
+def jks_identity(store: bytes, password: str, key_password: str) -> tuple[str, str]:
     """Return the certificate chain, with the client's own certificate first, and the private key as PEM.
 
     Args:
@@ -58,14 +65,14 @@ def identity(store: bytes, password: str, key_password: str) -> tuple[str, str]:
     Raises:
         ValueError: The store is damaged, a password is wrong, or the store has no key.
     """
-    keys = _open(store, password).keys
+    keys = _open_jks(store, password).keys
     if not keys:
         raise ValueError("the store has no key with a certificate")
     protected, chain = keys[0]
     return "".join(_pem("CERTIFICATE", one) for one in chain), _pem("PRIVATE KEY", _decrypted(protected, key_password))
 
 
-def _open(store: bytes, password: str) -> _Store:
+def _open_jks(store: bytes, password: str) -> _Store:
     if password:
         digest = hashlib.sha1(_utf16(password) + _PHRASE + store[:-_DIGEST_BYTES]).digest()
         if not hmac.compare_digest(digest, store[-_DIGEST_BYTES:]):
@@ -165,3 +172,58 @@ def _pem(label: str, der: bytes) -> str:
     text = base64.b64encode(der).decode("ascii")
     lines = "\n".join(text[at : at + 64] for at in range(0, len(text), 64))
     return f"-----BEGIN {label}-----\n{lines}\n-----END {label}-----\n"
+
+
+def pkcs12_certificates(store: bytes, password: str) -> str:
+    """Return the certificates of a trust store as PEM.
+
+    Args:
+        store: The file's bytes.
+        password: The store's password.
+
+    Raises:
+        ValueError: The password does not open the store, or the store has no certificates.
+    """
+    found = _certificates(_open_pkcs12(store, password))
+    if not found:
+        raise ValueError("the store has no certificates")
+    return found
+
+
+def pkcs12_identity(store: bytes, password: str, key_password: str) -> tuple[str, str]:
+    """Return the certificate chain, with the client's own certificate first, and the private key as PEM.
+
+    Args:
+        store: The file's bytes.
+        password: The store's password.
+        key_password: The password that encrypts the returned key; empty: the key is not encrypted.
+
+    Raises:
+        ValueError: The password does not open the store, or the store has no key with a certificate.
+    """
+    from cryptography.hazmat.primitives.serialization import (
+        BestAvailableEncryption,
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+    )
+
+    opened = _open_pkcs12(store, password)
+    if opened.key is None or opened.cert is None:
+        raise ValueError("the store has no key with a certificate")
+    lock = BestAvailableEncryption(key_password.encode()) if key_password else NoEncryption()
+    key = opened.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, lock)
+    return _certificates(opened), key.decode("ascii")
+
+
+def _open_pkcs12(store: bytes, password: str) -> PKCS12KeyAndCertificates:
+    from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
+
+    return load_pkcs12(store, password.encode() if password else None)
+
+
+def _certificates(opened: PKCS12KeyAndCertificates) -> str:
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    found = [*([] if opened.cert is None else [opened.cert]), *opened.additional_certs]
+    return "".join(one.certificate.public_bytes(Encoding.PEM).decode("ascii") for one in found)

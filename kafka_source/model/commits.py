@@ -1,0 +1,82 @@
+"""Offsets as a consumer group commits them: one entry, the note in its metadata, and parts of a size brokers accept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from assignors.model import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOffset:
+    """One partition's committed offset, with the fields that Kafka stores beside it.
+
+    Attributes:
+        offset: The next offset to read.
+        leader_epoch: The leader epoch of the last record that was read; -1 if it is not known (KIP-320).
+        metadata: A text of the application's own.
+    """
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+_REWOUND = "kafkagroup:rewound:"
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetNote:
+    """The note of one committed offset.
+
+    Attributes:
+        stream: The id of the stream that has committed it, from its checkpoint; None: it has none.
+        rewound: The id of the last rewind of the partition (see `group.rewind`); None: there was none.
+    """
+
+    stream: str | None = None
+    rewound: str | None = None
+
+    @staticmethod
+    def parse(metadata: str) -> OffsetNote:
+        """Return the note in an offset's metadata."""
+        stream, mark, rewound = metadata.partition(_REWOUND)
+        return OffsetNote(stream.strip() or None, rewound.strip() if mark else None)
+
+    @property
+    def metadata(self) -> str:
+        """Return the text that `parse` parses."""
+        mark = None if self.rewound is None else _REWOUND + self.rewound
+        return " ".join(part for part in (self.stream, mark) if part is not None)
+
+
+# A coordinator appends the offsets of one request as one record batch, and refuses a batch above the broker's
+# message.max.bytes (1,048,588 by default) with INVALID_COMMIT_OFFSET_SIZE. A quarter leaves room for lower settings,
+# and for the records of other requests that the coordinator appends together with them.
+MOST_BYTES = 256 * 1024
+# The lengths, numbers, timestamp and topic id of an offset's record (OffsetCommitKey, OffsetCommitValue).
+_RECORD_BYTES = 80
+
+
+def chunks(
+    group: str, offsets: Mapping[TopicPartition, CommitOffset], most_bytes: int = MOST_BYTES
+) -> Iterator[dict[TopicPartition, CommitOffset]]:
+    """Yield the offsets in parts, each small enough for one request; no part is empty.
+
+    Args:
+        group: The group id, which each record repeats.
+        offsets: The offsets to commit.
+        most_bytes: The maximum size of a part in the coordinator's log, in bytes.
+    """
+    part: dict[TopicPartition, CommitOffset] = {}
+    size = 0
+    for tp, entry in sorted(offsets.items()):
+        record = _RECORD_BYTES + sum(len(text.encode()) for text in (group, tp.topic, entry.metadata))
+        if part and size + record > most_bytes:
+            yield part
+            part, size = {}, 0
+        part[tp] = entry
+        size += record
+    if part:
+        yield part
