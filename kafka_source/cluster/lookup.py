@@ -22,6 +22,7 @@ from kafka_source.errors import (
     error_for_code,
 )
 from kafka_source.kafka_client import ConnectionLost, Deadline, EventLoop, KafkaClient, Snapshot
+from kafka_source.model.partition_runs import brief
 from kafka_source.model.topic_pattern import matching
 from kafka_source.model.topic_selection import Topic, TopicSelection
 from kafka_source.options import ReadOptions
@@ -39,6 +40,18 @@ _LOST = (BootstrapError, ConnectionLost)
 _PATIENCE_MS = 60_000
 
 
+class NoLeaderError(RefreshRetriableError):
+    """Partitions have no leader, so their offsets cannot be looked up.
+
+    Args:
+        partitions: The partitions.
+    """
+
+    def __init__(self, partitions: Collection[TopicPartition]) -> None:
+        super().__init__(f"Asking for offsets failed: no broker leads {brief(sorted(partitions))}.")
+        self.partitions = frozenset(partitions)
+
+
 class Cluster:
     """Looks up topics and offsets, with deadlines and retries.
 
@@ -50,6 +63,7 @@ class Cluster:
         timeout_ms: The time limit of each attempt. A lookup is retried for at least this long.
         retries: The minimum number of retries after retriable errors (Spark's `fetchOffset.numRetries`).
         retry_ms: The first pause between attempts (`fetchOffset.retryIntervalMs`); it doubles with each retry.
+        leader_seconds: How long to wait for the leader of a partition that has none; None: as long as for an answer.
         client: A client to share, which `close` must not close; by default this object has its own.
     """
 
@@ -60,6 +74,7 @@ class Cluster:
         timeout_ms: int = 10_000,
         retries: int = 3,
         retry_ms: int = 10,
+        leader_seconds: float | None = None,
         client: KafkaClient | None = None,
     ) -> None:
         self._client = client or KafkaClient(settings, EventLoop.shared(), settings.client_id("driver"))
@@ -68,15 +83,23 @@ class Cluster:
         self._timeout = timeout_ms / 1000
         self._retries = retries
         self._pauses = RetryPolicy(retry_ms / 1000, _LONGEST_PAUSE)
+        self._leader_seconds = self._timeout if leader_seconds is None else leader_seconds
         self._patience = settings.seconds("default.api.timeout.ms", _PATIENCE_MS)
 
     @staticmethod
-    def of(options: ReadOptions, client: KafkaClient | None = None) -> Cluster:
-        """Return the cluster that a query reads from; with a client to share, see the class."""
+    def of(options: ReadOptions, client: KafkaClient | None = None, *, leader_seconds: float | None = None) -> Cluster:
+        """Return the cluster that a query reads from; with a client to share, see the class.
+
+        Args:
+            options: The query's options.
+            client: See the class.
+            leader_seconds: See the class; None: `coordinator.timeout.ms`.
+        """
         return Cluster(
             options.settings,
             retries=options.fetch_offset_num_retries,
             retry_ms=options.fetch_offset_retry_interval_ms,
+            leader_seconds=options.coordinator_timeout_ms / 1000 if leader_seconds is None else leader_seconds,
             client=client,
         )
 
@@ -154,6 +177,13 @@ class Cluster:
         return {
             name: Topic(found[name].id_text, len(found[name].partitions)) if name in found else None for name in wanted
         }
+
+    def without_leader(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
+        """Return those of the existing partitions that have no leader."""
+        wanted = set(partitions)
+        topics = self._see({tp.topic for tp in wanted}).topics
+        known = {tp: topics[tp.topic].partitions.get(tp.partition) for tp in wanted if tp.topic in topics}
+        return frozenset(tp for tp, partition in known.items() if partition is not None and partition.leader < 0)
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the first offset of each partition."""
@@ -286,6 +316,8 @@ class Cluster:
                     return False
             elif isinstance(error, UnknownTopicError):
                 return False
+            elif isinstance(error, NoLeaderError):
+                return failures < self._retries or time.monotonic() <= begun + self._leader_seconds
             return failures < self._retries or time.monotonic() <= begun + self._seconds_for(was_lost=was_lost)
 
         def ask() -> _T:
@@ -337,7 +369,7 @@ def _leaders(seen: Snapshot, partitions: Iterable[TopicPartition]) -> dict[Topic
 
     Raises:
         UnknownTopicError: A partition does not exist.
-        RefreshRetriableError: A partition has no leader.
+        NoLeaderError: Partitions have no leader.
     """
     leaders = {}
     for tp in partitions:
@@ -349,7 +381,7 @@ def _leaders(seen: Snapshot, partitions: Iterable[TopicPartition]) -> dict[Topic
         if partition is None:
             what = f"Asking for the offsets of {name} failed: the partition does not exist."
             raise UnknownTopicError(what, code=UNKNOWN_TOPIC_OR_PARTITION)
-        if partition.leader < 0:
-            raise RefreshRetriableError(f"Asking for the offsets of {name} failed: the partition has no leader.")
         leaders[tp] = partition.leader
+    if missing := {tp for tp, leader in leaders.items() if leader < 0}:
+        raise NoLeaderError(missing)
     return leaders

@@ -402,7 +402,8 @@ class ReadOptions(CommonOptions):
         kinds.COUNT,
         "How long a query waits for the group's coordinator while its broker is away or still loads the group. The "
         "default outlives the restart of a broker. What needs no coordinator goes on meanwhile: a task of a stream "
-        "reads its records without checking its membership, unless it commits itself (`commit=task`).",
+        "reads its records without checking its membership, unless it commits itself (`commit=task`). It is also "
+        "the limit for a partition without a leader.",
         default=300_000,
         units="ms",
     )

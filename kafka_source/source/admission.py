@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from assignors.model import TopicPartition
 from kafka_source.options import ReadOptions
@@ -77,11 +77,22 @@ class Admission:
         self._quota = quota
         self._clock = clock
         self._target: dict[TopicPartition, int] | None = None
+        self._without_target: frozenset[TopicPartition] = frozenset()
         self._last_batch = float("-inf")
 
-    def stop_at(self, target: Mapping[TopicPartition, int]) -> None:
-        """Admit nothing beyond these offsets, where an AvailableNow run ends."""
-        self._target = dict(target)
+    def stop_at(self, target: Mapping[TopicPartition, int], unknown: Collection[TopicPartition] = ()) -> None:
+        """Admit nothing beyond these offsets, where an AvailableNow run ends.
+
+        Args:
+            target: The end of each partition.
+            unknown: The partitions that have no leader. The run ends there where they end when they have one.
+        """
+        self._target, self._without_target = dict(target), frozenset(unknown)
+
+    @property
+    def runs_to_an_end(self) -> bool:
+        """Whether this is an AvailableNow run, which must not end before it has read everything."""
+        return self._target is not None
 
     def ends(
         self,
@@ -95,10 +106,15 @@ class Admission:
 
         Args:
             starts: The first offset to read of each partition.
-            latest: The latest offset of each partition.
+            latest: The latest offset of each partition; a partition without a leader is left out, and ends at its
+                start.
             slots: The slot that reads each partition, whose quota may be its own.
             limited: Apply the options' limits and the quota.
         """
+        if self._target is not None:
+            self._target |= {tp: latest[tp] for tp in self._without_target & latest.keys()}
+            self._without_target -= latest.keys()
+        latest = {**starts, **latest}
         ends = available_ends(starts, latest, self._target)
         if not limited:
             return ends

@@ -11,10 +11,10 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, TypeVar
 
 from assignors.model import TopicPartition
-from kafka_source.cluster.lookup import Cluster
+from kafka_source.cluster.lookup import Cluster, NoLeaderError
 from kafka_source.cluster.topic_ids import TopicIds
 from kafka_source.engine_selection import check_engine
 from kafka_source.errors import DataLossError, RefreshRetriableError
@@ -42,12 +42,14 @@ from kafka_source.source.rewind_marks import RewindMarks
 from kafka_source.source.standalone_owner import Standalone
 from kafka_source.source.start_and_end import raise_or_warn
 from kafka_source.source.static_partitions import StaticPartitions
-from kafka_source.source.topic_tracker import TopicTracker
+from kafka_source.source.topic_tracker import PartitionsWithoutLeader, TopicTracker
 
 # Spark starts one task in the time in which a task reads many more records than this.
 _DEFAULT_MIN_RECORDS_PER_TASK = 1000
 
-# How long a trigger waits for a new leader: brokers miss one that has died after 9 s by default.
+_T = TypeVar("_T")
+
+# How long a trigger waits until every broker knows a change of topics.
 _RETRY_SECONDS = 30.0
 _RETRY_PAUSES = RetryPolicy(0.2, 0.2)
 
@@ -63,7 +65,9 @@ class MicroBatches:
     def __init__(self, query: Query, siblings: Siblings | None = None) -> None:
         self._options = options = query.options
         check_engine(options.engine, options.settings)
-        self._cluster = Cluster.of(options)
+        # A lookup does not wait for leaders: a trigger does, and the other partitions are read meanwhile.
+        self._cluster = Cluster.of(options, leader_seconds=0)
+        self._leaderless = PartitionsWithoutLeader(options.coordinator_timeout_ms / 1000)
         self._selection = subscription_of(options)
         self._subscribed = subscribed = self._cluster.partitions(self._selection)
         self._marks = RewindMarks()
@@ -109,6 +113,7 @@ class MicroBatches:
     def _next_attempt(self, start: StreamOffset, *, limited: bool) -> StreamOffset:
         # Members may wait for a rebalance in between.
         with nullcontext() if self._options.is_member else self._cluster.one_look():
+            self._leaderless.update(self._cluster.without_leader)
             return self._next(start, limited=limited)
 
     def _next(self, start: StreamOffset, *, limited: bool) -> StreamOffset:
@@ -118,14 +123,19 @@ class MicroBatches:
         self._check_selection(known)
         self._positions.compare_with_group(known)
         partitions = self._topics.existing(owned.slots)
-        starts = self._positions.resolve(known, owned, partitions, self._topics.lost_topics)
-        self._latest = self._latest_offsets(starts)
+        leaderless = self._leaderless.partitions & set(partitions)
+        self._leaderless.check(leaderless)
+        starts = self._positions.resolve(known, owned, partitions, self._topics.lost_topics, leaderless)
+        latest = self._latest_offsets(starts.keys() - leaderless)
+        self._latest = {**{tp: offset for tp, offset in self._latest.items() if tp in leaderless}, **latest}
         self._looked_up_ms = round(time.time() * 1000)
-        starts = self._positions.move_into_log(starts, self._latest)
+        starts = self._positions.move_into_log(starts, latest)
         if is_first:
             # The last commit before the restart may have failed. Nothing is committed before the checkpoint is checked.
             self._owner.finish(self._marks.current_ends(known))
-        ends = self._admission.ends(starts, self._latest, owned.slots, limited=limited)
+        ends = self._admission.ends(starts, latest, owned.slots, limited=limited)
+        if ends == starts and leaderless and self._admission.runs_to_an_end:
+            raise NoLeaderError(leaderless)
         if ends is None or (ends == starts and self._positions.are_durable(known, starts) and not start.of_spark):
             # An empty batch is planned only where nothing but the checkpoint can keep the positions, and to replace an
             # offset of Spark's own source, which has no ids of cluster and topics.
@@ -135,7 +145,7 @@ class MicroBatches:
             return start
         self._admission.batch_planned()
         self._planned = self._end_offset(starts, ends, owned)
-        self._owner.measure(starts, ends, self._latest)
+        self._owner.measure(starts, ends, {**starts, **latest})
         self._owner.batch_planned({tp: end for tp, end in ends.items() if end > starts[tp]})
         failpoint("batch-planned")
         return self._planned
@@ -192,8 +202,14 @@ class MicroBatches:
 
     def stop_at_latest(self) -> None:
         """Let an AvailableNow run end at the latest offsets of now, in every partition of the subscription."""
+        self._retry(self._stop_at_latest)
+
+    def _stop_at_latest(self) -> None:
         with self._cluster.one_look():
-            self._admission.stop_at(self._latest_offsets(self._cluster.partitions(self._selection)))
+            self._leaderless.update(self._cluster.without_leader)
+            partitions = set(self._cluster.partitions(self._selection))
+            leaderless = self._leaderless.partitions & partitions
+            self._admission.stop_at(self._latest_offsets(partitions - leaderless), leaderless)
 
     def latest(self) -> dict[str, dict[str, int]]:
         """Return the latest offsets as last looked up, by topic and partition, for the query's progress."""
@@ -240,14 +256,21 @@ class MicroBatches:
             moved_from=self._options.cluster_moved_from,
         )
 
-    def _retry(self, trigger: Callable[[], StreamOffset]) -> StreamOffset:
-        """Retry while a partition has no leader, or a topic was just deleted or is not known to every broker yet."""
+    def _retry(self, trigger: Callable[[], _T]) -> _T:
+        """Retry while a topic was just deleted or is not known to every broker yet, or a partition has no leader.
+
+        The next attempt leaves out partitions without a leader, or, where it cannot, looks for one again.
+        """
 
         # Counted from the first failure: a trigger may wait long for its group before it looks at the partitions.
         deadline: Deadline | None = None
 
-        def again(_: Exception, __: int, ___: float) -> bool:
+        def again(error: Exception, _: int, __: float) -> bool:
             nonlocal deadline
+            if isinstance(error, NoLeaderError):
+                self._leaderless.add(error.partitions)
+                self._leaderless.check(error.partitions)
+                return True
             deadline = deadline or Deadline(_RETRY_SECONDS)
             self._topics.refresh()
             return not deadline.over

@@ -86,6 +86,8 @@ class PositionTracker:
         # The query's own commits that are ahead of the checkpoint with which it has started.
         self._own_ahead: dict[TopicPartition, int] = {}
         self._is_compared = False
+        # Partitions that had no leader when the query started, and start at `earliest`.
+        self._starts_later: frozenset[TopicPartition] = frozenset()
         # The partitions whose position is another one than a restart would find by itself.
         self._replaced: set[TopicPartition] = set()
 
@@ -135,8 +137,9 @@ class PositionTracker:
         owned: OwnedPartitions,
         partitions: Collection[TopicPartition],
         lost_topics: Collection[str],
+        leaderless: Collection[TopicPartition] = (),
     ) -> dict[TopicPartition, int]:
-        """Return the position of each partition.
+        """Return the position of each partition, without partitions whose position only their next leader can tell.
 
         Without a rebalance and a new partition these are the ends of the last batch. After one, the group's committed
         offsets count too, and a partition that is new to this query starts at its first offset or, when the query
@@ -147,8 +150,10 @@ class PositionTracker:
             owned: The partitions that the query owns.
             partitions: Those of them that exist.
             lost_topics: The topics whose committed offsets are those of a deleted topic.
+            leaderless: Those of the partitions that have no leader.
 
         Raises:
+            NoLeaderError: A partition without a leader starts at `latest` or at a time, which has to be looked up.
             OptionError: The starting options do not name exactly the partitions of the subscription.
         """
         if start != self._start:
@@ -159,9 +164,9 @@ class PositionTracker:
         if not self.is_resolved_in(owned.generation) or any(tp not in self._positions for tp in partitions):
             continued = self._continued(start, owned, partitions, lost_topics)
             added = [tp for tp in partitions if tp not in continued]
-            self._positions = continued | self._first(start, added, lost_topics)
+            self._positions = continued | self._first(start, added, lost_topics, leaderless)
             self._generation = owned.generation
-        return {tp: self._positions[tp] for tp in partitions}
+        return {tp: self._positions[tp] for tp in partitions if tp in self._positions}
 
     def forget_topics(self, topics: Collection[str]) -> None:
         """Forget the positions in topics that were deleted or created again."""
@@ -176,12 +181,12 @@ class PositionTracker:
 
         Args:
             starts: The positions.
-            latest: The latest offset of each partition; with read_committed the last stable offset.
+            latest: The latest offset of each partition that has a leader; with read_committed the last stable offset.
 
         Raises:
             DataLossError: A position is beyond the end of its partition, and `failOnDataLoss` is set.
         """
-        beyond = {tp: position for tp, position in starts.items() if position > latest[tp]}
+        beyond = {tp: position for tp, position in starts.items() if position > latest.get(tp, position)}
         if not beyond:
             return dict(starts)
         moved = start_and_end.check_data_loss(self._cluster, self._options, beyond)
@@ -354,7 +359,11 @@ class PositionTracker:
         self._owner.rewound(news)
 
     def _first(
-        self, start: StreamOffset, partitions: Sequence[TopicPartition], lost_topics: Collection[str]
+        self,
+        start: StreamOffset,
+        partitions: Sequence[TopicPartition],
+        lost_topics: Collection[str],
+        leaderless: Collection[TopicPartition],
     ) -> dict[TopicPartition, int]:
         """Return the positions of partitions that neither this query nor its group has read."""
         # A partition that was added while the query runs is read from its first offset, so that no record is missed.
@@ -367,6 +376,11 @@ class PositionTracker:
             if (start.partitions and tp.topic not in by_word) or tp.topic in lost_topics or tp not in self._subscribed
         ]
         others = [tp for tp in partitions if tp not in added]
+        # `latest` and a time have to be looked up before records come. The first offset is the same one later.
+        later = {tp for tp in others if tp in leaderless and start_and_end.starts_at_earliest(self._options, tp)}
+        self._starts_later |= later
+        others = [tp for tp in others if tp not in later]
+        added = [tp for tp in added if tp not in leaderless]
         self._start_at_latest |= {tp for tp in others if by_word.get(tp.topic) == "latest"}
         starts = start_and_end.starting_offsets(
             self._cluster, self._options, others, {}, subscribed=self._subscribed, default="latest"
@@ -394,7 +408,7 @@ class PositionTracker:
 
     def _is_new(self, tp: TopicPartition) -> bool:
         """Return whether nobody else can have read a partition before this query."""
-        return not self._options.in_group or tp not in self._subscribed
+        return (not self._options.in_group or tp not in self._subscribed) and tp not in self._starts_later
 
 
 def furthest(position: int | None, committed: int | None) -> int | None:

@@ -70,7 +70,7 @@ def resolve_batch(
         log.warning("stepped back %s-%d from=%d to=%d", tp.topic, tp.partition, committed[tp], to)
     owner.rewind_committed(lost)
     ends = ending_offsets(cluster, options, partitions, subscribed=subscribed)
-    late_starts = frozenset(tp for tp in partitions if _starts_at_earliest(options, tp))
+    late_starts = frozenset(tp for tp in partitions if starts_at_earliest(options, tp, default="earliest"))
     late_ends = frozenset(tp for tp in partitions if _ends_at_latest(options, tp))
     for tp in partitions:
         # A committed offset may be beyond the end: the group has read on. Without a group a late end is checked by the
@@ -224,11 +224,18 @@ def raise_or_warn(options: ReadOptions, error: DataLossError) -> None:
     log.warning("%s (failOnDataLoss is false: the query continues)", error)
 
 
-def _starts_at_earliest(options: ReadOptions, tp: TopicPartition) -> bool:
+def starts_at_earliest(options: ReadOptions, tp: TopicPartition, *, default: TopicWord = "latest") -> bool:
+    """Return whether a partition starts at its first offset by a word, or by -2.
+
+    Args:
+        options: The query's options.
+        tp: The partition.
+        default: The value of `startingOffsets` where it is not set.
+    """
     if options.starting_timestamp is not None or options.starting_offsets_by_timestamp is not None:
         return False
-    wanted = "earliest" if options.starting_offsets is None else options.starting_offsets
-    of_topic = wanted.get(tp.topic, "earliest") if isinstance(wanted, dict) else wanted
+    wanted = default if options.starting_offsets is None else options.starting_offsets
+    of_topic = wanted.get(tp.topic, default) if isinstance(wanted, dict) else wanted
     return of_topic.get(tp.partition) == EARLIEST if isinstance(of_topic, dict) else of_topic == "earliest"
 
 

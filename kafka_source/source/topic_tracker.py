@@ -1,4 +1,4 @@
-"""Track which topics of a stream are still the topics that it has read.
+"""Track which topics of a stream are still the topics that it has read, and which partitions have no leader.
 
 A topic that was deleted and created again has the same name and another id (KIP-516). Offsets of the deleted topic mean
 nothing in the new one, so the stream reads the new topic from its first record.
@@ -7,12 +7,15 @@ nothing in the new one, so the stream reads the new topic from its first record.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from assignors.model import TopicPartition
 from kafka_source.cluster.topic_ids import TopicIds
+from kafka_source.errors import RetriableError
 from kafka_source.model.identity import differ, lost_topic
+from kafka_source.model.partition_runs import brief
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.model.topic_selection import Topic
 
@@ -100,6 +103,63 @@ class TopicTracker:
         """Return the topics of `start` that are lost, as the cluster has them now."""
         topics = self._cache.describe(tp.topic for tp in start.partitions)
         return {name: topic for name, topic in topics.items() if _is_lost(start, name, topic)}
+
+
+class PartitionsWithoutLeader:
+    """The partitions that have no leader; a micro-batch leaves them out, so that the others are read meanwhile.
+
+    Args:
+        seconds: How long a partition may have no leader (`coordinator.timeout.ms`).
+        clock: The time in seconds; only differences count.
+    """
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._since: dict[TopicPartition, float] = {}
+
+    @property
+    def partitions(self) -> frozenset[TopicPartition]:
+        """The partitions without a leader, as last seen."""
+        return frozenset(self._since)
+
+    def check(self, partitions: Iterable[TopicPartition]) -> None:
+        """Check that none of these partitions has had no leader for too long.
+
+        Raises:
+            RetriableError: One has. A restart of the query waits as long again.
+        """
+        now = self._clock()
+        overdue = sorted(tp for tp in partitions if now - self._since.get(tp, now) > self._seconds)
+        if overdue:
+            raise RetriableError(
+                f"No broker has led {brief(overdue)} for {self._seconds:g} s (coordinator.timeout.ms), so the query "
+                "ends. Start a broker that has these partitions, then start the query again: it continues where it was."
+            )
+
+    def add(self, partitions: Collection[TopicPartition]) -> None:
+        """Note that these partitions have no leader."""
+        if added := sorted(set(partitions) - self._since.keys()):
+            log.warning(
+                "no broker leads %s: read when one does; the query ends after %g s (coordinator.timeout.ms)",
+                brief(added),
+                self._seconds,
+            )
+        now = self._clock()
+        self._since = {**dict.fromkeys(partitions, now), **self._since}
+
+    def update(self, without_leader: Callable[[Collection[TopicPartition]], Collection[TopicPartition]]) -> None:
+        """Look whether the partitions have a leader again.
+
+        Args:
+            without_leader: Returns those of the partitions that have none; see `Cluster.without_leader`.
+        """
+        if not self._since:
+            return
+        still = without_leader(self.partitions)
+        if back := sorted(self._since.keys() - set(still)):
+            log.info("a broker leads %s again", brief(back))
+        self._since = {tp: self._since[tp] for tp in still}
 
 
 def _is_lost(offset: StreamOffset, name: str, current: Topic | None) -> bool:

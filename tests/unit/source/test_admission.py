@@ -105,6 +105,14 @@ def test_a_trigger_waits_for_the_minimum_until_the_delay_is_over():
     assert admission.ends({A: 3}, {A: 12}, {}, limited=True) == {A: 12}
 
 
+def test_an_available_now_run_ends_where_a_partition_ends_when_it_has_a_leader_again():
+    admission = Admission(parsed())
+    admission.stop_at({A: 5}, {B})
+    assert admission.ends({A: 3, B: 2}, {A: 8}, {}, limited=False) == {A: 5, B: 2}
+    assert admission.ends({A: 5, B: 2}, {A: 9, B: 7}, {}, limited=False) == {A: 5, B: 7}
+    assert admission.ends({A: 5, B: 7}, {A: 9, B: 11}, {}, limited=False) == {A: 5, B: 7}
+
+
 def test_an_available_now_run_does_not_wait_for_the_minimum():
     admission = Admission(parsed(minOffsetsPerTrigger=10))
     admission.batch_planned()

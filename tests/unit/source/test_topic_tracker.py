@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from assignors.model import TopicPartition
 from kafka_source.cluster.topic_ids import TopicIds
-from kafka_source.errors import DataLossError
+from kafka_source.errors import DataLossError, RetriableError
 from kafka_source.model.stream_offset import Span, StreamOffset
 from kafka_source.model.topic_selection import Topic
-from kafka_source.source.topic_tracker import TopicTracker
+from kafka_source.source.topic_tracker import PartitionsWithoutLeader, TopicTracker
 
 CLUSTER = "one"
 
@@ -153,3 +153,22 @@ def test_the_cluster_is_asked_again_only_after_the_maximum_age_or_a_refresh():
     always_old.check(offset(found), CLUSTER)
     always_old.check(offset(found), CLUSTER)
     assert cluster.lookups == 4
+
+
+def test_a_partition_may_have_no_leader_for_so_long(caplog):
+    now = 0.0
+    leaderless, one, other = PartitionsWithoutLeader(10, lambda: now), TopicPartition("a", 0), TopicPartition("b", 1)
+    leaderless.add([one])
+    now = 9.0
+    leaderless.add([one, other])
+    assert leaderless.partitions == {one, other}
+    assert sum("no broker leads" in record.getMessage() for record in caplog.records) == 2
+    now = 11.0
+    leaderless.check([other])
+    with pytest.raises(RetriableError, match=r"a:0 for 10 s \(coordinator\.timeout\.ms\)"):
+        leaderless.check([one, other])
+    leaderless.update(lambda asked: asked & {other})
+    assert leaderless.partitions == {other}
+    # It counts from anew.
+    leaderless.add([one])
+    leaderless.check([one, other])

@@ -1,0 +1,142 @@
+"""A partition has no leader, because the only broker that has it is down: the others are read meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+
+import pytest
+from confluent_kafka import Producer
+
+from assignors import TopicPartition
+from kafka_source.cluster.lookup import Cluster
+from kafka_source.errors import RetriableError
+from kafka_source.model.stream_offset import StreamOffset
+from kafka_source.options import Where, read_options
+from kafka_source.schema import source_schema
+from kafka_source.source import read_task
+from kafka_source.source.micro_batches import MicroBatches
+from kafka_source.source.read_task import Query
+from kafkagroup.embedded import EmbeddedKafka
+from tests.groups import wait_for
+
+PARTITIONS = 3
+DEAD = 3
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[EmbeddedKafka]:
+    with EmbeddedKafka(nodes=3) as kafka:
+        yield kafka
+
+
+class Outage:
+    """A topic with a partition that only node `DEAD` has, and what queries read of it.
+
+    Values are the number of the partition, then that of the record in it.
+    """
+
+    def __init__(self, kafka: EmbeddedKafka, name: str) -> None:
+        self.kafka, self.topic = kafka, kafka.create_topic(name, PARTITIONS, 1)
+        given = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": self.topic}
+        self._cluster = Cluster.of(read_options(given, Where.BATCH))
+        metadata = kafka.admin().list_topics(name, timeout=10).topics[name]
+        (self.lost,) = (number for number, one in metadata.partitions.items() if one.leader == DEAD)
+        self.others = [number for number in range(PARTITIONS) if number != self.lost]
+        self._count = 0
+
+    def produce(self, *numbers: int) -> list[int]:
+        """Write ten records to each of these partitions; returns their values."""
+        producer = Producer({"bootstrap.servers": self.kafka.bootstrap_servers})
+        values = [1000 * number + self._count + n for number in numbers for n in range(10)]
+        for value in values:
+            producer.produce(self.topic, str(value).encode(), partition=value // 1000)
+        assert producer.flush(30) == 0
+        self._count += 10
+        return sorted(values)
+
+    def begin(self) -> None:
+        """Kill the node, and wait until the others know it."""
+        self.kafka.kill(DEAD)
+        lost = TopicPartition(self.topic, self.lost)
+        wait_for(lambda: self._cluster.without_leader([lost]), "the partition to lose its leader")
+
+    def end(self) -> None:
+        """Start the node again."""
+        self.kafka.restart(DEAD)
+
+    def close(self) -> None:
+        self._cluster.close()
+
+
+class Reading:
+    """A query that runs: each step is a micro-batch that reads something."""
+
+    def __init__(self, kafka: EmbeddedKafka, topic: str, group: str | None, **options: object) -> None:
+        member = {} if group is None else {"kafka.group.id": group}
+        given = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": topic, **member}
+        settled = {"startingOffsets": "earliest", "coordinator.timeout.ms": "60000", **options}
+        named = {name.replace("_", "."): str(value) for name, value in settled.items()}
+        self._query = Query.of({**given, **named}, source_schema(headers=False), Where.STREAM)
+        self._planner = MicroBatches(self._query)
+        self._offset = StreamOffset()
+
+    def step(self) -> list[int]:
+        """Read the next micro-batch; empty: nothing is new."""
+        start, end = self._offset, self._planner.next(self._offset, limited=True)
+        self._offset = StreamOffset.from_json(end.to_json())
+        bundles = [] if end is start else self._planner.tasks(start, end)
+        batches = [batch for one in bundles for batch in read_task.read_bundle(one, self._query)]
+        return sorted(int(value.as_py()) for batch in batches for value in batch["value"])
+
+    def next(self) -> list[int]:
+        return wait_for(self.step, "something to read")
+
+    def run(self) -> list[int]:
+        """Read as Trigger.AvailableNow does: to where the log ends now."""
+        self._planner.stop_at_latest()
+        found: list[int] = []
+        while values := self.step():
+            found += values
+        return sorted(found)
+
+    def close(self) -> None:
+        self._planner.close()
+
+
+@pytest.fixture
+def reading(nodes, group):
+    """Starts queries of a topic; the group is that of the test, unless another is given."""
+    with ExitStack() as stack:
+        yield lambda topic, group, **options: stack.enter_context(closing(Reading(nodes, topic, group, **options)))
+
+
+def test_the_others_are_read_meanwhile_and_the_partition_when_it_has_a_leader_again(nodes, group, reading):
+    outage = Outage(nodes, group)
+    first = outage.produce(*range(PARTITIONS))
+    in_group, without = reading(outage.topic, group), reading(outage.topic, None)
+    impatient = reading(outage.topic, None, coordinator_timeout_ms=1)
+    for query in (in_group, without, impatient):
+        assert query.next() == first
+
+    outage.begin()
+    meanwhile = outage.produce(*outage.others)
+    assert in_group.next() == without.next() == meanwhile
+    with pytest.raises(RetriableError, match=rf"{outage.topic}:{outage.lost} .*coordinator\.timeout\.ms"):
+        wait_for(lambda: impatient.step() and None, "the error")
+    # Queries that start now.
+    late, late_without = reading(outage.topic, f"{group}-late"), reading(outage.topic, None)
+    lost = [value for value in first if value // 1000 == outage.lost]
+    assert late.next() == late_without.next() == sorted({*first, *meanwhile} - {*lost})
+    # A run that ends where the log ends does not end before it has read everything.
+    now = reading(outage.topic, f"{group}-now")
+    with ThreadPoolExecutor(1) as pool:
+        run = pool.submit(now.run)
+        outage.end()
+        assert run.result(60) == sorted(first + meanwhile)
+
+    last = outage.produce(outage.lost)
+    assert in_group.next() == without.next() == last
+    assert late.next() == late_without.next() == lost + last
+    outage.close()
