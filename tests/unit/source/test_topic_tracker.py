@@ -167,7 +167,7 @@ def test_a_partition_may_have_no_leader_for_so_long(caplog):
     leaderless.check([other])
     with pytest.raises(RetriableError, match=r"a:0 for 10 s \(coordinator\.timeout\.ms\)"):
         leaderless.check([one, other])
-    leaderless.update(lambda asked: asked & {other})
+    leaderless.update(lambda asked: {other}.intersection(asked))
     assert leaderless.partitions == {other}
     # It counts from anew.
     leaderless.add([one])
