@@ -76,6 +76,13 @@ def pinned(spark: SparkSession, options: Mapping[str, str], schema: str | None =
             block has read is read again by others.
         KafkaGroupError: Joining, or committing, failed.
     """
+    with pinned_ranges(options) as ranges:
+        yield _frame(spark, options, schema, ranges)
+
+
+@contextmanager
+def pinned_ranges(options: Mapping[str, str]) -> Iterator[tuple[Range, ...]]:
+    """Yield the ranges that `pinned` reads, and commit their ends if the block ends well; arguments as there."""
     parsed = _read_options(options)
     check_engine(parsed.engine, parsed.settings)
     subscription = subscription_of(parsed)
@@ -90,7 +97,7 @@ def pinned(spark: SparkSession, options: Mapping[str, str], schema: str | None =
             members = ending.enter_context(closing(owner))
             ranges = _ranges(cluster, parsed, members, subscribed)
             marks.follow(marks.news(members.committed([r.topic_partition for r in ranges])))
-        yield _frame(spark, options, schema, ranges)
+        yield ranges
         _commit(members, group.group, ranges)
 
 
@@ -125,6 +132,12 @@ def _ranges(
 def _frame(spark: SparkSession, given: Mapping[str, str], schema: str | None, ranges: tuple[Range, ...]) -> DataFrame:
     if not ranges:
         return spark.createDataFrame([], schema or schema_for(given))
+    reader = spark.read.format(FORMAT).options(**exact_options(given, ranges))
+    return (reader if schema is None else reader.schema(schema)).load()
+
+
+def exact_options(given: Mapping[str, str], ranges: tuple[Range, ...]) -> dict[str, str]:
+    """Return the options of a batch read of exactly these ranges; `given` has the others."""
     by_topic: dict[str, list[Range]] = {}
     for one in ranges:
         by_topic.setdefault(one.topic, []).append(one)
@@ -138,8 +151,7 @@ def _frame(spark: SparkSession, given: Mapping[str, str], schema: str | None, ra
         "endingOffsets": json.dumps({topic: {r.partition: r.end for r in of_it} for topic, of_it in by_topic.items()}),
     }
     kept = {name: value for name, value in given.items() if name.lower() not in _RESOLVED}
-    reader = spark.read.format(FORMAT).options(**kept, **exactly)
-    return (reader if schema is None else reader.schema(schema)).load()
+    return {**kept, **exactly}
 
 
 def _commit(members: GroupMemberOwner, group: str, ranges: tuple[Range, ...]) -> None:

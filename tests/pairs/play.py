@@ -1,0 +1,356 @@
+"""Play a draw: do with a query what its story says, and tell where it does not do what the model says."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Collection
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from typing import TypeVar, get_args
+
+from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient
+
+from kafka_source.errors import KafkaGroupError, OptionError
+from kafkagroup.admin import rewind_running_group
+from kafkagroup.embedded import EmbeddedKafka
+from tests.pairs.draws import Draw
+from tests.pairs.model import (
+    Phase,
+    Record,
+    errors,
+    expected,
+    must_fail,
+    reads_all_again,
+    refused,
+    rewound_while_stopped,
+)
+from tests.pairs.queries import Checkpoint, Names, Running, Stream, check_options, open_query
+from tests.pairs.world import World, code_of
+
+SECONDS = 15.0
+_PHASES: tuple[Phase, ...] = get_args(Phase)
+_T = TypeVar("_T")
+
+_processes = multiprocessing.get_context("forkserver")
+_processes.set_forkserver_preload(["tests.pairs.play"])
+
+
+class Difference(Exception):
+    """The query does something else than the model."""
+
+
+def play(kafka: EmbeddedKafka, admin: AdminClient, draw: Draw) -> str | None:
+    """Play a draw; return what differs from the model, None if nothing does."""
+    names = refused(draw)
+    if names:
+        return _refusal(kafka, draw, names)
+    world = World(kafka, admin, draw)
+    try:
+        _Play(world, draw).run()
+    except Difference as difference:
+        return str(difference)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    finally:
+        world.close()
+    return None
+
+
+def _refusal(kafka: EmbeddedKafka, draw: Draw, names: set[str]) -> str | None:
+    try:
+        check_options(draw, Names(kafka.bootstrap_servers, "refused"))
+    except OptionError as error:
+        return None if error.option in names else f"refused because of {error.option}, not of {sorted(names)}: {error}"
+    except Exception as error:
+        return f"an OptionError for one of {sorted(names)} was to come, and this came: {error!r}"
+    return f"it was to be refused because of {sorted(names)}"
+
+
+class _Play:
+    def __init__(self, world: World, draw: Draw) -> None:
+        self._world, self._draw = world, draw
+        self._query = open_query(draw, world.names)
+        self._other: Running | None = None
+        self._errors: list[str] = []
+        self._removed: Counter[int] = Counter()
+        self._before = expected(draw, event=False)
+        self._expected = expected(draw)
+        self._member: Consumer | None = None
+
+    def run(self) -> None:
+        draw, world = self._draw, self._world
+        try:
+            if draw.event == "kill":
+                self._die()
+            else:
+                self._settle("first")
+                world.write("second")
+                self._guarded(lambda: self._query.go_to(draw.moment))
+                self._event()
+            self._settle("first", "second", "event")
+            self._release_member()
+            world.write("third")
+            self._settle("first", "second", "event", "third")
+            self._query.stop()
+            world.write("fourth")
+            self._settle(*_PHASES)
+            while self._guarded(self._query.poll):
+                pass
+            self._query.stop()
+            self._check()
+        finally:
+            self._release_member()
+            self._query.stop()
+
+    # ---- errors that must or may come
+
+    def _guarded(self, step: Callable[[], _T]) -> _T:
+        """Do a step; after an error that may come, start again as its text says."""
+        while True:
+            try:
+                return step()
+            except KafkaGroupError as error:
+                self._recover(error)
+
+    def _recover(self, error: KafkaGroupError) -> None:
+        name = type(error).__name__
+        if name not in errors(self._draw) or len(self._errors) > 2:
+            raise Difference(f"{name} came, after {self._errors}: {error}") from error
+        self._errors.append(name)
+        self._query.stop()
+        if name == "DataLossError":
+            self._query.options["failOnDataLoss"] = "false"
+        elif self._draw.event == "checkpoint put back":
+            self._query.options["group.on.older.checkpoint"] = "replay"
+            self._query.prefix += "-2"
+        elif name == "OptionError":
+            self._query.name_partition("t", 2)
+        elif name == "UnknownTopicError":
+            self._query.leave_out("t")
+        self._release_member()
+
+    # ---- steps
+
+    def _counts(self) -> Counter[int]:
+        counts = self._query.checkpoint.counts()
+        return counts + self._other.checkpoint.counts() if self._other is not None else counts
+
+    def _settle(self, *phases: Phase) -> None:
+        """Read until all is in the output that must be, of the records of these phases."""
+        expected = self._before if phases == ("first",) else self._expected
+        wanted = {r: t.least for r, t in expected.items() if r.phase in phases and t.least}
+        deadline = time.monotonic() + SECONDS
+        while True:
+            has_read = self._guarded(self._query.poll)
+            counts = self._counts()
+            missing = [r for r, least in wanted.items() if counts[code_of(r)] < least]
+            if not missing:
+                return
+            if time.monotonic() > deadline:
+                raise Difference(f"missing: {_named(missing)}; {self._errors_told()}")
+            if not has_read:
+                time.sleep(0.02)
+
+    def _check(self) -> None:
+        world, draw = self._world, self._draw
+        if draw.commit == "sink":
+            found = world.records_of(world.sink_counts([world.names.sink]) - self._removed)
+        else:
+            found = world.records_of(self._counts())
+        wrong = [
+            f"{r} {found[r]} times, not {t.least} to {t.most}"
+            for r, t in self._expected.items()
+            if not t.least <= found[r] <= t.most
+        ]
+        if wrong:
+            raise Difference(f"in the output: {', '.join(wrong)}; {self._errors_told()}")
+        if must_fail(draw) and not self._errors:
+            raise Difference(f"no error of {sorted(errors(draw))} has come")
+        if draw.membership != "none" and draw.commit != "none":
+            ends = {tp: end for tp, end in world.ends().items() if draw.membership != "assign" or tp.partition < 2}
+            # A transaction's offsets are seen a moment after its end.
+            deadline = time.monotonic() + 5
+            while ends.items() - world.committed().items() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            late = dict(ends.items() - world.committed().items())
+            if late:
+                raise Difference(f"the group has {world.committed()} and not {late}; {self._errors_told()}")
+
+    def _errors_told(self) -> str:
+        return f"errors so far: {self._errors}"
+
+    # ---- events
+
+    def _event(self) -> None:
+        draw, world, query = self._draw, self._world, self._query
+        changes = {
+            "partition added": world.add_partition,
+            "topic deleted": world.delete_topic,
+            "topic created again": world.create_again,
+            "retention": world.truncate,
+        }
+        if draw.event in changes:
+            if draw.stopped:
+                query.stop()
+            changes[draw.event]()
+        elif draw.event == "restart":
+            query.stop()
+        elif draw.event == "rebalance":
+            self._rebalance()
+        elif draw.event == "rewind":
+            self._rewind()
+        elif draw.event == "beyond the end":
+            query.stop()
+            if draw.membership != "none":
+                world.set_beyond()
+            elif draw.is_stream:
+                _set_beyond(query.checkpoint, world)
+        elif draw.event == "checkpoint put back":
+            query.stop()
+            if not draw.is_stream:
+                return
+            if draw.commit == "sink":
+                self._removed = world.sink_counts([world.names.sink])
+            if query.checkpoint.put_back() and draw.commit == "sink":
+                self._removed -= query.checkpoint.counts()
+            elif draw.commit == "sink":
+                self._removed = Counter()
+
+    def _rewind(self) -> None:
+        draw, world, query = self._draw, self._world, self._query
+        if rewound_while_stopped(draw):
+            query.stop()
+            if draw.membership != "none":
+                world.rewind()
+            return
+        self._while_it_reads(lambda: rewind_running_group(world.settings, world.names.group, world.rewound, timeout=30))
+
+    def _rebalance(self) -> None:
+        draw, world = self._draw, self._world
+        if draw.membership == "assign":
+            self._member = Consumer({"bootstrap.servers": world.names.servers, "group.id": world.names.group})
+            self._member.subscribe([world.names.topic("u")])
+            deadline = time.monotonic() + 20
+            while not self._member.assignment():
+                assert time.monotonic() < deadline, "the consumer has got no partition"
+                self._member.poll(0.1)
+            return
+        other = Stream(replace(draw, kind="stream") if not draw.is_stream else draw, world.names, "b")
+        if draw.membership != "none" and not reads_all_again(draw):
+            self._other = other
+        joined, leave = threading.Event(), threading.Event()
+
+        def read() -> None:
+            try:
+                while not leave.is_set():
+                    if not other.poll():
+                        leave.wait(0.02)
+                    joined.set()
+                other.finish()
+            finally:
+                joined.set()
+                other.stop()
+
+        def later() -> None:
+            joined.wait(SECONDS)
+            for _ in range(3):
+                polled.clear()
+                polled.wait(SECONDS)
+            leave.set()
+
+        polled = threading.Event()
+        with ThreadPoolExecutor(1) as pool:
+            timing = pool.submit(later)
+            self._while_it_reads(read, polled)
+            timing.result(1)
+
+    def _while_it_reads(self, work: Callable[[], object], polled: threading.Event | None = None) -> None:
+        """Do something else while the query reads."""
+        with ThreadPoolExecutor(1) as pool:
+            done: Future[object] = pool.submit(work)
+            deadline = time.monotonic() + SECONDS
+            self._query.finish()
+            while not done.done():
+                if not self._guarded(self._query.poll):
+                    time.sleep(0.02)
+                if polled is not None:
+                    polled.set()
+                if time.monotonic() > deadline:
+                    raise Difference("the other one has not ended in time")
+            done.result()
+
+    def _release_member(self) -> None:
+        if self._member is not None:
+            self._member.close()
+            self._member = None
+            self._world.wait_until_empty()
+
+    def _die(self) -> None:
+        """Have a process read and be killed at the moment, with what it has told as the checkpoint."""
+        ours, theirs = _processes.Pipe()
+        first = [code_of(r) for r, t in self._before.items() if r.phase == "first" and t.least]
+        process = _processes.Process(target=_read_and_die, args=(self._draw, self._world.names, theirs, first))
+        process.start()
+        theirs.close()
+        try:
+            while True:
+                try:
+                    what, value = ours.recv()
+                except EOFError:
+                    break
+                if what == "first is read":
+                    self._world.write("second")
+                    ours.send("go on")
+                elif what == "error":
+                    raise Difference(f"in the process to be killed: {value}")
+                else:
+                    self._query.checkpoint.note(what, value)
+            process.join(10)
+            if process.exitcode != -signal.SIGKILL:
+                raise Difference(f"the process has ended with {process.exitcode}")
+        finally:
+            if process.is_alive():
+                process.kill()
+            process.join(10)
+            ours.close()
+
+
+def _read_and_die(draw: Draw, names: Names, pipe: Connection, first: list[int]) -> None:
+    try:
+        query = open_query(draw, names, note=lambda what, value: pipe.send((what, value)))
+        deadline = time.monotonic() + SECONDS
+        while True:
+            has_read = query.poll()
+            if set(first) <= query.checkpoint.counts().keys():
+                break
+            if time.monotonic() > deadline:
+                raise Difference("the first records have not come")
+            if not has_read:
+                time.sleep(0.02)
+        pipe.send(("first is read", None))
+        pipe.recv()
+        query.go_to(draw.moment)
+    except Exception as error:
+        pipe.send(("error", repr(error)))
+        return
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _set_beyond(checkpoint: Checkpoint, world: World) -> None:
+    """Without a group: let the newest offset of the checkpoint be beyond the end."""
+    from tests.pairs.model import BEYOND
+
+    partitions = checkpoint.offsets[-1].get("partitions", {}).get(world.names.topic("t"), {})
+    if "0" in partitions and not checkpoint.in_flight:
+        partitions["0"][1] = BEYOND
+
+
+def _named(records: Collection[Record]) -> str:
+    return ", ".join(map(str, sorted(records)))

@@ -1,0 +1,89 @@
+"""Draws of queries whose features meet, with a real broker, compared with a model (see `model.py`).
+
+A draw is a function of its seed. A failure prints the seed, the draw as a story, and what differs. To play one draw:
+
+    PAIRS_SEED=34012 ./run test tests/pairs -k one_draw
+
+The long test plays 5,000 draws in pieces. `PAIRS_FOLDER` keeps which pieces are done: run it again to continue.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from kafka_source.fetch import native_reader
+from kafkagroup.embedded import EmbeddedKafka
+from tests.pairs.draws import draw_of
+from tests.pairs.play import play
+
+FIRST_SEED = 34_000
+PIECES, DRAWS_OF_PIECE = 4, 40
+LONG_PIECES, DRAWS_OF_LONG_PIECE = 50, 100
+THREADS = 6
+
+pytestmark = pytest.mark.requires_native
+
+
+@pytest.fixture(autouse=True)
+def short_patience(monkeypatch):
+    """Let tasks take a topic that is gone for gone sooner: no leader of these brokers is away for seconds."""
+    monkeypatch.setattr(native_reader, "SETTLE_SECONDS", 2.0)
+
+
+def differences(kafka: EmbeddedKafka, seeds: Iterable[int]) -> list[str]:
+    """Play draws; return a text for each that differs from the model."""
+    admin = kafka.admin()
+
+    def one(seed: int) -> str | None:
+        draw = draw_of(seed)
+        difference = play(kafka, admin, draw)
+        return None if difference is None else f"seed {seed}: {draw.story()}\n    {difference}"
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        return [text for text in pool.map(one, seeds) if text is not None]
+
+
+@pytest.mark.parametrize("piece", range(PIECES))
+def test_what_is_read_is_what_the_model_says(kafka, piece):
+    first = FIRST_SEED + piece * DRAWS_OF_PIECE
+    different = differences(kafka, range(first, first + DRAWS_OF_PIECE))
+    assert not different, "\n".join(different)
+
+
+@pytest.mark.skipif("PAIRS_SEED" not in os.environ, reason="it plays the draw of PAIRS_SEED")
+def test_one_draw(kafka):
+    different = differences(kafka, [int(os.environ["PAIRS_SEED"])])
+    assert not different, "\n".join(different)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Iterator[Path]:
+    """What is done of the long run; at the end it is summed up."""
+    made = Path(os.environ.get("PAIRS_FOLDER") or tmp_path_factory.mktemp("pairs"))
+    made.mkdir(parents=True, exist_ok=True)
+    yield made
+    done = [json.loads(path.read_text()) for path in sorted(made.glob("piece-*.json"))]
+    pairs = {pair for one in done for seed in one["seeds"] for pair in draw_of(seed).pairs()}
+    different = [text for one in done for text in one["different"]]
+    print(f"\n{sum(len(one['seeds']) for one in done)} draws, {len(pairs)} pairs, {len(different)} unexplained")
+    print("\n".join(different))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("piece", range(LONG_PIECES))
+def test_many_draws(kafka, folder, piece):
+    state = folder / f"piece-{piece:02}.json"
+    if state.exists() and not json.loads(state.read_text())["different"]:
+        pytest.skip("this piece is done")
+    first = FIRST_SEED + 1_000 + piece * DRAWS_OF_LONG_PIECE
+    seeds = range(first, first + DRAWS_OF_LONG_PIECE)
+    different = differences(kafka, seeds)
+    state.write_text(json.dumps({"seeds": list(seeds), "different": different}))
+    assert not different, "\n".join(different)
