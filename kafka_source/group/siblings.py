@@ -101,7 +101,8 @@ class Siblings:
         self._waiting += 1
         self._asked.set()
         try:
-            with contextlib.closing(writer), contextlib.suppress(OSError):
+            # At the end of the loop Python 3.11 would log a task that is cancelled as an error of its callback.
+            with contextlib.closing(writer), contextlib.suppress(OSError, asyncio.CancelledError):
                 await reader.read(1)
         finally:
             self._waiting -= 1
