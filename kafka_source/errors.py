@@ -140,6 +140,10 @@ class UnknownOutcomeError(ApplicationRecoverableError):
     """A commit was sent, but no response arrived in time. Read the durable position to learn whether it succeeded."""
 
 
+# The maximum number of transactions that an error names.
+_MAX_NAMED = 10
+
+
 class LostTransactionsError(ApplicationRecoverableError):
     """Transactions of a batch no longer exist: they timed out, or another query uses the same prefix.
 
@@ -152,7 +156,8 @@ class LostTransactionsError(ApplicationRecoverableError):
 
     def __init__(self, *, batch: int, transactional_ids: Iterable[str], decided: bool) -> None:
         self.batch, self.transactional_ids, self.decided = batch, tuple(transactional_ids), decided
-        names = ", ".join(self.transactional_ids)
+        more = len(self.transactional_ids) - _MAX_NAMED
+        names = ", ".join(self.transactional_ids[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
         super().__init__(
             _sentences(
                 f"Batch {batch}: transactions {names} no longer exist; they exceeded kafka.transaction.timeout.ms, or "

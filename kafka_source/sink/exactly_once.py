@@ -57,7 +57,7 @@ def prepare_task(target: Target, sink: ExactlyOnce, epoch: DriverEpoch, records:
         single=sink.write_id is not None,
     )
     prepared = prepare(target.settings, sink_task, epoch, records, target.options.engine)
-    return CommitMessage(prepared.records, batch, epoch, prepared)
+    return CommitMessage(prepared.records, batch, epoch.in_message, prepared)
 
 
 def commit_batch(settings: Settings, sink: ExactlyOnce, messages: Sequence[CommitMessage]) -> None:

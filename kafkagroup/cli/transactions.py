@@ -85,7 +85,7 @@ def commit(
         client.run(phases.accept_loss(epoch, Deadline(_SECONDS)))
         # `begin` leaves them open if a decided transaction is lost.
         client.run(phases.abort_undecided(Deadline(_SECONDS), epoch))
-        lost = 0 if epoch.lost is None else len(epoch.lost.transactional_ids)
+        lost = epoch.lost_count
         count = len(decision.transactions) - lost
         text = f"; {lost} were lost" if lost else ""
         note(f"Committed {count} transactions of batch {decision.batch}{text}.")

@@ -29,7 +29,7 @@ from assignors.model import TopicPartition
 from kafka_source.errors import FencedError, KafkaGroupError, LostTransactionsError
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.runtime.failpoints import failpoint
-from kafka_source.sink.two_phase.driver_epoch import DriverEpoch
+from kafka_source.sink.two_phase.driver_epoch import DriverEpoch, task_number
 from kafka_source.sink.two_phase.ledger import Decision, Ledger
 from kafka_source.sink.two_phase.open_transactions import Described, describe, describe_all, open_of
 from kafka_source.sink.two_phase.visibility import wait_until_visible
@@ -131,7 +131,7 @@ class TwoPhaseCommit:
             NotVisibleError: The batch is committed, but a broker has lost the markers that make it visible.
         """
         replayed = epoch.covers(batch.query, batch.number)
-        decision = self._repaired(epoch, batch) if replayed else self._decision(epoch, batch)
+        decision = await self._repaired(epoch, batch, deadline) if replayed else self._decision(epoch, batch)
         if decision is None:
             await self._abort_open(epoch, deadline)
             return
@@ -145,8 +145,8 @@ class TwoPhaseCommit:
 
     async def accept_loss(self, epoch: DriverEpoch, deadline: Deadline) -> None:
         """Record the last decision as finished without the records of its lost transactions."""
-        if epoch.lost is not None:
-            await self._ledger.record_finished(epoch.finished, epoch.lost.decision, deadline)
+        if epoch.lost and epoch.last is not None:
+            await self._ledger.record_finished(epoch.finished, epoch.last, deadline)
 
     async def give_up(
         self, epoch: DriverEpoch, write: str, partition: TopicPartition | None, deadline: Deadline
@@ -250,12 +250,28 @@ class TwoPhaseCommit:
         now = await describe(self._client, driver.transactional_id, deadline)
         return now.transaction == driver
 
+    async def lost_transactions(self, epoch: DriverEpoch, deadline: Deadline) -> LostTransactionsError:
+        """Return the error that names the transactions which the last decision has lost."""
+        decision = await self._last_decision(epoch, deadline)
+        ids = [one.transactional_id for one in decision.transactions if epoch.has_lost(_task(one))]
+        return LostTransactionsError(batch=decision.batch, transactional_ids=sorted(ids), decided=True)
+
+    async def _last_decision(self, epoch: DriverEpoch, deadline: Deadline) -> Decision:
+        """Read the decision that `epoch.last` names.
+
+        Raises:
+            FencedError: Another driver has decided since.
+        """
+        last = await self._ledger.last(deadline)
+        if last is None or last.name != epoch.last:
+            raise FencedError(
+                f"Another driver with transactional.id.prefix={self._prefix} has decided about a batch since this "
+                "driver began. Nothing of this batch is decided. Let only one query use the prefix."
+            )
+        return last
+
     def _decision(self, epoch: DriverEpoch, batch: PreparedBatch) -> Decision | None:
         """Return the decision about a new batch; None if it has neither rows nor offsets."""
-        if epoch.lost is not None:
-            # Only the replay of the last batch can write the lost records, and this is another batch.
-            ids = sorted(epoch.lost.transactional_ids)
-            raise LostTransactionsError(batch=epoch.lost.decision.batch, transactional_ids=ids, decided=True)
         written = batch.partitions
         read = {tp for source in batch.sources for tp in source.offsets}
         if not written and not read:
@@ -263,11 +279,13 @@ class TwoPhaseCommit:
         tp = min({*written, *read})
         return Decision(epoch.number, batch.query, batch.number, tp, tuple(sorted(batch.transactions)), written)
 
-    def _repaired(self, epoch: DriverEpoch, batch: PreparedBatch) -> Decision | None:
+    async def _repaired(self, epoch: DriverEpoch, batch: PreparedBatch, deadline: Deadline) -> Decision | None:
         """Return the last decision with the replay's transactions in place of the lost ones; None if none is lost."""
-        if epoch.lost is None:
+        decision = await self._last_decision(epoch, deadline)
+        if decision.done:
             return None
-        decision, lost = epoch.lost.decision, epoch.lost.transactional_ids
+        # `begin` has committed all that exist. A repeated commit has the answer of the first one.
+        lost = set(await self._commit_all(decision, deadline))
         replayed = {_task(t): t for t in batch.transactions}
         transactions = tuple(replayed.get(_task(t), t) for t in decision.transactions)
         missing = sorted(
@@ -366,11 +384,10 @@ class TwoPhaseCommit:
         return None
 
 
-def _task(transaction: OpenTransaction) -> str:
-    """Return the part of the transactional id that all attempts of a task share: `{prefix}-{partition}`."""
-    return transaction.transactional_id.rpartition("-")[0]
+def _task(transaction: OpenTransaction) -> int:
+    return task_number(transaction.transactional_id)
 
 
 def _earlier_attempts(transaction: OpenTransaction) -> list[str]:
-    attempt = int(transaction.transactional_id.rpartition("-")[2])
-    return [f"{_task(transaction)}-{number}" for number in range(attempt)]
+    task, _, attempt = transaction.transactional_id.rpartition("-")
+    return [f"{task}-{number}" for number in range(int(attempt))]

@@ -12,7 +12,6 @@ from kafka_source.errors import (
     FencedError,
     InvalidConfigurationError,
     KafkaGroupError,
-    LostTransactionsError,
 )
 from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.runtime.failpoints import failpoint
@@ -84,7 +83,7 @@ def prepare(
     Raises:
         KafkaGroupError: The task failed; its transaction is aborted.
     """
-    if not _has_to_write(task, epoch):
+    if not _has_to_write(settings, task, epoch):
         for _ in batches:
             # Take all rows nevertheless: stateful operators before the sink keep their state only for rows taken.
             pass
@@ -136,14 +135,14 @@ def _free_attempt(settings: Settings, task: SinkTask) -> SinkTask:
         task = replace(task, attempt=task.attempt + 1)
 
 
-def _has_to_write(task: SinkTask, epoch: DriverEpoch) -> bool:
+def _has_to_write(settings: Settings, task: SinkTask, epoch: DriverEpoch) -> bool:
     _check_checkpoint(task, epoch)
-    if epoch.lost is None:
+    if not epoch.lost or epoch.last is None:
         return not epoch.covers(task.query, task.batch)
-    decision, ids = epoch.lost.decision, epoch.lost.transactional_ids
-    if (decision.query, decision.batch) != (task.query, task.batch):
-        raise LostTransactionsError(batch=decision.batch, transactional_ids=sorted(ids), decided=True)
-    return any(name.rpartition("-")[0] == f"{task.prefix}-{task.partition}" for name in ids)
+    if (epoch.last.query, epoch.last.batch) != (task.query, task.batch):
+        client = cached_client(settings)
+        raise client.run(TwoPhaseCommit(client, task.prefix).lost_transactions(epoch, Deadline(_SECONDS)))
+    return epoch.has_lost(task.partition)
 
 
 def _check_checkpoint(task: SinkTask, epoch: DriverEpoch) -> None:
