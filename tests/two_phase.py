@@ -19,7 +19,7 @@ from kafka_source.sink.produce.producer_config import transaction_timeout_ms
 from kafka_source.sink.records import Records
 from kafka_source.sink.two_phase.committer import PreparedBatch, TwoPhaseCommit
 from kafka_source.sink.two_phase.driver_epoch import DriverEpoch
-from kafka_source.sink.two_phase.open_transactions import open_of
+from kafka_source.sink.two_phase.open_transactions import list_open
 from kafka_source.sink.two_phase.prepare import Prepared, SinkTask, prepare
 from kafka_source.sink.two_phase.timeout import check_timeout
 from kafka_source.transactions.open_transaction import OpenTransaction
@@ -90,7 +90,9 @@ class Sink:
         return [one.transaction for one in self._run(self._phases().abort_undecided(Deadline(60), epoch))]
 
     def open(self) -> list[OpenTransaction]:
-        return [one.transaction for one in self._run(open_of(cached_client(self.settings), self.prefix, Deadline(30)))]
+        return [
+            one.transaction for one in self._run(list_open(cached_client(self.settings), self.prefix, Deadline(30)))
+        ]
 
     def _phases(self) -> TwoPhaseCommit:
         return TwoPhaseCommit(cached_client(self.settings), self.prefix)

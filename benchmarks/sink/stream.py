@@ -17,7 +17,7 @@ from benchmarks.sink.throughput import AT_LEAST_ONCE, EXACTLY_ONCE, PARTITIONS
 from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.kafka_client import Deadline, KafkaClient
-from kafka_source.sink.two_phase.open_transactions import open_of
+from kafka_source.sink.two_phase.open_transactions import list_open
 from kafkagroup.embedded import EmbeddedKafka
 
 TASKS, ROWS = 8, 160
@@ -92,7 +92,7 @@ class Watch:
 
     def _run(self) -> None:
         while not self._stopping.wait(0.1):
-            for one in self._client.run(open_of(self._client, PREFIX, Deadline(10))):
+            for one in self._client.run(list_open(self._client, PREFIX, Deadline(10))):
                 key = (one.transaction.producer_id, one.transaction.epoch)
                 self._open_ms[key] = time.time() * 1000 - one.started_ms
             ends = self._cluster.latest(self._partitions, read_committed=False)

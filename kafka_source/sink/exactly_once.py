@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 
 from pyspark import TaskContext
 
-from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.errors import KafkaGroupError
 from kafka_source.kafka_client import Deadline, cached_client
@@ -48,14 +47,7 @@ def prepare_task(target: Target, sink: ExactlyOnce, epoch: DriverEpoch, records:
     if task is None:
         raise KafkaGroupError("An exactly-once write needs Spark's TaskContext; this is no Spark task.")
     batch = BatchOfRun(sink.write_id, "", 0) if sink.write_id else BatchOfRun.of_task()
-    sink_task = SinkTask(
-        sink.prefix,
-        batch.query,
-        batch.number,
-        task.partitionId(),
-        task.attemptNumber(),
-        single=sink.write_id is not None,
-    )
+    sink_task = SinkTask(sink.prefix, batch.query, batch.number, task.partitionId(), task.attemptNumber())
     prepared = prepare(target.settings, sink_task, epoch, records, target.options.engine)
     return CommitMessage(prepared.records, batch, epoch.in_message, prepared)
 
@@ -82,14 +74,7 @@ def commit_batch(settings: Settings, sink: ExactlyOnce, messages: Sequence[Commi
     client.run(TwoPhaseCommit(client, sink.prefix).commit(epoch, prepared_batch, deadline))
 
 
-def give_up_batch(target: Target, sink: ExactlyOnce, epoch: DriverEpoch, messages: Sequence[CommitMessage]) -> None:
-    """Abort the transactions of a batch that failed; see `abort_undecided` and, for a single write, `give_up`."""
-    written = [tp for m in messages if m.prepared is not None for tp in m.prepared.partitions]
-    topic = target.options.topic
-    partition = min(written, default=None if topic is None else TopicPartition(topic, 0))
-    client, deadline = cached_client(target.settings), Deadline(_SECONDS)
-    phases = TwoPhaseCommit(client, sink.prefix)
-    if sink.write_id is None:
-        client.run(phases.abort_undecided(deadline, epoch))
-    else:
-        client.run(phases.give_up(epoch, sink.write_id, partition, deadline))
+def give_up_batch(settings: Settings, sink: ExactlyOnce, epoch: DriverEpoch) -> None:
+    """Abort the transactions of a batch that failed, and fence its tasks; see `TwoPhaseCommit.abort_undecided`."""
+    client = cached_client(settings)
+    client.run(TwoPhaseCommit(client, sink.prefix).abort_undecided(Deadline(_SECONDS), epoch))

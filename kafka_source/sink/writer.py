@@ -81,7 +81,7 @@ class _Writer:
         epochs = [self.start.epoch, *(message.epoch for message in written)]
         epoch = next((epoch for epoch in epochs if epoch is not None), None)
         if epoch is not None:
-            give_up_batch(self._target, self._target.exactly_once, epoch, written)
+            give_up_batch(self._target.settings, self._target.exactly_once, epoch)
 
 
 class BatchWriter(_Writer, DataSourceArrowWriter):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,7 +61,7 @@ async def commit_in(
     groups: Sequence[GroupOffsets],
     deadline: Deadline,
     *,
-    after: Awaitable[None] | None = None,
+    before_commit: Callable[[], Awaitable[None]] | None = None,
     fail_on_unknown_topic: bool = False,
 ) -> None:
     """Commit offsets of several groups, all or none; the transaction is ended in either case.
@@ -71,7 +71,7 @@ async def commit_in(
         transaction: From `initialise`; one epoch is for one transaction.
         groups: The offsets, by group.
         deadline: For all of it, except for the abort after an error.
-        after: Work that must succeed before the commit; it runs while the offsets are sent.
+        before_commit: Work that must succeed before the commit; it begins when the offsets are added.
         fail_on_unknown_topic: Give up at once if the group coordinator does not know a topic. Else it is asked until
             the deadline, for it may not have heard yet of a topic that was created a moment ago.
 
@@ -83,8 +83,10 @@ async def commit_in(
         KafkaGroupError: Any other category. The transaction is aborted.
     """
     try:
-        adding = _add_all(client, transaction, groups, deadline, fail_on_unknown_topic=fail_on_unknown_topic)
-        await (adding if after is None else asyncio.gather(adding, after))
+        for group in groups:
+            await add_offsets(client, transaction, group, deadline, fail_on_unknown_topic=fail_on_unknown_topic)
+        if before_commit is not None:
+            await before_commit()
         await end(client, transaction, commit=True, deadline=deadline)
     except UnknownOutcomeError:
         # An abort could undo what the commit, still on its way, is about to do.
@@ -96,18 +98,6 @@ async def commit_in(
         if isinstance(error, RetriableError) and not isinstance(error, UnknownTopicError):
             raise AbortableError(str(error), code=error.code) from error
         raise
-
-
-async def _add_all(
-    client: KafkaClient,
-    transaction: OpenTransaction,
-    groups: Sequence[GroupOffsets],
-    deadline: Deadline,
-    *,
-    fail_on_unknown_topic: bool,
-) -> None:
-    for group in groups:
-        await add_offsets(client, transaction, group, deadline, fail_on_unknown_topic=fail_on_unknown_topic)
 
 
 async def add_offsets(

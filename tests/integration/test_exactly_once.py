@@ -109,6 +109,47 @@ def test_an_attempt_that_did_not_count_is_aborted(kafka: EmbeddedKafka, topic: T
     assert sink.open() == []
 
 
+@pytest.mark.parametrize("engine", ["native", "librdkafka"])
+@pytest.mark.parametrize("decides", [True, False])
+def test_a_speculative_attempt_opens_nothing_after_its_batch(
+    kafka: EmbeddedKafka, topic: Topic, engine: str, decides: bool
+) -> None:
+    """Attempt 1 of task 0 runs beside attempt 0, and its worker outlives the batch by moments."""
+    sink = Sink(kafka.bootstrap_servers, topic("eo-speculation"))
+    epoch = sink.begin()
+    done = sink.tasks(epoch, 0)
+    slow = in_transaction(sink.settings, f"{sink.prefix}-0-1", engine)  # it has sent nothing yet
+    if decides:
+        sink.decide(epoch, 0, done)
+    else:
+        sink.abort(epoch)
+    with pytest.raises(KafkaGroupError):
+        slow.send(as_records([b"late"], sink.topic))
+        slow.flush()
+    slow.abort()
+    assert sink.open() == []
+    with pytest.raises(FencedError, match=f"{sink.prefix}-0-2"):  # one that begins only now
+        sink.task(epoch, 0, 0, attempt=2)
+    assert sink.open() == []
+    sink.run(0, 1)
+    assert visible(kafka, sink.topic, 120) == whole(0, 1)
+
+
+def test_an_attempt_is_fenced_once_and_not_in_every_batch_from_then_on(kafka: EmbeddedKafka, topic: Topic) -> None:
+    sink = Sink(kafka.bootstrap_servers, topic("eo-fenced-once"))
+    epoch = sink.begin()
+    in_transaction(sink.settings, f"{sink.prefix}-0-1", "native")
+    sink.decide(epoch, 0, sink.tasks(epoch, 0))
+
+    def loser() -> OpenTransaction:
+        client = cached_client(sink.settings)
+        return client.run(describe(client, f"{sink.prefix}-0-1", Deadline(30))).transaction
+
+    fenced = loser()
+    sink.run(1, 2)
+    assert loser() == fenced
+
+
 def test_a_decided_batch_is_finished_even_if_the_ledger_was_deleted_before(kafka: EmbeddedKafka, topic: Topic) -> None:
     """Its number must be above the finished numbers, which are in a group of their own."""
     name = topic("eo-deleted-ledger")
@@ -299,20 +340,16 @@ def test_a_task_that_still_runs_when_its_write_is_given_up_leaves_nothing(
     sink = Sink(kafka.bootstrap_servers, topic("eo-late"), "write")
     settings = Settings({"bootstrap.servers": kafka.bootstrap_servers})
     epoch = sink.begin()
-    done = sink.task(epoch, 0, 0)
-    client = cached_client(settings)
+    sink.task(epoch, 0, 0)
 
     def records() -> Iterator[Records]:
         if began:
             yield as_records(rows(0, 1), sink.topic)
-        partition = min(done.partitions, default=TP(sink.topic, 0))
-        client.run(TwoPhaseCommit(client, sink.prefix).give_up(epoch, "write", partition, Deadline(30)))
+        sink.abort(epoch)
         yield as_records(rows(0, 2), sink.topic)
 
-    try:
-        assert prepare(settings, SinkTask(sink.prefix, "write", 0, 1, single=True), epoch, records()) == Prepared(0)
-    except KafkaGroupError:
-        assert began  # its transaction was ended while it wrote
+    with pytest.raises(KafkaGroupError):
+        prepare(settings, SinkTask(sink.prefix, "write", 0, 1), epoch, records())
     assert sink.open() == []
     assert visible(kafka, sink.topic) == []
 
@@ -331,14 +368,13 @@ def test_a_batch_begins_with_aborting_what_was_left(kafka: EmbeddedKafka, topic:
 
 def test_a_write_none_of_whose_tasks_is_done_can_be_given_up(kafka: EmbeddedKafka, topic: Topic) -> None:
     sink = Sink(kafka.bootstrap_servers, topic("eo-none-done"), "write")
-    client = cached_client(sink.settings)
-    phases = TwoPhaseCommit(client, sink.prefix)
-    epoch = sink.begin()
-    client.run(phases.give_up(epoch, "write", None, Deadline(30)))  # no partition is known yet
+    sink.abort(sink.begin())
     epoch = sink.begin()
     sink.task(epoch, 0, 0)
-    client.run(phases.give_up(epoch, "write", None, Deadline(30)))
-    assert client.run(phases.is_decided("write", 0, Deadline(30)))
+    sink.abort(epoch)
+    assert sink.open() == []
+    with pytest.raises(FencedError):
+        sink.task(epoch, 0, 1)  # it begins only now
     assert sink.open() == []
 
 

@@ -13,7 +13,7 @@ from kafka_source.client_config import Settings
 from kafka_source.errors import KafkaGroupError
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.sink.two_phase.committer import TwoPhaseCommit
-from kafka_source.sink.two_phase.open_transactions import open_of
+from kafka_source.sink.two_phase.open_transactions import list_open
 from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka
 from testbed.processes import session_of
@@ -206,7 +206,7 @@ class Output:
             phases = TwoPhaseCommit(client, PREFIX)
             client.run(phases.begin(Deadline(120)))
             client.run(phases.abort_undecided(Deadline(120)))
-            assert client.run(open_of(client, PREFIX, Deadline(60))) == []
+            assert client.run(list_open(client, PREFIX, Deadline(60))) == []
         seen: dict[str, object] = {}
 
         def same() -> bool:

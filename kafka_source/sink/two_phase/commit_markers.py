@@ -14,7 +14,7 @@ from assignors.model import TopicPartition
 from kafka_source.errors import error_for_code
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.kafka_client.messages import WriteTxnMarkersRequest
-from kafka_source.sink.two_phase.open_transactions import COMMITTED, in_state
+from kafka_source.sink.two_phase.open_transactions import COMMITTED, list_in_states
 from kafka_source.sink.two_phase.visibility import open_producers
 from kafka_source.transactions.open_transaction import OpenTransaction
 
@@ -34,7 +34,7 @@ async def lost_markers(
     client: KafkaClient, prefix: str, partitions: Iterable[TopicPartition], deadline: Deadline
 ) -> list[LostMarker]:
     """Return the missing commit markers of a sink's committed transactions in these partitions."""
-    committed = await in_state(client, prefix, COMMITTED, deadline)
+    committed = await list_in_states(client, prefix, [COMMITTED], deadline)
     by_producer = {(one.transaction.producer_id, one.transaction.epoch): one.transaction for one in committed}
     still_open = await open_producers(client, partitions, deadline)
     return [

@@ -14,24 +14,35 @@ The steps of a batch, and the effect of a crash after each of them:
 4. The driver commits each transaction and waits until the records are visible. After a crash: the next driver commits
    the transactions that the ledger names, and the replay of the batch writes nothing. A coordinator answers the second
    commit of a transaction like the first one.
-5. The driver records the decision as finished, and aborts open transactions of this sink that no decision names. Until
-   then, every driver that begins a batch repeats step 4.
+5. The driver records the decision as finished. It aborts open transactions of this sink that no decision names, and
+   fences tasks that have not sent anything yet: attempts that Spark has started beside the ones that count. An attempt
+   that begins later finds `{prefix}-driver` no longer in the epoch of step 1, and sends nothing. Until the decision is
+   recorded as finished, every driver that begins a batch repeats step 4.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from assignors.model import TopicPartition
-from kafka_source.errors import FencedError, KafkaGroupError, LostTransactionsError
+from kafka_source.errors import ApplicationRecoverableError, FencedError, KafkaGroupError, LostTransactionsError
 from kafka_source.kafka_client import Deadline, KafkaClient
+from kafka_source.model.partition_runs import first_names
 from kafka_source.runtime.failpoints import failpoint
 from kafka_source.sink.two_phase.driver_epoch import DriverEpoch, task_number
 from kafka_source.sink.two_phase.ledger import Decision, Ledger
-from kafka_source.sink.two_phase.open_transactions import Described, describe, describe_all, open_of
+from kafka_source.sink.two_phase.open_transactions import (
+    EMPTY,
+    ONGOING,
+    Described,
+    describe,
+    describe_all,
+    list_in_states,
+    list_open,
+)
 from kafka_source.sink.two_phase.visibility import wait_until_visible
 from kafka_source.transactions.offset_transaction import GroupOffsets, commit_in
 from kafka_source.transactions.open_transaction import OpenTransaction, end, initialise, is_gone
@@ -43,6 +54,12 @@ log = logging.getLogger(__name__)
 _DECISION_TIMEOUT_MS = 30_000
 _DECISION_MARGIN_SECONDS = 3.0
 _VISIBLE_SECONDS = 30.0
+# A fenced id has this timeout, by which it is told from one that a task has just initialised. Nobody holds its epoch.
+_FENCED_TIMEOUT_MS = 1
+# A transaction that is decided must be committed before it times out.
+_MAX_MARGIN_MS = 5_000
+# The maximum number of transactions that an error names.
+_MAX_NAMED = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +109,11 @@ class TwoPhaseCommit:
             LostTransactionsError: Transactions of the last decision no longer exist, and `replays` is false.
             NotVisibleError: The last batch is committed, but a broker has lost the markers that make it visible.
         """
-        # Every transaction that is open now belongs to an earlier batch, so the list can be fetched at the same time.
+        # Every transaction that is there now belongs to an earlier batch, so the list can be fetched at the same time.
         driver, finished, left = await asyncio.gather(
             self._initialise("driver", deadline),
             self._initialise("finished", deadline),
-            open_of(self._client, self._prefix, deadline),
+            self._not_ended(deadline),
         )
         ledger = await self._ledger.read(deadline)
         last = ledger.last
@@ -106,7 +123,7 @@ class TwoPhaseCommit:
             if lost and not replays:
                 raise LostTransactionsError(batch=last.batch, transactional_ids=sorted(lost), decided=True)
             if not lost:
-                await self._ledger.record_finished(finished, last, deadline, after=self._visible(last, deadline))
+                await self._record_finished(finished, last, deadline)
                 # One epoch serves one transaction.
                 finished = await self._initialise("finished", deadline)
         if not lost:
@@ -135,58 +152,25 @@ class TwoPhaseCommit:
         if decision is None:
             await self._abort_open(epoch, deadline)
             return
-        await self._check_open(epoch, batch, deadline)
+        prepared = await self._check_open(epoch, batch, deadline)
         failpoint("sink-prepared")
         # The ledger comes last, so that no decision is written if the source's group refuses its offsets.
-        sources = () if replayed else batch.sources
-        await self._decide(epoch, [*sources, *self._ledger.entries(decision)], deadline)
+        offsets = [*(() if replayed else batch.sources), *self._ledger.entries(decision)]
+        within = Deadline(min(deadline.left, _DECISION_TIMEOUT_MS / 1000 - _DECISION_MARGIN_SECONDS))
+        await commit_in(
+            self._client,
+            epoch.driver,
+            offsets,
+            within,
+            before_commit=lambda: self._check_time_left(epoch, batch, prepared, within),
+        )
         failpoint("sink-decided")
-        await self._finish(epoch, decision, batch, deadline)
+        await self._finish(epoch, decision, deadline)
 
     async def accept_loss(self, epoch: DriverEpoch, deadline: Deadline) -> None:
         """Record the last decision as finished without the records of its lost transactions."""
         if epoch.lost and epoch.last is not None:
             await self._ledger.record_finished(epoch.finished, epoch.last, deadline)
-
-    async def give_up(
-        self, epoch: DriverEpoch, write: str, partition: TopicPartition | None, deadline: Deadline
-    ) -> None:
-        """Give up a single write: abort its transactions, and let tasks that still run abort theirs.
-
-        The transactions of completed tasks are aborted here. A task that still runs finds the write in the ledger when
-        it is done, and aborts its transaction itself. Streams do not use this: they write the same batch again.
-
-        Args:
-            epoch: From `begin` of this write.
-            write: The id of the write.
-            partition: The partition whose committed offset holds the decision; None to use a partition that this sink
-                has written to.
-            deadline: Limit for the whole call.
-        """
-        if not await self._is_current(epoch.driver, deadline):
-            return
-        partition = partition or await self._any_partition(epoch, deadline)
-        epoch = await self.begin(deadline)
-        if partition is None:
-            # Nothing is open and nothing was ever written. The next driver aborts what a task opens from here on.
-            return
-        decision = Decision(epoch.number, write, 0, partition)
-        await self._decide(epoch, self._ledger.entries(decision), deadline)
-        await self._ledger.record_finished(epoch.finished, decision, deadline)
-        await self.abort_undecided(deadline, epoch)
-
-    async def _decide(self, epoch: DriverEpoch, offsets: Sequence[GroupOffsets], deadline: Deadline) -> None:
-        within = min(deadline.left, _DECISION_TIMEOUT_MS / 1000 - _DECISION_MARGIN_SECONDS)
-        await commit_in(self._client, epoch.driver, offsets, Deadline(within))
-
-    async def _any_partition(self, epoch: DriverEpoch, deadline: Deadline) -> TopicPartition | None:
-        known = {tp for one in await self.undecided(deadline) for tp in one.partitions}
-        return min(known, default=None if epoch.last is None else epoch.last.ledger_partition)
-
-    async def is_decided(self, query: str, batch: int, deadline: Deadline) -> bool:
-        """Return whether the ledger has a decision about a batch: it is committed, or its write was given up."""
-        last = await self._ledger.last(deadline)
-        return last is not None and last.covers(query, batch)
 
     async def decided(self, deadline: Deadline) -> Decision | None:
         """Return the newest decision if it is not finished, because its driver died; else None."""
@@ -196,13 +180,13 @@ class TwoPhaseCommit:
     async def undecided(self, deadline: Deadline) -> list[Described]:
         """Return the sink's open transactions that no decision names."""
         decision = await self.decided(deadline)
-        decided = set() if decision is None else set(decision.transactions)
-        return [one for one in await open_of(self._client, self._prefix, deadline) if one.transaction not in decided]
+        return _without(decision, await list_open(self._client, self._prefix, deadline))
 
     async def abort_undecided(self, deadline: Deadline, epoch: DriverEpoch | None = None) -> list[Described]:
         """Abort the sink's open transactions that no decision names, because `read_committed` readers wait for them.
 
-        Return those that it has aborted; others have ended in the meantime.
+        Return those that it has aborted; others have ended in the meantime. Tasks that still run, or that begin later,
+        are fenced.
 
         Args:
             deadline: Limit for the whole call.
@@ -210,40 +194,57 @@ class TwoPhaseCommit:
                 none is aborted. None to fence every driver first, so that a driver that still works cannot decide
                 about a part of its batch.
         """
-        if epoch is not None:
-            driver = epoch.driver
-        else:
+        if epoch is None:
             driver, _ = await asyncio.gather(
                 self._initialise("driver", deadline), self._initialise("finished", deadline)
             )
-        return await self._abort(await self.undecided(deadline), driver, deadline)
+        else:
+            # The next epoch of the same driver, by which tasks know that their batch has ended.
+            try:
+                driver = await self._initialise("driver", deadline, ended=epoch.driver)
+            except FencedError:
+                return []
+        decision = await self.decided(deadline)
+        return await self._abort(_without(decision, await self._not_ended(deadline)), driver, deadline)
 
-    async def _abort(self, found: list[Described], driver: OpenTransaction, deadline: Deadline) -> list[Described]:
-        """Abort transactions, unless another driver has begun a batch; return those that this call has aborted."""
-        # `found` was read before this check, so it holds nothing of a driver that begins after the check.
-        if not found or not await self._is_current(driver, deadline):
+    async def _not_ended(self, deadline: Deadline) -> list[Described]:
+        """Return the tasks' transactions that are open, or may still be opened by who has initialised them."""
+        found = await list_in_states(self._client, self._prefix, [EMPTY, ONGOING], deadline)
+        return [one for one in found if one.is_open or one.timeout_ms != _FENCED_TIMEOUT_MS]
+
+    async def _abort(self, left: list[Described], driver: OpenTransaction, deadline: Deadline) -> list[Described]:
+        """End and fence transactions, unless another driver has begun a batch; return those that this has aborted."""
+        # `left` was read before this check, so it holds nothing of a driver that begins after the check.
+        if not left or not await self._is_current(driver, deadline):
             return []
-        aborted = await asyncio.gather(*(self._abort_one(one, deadline) for one in found))
-        return [one for one, done in zip(found, aborted, strict=True) if done]
+        aborted = await asyncio.gather(*(self._abort_one(one, deadline) for one in left))
+        return [one for one, done in zip(left, aborted, strict=True) if done]
 
     async def _abort_one(self, one: Described, deadline: Deadline) -> bool:
-        """Abort a transaction and fence its task; return False if it has ended in the meantime."""
-        transaction = one.transaction
+        """Abort a transaction and fence its task; return False if there was nothing to abort."""
+        if one.is_open:
+            try:
+                await end(self._client, one.transaction, commit=False, deadline=deadline)
+            except KafkaGroupError as error:
+                # It has ended in the meantime: a task initialised the id again, or the coordinator timed it out.
+                if not is_gone(error):
+                    raise
+                return False
+        # EndTxn leaves the epoch as it is. A task that still runs would open a new transaction of the same epoch, with
+        # the rest of its records only. InitProducerId raises the epoch, unless another process has done so already.
+        name = one.transaction.transactional_id
         try:
-            await end(self._client, transaction, commit=False, deadline=deadline)
+            await initialise(self._client, name, _FENCED_TIMEOUT_MS, deadline, ended=one.transaction)
         except KafkaGroupError as error:
-            # It has ended in the meantime: a task initialised the id again, or the coordinator timed it out.
             if not is_gone(error):
                 raise
-            return False
-        # EndTxn leaves the epoch as it is. A task that still runs would open a new transaction of the same epoch, with
-        # the rest of its records only. InitProducerId raises the epoch and so fences the task.
-        await self._fence(one, deadline)
-        return True
+        return one.is_open
 
-    async def _initialise(self, name: str, deadline: Deadline) -> OpenTransaction:
+    async def _initialise(
+        self, name: str, deadline: Deadline, *, ended: OpenTransaction | None = None
+    ) -> OpenTransaction:
         """Initialise one of the driver's transactional ids, which fences every other driver that holds it."""
-        return await initialise(self._client, f"{self._prefix}-{name}", _DECISION_TIMEOUT_MS, deadline)
+        return await initialise(self._client, f"{self._prefix}-{name}", _DECISION_TIMEOUT_MS, deadline, ended=ended)
 
     async def _is_current(self, driver: OpenTransaction, deadline: Deadline) -> bool:
         """Return whether `{prefix}-driver` still has this epoch: no other driver has begun a batch since."""
@@ -298,7 +299,8 @@ class TwoPhaseCommit:
         partitions = tuple(sorted({*decision.partitions, *batch.partitions}))
         return replace(decision, number=epoch.number, transactions=transactions, partitions=partitions)
 
-    async def _check_open(self, epoch: DriverEpoch, batch: PreparedBatch, deadline: Deadline) -> None:
+    async def _check_open(self, epoch: DriverEpoch, batch: PreparedBatch, deadline: Deadline) -> list[Described]:
+        """Return the batch's transactions, which are all open."""
         found = await describe_all(self._client, [t.transactional_id for t in batch.transactions], deadline)
         still_open = {one.transaction for one in found if one.is_open}
         lost = [t.transactional_id for t in batch.transactions if t not in still_open]
@@ -309,16 +311,38 @@ class TwoPhaseCommit:
             )
         if lost:
             raise LostTransactionsError(batch=batch.number, transactional_ids=lost, decided=False)
+        return found
 
-    async def _finish(self, epoch: DriverEpoch, decision: Decision, batch: PreparedBatch, deadline: Deadline) -> None:
+    async def _check_time_left(
+        self, epoch: DriverEpoch, batch: PreparedBatch, prepared: Sequence[Described], deadline: Deadline
+    ) -> None:
+        """Raise an error if transactions may time out between the decision and their commit.
+
+        The decision's own transaction has begun a moment ago, so its start tells the coordinators' time.
+        """
+        decision = await describe(self._client, epoch.driver.transactional_id, deadline)
+        late = [one.transaction.transactional_id for one in prepared if times_out_soon(one, decision.started_ms)]
+        if late:
+            raise ApplicationRecoverableError(
+                f"Batch {batch.number} is not committed: transactions {first_names(late, _MAX_NAMED)} have been open "
+                f"for almost kafka.transaction.timeout.ms={prepared[0].timeout_ms}, and could time out before all of "
+                "them are committed. Nothing is lost: the batch is written again when the query restarts. Raise "
+                "kafka.transaction.timeout.ms, or let batches be smaller."
+            )
+
+    async def _finish(self, epoch: DriverEpoch, decision: Decision, deadline: Deadline) -> None:
         lost = await self._commit_all(decision, deadline)
         if lost:
             raise LostTransactionsError(batch=decision.batch, transactional_ids=sorted(lost), decided=True)
         failpoint("sink-committed")
         await asyncio.gather(
-            self._ledger.record_finished(epoch.finished, decision, deadline, after=self._visible(decision, deadline)),
-            self._fence_earlier_attempts(epoch, batch, deadline),
-            self._abort_open(epoch, deadline),
+            self._record_finished(epoch.finished, decision, deadline), self._abort_open(epoch, deadline)
+        )
+
+    async def _record_finished(self, finished: OpenTransaction, decision: Decision, deadline: Deadline) -> None:
+        """Record that a decision is finished, when its records are visible."""
+        await self._ledger.record_finished(
+            finished, decision, deadline, before_commit=lambda: self._visible(decision, deadline)
         )
 
     async def _visible(self, decision: Decision, deadline: Deadline) -> None:
@@ -326,41 +350,8 @@ class TwoPhaseCommit:
         await wait_until_visible(self._client, decision.batch, decision.transactions, decision.partitions, within)
 
     async def _abort_open(self, epoch: DriverEpoch, deadline: Deadline) -> None:
-        """Abort every open transaction of the sink; call it when all decided ones are committed."""
-        await self._abort(await open_of(self._client, self._prefix, deadline), epoch.driver, deadline)
-
-    async def _fence_earlier_attempts(self, epoch: DriverEpoch, batch: PreparedBatch, deadline: Deadline) -> None:
-        """Fence the earlier attempts of each task.
-
-        Spark may have taken a worker for dead that still runs. Such a worker could open another transaction, which
-        would hold back readers until it times out.
-        """
-        names = [name for transaction in batch.transactions for name in _earlier_attempts(transaction)]
-        found = await asyncio.gather(*(self._described(name, deadline) for name in names))
-        earlier = [one for one in found if one is not None]
-        # They were described before this check, so none of them is of a driver that begins after it. The tasks of such
-        # a driver use the same ids, and `ended` spares what they have initialised since.
-        if not earlier or not await self._is_current(epoch.driver, deadline):
-            return
-        await asyncio.gather(*(self._fence(one, deadline) for one in earlier))
-
-    async def _described(self, name: str, deadline: Deadline) -> Described | None:
-        """Return the state of a transactional id; None if it was never used."""
-        try:
-            return await describe(self._client, name, deadline)
-        except KafkaGroupError as error:
-            if not is_gone(error):
-                raise
-            return None
-
-    async def _fence(self, one: Described, deadline: Deadline) -> None:
-        """Raise the epoch of a transactional id, unless another process has done so since it was described."""
-        name, timeout_ms = one.transaction.transactional_id, one.timeout_ms or _DECISION_TIMEOUT_MS
-        try:
-            await initialise(self._client, name, timeout_ms, deadline, ended=one.transaction)
-        except KafkaGroupError as error:
-            if not is_gone(error):
-                raise
+        """End every transaction of the sink; call it when all decided ones are committed."""
+        await self._abort(await self._not_ended(deadline), epoch.driver, deadline)
 
     async def _commit_all(self, decision: Decision, deadline: Deadline) -> list[str]:
         """Commit the transactions of a decision; return the transactional ids of those that no longer exist."""
@@ -388,6 +379,17 @@ def _task(transaction: OpenTransaction) -> int:
     return task_number(transaction.transactional_id)
 
 
-def _earlier_attempts(transaction: OpenTransaction) -> list[str]:
-    task, _, attempt = transaction.transactional_id.rpartition("-")
-    return [f"{task}-{number}" for number in range(int(attempt))]
+def _without(decision: Decision | None, found: Iterable[Described]) -> list[Described]:
+    decided = set() if decision is None else set(decision.transactions)
+    return [one for one in found if one.transaction not in decided]
+
+
+def times_out_soon(one: Described, now_ms: int) -> bool:
+    """Return whether a coordinator may abort a transaction before it can be committed.
+
+    Args:
+        one: An open transaction.
+        now_ms: The time of the coordinators, in milliseconds since 1970.
+    """
+    margin_ms = min(_MAX_MARGIN_MS, one.timeout_ms // 10)
+    return one.started_ms + one.timeout_ms - margin_ms <= now_ms

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from assignors.model import TopicPartition
@@ -160,7 +160,7 @@ class Ledger:
         decision: DecidedBatch,
         deadline: Deadline,
         *,
-        after: Awaitable[None] | None = None,
+        before_commit: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """Record that a decision is finished: all of its transactions are committed and visible.
 
@@ -168,7 +168,7 @@ class Ledger:
             transaction: The epoch of `{prefix}-finished` that this driver holds.
             decision: The decision.
             deadline: Limit for the whole call.
-            after: Work that has to succeed before the record is committed; it runs at the same time as the requests.
+            before_commit: Work that has to succeed before the record is committed.
 
         Raises:
             FencedError: Another driver has begun a batch.
@@ -177,7 +177,7 @@ class Ledger:
             SlotCredentials(self._finished_group, -1, "", None),
             {decision.ledger_partition: CommitOffset(decision.number)},
         )
-        await commit_in(self._client, transaction, [entry], deadline, after=after)
+        await commit_in(self._client, transaction, [entry], deadline, before_commit=before_commit)
 
     def _group(self, number: int) -> str:
         return f"{self._prefix}-ledger-{number}" if number else f"{self._prefix}-ledger"

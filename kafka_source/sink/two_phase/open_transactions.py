@@ -14,6 +14,7 @@ from kafka_source.kafka_client import TRANSACTION, Deadline, KafkaClient, check_
 from kafka_source.kafka_client.messages import DescribeTransactionsRequest, ListTransactionsRequest
 from kafka_source.transactions.open_transaction import OpenTransaction
 
+EMPTY = "Empty"
 ONGOING = "Ongoing"
 COMMITTED = "CompleteCommit"
 
@@ -93,31 +94,37 @@ def _described(found: Any) -> Described:
     )
 
 
-async def open_of(client: KafkaClient, prefix: str, deadline: Deadline) -> list[Described]:
+async def list_open(client: KafkaClient, prefix: str, deadline: Deadline) -> list[Described]:
     """Return the open transactions of a sink's tasks, sorted by their ids."""
-    return await in_state(client, prefix, ONGOING, deadline)
+    return await list_in_states(client, prefix, [ONGOING], deadline)
 
 
-async def in_state(client: KafkaClient, prefix: str, state: str, deadline: Deadline) -> list[Described]:
-    """Return the newest transactions of a sink's tasks that are in this state, sorted by their ids."""
+async def list_in_states(
+    client: KafkaClient, prefix: str, states: Sequence[str], deadline: Deadline
+) -> list[Described]:
+    """Return the newest transactions of a sink's tasks that are in one of these states, sorted by their ids."""
+    # Brokers before Kafka 4.1 ignore the pattern (KIP-1152) and return the transactions of all sinks.
+    pattern = rf"{re.escape(prefix)}-\d+-\d+"
 
-    async def ask() -> list[str]:
+    async def list_on(node_id: int) -> list[str]:
+        request = ListTransactionsRequest(
+            state_filters=list(states), producer_id_filters=[], transactional_id_pattern=pattern
+        )
+        answer = await client.send(node_id, request, deadline)
+        if answer.error_code:
+            raise error_for_code(answer.error_code, f"Listing the transactions of {prefix} failed")
+        return [t.transactional_id for t in answer.transaction_states if has_prefix(t.transactional_id, prefix)]
+
+    async def ask() -> set[str]:
         snapshot = await client.metadata((), deadline)
-        found: list[str] = []
-        for broker in snapshot.brokers:
-            request = ListTransactionsRequest(state_filters=[state], producer_id_filters=[])
-            answer = await client.send(broker, request, deadline, 0)
-            if answer.error_code:
-                raise error_for_code(answer.error_code, f"Listing the transactions of {prefix} failed")
-            found += [t.transactional_id for t in answer.transaction_states if is_of(prefix, t.transactional_id)]
-        return found
+        listed = await asyncio.gather(*map(list_on, snapshot.brokers))
+        return {name for names in listed for name in names}
 
-    names = await client.retrying(ask, deadline)
-    described = await describe_all(client, sorted(set(names)), deadline)
-    return sorted((one for one in described if one.state == state), key=lambda one: one.transaction)
+    described = await describe_all(client, sorted(await client.retrying(ask, deadline)), deadline)
+    return sorted((one for one in described if one.state in states), key=lambda one: one.transaction)
 
 
-def is_of(prefix: str, transactional_id: str) -> bool:
+def has_prefix(transactional_id: str, prefix: str) -> bool:
     """Return whether an id belongs to a task of a sink: `{prefix}-{partition}-{attempt}`."""
     # The id must have exactly two numbers: `orders-2` may be the prefix of another sink.
     return re.fullmatch(rf"{re.escape(prefix)}-\d+-\d+", transactional_id) is not None

@@ -19,7 +19,7 @@ from kafka_source.sink.delivery import TransactionalDelivery, in_transaction
 from kafka_source.sink.records import Records
 from kafka_source.sink.two_phase.committer import TwoPhaseCommit
 from kafka_source.sink.two_phase.driver_epoch import DriverEpoch
-from kafka_source.sink.two_phase.open_transactions import ONGOING, describe
+from kafka_source.sink.two_phase.open_transactions import EMPTY, ONGOING, describe
 from kafka_source.transactions.open_transaction import OpenTransaction, is_gone
 
 _SECONDS = 60.0
@@ -37,7 +37,6 @@ class SinkTask:
             ids stays bounded.
         attempt: The task's attempt number, or a higher one. Each attempt has a transactional id of its own, so the
             driver can abort the transaction of an attempt that did not count.
-        single: Whether this is a single write, which may be given up while the task runs.
     """
 
     prefix: str
@@ -45,7 +44,6 @@ class SinkTask:
     batch: int
     partition: int
     attempt: int = 0
-    single: bool = False
 
     @property
     def transactional_id(self) -> str:
@@ -99,6 +97,7 @@ def prepare(
                 task = _free_attempt(settings, task)
                 delivery = in_transaction(settings, task.transactional_id, engine)
                 opened = delivery.transaction or _initialised(settings, task)
+                _check_undecided(settings, task, epoch)
             delivery.send(records)
             count += len(records)
         if delivery is None or opened is None:
@@ -106,8 +105,6 @@ def prepare(
         delivery.flush()
         failpoint("task-flushed")
         prepared = _prepared(settings, task, opened, count)
-        if prepared.transaction is None:
-            delivery.abort()
     except BaseException:
         if delivery is not None:
             delivery.abort()
@@ -175,6 +172,23 @@ def _initialised(settings: Settings, task: SinkTask) -> OpenTransaction:
     return client.run(describe(client, task.transactional_id, Deadline(_SECONDS))).transaction
 
 
+def _check_undecided(settings: Settings, task: SinkTask, epoch: DriverEpoch) -> None:
+    """Raise an error if the batch has ended, with a decision or without.
+
+    Spark runs attempts beside the ones that count, and does not wait for their end. The driver ends what they have
+    initialised before its decision; whatever is initialised after it finds the driver here in another state.
+    """
+    client = cached_client(settings)
+    driver = client.run(describe(client, epoch.driver.transactional_id, Deadline(_SECONDS)))
+    if driver.transaction != epoch.driver or driver.state != EMPTY:
+        raise FencedError(
+            f"The task of {task.transactional_id} begins when its batch {task.batch} has ended already: the driver's "
+            f"transactional id {epoch.driver.transactional_id} is in epoch {driver.transaction.epoch} and "
+            f"{driver.state}, and the task belongs to epoch {epoch.driver.epoch}. Nothing of the task is written. If "
+            f"another query uses the prefix {task.prefix}, let only one use it."
+        )
+
+
 def _prepared(settings: Settings, task: SinkTask, opened: OpenTransaction, count: int) -> Prepared:
     client = cached_client(settings)
     found = client.run(describe(client, task.transactional_id, Deadline(_SECONDS)))
@@ -192,8 +206,4 @@ def _prepared(settings: Settings, task: SinkTask, opened: OpenTransaction, count
             f"The transaction of {task.transactional_id} is {found.state}, not {ONGOING}: another process uses the "
             f"prefix {task.prefix}, or the task took longer than kafka.transaction.timeout.ms."
         )
-    if task.single and client.run(
-        TwoPhaseCommit(client, task.prefix).is_decided(task.query, task.batch, Deadline(_SECONDS))
-    ):
-        return Prepared(0)
     return Prepared(count, replace(found.transaction, records=count), found.partitions)

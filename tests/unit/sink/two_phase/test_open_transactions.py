@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_source.sink.two_phase.open_transactions import is_of
+from kafka_source.sink.two_phase.committer import times_out_soon
+from kafka_source.sink.two_phase.open_transactions import Described, has_prefix
+from kafka_source.transactions.open_transaction import OpenTransaction
 
 
 @pytest.mark.parametrize(
@@ -20,9 +22,27 @@ from kafka_source.sink.two_phase.open_transactions import is_of
     ],
 )
 def test_a_sinks_transactions_are_told_by_its_whole_prefix(transactional_id: str, expected: bool) -> None:
-    assert is_of("orders", transactional_id) is expected
+    assert has_prefix(transactional_id, "orders") is expected
 
 
 def test_a_prefix_is_no_pattern() -> None:
-    assert is_of("a.b", "a.b-0-0")
-    assert not is_of("a.b", "axb-0-0")
+    assert has_prefix("a.b-0-0", "a.b")
+    assert not has_prefix("axb-0-0", "a.b")
+
+
+@pytest.mark.parametrize(
+    ("timeout_ms", "open_ms", "expected"),
+    [
+        (600_000, 594_999, False),
+        (600_000, 595_001, True),  # five seconds before its end
+        (600_000, 700_000, True),
+        (1_000, 899, False),
+        (1_000, 901, True),
+        (1_000, -5_000, False),  # the brokers' clocks differ
+    ],
+)
+def test_a_transaction_that_may_time_out_before_its_commit_is_not_decided_about(
+    timeout_ms: int, open_ms: int, expected: bool
+) -> None:
+    one = Described(OpenTransaction("orders-0-0", 1, 0), "Ongoing", (), 1_000_000, timeout_ms)
+    assert times_out_soon(one, 1_000_000 + open_ms) is expected
