@@ -33,8 +33,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 
 from assignors.model import TopicPartition
-from kafka_source import error_codes as codes
-from kafka_source.error_codes import ADVICE, CODES, Category
+from kafka_source.error_codes import ADVICE, Category, ErrorCode
 
 __all__ = [
     "AbortableError",
@@ -76,7 +75,8 @@ class KafkaGroupError(Exception):
 
     def __init__(self, message: str, *, code: int | None = None, condition: str | None = None) -> None:
         super().__init__(message if condition is None else f"[{condition}] {message}")
-        self.code = code
+        # A plain number, also in a pickle.
+        self.code = None if code is None else int(code)
         self.condition = condition
         self.code_name = None if code is None else code_name(code)
 
@@ -369,49 +369,49 @@ _CLASSES: dict[Category, type[KafkaGroupError]] = {
 _SPECIFIC: dict[int, type[KafkaGroupError]] = {
     **dict.fromkeys(
         (
-            codes.ILLEGAL_GENERATION,
-            codes.UNKNOWN_MEMBER_ID,
-            codes.INVALID_PRODUCER_EPOCH,
-            codes.FENCED_INSTANCE_ID,
-            codes.PRODUCER_FENCED,
-            codes.FENCED_MEMBER_EPOCH,
-            codes.STALE_MEMBER_EPOCH,
-            codes.LOCAL_FENCED,
+            ErrorCode.ILLEGAL_GENERATION,
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            ErrorCode.FENCED_INSTANCE_ID,
+            ErrorCode.PRODUCER_FENCED,
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            ErrorCode.STALE_MEMBER_EPOCH,
+            ErrorCode.LOCAL_FENCED,
         ),
         FencedError,
     ),
-    codes.GROUP_ID_NOT_FOUND: UnknownGroupError,
+    ErrorCode.GROUP_ID_NOT_FOUND: UnknownGroupError,
     **dict.fromkeys(
         (
-            codes.TOPIC_AUTHORIZATION_FAILED,
-            codes.GROUP_AUTHORIZATION_FAILED,
-            codes.CLUSTER_AUTHORIZATION_FAILED,
-            codes.UNSUPPORTED_SASL_MECHANISM,
-            codes.ILLEGAL_SASL_STATE,
-            codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            codes.SECURITY_DISABLED,
-            codes.SASL_AUTHENTICATION_FAILED,
-            codes.DELEGATION_TOKEN_AUTH_DISABLED,
-            codes.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
-            codes.DELEGATION_TOKEN_EXPIRED,
-            codes.LOCAL_AUTHENTICATION,
-            codes.LOCAL_SSL,
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            ErrorCode.GROUP_AUTHORIZATION_FAILED,
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+            ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+            ErrorCode.ILLEGAL_SASL_STATE,
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            ErrorCode.SECURITY_DISABLED,
+            ErrorCode.SASL_AUTHENTICATION_FAILED,
+            ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED,
+            ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+            ErrorCode.DELEGATION_TOKEN_EXPIRED,
+            ErrorCode.LOCAL_AUTHENTICATION,
+            ErrorCode.LOCAL_SSL,
         ),
         AuthenticationError,
     ),
     **dict.fromkeys(
         (
-            codes.UNKNOWN_TOPIC_OR_PARTITION,
-            codes.UNKNOWN_TOPIC_ID,
-            codes.LOCAL_UNKNOWN_TOPIC,
-            codes.LOCAL_UNKNOWN_PARTITION,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ErrorCode.UNKNOWN_TOPIC_ID,
+            ErrorCode.LOCAL_UNKNOWN_TOPIC,
+            ErrorCode.LOCAL_UNKNOWN_PARTITION,
         ),
         UnknownTopicError,
     ),
     **dict.fromkeys(
         (
-            codes.LOCAL_ALL_BROKERS_DOWN,
-            codes.LOCAL_RESOLVE,
+            ErrorCode.LOCAL_ALL_BROKERS_DOWN,
+            ErrorCode.LOCAL_RESOLVE,
         ),
         BootstrapError,
     ),
@@ -420,7 +420,8 @@ _SPECIFIC: dict[int, type[KafkaGroupError]] = {
 
 def code_name(code: int) -> str:
     """Return the name of a code in Kafka's protocol or librdkafka, `UNKNOWN_CODE_<n>` if neither has it."""
-    return CODES[code][0] if code in CODES else f"UNKNOWN_CODE_{code}"
+    known = ErrorCode.find(code)
+    return f"UNKNOWN_CODE_{code}" if known is None else known.kafka_name
 
 
 def category(code: int, *, in_transaction: bool = False, produce: bool = False) -> type[KafkaGroupError]:
@@ -438,9 +439,10 @@ def category(code: int, *, in_transaction: bool = False, produce: bool = False) 
     """
     if code == 0:
         raise ValueError("code 0 is no error and has no category")
-    if code == codes.INVALID_TXN_STATE and produce:
+    if code == ErrorCode.INVALID_TXN_STATE and produce:
         return AbortableError
-    kind = CODES[code][1] if code in CODES else Category.APPLICATION_RECOVERABLE
+    known = ErrorCode.find(code)
+    kind = Category.APPLICATION_RECOVERABLE if known is None else known.category
     if in_transaction and kind in (Category.RETRIABLE, Category.REFRESH_RETRIABLE):
         return AbortableError
     return _CLASSES[kind]
@@ -481,8 +483,8 @@ def table() -> str:
     """Return the categories of all codes as a Markdown table, for docs/errors.md."""
     rows = ["| code | name | category | in a transaction |", "| ---: | --- | --- | --- |"]
     rows += [
-        f"| {code} | `{CODES[code][0]}` | {_label(category(code))} | {_label(category(code, in_transaction=True))} |"
-        for code in sorted(CODES, key=lambda code: (code < -1, abs(code + 1)))
+        f"| {code} | `{code.kafka_name}` | {_label(category(code))} | {_label(category(code, in_transaction=True))} |"
+        for code in sorted(ErrorCode, key=lambda code: (code < -1, abs(code + 1)))
     ]
     return "\n".join(rows) + "\n"
 

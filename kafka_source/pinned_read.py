@@ -123,7 +123,7 @@ def _ranges(
     """What is new in the partitions that the slots own; no range is empty."""
     owned = sorted(members.commit_and_rejoin({}).slots)
     # All actions have to read the same rows, so no start may be left for the tasks to correct.
-    with cluster.one_look():
+    with cluster.metadata_snapshot():
         bounds = resolve_batch(cluster, options, members, owned, subscribed=subscribed, check_all=True)
     ranges = [Range(*tp, bounds.starts[tp], bounds.ends[tp]) for tp in owned]
     return tuple(r for r in ranges if r.size)

@@ -90,7 +90,7 @@ async def publish(client: KafkaClient, batch: BatchOfRun, handoff: Handoff, dead
     entries = {
         tp: CommitOffset(end, metadata=json.dumps([start, *identity])) for tp, (start, end) in handoff.ranges.items()
     }
-    no_member = SlotCredentials(_group(member.group, batch.query), -1, "", None)
+    no_member = SlotCredentials.without_membership(_group(member.group, batch.query))
     await commit_offsets(client, no_member, entries, deadline)
 
 

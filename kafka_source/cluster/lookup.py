@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.cluster.list_offsets import EARLIEST, LATEST, list_offsets
-from kafka_source.error_codes import UNKNOWN_TOPIC_OR_PARTITION
+from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import (
     BootstrapError,
     RefreshRetriableError,
@@ -22,7 +22,7 @@ from kafka_source.errors import (
     error_for_code,
 )
 from kafka_source.kafka_client import ConnectionLost, Deadline, EventLoop, KafkaClient, Snapshot
-from kafka_source.model.partition_runs import brief
+from kafka_source.model.partition_runs import format_partitions
 from kafka_source.model.topic_pattern import matching
 from kafka_source.model.topic_selection import Topic, TopicSelection
 from kafka_source.options import ReadOptions
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
-_LONGEST_PAUSE = 1.0
+_MAX_PAUSE = 1.0
 _LOST = (BootstrapError, ConnectionLost)
 
 # How long to retry a cluster that has answered before: Java's default.api.timeout.ms. The time until the client
@@ -48,7 +48,7 @@ class NoLeaderError(RefreshRetriableError):
     """
 
     def __init__(self, partitions: Collection[TopicPartition]) -> None:
-        super().__init__(f"Asking for offsets failed: no broker leads {brief(sorted(partitions))}.")
+        super().__init__(f"Asking for offsets failed: no broker leads {format_partitions(sorted(partitions))}.")
         self.partitions = frozenset(partitions)
 
 
@@ -78,11 +78,11 @@ class Cluster:
         client: KafkaClient | None = None,
     ) -> None:
         self._client = client or KafkaClient(settings, EventLoop.shared(), settings.client_id("driver"))
-        self._look: _Look | None = None
+        self._known: _KnownMetadata | None = None
         self._reported_missing: set[TopicPartition] = set()
         self._timeout = timeout_ms / 1000
         self._retries = retries
-        self._pauses = RetryPolicy(retry_ms / 1000, _LONGEST_PAUSE)
+        self._pauses = RetryPolicy(retry_ms / 1000, _MAX_PAUSE)
         self._leader_seconds = self._timeout if leader_seconds is None else leader_seconds
         self._patience = settings.seconds("default.api.timeout.ms", _PATIENCE_MS)
 
@@ -108,7 +108,7 @@ class Cluster:
         self._client.close()
 
     @contextmanager
-    def one_look(self, known: Snapshot | None = None) -> Iterator[None]:
+    def metadata_snapshot(self, known: Snapshot | None = None) -> Iterator[None]:
         """Ask for the metadata of each topic once in this block: a plan needs its partitions, its id and its leaders.
 
         Do not wait for a rebalance in the block, after which topics may be others. Leaders that turn out to be outdated
@@ -117,11 +117,11 @@ class Cluster:
         Args:
             known: Metadata to begin with.
         """
-        outer, self._look = self._look, self._look or _Look(known or Snapshot(None, {}))
+        outer, self._known = self._known, self._known or _KnownMetadata(known or Snapshot(None, {}))
         try:
             yield
         finally:
-            self._look = outer
+            self._known = outer
 
     def cluster_id(self) -> str | None:
         """Return the cluster's id, which shows whether another cluster answers under the same name; None: unknown.
@@ -145,17 +145,17 @@ class Cluster:
             BootstrapError: No broker answers.
         """
         if subscription.pattern is not None:
-            seen = self._see_all()
+            seen = self._describe_all_topics()
             names = matching(subscription.pattern, seen.topics)
         else:
             names = list(subscription.topics or dict.fromkeys(tp.topic for tp in subscription.partitions))
-            seen = self._see(names)
+            seen = self._describe_topics(names)
             for name in names:
                 if name not in seen.topics:
                     raise UnknownTopicError(
                         f"Topic {name} does not exist, or this user may not see it; create it or correct the option "
                         "subscribe.",
-                        code=UNKNOWN_TOPIC_OR_PARTITION,
+                        code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                     )
         existing = {TopicPartition(name, number) for name in names for number in seen.topics[name].partitions}
         self._report_missing(set(subscription.partitions) - existing)
@@ -173,7 +173,7 @@ class Cluster:
         wanted = sorted(set(names))
         if not wanted:
             return {}
-        found = self._see(wanted).topics
+        found = self._describe_topics(wanted).topics
         return {
             name: Topic(found[name].id_text, len(found[name].partitions)) if name in found else None for name in wanted
         }
@@ -181,7 +181,7 @@ class Cluster:
     def without_leader(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
         """Return those of the existing partitions that have no leader."""
         wanted = set(partitions)
-        topics = self._see({tp.topic for tp in wanted}).topics
+        topics = self._describe_topics({tp.topic for tp in wanted}).topics
         known = {tp: topics[tp.topic].partitions.get(tp.partition) for tp in wanted if tp.topic in topics}
         return frozenset(tp for tp, partition in known.items() if partition is not None and partition.leader < 0)
 
@@ -215,36 +215,36 @@ class Cluster:
         (found,) = self._offsets(times)
         return {tp: offset if offset >= 0 else None for tp, offset in found.items()}
 
-    def _see_all(self) -> Snapshot:
+    def _describe_all_topics(self) -> Snapshot:
         """Return the metadata of all topics."""
-        if self._look is not None and self._look.has_all_topics:
-            return self._look.seen
+        if self._known is not None and self._known.has_all_topics:
+            return self._known.seen
         seen = self._ask("Listing the topics", lambda deadline: self._client.metadata(None, deadline))
-        self._looked(seen, seen.topics)
-        if self._look is not None:
-            self._look.has_all_topics = True
+        self._remember(seen, seen.topics)
+        if self._known is not None:
+            self._known.has_all_topics = True
         return seen
 
-    def _see(self, names: Iterable[str]) -> Snapshot:
+    def _describe_topics(self, names: Iterable[str]) -> Snapshot:
         """Return the metadata of these topics; topics that do not exist are left out.
 
         Raises:
             KafkaGroupError: The brokers refuse to describe a topic.
         """
         wanted = sorted(set(names))
-        if self._look is not None and all(name in self._look.seen.topics for name in wanted):
-            return self._look.seen
+        if self._known is not None and all(name in self._known.seen.topics for name in wanted):
+            return self._known.seen
         what = f"Asking for topic {wanted[0]}" if len(wanted) == 1 else f"Asking for {len(wanted)} topics"
         # The request does not allow brokers to create missing topics.
         seen = self._ask(what, lambda deadline: self._client.metadata(wanted, deadline))
         for name, code in seen.refused.items():
             raise error_for_code(code, f"Asking for topic {name} failed")
-        self._looked(seen, wanted)
+        self._remember(seen, wanted)
         return seen
 
-    def _looked(self, seen: Snapshot, topics: Collection[str]) -> None:
-        if self._look is not None:
-            self._look.seen = self._look.seen.renewed(seen, topics)
+    def _remember(self, seen: Snapshot, topics: Collection[str]) -> None:
+        if self._known is not None:
+            self._known.seen = self._known.seen.renewed(seen, topics)
 
     def _offsets(
         self, *questions: Mapping[TopicPartition, int], read_committed: bool = False
@@ -253,7 +253,7 @@ class Cluster:
         partitions = {tp for times in questions for tp in times}
         if not partitions:
             return [{} for _ in questions]
-        topics, look = {tp.topic for tp in partitions}, self._look
+        topics, look = {tp.topic for tp in partitions}, self._known
         known = None if look is None or not _has(look.seen, partitions) else look.seen
 
         async def ask(deadline: Deadline) -> list[dict[TopicPartition, int]]:
@@ -267,7 +267,7 @@ class Cluster:
             # The leaders may have changed, and the response contains the cluster id, which shows whether the same
             # cluster still answers.
             seen = await self._client.metadata(topics, deadline)
-            self._looked(seen, topics)
+            self._remember(seen, topics)
             return await self._list_offsets(questions, _leaders(seen, partitions), deadline, read_committed)
 
         return self._ask("Asking for offsets", ask)
@@ -348,8 +348,8 @@ class Cluster:
 
 
 @dataclass(slots=True)
-class _Look:
-    """What one look has seen of the cluster.
+class _KnownMetadata:
+    """What a block of `metadata_snapshot` knows of the cluster.
 
     Attributes:
         seen: The topics, and the brokers.
@@ -380,7 +380,7 @@ def _leaders(seen: Snapshot, partitions: Iterable[TopicPartition]) -> dict[Topic
         partition = None if topic is None else topic.partitions.get(tp.partition)
         if partition is None:
             what = f"Asking for the offsets of {name} failed: the partition does not exist."
-            raise UnknownTopicError(what, code=UNKNOWN_TOPIC_OR_PARTITION)
+            raise UnknownTopicError(what, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         leaders[tp] = partition.leader
     if missing := {tp for tp, leader in leaders.items() if leader < 0}:
         raise NoLeaderError(missing)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 
 from assignors.model import TopicPartition
-from kafka_source.model.identity import differ
+from kafka_source.model.identity import is_recreated
 from kafka_source.model.topic_selection import Topic
 
 
@@ -65,4 +65,4 @@ class TopicIds:
     def _is_update(self, name: str, current: Topic | None) -> bool:
         """Return whether `current` may replace the cached entry: a topic that had none, or the same topic, grown."""
         known = self._known[name]
-        return known is None or (current is not None and not differ(known.id, current.id))
+        return known is None or (current is not None and not is_recreated(known.id, current.id))

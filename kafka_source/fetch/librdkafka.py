@@ -135,9 +135,9 @@ log = logging.getLogger(__name__)
 _CHUNK = 2000
 _POLL_SECONDS = 0.05
 _STATISTICS_MS = 1000
-_SMALLEST_GRAIN, _LARGEST_GRAIN = 4096, 1 << 20
+_MIN_GRAIN, _MAX_GRAIN = 4096, 1 << 20
 # A task that may fetch so many bytes at once fetches as it does without a quota.
-_UNLIMITED_BYTES = 4 * _LARGEST_GRAIN
+_UNLIMITED_BYTES = 4 * _MAX_GRAIN
 _AHEAD_MS = 5
 _CLUSTER_SECONDS = 10.0
 SETTLE_SECONDS = 10.0
@@ -283,15 +283,15 @@ _engines = ProcessCache(LibrdkafkaEngine, close=LibrdkafkaEngine.close)
 
 def _kind(request: FetchRequest) -> _Kind:
     pacer = request.pacer
-    if not pacer.paces:
+    if not pacer.enabled:
         return _Kind(request.read_committed, request.label, None, paced=False)
     pacer.wait(sum(r.size for r in request.ranges))
-    most = pacer.most_bytes(1024.0)
+    most = pacer.max_bytes(1024.0)
     if most is None or most >= _UNLIMITED_BYTES:
         return _Kind(request.read_committed, request.label, None, paced=True)
     # Not more than one grant of the quota: records that were fetched ahead are lost at the end of a task. Brokers send
     # at least one whole batch. Powers of two let a consumer serve the next task too, whose bound may differ a little.
-    grain = max(_SMALLEST_GRAIN, min(_LARGEST_GRAIN, 1 << (most.bit_length() - 1)))
+    grain = max(_MIN_GRAIN, min(_MAX_GRAIN, 1 << (most.bit_length() - 1)))
     return _Kind(request.read_committed, request.label, grain, paced=True)
 
 
@@ -330,7 +330,7 @@ class _LibrdkafkaReader:
                     yield self._rows.drain()
             self._count(messages)
             deadline += self._throttled()
-            if self._pacer.paces and len(self._rows) and time.monotonic() > self._rows.since + PACED_BATCH_SECONDS:
+            if self._pacer.enabled and len(self._rows) and time.monotonic() > self._rows.since + PACED_BATCH_SECONDS:
                 yield self._rows.drain()
             self._check_ends()
             if messages:
@@ -378,10 +378,10 @@ class _LibrdkafkaReader:
     def _most_messages(self) -> int:
         # `consume` waits until it has the requested number of messages, so do not request more than there are.
         most = min(_CHUNK, self._left(self._assigned()))
-        if not self._pacer.paces:
+        if not self._pacer.enabled:
             return most
         each = max((self._engine.record_bytes.get(tp.topic, 0.0) for tp in self._assigned()), default=0.0)
-        allowed = self._pacer.most_bytes(each or 1.0)
+        allowed = self._pacer.max_bytes(each or 1.0)
         if allowed is None:
             return most
         # Each consumed message can start a fetch. While the size of messages is unknown, consume one.
@@ -389,7 +389,7 @@ class _LibrdkafkaReader:
 
     def _hold_back(self) -> float:
         """Wait for as long as the quota delays the next fetch, and return the seconds."""
-        if not self._pacer.paces:
+        if not self._pacer.enabled:
             return 0.0
         begun = time.monotonic()
         while (pause := self._pacer.wait(self._left(self._open))) > 0:
@@ -398,7 +398,7 @@ class _LibrdkafkaReader:
 
     def _count(self, messages: list[Message]) -> None:
         """Count the consumed messages for the quota: librdkafka fetches as many again."""
-        if not self._pacer.paces:
+        if not self._pacer.enabled:
             return
         sizes: dict[TopicPartition, list[int]] = {}
         for message in messages:
@@ -458,7 +458,7 @@ class _LibrdkafkaReader:
         del self._open[tp]
         if tp in self._unassigned:
             del self._unassigned[tp]
-        elif self._open or self._pacer.paces:
+        elif self._open or self._pacer.enabled:
             # Immediately, before librdkafka sends its next fetch.
             self._consumer.incremental_unassign([Position(tp.topic, tp.partition)])
 

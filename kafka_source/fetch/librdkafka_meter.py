@@ -11,7 +11,7 @@ from typing import Any
 # What a record has in a batch beside its value: lengths, offset, timestamp.
 _RECORD_BYTES = 10
 # The ratio changes by so much a second at most: some of what was received is not yet taken out.
-_MOST_CHANGE = 2.0
+_MAX_CHANGE = 2.0
 
 
 class WireMeter:
@@ -44,7 +44,7 @@ class WireMeter:
         self._throttle += sum(broker.get("throttle", {}).get("sum", 0) for broker in brokers) / 1000
         if self._taken:
             ratio = (received - self._received_before) / self._taken
-            ratio = max(self._ratio / _MOST_CHANGE, min(ratio, self._ratio * _MOST_CHANGE))
+            ratio = max(self._ratio / _MAX_CHANGE, min(ratio, self._ratio * _MAX_CHANGE))
             self._ratio = (self._ratio + ratio) / 2
             self._taken, self._received_before = 0.0, received
         self._uncounted = received - self._counted

@@ -62,7 +62,7 @@ class FetchSize:
 
 
 # A response has some bytes besides its records.
-MOST_KEPT_BYTES = FAR_BYTES + (4 << 20)
+MAX_KEPT_BYTES = FAR_BYTES + (4 << 20)
 _CONTROL_SECONDS = 30.0
 
 
@@ -73,8 +73,8 @@ class NativeConnections:
         settings: Kafka client settings.
 
     Attributes:
-        most_bytes: The maximum size of a response; `fetch.max.bytes` can lower it.
-        most_partition_bytes: The maximum size of one partition in a response; `max.partition.fetch.bytes` can lower it.
+        max_bytes: The maximum size of a response; `fetch.max.bytes` can lower it.
+        max_partition_bytes: The maximum size of one partition in a response; `max.partition.fetch.bytes` can lower it.
         record_bytes: The last known average size of a record in responses, in bytes by topic.
         batch_bytes: The last known average size of a record batch, in bytes by topic.
     """
@@ -83,8 +83,8 @@ class NativeConnections:
         self._settings = settings
         self._idle: IdleConnections[tuple[int, bool], FetchConnection] = IdleConnections()
         self._buffer: bytearray | None = None
-        self.most_bytes = _at_most(settings, "fetch.max.bytes")
-        self.most_partition_bytes = _at_most(settings, "max.partition.fetch.bytes")
+        self.max_bytes = _at_most(settings, "fetch.max.bytes")
+        self.max_partition_bytes = _at_most(settings, "max.partition.fetch.bytes")
         self._min_bytes = _or_default(settings.integer("fetch.min.bytes"), MIN_BYTES)
         self._max_wait_ms = _or_default(settings.integer("fetch.max.wait.ms"), MAX_WAIT_MS)
         self.record_bytes: dict[str, float] = {}
@@ -144,7 +144,7 @@ class NativeConnections:
 
     def fetch_size(self, node: int) -> FetchSize:
         """Return the size of the fetches from a broker, which the tasks of this process learn together."""
-        return self._sizes.setdefault(node, FetchSize(self.most_bytes))
+        return self._sizes.setdefault(node, FetchSize(self.max_bytes))
 
     def take_buffer(self) -> bytearray:
         """Return a buffer for responses, for exclusive use until `keep_buffer`."""
@@ -153,7 +153,7 @@ class NativeConnections:
 
     def keep_buffer(self, buffer: bytearray) -> None:
         """Keep a buffer for the next task, unless an exceptionally large response has enlarged it."""
-        if len(buffer) <= MOST_KEPT_BYTES:
+        if len(buffer) <= MAX_KEPT_BYTES:
             self._buffer = buffer
 
     def bounds(self, tp: TopicPartition, node: int) -> tuple[int, int]:

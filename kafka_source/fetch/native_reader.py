@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
-from kafka_source.error_codes import OFFSET_OUT_OF_RANGE
+from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import (
     CorruptRecordsError,
     DataLossError,
@@ -32,9 +32,9 @@ from kafka_source.fetch import protocol
 from kafka_source.fetch.engine import PACED_BATCH_SECONDS, FetchRequest, conform
 from kafka_source.fetch.native_connections import NativeConnections
 from kafka_source.fetch.protocol import MAX_BATCH_BYTES, FetchConnection
-from kafka_source.kafka_client import ConnectionLost, PartitionMetadata, TopicMetadata, answering
+from kafka_source.kafka_client import ConnectionLost, PartitionMetadata, TopicMetadata, poll_readable
 from kafka_source.model.arrow_schema import arrow_schema
-from kafka_source.model.identity import differ, recreated
+from kafka_source.model.identity import describe_recreated, is_recreated
 from kafka_source.model.stream_offset import Range
 from kafka_source.runtime.process_cache import ProcessCache
 from kafka_source.runtime.retry import RetryPolicy
@@ -43,10 +43,10 @@ log = logging.getLogger(__name__)
 
 SETTLE_SECONDS = 10.0
 """How long the log may end before a planned range until that is a loss; `kafkaConsumer.pollTimeoutMs` can lower it."""
-_LEAST_FETCH_BYTES = 64 * 1024
+_MIN_FETCH_BYTES = 64 * 1024
 _UNKNOWN_RECORD_BYTES = 1024
 _BACK_OFF = RetryPolicy(0.05, 1.0)
-_LONGEST_WAIT = 1.0
+_MAX_WAIT = 1.0
 
 
 @dataclass(slots=True)
@@ -174,9 +174,13 @@ class NativeReader:
                 # The rest of the time the broker was busy, or one of its disks.
                 waited=min(arrived - began, round_trip),
                 taken=time.monotonic() - arrived,
-                throttled=response.throttle_ms > 0 or self._pacer.most_bytes(1.0) is not None,
+                throttled=response.throttle_ms > 0 or self._pacer.max_bytes(1.0) is not None,
             )
-            if self._pacer.paces and self._builder.num_rows and time.monotonic() > self._given_at + PACED_BATCH_SECONDS:
+            if (
+                self._pacer.enabled
+                and self._builder.num_rows
+                and time.monotonic() > self._given_at + PACED_BATCH_SECONDS
+            ):
                 yield self._batch()
         if self._builder.num_rows:
             yield self._batch()
@@ -208,7 +212,7 @@ class NativeReader:
 
     def _is_held_back(self) -> bool:
         """Return whether the quota delays the next request, and note until when."""
-        if not self._pacer.paces:
+        if not self._pacer.enabled:
             return False
         pause = self._pacer.wait(sum(part.left for part in self._parts.values()))
         self._paced_until = time.monotonic() + pause
@@ -220,7 +224,7 @@ class NativeReader:
 
     def _send(self, node: int, parts: list[_Part]) -> None:
         connection = self._connections.get(node)
-        if connection is not None and connection.spent and not connection.busy:
+        if connection is not None and connection.expiring and not connection.busy:
             self._connections.pop(node).close()
             connection = None
         if connection is None:
@@ -231,7 +235,7 @@ class NativeReader:
         # A batch that was truncated is fetched alone, so that it gets all bytes of the response.
         parts = [part for part in parts if part.least_bytes][:1] or parts
         most = self._engine.fetch_size(node).bytes
-        most_of_part = min(most, self._engine.most_partition_bytes)
+        most_of_part = min(most, self._engine.max_partition_bytes)
         sizes = [self._bytes_for(part, most_of_part) for part in parts]
         wanted = [
             protocol.Wanted(p.whole.topic, p.whole.partition, p.asked, p.epoch, size)
@@ -243,9 +247,9 @@ class NativeReader:
 
     def _bytes_within_quota(self, parts: list[_Part]) -> int:
         each = max(self._engine.record_bytes.get(part.whole.topic, _UNKNOWN_RECORD_BYTES) for part in parts)
-        most = self._pacer.most_bytes(each)
+        most = self._pacer.max_bytes(each)
         if most is None:
-            return self._engine.most_bytes
+            return self._engine.max_bytes
         # Brokers truncate the last batch at the limit, and would have to send it again: ask for whole batches.
         batch = max(self._engine.batch_bytes.get(part.whole.topic, 0.0) for part in parts)
         return max(1, int(most // batch)) * int(batch) if batch else most
@@ -255,17 +259,17 @@ class NativeReader:
         topic, engine = part.whole.topic, self._engine
         each = engine.record_bytes.get(topic, _UNKNOWN_RECORD_BYTES)
         about = int(part.left * each * 1.1 + engine.batch_bytes.get(topic, 0.0))
-        return max(part.least_bytes, min(most, max(_LEAST_FETCH_BYTES, about)))
+        return max(part.least_bytes, min(most, max(_MIN_FETCH_BYTES, about)))
 
     # ---- waiting
 
     def _next_answer(self) -> int | None:
         """Wait for a response and return its broker; None if a timer ended first."""
         now = time.monotonic()
-        events = [now + _LONGEST_WAIT, *(part.look_again_at for part in self._without_broker())]
+        events = [now + _MAX_WAIT, *(part.look_again_at for part in self._without_broker())]
         if self._paced_until > now:
             events.append(self._paced_until)
-        heard = answering(self._connections.values(), min(events))
+        heard = poll_readable(self._connections.values(), min(events))
         for node, connection in list(self._connections.items()):
             if connection.waiting and connection.fileno() in heard:
                 # Move it behind the others, so that the brokers take turns.
@@ -407,7 +411,7 @@ class NativeReader:
     # ---- errors
 
     def _handle_error(self, part: _Part, code: int) -> None:
-        if code == OFFSET_OUT_OF_RANGE:
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._out_of_range(part)
         elif issubclass(category(code), RetriableError):
             self._set_aside(part, error_for_code(code, f"Fetching {part.name} at offset {part.asked} failed"))
@@ -430,7 +434,7 @@ class NativeReader:
                 self._set_aside(part, lost)
 
     def _out_of_range(self, part: _Part) -> None:
-        problem = error_for_code(OFFSET_OUT_OF_RANGE, f"Fetching {part.name} at offset {part.asked} failed")
+        problem = error_for_code(ErrorCode.OFFSET_OUT_OF_RANGE, f"Fetching {part.name} at offset {part.asked} failed")
         if part.follower or part.node is None:
             # A follower may not have replicated this offset yet.
             return self._set_aside(part, problem)
@@ -502,7 +506,7 @@ class NativeReader:
         if self._request.cluster not in (None, cluster_id):
             # The topics were migrated to this cluster (cluster.moved.from), where they have other ids.
             return False
-        return differ(self._request.topics.get(topic.name), topic.id_text)
+        return is_recreated(self._request.topics.get(topic.name), topic.id_text)
 
     def _find_leaders(self, *, refresh: bool) -> None:
         if refresh:
@@ -518,7 +522,7 @@ class NativeReader:
         cluster = self._engine.cluster
         topics = {name: cluster.topics.get(name) for name in self._topics}
         others = {
-            name: recreated(topic.id_text)
+            name: describe_recreated(topic.id_text)
             for name, topic in topics.items()
             if topic is not None and self._is_another(topic, cluster.cluster_id)
         }

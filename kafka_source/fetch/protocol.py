@@ -214,7 +214,7 @@ class FetchConnection(RequestConnection):
         max_wait_ms: int = MAX_WAIT_MS,
     ) -> None:
         raw.versions.version_for(FetchRequest, VERSION)
-        super().__init__(raw, what="Fetching from", timeout=timeout, most_bytes=MAX_BATCH_BYTES + _MAX_ENVELOPE_BYTES)
+        super().__init__(raw, what="Fetching from", timeout=timeout, max_bytes=MAX_BATCH_BYTES + _MAX_ENVELOPE_BYTES)
         self._rack = rack
         self._read_committed = read_committed
         self._min_bytes = min_bytes
@@ -233,7 +233,7 @@ class FetchConnection(RequestConnection):
         Raises:
             ConnectionLost: The connection was lost.
         """
-        self.post(
+        self.send_request(
             partial(
                 encode,
                 wanted=wanted,
@@ -254,13 +254,13 @@ class FetchConnection(RequestConnection):
         Raises:
             ConnectionLost: The connection was lost, or no byte arrived within the timeout.
         """
-        buffer, size = self.take(buffer)
+        buffer, size = self.receive_response(buffer)
         try:
             response = parse(buffer, size)
         except ValueError as problem:
             raise self.lost(str(problem)) from None
         pause = self._pause(response)
-        self.hold(pause)
+        self.throttle(pause)
         return buffer, replace(response, throttle_ms=pause)
 
     def _pause(self, response: Response) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kafka_source.error_codes import INCONSISTENT_GROUP_PROTOCOL, MEMBER_ID_REQUIRED
+from kafka_source.error_codes import ErrorCode
 from kafka_source.group.description import describe
 from kafka_source.group.leaving import leave_group
 from kafka_source.group.model import CONSUMER, GroupSettings
@@ -38,10 +38,10 @@ async def is_refused(
         reason="may it join?",
     )
     answer = await to_coordinator(client, GROUP, settings.group, request, deadline)
-    if answer.error_code == MEMBER_ID_REQUIRED:
+    if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
         # The group waits for this id until it joins or leaves.
         await leave_group(client, settings.group, [(answer.member_id, None)], "it only asked", deadline)
-    if answer.error_code != INCONSISTENT_GROUP_PROTOCOL:
+    if answer.error_code != ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
         return False
     described = await describe(client, settings.group, deadline)
     return not any(one.client_id == CLIENT_ID for one in described.members)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from assignors.model import TopicPartition
-from kafka_source.error_codes import UNKNOWN_TOPIC_OR_PARTITION
+from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import RetriableError, UnknownOutcomeError, error_for_code
 from kafka_source.kafka_client import (
     GROUP,
@@ -132,7 +132,7 @@ async def commit_offsets(
         unknown += await _commit_part(client, credentials, part, deadline, what, skip_unknown=fail_on_unknown_topic)
     if unknown:
         named = first_names(unknown, _MOST_NAMED)
-        raise error_for_code(UNKNOWN_TOPIC_OR_PARTITION, f"{what} failed for {named}")
+        raise error_for_code(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{what} failed for {named}")
 
 
 async def _commit_part(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from assignors import Assignment, TopicPartition, WireFormatError, decode_subscription, encode_assignment
-from kafka_source.error_codes import GROUP_ID_NOT_FOUND
+from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import AuthenticationError, InvalidConfigurationError
 from kafka_source.group.model import CONSUMER, GroupMember
 from kafka_source.kafka_client import GROUP, Deadline, KafkaClient, check_coordinator, to_coordinator
@@ -148,7 +148,7 @@ async def describe_consumer_protocol(client: KafkaClient, group: str, deadline: 
     async def ask() -> Any:
         request = ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)
         (found,) = (await to_coordinator(client, GROUP, group, request, deadline)).groups
-        if found.error_code == GROUP_ID_NOT_FOUND:
+        if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
             return None
         check_coordinator(client, GROUP, group, found.error_code, f"Describing group {group} failed")
         return found

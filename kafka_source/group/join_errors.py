@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from kafka_source.error_codes import (
-    GROUP_MAX_SIZE_REACHED,
-    INCONSISTENT_GROUP_PROTOCOL,
-    INVALID_GROUP_ID,
-    INVALID_SESSION_TIMEOUT,
-    UNKNOWN_SERVER_ERROR,
-)
+from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import KafkaGroupError, error_for_code
 
 
@@ -26,13 +20,17 @@ def refusal(
         session_timeout_ms: The session timeout that the member requested.
     """
     who = f"{what} group {group}" + (f" as {instance_id}" if instance_id else "") + " failed"
-    reasons = {
-        INCONSISTENT_GROUP_PROTOCOL: f"its members do not all support one of {', '.join(protocols)}",
-        INVALID_SESSION_TIMEOUT: f"kafka.session.timeout.ms={session_timeout_ms} is not allowed by the brokers",
-        GROUP_MAX_SIZE_REACHED: "the group has as many members as the brokers allow",
-        INVALID_GROUP_ID: "the brokers do not accept this kafka.group.id",
+    reasons: dict[int, str] = {
+        ErrorCode.INCONSISTENT_GROUP_PROTOCOL: f"its members do not all support one of {', '.join(protocols)}",
+        ErrorCode.INVALID_SESSION_TIMEOUT: (
+            f"kafka.session.timeout.ms={session_timeout_ms} is not allowed by the brokers"
+        ),
+        ErrorCode.GROUP_MAX_SIZE_REACHED: "the group has as many members as the brokers allow",
+        ErrorCode.INVALID_GROUP_ID: "the brokers do not accept this kafka.group.id",
         # What Kafka 4.3 answers when a group's one record is too large; its log has a RecordTooLargeException.
-        UNKNOWN_SERVER_ERROR: "the coordinator's log says why. If the group has thousands of members, its record in "
-        "__consumer_offsets may be larger than the brokers' message.max.bytes: lower group.members, or raise that",
+        ErrorCode.UNKNOWN_SERVER_ERROR: (
+            "the coordinator's log says why. If the group has thousands of members, its record in __consumer_offsets "
+            "may be larger than the brokers' message.max.bytes: lower group.members, or raise that"
+        ),
     }
     return error_for_code(code, who, reason=reasons.get(code, ""))

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kafka_source.error_codes import COORDINATOR_LOAD_IN_PROGRESS, FENCED_INSTANCE_ID, NONE, UNKNOWN_MEMBER_ID
+from kafka_source.error_codes import NONE, ErrorCode
 from kafka_source.errors import ApplicationRecoverableError, AuthenticationError, FencedError, RetriableError
 from kafka_source.group import member_state
 from kafka_source.group.description import GroupDescription, describe_either
@@ -329,7 +329,7 @@ class Member:
         The member joins again only over another connection than that of its JoinGroup. So of two processes with the
         same instance id, the same coordinator fences one, whatever they do.
         """
-        if code != FENCED_INSTANCE_ID or self.id_before is None or self._unstored in (None, connection):
+        if code != ErrorCode.FENCED_INSTANCE_ID or self.id_before is None or self._unstored in (None, connection):
             return code
         try:
             described = await describe_either(self._client, self.settings.group, deadline)
@@ -339,7 +339,7 @@ class Member:
         if holder is None:
             # A coordinator describes what it knows to be replicated. After it has loaded the group, that may be behind
             # what it refuses by, so the same request is sent again.
-            return COORDINATOR_LOAD_IN_PROGRESS
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         if holder != self.id_before:
             return code
         log.warning(
@@ -348,7 +348,7 @@ class Member:
             self._name,
         )
         self._unstored = None
-        return UNKNOWN_MEMBER_ID
+        return ErrorCode.UNKNOWN_MEMBER_ID
 
     async def _connection(self, deadline: Deadline) -> Connection:
         """Return the member's own connection to the coordinator.
@@ -380,7 +380,7 @@ class Member:
         return problem
 
     def _stopped(self, stopped: Step, doing: str) -> Exception:
-        if stopped.code == FENCED_INSTANCE_ID:
+        if stopped.code == ErrorCode.FENCED_INSTANCE_ID:
             return FencedError(
                 f"Another process has joined group {self.settings.group} as {self.settings.instance_id}. Each query "
                 "needs a kafka.group.instance.id of its own; this one has stopped.",

@@ -21,17 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from kafka_source.error_codes import (
-    COORDINATOR_LOAD_IN_PROGRESS,
-    COORDINATOR_NOT_AVAILABLE,
-    FENCED_INSTANCE_ID,
-    ILLEGAL_GENERATION,
-    MEMBER_ID_REQUIRED,
-    NONE,
-    NOT_COORDINATOR,
-    REBALANCE_IN_PROGRESS,
-    UNKNOWN_MEMBER_ID,
-)
+from kafka_source.error_codes import NONE, ErrorCode
 
 NO_GENERATION = -1
 NO_MEMBER_ID = ""
@@ -171,7 +161,7 @@ def step(member: Membership, event: Event) -> Step:
 
 def _rejoin(member: Membership) -> Step:
     if member.state is State.FENCED:
-        return Step(member, Action.STOP, code=FENCED_INSTANCE_ID)
+        return Step(member, Action.STOP, code=ErrorCode.FENCED_INSTANCE_ID)
     known = member.member_id if member.state is not State.LEFT else NO_MEMBER_ID
     return Step(Membership(State.JOINING, known, member.generation), Action.JOIN)
 
@@ -180,13 +170,13 @@ def _join_answered(member: Membership, answer: JoinAnswered) -> Step:
     code = answer.code
     if code == NONE:
         return Step(Membership(State.AWAITING_SYNC, answer.member_id, answer.generation), Action.SYNC)
-    if code == MEMBER_ID_REQUIRED:
+    if code == ErrorCode.MEMBER_ID_REQUIRED:
         return Step(replace(member, member_id=answer.member_id), Action.JOIN)
-    if code == UNKNOWN_MEMBER_ID:
+    if code == ErrorCode.UNKNOWN_MEMBER_ID:
         return _again(replace(member, member_id=NO_MEMBER_ID, generation=NO_GENERATION), Action.JOIN)
-    if code in (REBALANCE_IN_PROGRESS, COORDINATOR_LOAD_IN_PROGRESS):
+    if code in (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
         return _again(member, Action.JOIN)
-    if code in (COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR):
+    if code in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR):
         return _again(member, Action.JOIN, find=True)
     return _stop(member, code)
 
@@ -194,13 +184,13 @@ def _join_answered(member: Membership, answer: JoinAnswered) -> Step:
 def _sync_answered(member: Membership, code: int) -> Step:
     if code == NONE:
         return Step(Membership(State.STABLE, member.member_id, member.generation), Action.WORK)
-    if code in (REBALANCE_IN_PROGRESS, ILLEGAL_GENERATION):
+    if code in (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION):
         return Step(replace(member, state=State.JOINING, failures=0), Action.JOIN)
-    if code == UNKNOWN_MEMBER_ID:
+    if code == ErrorCode.UNKNOWN_MEMBER_ID:
         return Step(Membership(State.JOINING), Action.JOIN)
-    if code == COORDINATOR_LOAD_IN_PROGRESS:
+    if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         return _again(member, Action.SYNC)
-    if code in (COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR):
+    if code in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR):
         return _again(member, Action.SYNC, find=True)
     return _stop(member, code)
 
@@ -211,15 +201,15 @@ def _heartbeat_answered(member: Membership, code: int) -> Step:
         return Step(member, _action_of(member.state))
     if code == NONE:
         return Step(replace(member, failures=0), Action.WORK)
-    if code == REBALANCE_IN_PROGRESS:
+    if code == ErrorCode.REBALANCE_IN_PROGRESS:
         return Step(replace(member, state=State.REBALANCING, failures=0), Action.WORK)
-    if code == ILLEGAL_GENERATION:
+    if code == ErrorCode.ILLEGAL_GENERATION:
         return Step(replace(member, state=State.LOST), Action.WORK, code=code)
-    if code == UNKNOWN_MEMBER_ID:
+    if code == ErrorCode.UNKNOWN_MEMBER_ID:
         return Step(Membership(State.LOST), Action.WORK, code=code)
-    if code == COORDINATOR_LOAD_IN_PROGRESS:
+    if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         return _again(member, Action.WORK)
-    if code in (COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR):
+    if code in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR):
         return _again(member, Action.WORK, find=True)
     return _stop(member, code)
 
@@ -243,7 +233,7 @@ def _again(member: Membership, action: Action, *, find: bool = False) -> Step:
 
 
 def _stop(member: Membership, code: int) -> Step:
-    state = State.FENCED if code == FENCED_INSTANCE_ID else State.FAILED
+    state = State.FENCED if code == ErrorCode.FENCED_INSTANCE_ID else State.FAILED
     return Step(replace(member, state=state), Action.STOP, code=code)
 
 

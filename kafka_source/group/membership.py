@@ -29,7 +29,7 @@ from assignors import (
     decode_assignment,
 )
 from kafka_source.client_config import Settings
-from kafka_source.error_codes import INCONSISTENT_GROUP_PROTOCOL
+from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import (
     ApplicationRecoverableError,
     AssignmentFailed,
@@ -60,7 +60,7 @@ from kafka_source.kafka_client import Deadline, KafkaClient, cached_client
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.driver_figures import Rebalance, RebalanceCause
-from kafka_source.model.partition_runs import brief
+from kafka_source.model.partition_runs import format_partitions
 from kafka_source.runtime.logs import log_event
 
 log = logging.getLogger(__name__)
@@ -423,7 +423,7 @@ class GroupMembership:
             try:
                 moved = await self._round(topics, reason.text, deadline)
             except KafkaGroupError as error:
-                if error.code == INCONSISTENT_GROUP_PROTOCOL:
+                if error.code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
                     # The group waits for slots that the leader has refused, also for those that would stay.
                     await self._detach(self._slots, "no strategy in common with the group")
                 problem = await other_kinds.refusal(self._client, self._settings.group, error.code)
@@ -478,8 +478,8 @@ class GroupMembership:
                 generation=self._assignment.generation,
                 slot=slot.credentials.slot,
                 member=slot.credentials.instance_id or slot.credentials.member_id,
-                partitions=brief(tp for tp in slot.partitions if tp not in slot.replicas),
-                standby=brief(slot.replicas),
+                partitions=format_partitions(tp for tp in slot.partitions if tp not in slot.replicas),
+                standby=format_partitions(slot.replicas),
             )
         return self._assignment
 
@@ -561,7 +561,7 @@ class GroupMembership:
     def _refusal(self, slot: Slot, why: str) -> KafkaGroupError:
         who = slot.member.settings.instance_id or slot.member.membership.member_id
         return error_for_code(
-            INCONSISTENT_GROUP_PROTOCOL,
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
             f"Joining group {self._settings.group} as {who} failed",
             reason=f"{why}. Nothing was committed",
         )
@@ -775,7 +775,7 @@ class GroupMembership:
                 "members may read these records again.",
                 self._settings.group,
                 now.generation,
-                brief(moved),
+                format_partitions(moved),
             )
 
     # ---- leaving

@@ -5,14 +5,14 @@ A coordinator refuses to let a consumer join such a group with the same error as
 
 from __future__ import annotations
 
-from kafka_source.error_codes import GROUP_ID_NOT_FOUND, INCONSISTENT_GROUP_PROTOCOL
+from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import InvalidConfigurationError, KafkaGroupError
 from kafka_source.group.description import describe
 from kafka_source.group.model import CONSUMER
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.kafka_client.messages import ListGroupsRequest
 
-REFUSALS = frozenset({INCONSISTENT_GROUP_PROTOCOL, GROUP_ID_NOT_FOUND})
+REFUSALS = frozenset({ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ErrorCode.GROUP_ID_NOT_FOUND})
 """The error codes of JoinGroup behind which another kind of group may be."""
 
 _LOOK_SECONDS = 10.0

@@ -16,7 +16,7 @@ from kafka_source.group.model import GroupAssignment
 from kafka_source.group.slot import Slot
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.driver_figures import Rebalance, RebalanceCause
-from kafka_source.model.partition_runs import brief, first_names
+from kafka_source.model.partition_runs import first_names, format_partitions
 from kafka_source.runtime.logs import log_event
 
 log = logging.getLogger(__name__)
@@ -159,8 +159,8 @@ class RebalanceLog:
             went=None if known is None or names is None else _named(noted.went),
             slots=len(now.slots),
             partitions=sum(len(slot.partitions) for slot in now.slots),
-            gained=brief(noted.gained),
-            lost=brief(noted.lost),
+            gained=format_partitions(noted.gained),
+            lost=format_partitions(noted.lost),
         )
 
     async def _member_names(self) -> frozenset[str] | None:

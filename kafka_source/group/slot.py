@@ -186,7 +186,7 @@ class Slot:
             self.number,
             _sorted(self.assignment.partitions),
             self.protocols,
-            alone=self.assigned_by_brokers,
+            per_member_epoch=self.assigned_by_brokers,
         )
 
     def assigned(self) -> SlotAssignment:

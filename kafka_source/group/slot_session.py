@@ -22,7 +22,7 @@ from assignors import (
     encode_subscription,
 )
 from kafka_source.client_config import Settings
-from kafka_source.error_codes import FENCED_INSTANCE_ID, ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID
+from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import FencedError, KafkaGroupError, RetriableError
 from kafka_source.group import leader
 from kafka_source.group.claims import without_held
@@ -374,14 +374,14 @@ class SlotSession:
             return FencedError(
                 f"{who} is now held by another process: a newer attempt of this task, a restarted query, or another "
                 "query with the same kafka.group.instance.id.",
-                code=FENCED_INSTANCE_ID,
+                code=ErrorCode.FENCED_INSTANCE_ID,
             )
         # Without a member id the coordinator does not know the member; with one it is a member of a later generation.
         known = bool(self._member.membership.member_id)
         return FencedError(
             f"{who} is no longer a member of generation {c.generation}: the group has rebalanced, or the slot sent no "
             "heartbeat for longer than kafka.session.timeout.ms. Its partitions may be assigned to another member.",
-            code=ILLEGAL_GENERATION if known else UNKNOWN_MEMBER_ID,
+            code=ErrorCode.ILLEGAL_GENERATION if known else ErrorCode.UNKNOWN_MEMBER_ID,
         )
 
 

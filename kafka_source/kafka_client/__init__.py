@@ -8,7 +8,7 @@ from kafka_source.kafka_client.blocking_connection import (
     BlockingConnection,
     IdleConnections,
     RequestConnection,
-    answering,
+    poll_readable,
 )
 from kafka_source.kafka_client.client import GROUP, TRANSACTION, KafkaClient, cached_client
 from kafka_source.kafka_client.connection import Connection, ConnectionLost
@@ -39,12 +39,12 @@ __all__ = [
     "RequestConnection",
     "Snapshot",
     "TopicMetadata",
-    "answering",
     "cached_client",
     "check_commits",
     "check_coordinator",
     "decode_response",
     "encode_request",
     "parse_servers",
+    "poll_readable",
     "to_coordinator",
 ]

@@ -147,19 +147,19 @@ class RequestConnection:
         raw: An authenticated connection; this object takes ownership of it.
         what: The purpose of the connection as the beginning of a sentence in errors: "Fetching from".
         timeout: Seconds without a byte of an outstanding response after which the connection counts as lost.
-        most_bytes: The maximum size of a response.
+        max_bytes: The maximum size of a response.
 
     Attributes:
         waiting: Whether a response is outstanding; another owner cannot use the connection then.
         ready_at: The earliest time at which the next request may be sent (KIP-219 throttling), `time.monotonic()`.
     """
 
-    def __init__(self, raw: BlockingConnection, *, what: str, timeout: float, most_bytes: int = RESPONSE_BYTES) -> None:
+    def __init__(self, raw: BlockingConnection, *, what: str, timeout: float, max_bytes: int = RESPONSE_BYTES) -> None:
         raw.socket.settimeout(timeout)
         self._raw = raw
         self._what = what
         self._timeout = timeout
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         expires, now = raw.expires_at, time.monotonic()
         self._renew_at = None if expires is None else expires - min(_RENEW_SECONDS, _RENEW_SHARE * (expires - now))
         self._correlation = 0
@@ -173,7 +173,7 @@ class RequestConnection:
         return self._raw.round_trip
 
     @property
-    def spent(self) -> bool:
+    def expiring(self) -> bool:
         """Whether the session expires soon (KIP-368), so that the owner should open a new connection."""
         return self._renew_at is not None and time.monotonic() > self._renew_at
 
@@ -191,8 +191,8 @@ class RequestConnection:
         """Return the socket's file descriptor, to wait for the first byte of a response."""
         return self._raw.socket.fileno()
 
-    def post(self, encode: Callable[[str, int], bytes]) -> None:
-        """Send a request; read its response with `take`.
+    def send_request(self, encode: Callable[[str, int], bytes]) -> None:
+        """Send a request; read its response with `receive_response`.
 
         Args:
             encode: Returns the request with its length prefix, given the client id and a correlation id.
@@ -210,14 +210,14 @@ class RequestConnection:
             raise self.lost(str(problem)) from None
         self._sent_at = time.monotonic()
 
-    def take(self, buffer: bytearray) -> tuple[bytearray, int]:
-        """Return the response to the last `post`: the buffer that contains it, `buffer` or a larger one, and its size.
+    def receive_response(self, buffer: bytearray) -> tuple[bytearray, int]:
+        """Return the response to the last `send_request`: its buffer, `buffer` or a larger one, and its size.
 
         Raises:
             ConnectionLost: The connection was lost, or no byte arrived within the timeout.
         """
         try:
-            size = read_frame_size(self._raw.socket, self._most_bytes)
+            size = read_frame_size(self._raw.socket, self._max_bytes)
             self._raw.round_trip = min(self._raw.round_trip, time.monotonic() - self._sent_at)
             if len(buffer) < size:
                 buffer = bytearray(size)
@@ -229,7 +229,7 @@ class RequestConnection:
         self.waiting = False
         return buffer, size
 
-    def hold(self, throttle_ms: int) -> None:
+    def throttle(self, throttle_ms: int) -> None:
         """Send no request for `throttle_ms`, as the broker demands (KIP-219)."""
         self.ready_at = time.monotonic() + throttle_ms / 1000
 
@@ -260,7 +260,7 @@ class IdleConnections(Generic[_Key, _Connection]):
         the pause applies to the client, so a new connection would have to keep it too.
         """
         kept = self._idle.pop(key, None)
-        if kept is not None and kept.spent and not kept.busy:
+        if kept is not None and kept.expiring and not kept.busy:
             kept.close()
             return None
         return kept
@@ -279,7 +279,7 @@ class IdleConnections(Generic[_Key, _Connection]):
             self._idle.popitem()[1].close()
 
 
-def answering(connections: Iterable[RequestConnection], until: float) -> set[int]:
+def poll_readable(connections: Iterable[RequestConnection], until: float) -> set[int]:
     """Wait until a response starts to arrive.
 
     Args:

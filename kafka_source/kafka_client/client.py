@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from kafka_source.client_config import Settings
-from kafka_source.error_codes import REBOOTSTRAP_REQUIRED
+from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import BootstrapError, KafkaGroupError, RetriableError, error_for_code
 from kafka_source.kafka_client.blocking_connection import BlockingConnection
 from kafka_source.kafka_client.connection import Connection, ConnectionLost, explain_failure
@@ -115,7 +115,7 @@ class KafkaClient:
             connection = await self.any_connection(deadline)
             response = await connection.send(_metadata_request(names, create=create), self._patience(deadline))
             code = getattr(response, "error_code", 0) or 0
-            demanded = code == REBOOTSTRAP_REQUIRED
+            demanded = code == ErrorCode.REBOOTSTRAP_REQUIRED
             if code:
                 raise error_for_code(code, "Asking for metadata failed")
             snapshot = read_snapshot(response)
@@ -123,7 +123,7 @@ class KafkaClient:
                 connection.close()
                 raise ConnectionLost(f"{connection.endpoint} knows no brokers.")
         except RetriableError:
-            reason = self._recovery.reason(time.monotonic(), told_to=demanded)
+            reason = self._recovery.reason(time.monotonic(), demanded=demanded)
             if reason is not None:
                 await self._rebootstrap(reason)
             raise
@@ -175,7 +175,7 @@ class KafkaClient:
             try:
                 return self._share(await self._first_of(known, deadline))
             except ConnectionLost:
-                reason = self._recovery.reason(time.monotonic(), nobody_left=True)
+                reason = self._recovery.reason(time.monotonic(), all_unreachable=True)
                 if reason is None:
                     raise
                 await self._rebootstrap(reason)

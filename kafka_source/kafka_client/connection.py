@@ -197,9 +197,9 @@ class _Wire(asyncio.Protocol):
     def waiting(self) -> bool:
         return bool(self._answers)
 
-    def accept(self, most_bytes: int) -> None:
+    def accept(self, max_bytes: int) -> None:
         """Set the maximum size of a response."""
-        self._frames.most_bytes = most_bytes
+        self._frames.max_bytes = max_bytes
 
     def set_buffers(self, settings: ConnectionSettings) -> None:
         """Set the sizes of the socket's buffers."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafka_source.error_codes import COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, UNKNOWN_TOPIC_OR_PARTITION
+from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import error_for_code
 from kafka_source.kafka_client.client import GROUP, KafkaClient
 from kafka_source.kafka_client.connection import ConnectionLost
@@ -44,7 +44,7 @@ def check_coordinator(client: KafkaClient, kind: int, key: str, code: int, what:
 
     If the coordinator has moved, the client forgets it, so that the next attempt looks it up again.
     """
-    if code in (COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR):
+    if code in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR):
         client.forget_coordinator(key, kind)
     if code:
         raise error_for_code(code, what)
@@ -65,7 +65,7 @@ def check_commits(client: KafkaClient, group: str, answer: Any, failed: str, *, 
     for topic in answer.topics:
         for p in topic.partitions:
             where = f"{topic.name}-{p.partition_index}"
-            if skip_unknown and p.error_code == UNKNOWN_TOPIC_OR_PARTITION:
+            if skip_unknown and p.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 unknown.append(where)
             else:
                 check_coordinator(client, GROUP, group, p.error_code, f"{failed} for {where}")

@@ -19,7 +19,7 @@ RESPONSE_BYTES = 256 * 1024 * 1024
 
 _LENGTH = struct.Struct(">i")
 # A response begins with its correlation id.
-_SHORTEST = 4
+_MIN_BYTES = 4
 # The first two bytes of a TLS record: the type (alert or handshake) and the major version, which is always 3.
 _TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
 
@@ -32,30 +32,30 @@ class StreamEnded(ConnectionError):  # noqa: N818 - what happened, not a kind of
     """The peer closed the connection before it had sent all expected bytes."""
 
 
-def frame_size(head: bytes, most_bytes: int) -> int:
+def frame_size(head: bytes, max_bytes: int) -> int:
     """Return the size of a response from its first four bytes.
 
     Args:
         head: The four bytes.
-        most_bytes: The maximum size of a response.
+        max_bytes: The maximum size of a response.
 
     Raises:
         FrameError: A response cannot have this size. The message says what kind of server seems to answer.
     """
     size: int = _LENGTH.unpack(head)[0]
-    if _SHORTEST <= size <= most_bytes:
+    if _MIN_BYTES <= size <= max_bytes:
         return size
     if head[:2] in _TLS_RECORDS:
         raise FrameError("it is a TLS listener: set kafka.security.protocol to SSL or SASL_SSL")
     if head == b"HTTP":
         raise FrameError("an HTTP server answers there: check the hosts and ports of kafka.bootstrap.servers")
     raise FrameError(
-        f"it announced a response of {size} bytes, where {_SHORTEST} to {most_bytes} are accepted: it is no Kafka "
+        f"it announced a response of {size} bytes, where {_MIN_BYTES} to {max_bytes} are accepted: it is no Kafka "
         "listener, or the response is damaged"
     )
 
 
-def read_frame_size(sock: socket.socket, most_bytes: int) -> int:
+def read_frame_size(sock: socket.socket, max_bytes: int) -> int:
     """Read the length of the next response from a blocking socket.
 
     Raises:
@@ -64,12 +64,12 @@ def read_frame_size(sock: socket.socket, most_bytes: int) -> int:
     """
     head = bytearray(_LENGTH.size)
     read_into(sock, memoryview(head))
-    return frame_size(bytes(head), most_bytes)
+    return frame_size(bytes(head), max_bytes)
 
 
-def read_frame(sock: socket.socket, most_bytes: int) -> bytes:
+def read_frame(sock: socket.socket, max_bytes: int) -> bytes:
     """Read the next response from a blocking socket, without its length prefix; raises as `read_frame_size`."""
-    frame = bytearray(read_frame_size(sock, most_bytes))
+    frame = bytearray(read_frame_size(sock, max_bytes))
     read_into(sock, memoryview(frame))
     return bytes(frame)
 
@@ -91,11 +91,11 @@ class FrameBuffer:
     """Splits a stream of bytes into responses.
 
     Args:
-        most_bytes: The maximum size of a response; it may be changed later.
+        max_bytes: The maximum size of a response; it may be changed later.
     """
 
-    def __init__(self, most_bytes: int) -> None:
-        self.most_bytes = most_bytes
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[bytes]:
@@ -108,7 +108,7 @@ class FrameBuffer:
         start = 0
         while len(self._buffer) - start >= _LENGTH.size:
             body = start + _LENGTH.size
-            end = body + frame_size(bytes(self._buffer[start:body]), self.most_bytes)
+            end = body + frame_size(bytes(self._buffer[start:body]), self.max_bytes)
             if len(self._buffer) < end:
                 break
             yield bytes(self._buffer[body:end])

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from kafka.net.sasl import get_sasl_mechanism
 
-from kafka_source.error_codes import CODES, SASL_AUTHENTICATION_FAILED, UNSUPPORTED_SASL_MECHANISM, UNSUPPORTED_VERSION
-from kafka_source.errors import AuthenticationError, KafkaGroupError, error_for_code
+from kafka_source.error_codes import ErrorCode
+from kafka_source.errors import AuthenticationError, KafkaGroupError, code_name, error_for_code
 from kafka_source.kafka_client.messages import (
     ApiVersions,
     ApiVersionsRequest,
@@ -81,7 +81,7 @@ def _api_versions(endpoint: Endpoint) -> Generator[Call, Any, ApiVersions]:
         request = ApiVersionsRequest(client_software_name=_SOFTWARE_NAME, client_software_version=__version__)
         response = yield Call(request, version)
         ranges = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
-        if response.error_code == UNSUPPORTED_VERSION and version > 0:
+        if response.error_code == ErrorCode.UNSUPPORTED_VERSION and version > 0:
             # The broker does not know this version. It responds in version 0, with the versions it supports (KIP-511).
             version = min(version - 1, ranges.get(request.API_KEY, (0, 0))[1])
             continue
@@ -94,7 +94,7 @@ def _api_versions(endpoint: Endpoint) -> Generator[Call, Any, ApiVersions]:
 def _authenticate(endpoint: Endpoint, versions: ApiVersions, sasl: Mapping[str, object]) -> Generator[Call, Any, int]:
     name = str(sasl["sasl_mechanism"])
     response = yield Call(SaslHandshakeRequest(mechanism=name), 1)
-    if response.error_code == UNSUPPORTED_SASL_MECHANISM:
+    if response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
         raise AuthenticationError(
             f"The broker {endpoint} does not support kafka.sasl.mechanism={name}; it supports "
             f"{', '.join(response.mechanisms) or 'none'}.",
@@ -102,7 +102,7 @@ def _authenticate(endpoint: Endpoint, versions: ApiVersions, sasl: Mapping[str, 
         )
     if response.error_code:
         raise AuthenticationError(
-            f"The broker {endpoint} refuses SASL: {_name(response.error_code)}. Check kafka.security.protocol.",
+            f"The broker {endpoint} refuses SASL: {code_name(response.error_code)}. Check kafka.security.protocol.",
             code=response.error_code,
         )
     mechanism = _mechanism(name, endpoint, sasl)
@@ -112,8 +112,8 @@ def _authenticate(endpoint: Endpoint, versions: ApiVersions, sasl: Mapping[str, 
         if answer.error_code:
             raise AuthenticationError(
                 f"The broker {endpoint} refuses the credentials ({name}): "
-                f"{answer.error_message or _name(answer.error_code)}. Check kafka.sasl.mechanism and the credentials "
-                "(kafka.sasl.jaas.config).",
+                f"{answer.error_message or code_name(answer.error_code)}. Check kafka.sasl.mechanism and the "
+                "credentials (kafka.sasl.jaas.config).",
                 code=answer.error_code,
             )
         _receive(mechanism, answer.auth_bytes, endpoint)
@@ -156,9 +156,5 @@ def _failed(endpoint: Endpoint, error: Exception) -> AuthenticationError:
     return AuthenticationError(
         f"Authentication with the broker {endpoint} failed: {type(error).__name__}. "
         "Check kafka.sasl.mechanism and kafka.sasl.jaas.config.",
-        code=SASL_AUTHENTICATION_FAILED,
+        code=ErrorCode.SASL_AUTHENTICATION_FAILED,
     )
-
-
-def _name(code: int) -> str:
-    return CODES[code][0] if code in CODES else str(code)

@@ -29,19 +29,19 @@ class Recovery:
         """Return the state after a response that contains at least one broker."""
         return replace(self, since=None)
 
-    def reason(self, now: float, *, nobody_left: bool = False, told_to: bool = False) -> str | None:
+    def reason(self, now: float, *, all_unreachable: bool = False, demanded: bool = False) -> str | None:
         """Return the reason to rebootstrap now, or None.
 
         Args:
             now: The time in the unit and clock of `asked`.
-            nobody_left: Whether no broker of the last metadata can be reached (KIP-899).
-            told_to: Whether a broker or proxy responded with REBOOTSTRAP_REQUIRED (129).
+            all_unreachable: Whether no broker of the last metadata can be reached (KIP-899).
+            demanded: Whether a broker or proxy responded with REBOOTSTRAP_REQUIRED (129).
         """
         if self.trigger is None:
             return None
-        if told_to:
+        if demanded:
             return "a broker asked for it (REBOOTSTRAP_REQUIRED)"
-        if nobody_left:
+        if all_unreachable:
             return "none of the known brokers can be reached"
         if self.since is not None and now - self.since >= self.trigger:
             return f"no metadata for {now - self.since:.0f} s"

@@ -21,9 +21,9 @@ class SlotCredentials:
         partitions: The partitions that the slot was assigned in this generation.
         protocols: Names and metadata that the slot sent when it joined; a process that takes the slot over sends them
             again.
-        alone: Whether the credentials vouch for this member only. In a classic group all members of a generation are
-            valid together, so one of them may commit for all slots of its query. Where the brokers assign, each
-            member has an epoch of its own, and another slot may have lost its partitions already.
+        per_member_epoch: Whether the credentials vouch for this member only. In a classic group all members of a
+            generation are valid together, so one of them may commit for all slots of its query. Where the brokers
+            assign, each member has an epoch of its own, and another slot may have lost its partitions already.
     """
 
     group: str
@@ -33,18 +33,23 @@ class SlotCredentials:
     slot: int = 0
     partitions: tuple[TopicPartition, ...] = field(default=(), repr=False)
     protocols: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
-    alone: bool = False
+    per_member_epoch: bool = False
+
+    @staticmethod
+    def without_membership(group: str) -> SlotCredentials:
+        """Return the credentials of a commit to a group that has no members."""
+        return SlotCredentials(group, generation=-1, member_id="", instance_id=None)
 
 
-def vouching(slots: Iterable[SlotCredentials]) -> list[SlotCredentials]:
+def representative_slots(slots: Iterable[SlotCredentials]) -> list[SlotCredentials]:
     """Return those of the slots that vouch for all of them.
 
     If the coordinator accepts one slot of a classic group, its generation goes on, with the assignment that all slots
-    were given, see `alone`. A second process with the same instance ids takes slots 0, 1, 2 and so on: if it takes any
-    of these slots, it takes the one with the lowest number too, so this one is asked for. While the process is still
-    joining, the answer may come too early; then the driver's heartbeats notice it.
+    were given, see `per_member_epoch`. A second process with the same instance ids takes slots 0, 1, 2 and so on: if it
+    takes any of these slots, it takes the one with the lowest number too, so this one is asked for. While the process
+    is still joining, the answer may come too early; then the driver's heartbeats notice it.
     """
     found: dict[tuple[str, int, int], SlotCredentials] = {}
     for one in sorted(slots, key=lambda one: one.slot):
-        found.setdefault((one.group, one.generation, one.slot if one.alone else -1), one)
+        found.setdefault((one.group, one.generation, one.slot if one.per_member_epoch else -1), one)
     return list(found.values())

@@ -37,12 +37,12 @@ def check_same_cluster(known: str | None, found: str | None, *, servers: str, mo
     )
 
 
-def differ(before: str | None, now: str | None) -> bool:
+def is_recreated(before: str | None, now: str | None) -> bool:
     """Return whether both ids are known and belong to different topics."""
     return before is not None and now is not None and before != now
 
 
-def recreated(now: str | None) -> str:
+def describe_recreated(now: str | None) -> str:
     """Describe, for an error, a topic that was deleted and created again and has the id `now`."""
     return f"The topic was deleted and created again: its id is now {now}"
 
@@ -50,10 +50,10 @@ def recreated(now: str | None) -> str:
 def lost_topic(offset: StreamOffset, name: str, now: Topic | None) -> DataLossError:
     """Return the error for a topic of `offset` that was deleted (`now` is None) or created again."""
     tp, span = next((tp, span) for tp, span in sorted(offset.partitions.items()) if tp.topic == name)
-    reason = "The topic was deleted" if now is None else recreated(now.id)
+    reason = "The topic was deleted" if now is None else describe_recreated(now.id)
     return DataLossError.of_deleted(tp, planned=span.end, reason=reason)
 
 
-def only_of(ranges: Iterable[Range], ids: Mapping[str, str]) -> dict[str, str]:
+def ids_of_ranges(ranges: Iterable[Range], ids: Mapping[str, str]) -> dict[str, str]:
     """Return the known topic ids of the topics in `ranges`."""
     return {name: ids[name] for name in {r.topic for r in ranges} & ids.keys()}

@@ -31,7 +31,7 @@ def runs_text(numbers: Iterable[int], separator: str) -> str:
     return separator.join(str(first) if first == last else f"{first}-{last}" for first, last in runs(numbers))
 
 
-def brief(partitions: Iterable[TopicPartition]) -> str:
+def format_partitions(partitions: Iterable[TopicPartition]) -> str:
     """Return sorted partitions in the short form; `none` if there are none."""
     by_topic = numbers_by_topic(partitions)
     return " ".join(f"{topic}:{runs_text(numbers, ',')}" for topic, numbers in by_topic.items()) or "none"

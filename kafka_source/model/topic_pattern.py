@@ -68,7 +68,7 @@ def search(pattern: str, texts: Sequence[str], seconds: int) -> list[bool]:
 _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 # Processor time for all new names of a lookup. 100,000 names take a tenth of a second with a harmless pattern.
 _SECONDS = 5
-_MOST_PATTERNS = 16
+_MAX_PATTERNS = 16
 # Whether the topics of the last lookup match, by pattern and name. The inner mappings do not change: queries and event
 # loops of one process look topics up at the same time.
 _judged: dict[str, dict[str, bool]] = {}
@@ -98,6 +98,6 @@ def matching(pattern: str, names: Iterable[str]) -> list[str]:
                 "read in one way only, for example ^[a-z-]+$ for ^([a-z]+-?)+$",
             ) from None
     _judged[pattern] = {name: known[name] for name in wanted}
-    if len(_judged) > _MOST_PATTERNS:
+    if len(_judged) > _MAX_PATTERNS:
         _judged.pop(next(iter(_judged)), None)
     return [name for name in wanted if known[name]]

@@ -68,7 +68,7 @@ class Sensor:
             self._samples.popleft()
 
 
-OVER = 0.04
+CATCH_UP_FACTOR = 0.04
 """How far over the bound a reader goes that catches up after a pause: its pace, and the sum of any window."""
 
 
@@ -84,7 +84,7 @@ class Limiter:
     def __init__(self, bound: float | None, windows: int, seconds: float) -> None:
         self._bound = bound
         self.sensor = Sensor(windows, seconds)
-        self._most_saved = OVER * windows * seconds
+        self._max_saved = CATCH_UP_FACTOR * windows * seconds
         # The amount since the beginning of the window that the delay is of, and when the pace allows the next fetch.
         self._amount = 0.0
         self._since = self._next_at = float("-inf")
@@ -99,9 +99,9 @@ class Limiter:
         """Add what is fetched; a negative amount takes back what was expected and did not come."""
         self.sensor.record(amount, now)
         if self._bound is not None:
-            self._since = max(self._since, now - self._amount / self._bound - self._most_saved)
+            self._since = max(self._since, now - self._amount / self._bound - self._max_saved)
             self._amount += amount
-            self._next_at = max(self._next_at, now) + amount / ((1 + OVER) * self._bound)
+            self._next_at = max(self._next_at, now) + amount / ((1 + CATCH_UP_FACTOR) * self._bound)
 
     def used(self, now: float) -> float:
         """Return the percentage of the bound that is used; 100: readers have to wait."""
@@ -113,7 +113,7 @@ class Limiter:
 GRANT_SECONDS = 0.05
 """A grant is for so many seconds of the bound: tasks ask twenty times a second in all, however many they are."""
 
-BELOW_BROKERS = 0.99
+BROKER_SAFETY_FACTOR = 0.99
 """The part of the brokers' own quota that is used: the brokers' window is not aligned with ours."""
 
 _NOTHING: Amounts = (0.0, 0.0)
@@ -230,7 +230,7 @@ class Account:
     def _limiters_of(self, slot: int) -> tuple[Limiter, Limiter]:
         settings, key = self._settings, slot if self._settings.per_member else 0
         if key not in self._limiters:
-            bounds = self.bounds.share(BELOW_BROKERS) if settings.watch == BROKER else self.bounds
+            bounds = self.bounds.share(BROKER_SAFETY_FACTOR) if settings.watch == BROKER else self.bounds
             shape = (settings.windows, settings.seconds)
             self._limiters[key] = Limiter(bounds.bytes_per_second, *shape), Limiter(bounds.records_per_second, *shape)
         return self._limiters[key]

@@ -168,16 +168,16 @@ class Ticket:
 log = logging.getLogger(__name__)
 
 _URL_SECONDS = 5.0
-_LONGEST_DOCUMENT = 1 << 20
+_MAX_DOCUMENT = 1 << 20
 _PROBLEMS = (OSError, ValueError, KafkaGroupError, http.client.HTTPException)
 
 
-def is_a_file(watch: str) -> bool:
+def is_file(watch: str) -> bool:
     """Return whether the bounds are in a file: the driver's, which tasks elsewhere cannot read."""
     return watch != BROKER and not watch.lower().startswith(("http://", "https://"))
 
 
-def look(quota: QuotaSettings, settings: Settings, rate: str) -> Bounds:
+def current_bounds(quota: QuotaSettings, settings: Settings, rate: str) -> Bounds:
     """Return the bounds of now: those of the options, or what `quota.watch` names.
 
     Args:
@@ -197,37 +197,37 @@ def look(quota: QuotaSettings, settings: Settings, rate: str) -> Bounds:
     if where == BROKER:
         found = value_of_client(settings, quota.client_id, rate)
         return quota.bounds if found is None else Bounds(found, quota.bounds.records_per_second)
-    if is_a_file(where) and not Path(where).exists():
+    if is_file(where) and not Path(where).exists():
         return quota.bounds
-    with Path(where).open("rb") if is_a_file(where) else urlopen(where, timeout=_URL_SECONDS) as document:
-        return read_document(json.loads(document.read(_LONGEST_DOCUMENT)), quota.client_id, quota.bounds)
+    with Path(where).open("rb") if is_file(where) else urlopen(where, timeout=_URL_SECONDS) as document:
+        return read_document(json.loads(document.read(_MAX_DOCUMENT)), quota.client_id, quota.bounds)
 
 
-def look_first(quota: QuotaSettings, settings: Settings, rate: str) -> Bounds:
-    """Return the bounds for a query that is being planned, as `look`.
+def bounds_at_start(quota: QuotaSettings, settings: Settings, rate: str) -> Bounds:
+    """Return the bounds for a query that is being planned, as `current_bounds`.
 
     Raises:
         InvalidConfigurationError: `quota.watch` cannot be read.
     """
     try:
-        return look(quota, settings, rate)
+        return current_bounds(quota, settings, rate)
     except _PROBLEMS as problem:
         raise InvalidConfigurationError(f"The quota that quota.watch names cannot be read: {_words(problem)}") from None
 
 
 def watch(
-    quota: QuotaSettings, settings: Settings, rate: str, last: Bounds, tell: Callable[[Bounds], None]
+    quota: QuotaSettings, settings: Settings, rate: str, last: Bounds, on_change: Callable[[Bounds], None]
 ) -> Callable[[], None]:
-    """Call `tell` with the bounds whenever they change, on a thread, until the returned function is called.
+    """Call `on_change` with the bounds whenever they change, on a thread, until the returned function is called.
 
     What cannot be read changes nothing. The bounds are looked up once a second at least, four times a window.
 
     Args:
-        quota: See `look`.
-        settings: See `look`.
-        rate: See `look`.
+        quota: See `current_bounds`.
+        settings: See `current_bounds`.
+        rate: See `current_bounds`.
         last: The bounds that hold already.
-        tell: Called with other ones.
+        on_change: Called with other ones.
     """
     ended = threading.Event()
 
@@ -236,7 +236,7 @@ def watch(
         before = ""
         while not ended.wait(min(1.0, quota.window / 4)):
             try:
-                now, problem = look(quota, settings, rate), ""
+                now, problem = current_bounds(quota, settings, rate), ""
             except _PROBLEMS as error:
                 # A document that is just being written may be incomplete.
                 now, problem = last, _words(error)
@@ -244,7 +244,7 @@ def watch(
                 log.warning("quota.watch cannot be read; the last bounds hold: %s", problem)
             if now != last:
                 log.info("quota changed bytes_per_s=%s records_per_s=%s", now.bytes_per_second, now.records_per_second)
-                tell(now)
+                on_change(now)
             last, before = now, problem
 
     if quota.watch is not None:

@@ -26,13 +26,13 @@ from kafka_source.errors import InvalidConfigurationError
 from kafka_source.kafka_client import parse_servers
 from kafka_source.quota.account import Account, Report
 from kafka_source.quota.batch_sizing import admit
-from kafka_source.quota.bounds import Bounds, QuotaSettings, Ticket, look_first, watch
+from kafka_source.quota.bounds import Bounds, QuotaSettings, Ticket, bounds_at_start, watch
 from kafka_source.runtime.control_port import Address, ControlClient, ControlPort, listen_towards
 from kafka_source.runtime.logs import set_up_logging
 from kafka_source.runtime.shared_files import name_of, private_directory, replace_file
 from kafka_source.runtime.spark_processes import is_alive, side_process_message, start_side_process
 
-_MOST_ACCOUNTS = 256
+_MAX_ACCOUNTS = 256
 
 
 class QuotaServer:
@@ -43,7 +43,7 @@ class QuotaServer:
     Args:
         ticket: Tells the quota, its bounds and the port's address.
         settings: The query's client settings.
-        rate: The brokers' name of their bound, see `bounds.look`.
+        rate: The brokers' name of their bound, see `bounds.current_bounds`.
         listener: The port's socket.
     """
 
@@ -62,7 +62,7 @@ class QuotaServer:
             self._accounts[name] = found
             # A read that ended does not say so. The bound is for memory only: it is far above the reads of one driver
             # at a time, and a read that loses its account goes on with a new one.
-            if len(self._accounts) > _MOST_ACCOUNTS:
+            if len(self._accounts) > _MAX_ACCOUNTS:
                 del self._accounts[next(iter(self._accounts))]
             return found
 
@@ -89,7 +89,7 @@ def listen(quota: QuotaSettings, settings: Settings, rate: str) -> tuple[socket.
         InvalidConfigurationError: `quota.watch` cannot be read.
         OSError: This machine has no address towards the brokers.
     """
-    bounds = look_first(quota, settings, rate)
+    bounds = bounds_at_start(quota, settings, rate)
     brokers = parse_servers(settings.get("bootstrap.servers", ""))
     listener = listen_towards((broker.host, broker.port) for broker in brokers)
     return listener, Ticket(quota, bounds, Address.of(listener))
@@ -175,7 +175,7 @@ def ticket_of_server_process(quota: QuotaSettings, settings: Settings, rate: str
     Args:
         quota: The query's quota.
         settings: The query's client settings.
-        rate: The brokers' name of their bound, see `bounds.look`.
+        rate: The brokers' name of their bound, see `bounds.current_bounds`.
         driver: The id of the Spark driver's process.
         name: The name of the account: that of a write, which all its micro-batches share, or a new one for a read.
 

@@ -12,12 +12,12 @@ from math import inf
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.quota.account import GRANT_SECONDS, Account, Grant, Report
-from kafka_source.quota.bounds import Ticket, is_a_file, watch
+from kafka_source.quota.bounds import Ticket, is_file, watch
 from kafka_source.runtime.control_port import ControlClient
 
 log = logging.getLogger(__name__)
 
-LONGEST_WAIT = 1.0
+MAX_WAIT = 1.0
 """Who has to wait for longer asks again, so that a raised bound holds for tasks that wait."""
 
 _NONE = Grant(0.0, 0.0, 0.0)
@@ -62,7 +62,7 @@ class _Allowances:
         log.log(level, "quota server not reachable (%s); this task keeps to its share of the bound", problem)
         quota, bounds, share = self._ticket.settings, self._ticket.bounds, self._ticket.share
         account = Account(quota, bounds.share(share))
-        if quota.watch is not None and not is_a_file(quota.watch):
+        if quota.watch is not None and not is_file(quota.watch):
             stop = watch(quota, self._settings, self._rate, bounds, lambda now: account.change(now.share(share)))
             self._resources.callback(stop)
         return account
@@ -84,7 +84,7 @@ class Pacer:
         self.delay = self.throttle = 0.0
 
     @property
-    def paces(self) -> bool:
+    def enabled(self) -> bool:
         """Whether there is a quota."""
         return self._ask is not None
 
@@ -99,14 +99,14 @@ class Pacer:
         is_spent = done.bytes >= grant.bytes or done.records >= grant.records
         if self._ask is not None and now >= self._not_before and (is_old or is_spent):
             grant = self._ask(self._reported(left))
-            wait = self._report.delay = min(grant.delay, LONGEST_WAIT)
+            wait = self._report.delay = min(grant.delay, MAX_WAIT)
             # After a part of the delay the task asks again.
             self._grant = grant if wait == grant.delay else _NONE
             self._not_before = now + wait
             self.delay += wait
         return max(0.0, self._not_before - now)
 
-    def most_bytes(self, record_bytes: float) -> int | None:
+    def max_bytes(self, record_bytes: float) -> int | None:
         """Return the most bytes of the next fetch; None: any.
 
         Args:

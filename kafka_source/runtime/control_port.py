@@ -21,9 +21,9 @@ from typing import Any
 from kafka_source.runtime.event_loop import EventLoop
 
 _SECONDS = 5.0
-_LONGEST_LINE = 1 << 20
+_MAX_LINE = 1 << 20
 # The maximum number of connections that have not proved yet that they know the secret.
-_MOST_STRANGERS = 64
+_MAX_UNAUTHENTICATED = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class ControlPort:
         self._connections: dict[asyncio.Task[None] | None, asyncio.StreamWriter] = {}
         self.asked_at = time.monotonic()
         self._loop = EventLoop("kafkagroup-control")
-        self._server = self._loop.run(asyncio.start_server(self._serve, sock=listener, limit=_LONGEST_LINE))
+        self._server = self._loop.run(asyncio.start_server(self._serve, sock=listener, limit=_MAX_LINE))
 
     def close(self) -> None:
         """Close all connections and stop listening."""
@@ -88,7 +88,7 @@ class ControlPort:
             del self._connections[asyncio.current_task()]
 
     async def _knows_secret(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        if self._strangers >= _MOST_STRANGERS:
+        if self._strangers >= _MAX_UNAUTHENTICATED:
             return False
         self._strangers += 1
         try:

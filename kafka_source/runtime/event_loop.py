@@ -92,7 +92,7 @@ class EventLoop:
 
 # A forked child must not close its parent's loop: both share the selector, and closing it would stop the parent's
 # polling.
-_shared = ProcessCache(EventLoop, usable=lambda loop: loop.alive, most=1)
+_shared = ProcessCache(EventLoop, usable=lambda loop: loop.alive, max_size=1)
 
 
 async def answer_within(answer: asyncio.Future[_T], seconds: float) -> _T:

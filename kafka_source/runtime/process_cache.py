@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 _Key = TypeVar("_Key", bound=Hashable)
 _Value = TypeVar("_Value")
 
-MOST = 8
+MAX_SIZE = 8
 
 
 def _usable(_: object) -> bool:
@@ -36,7 +36,7 @@ class ProcessCache(Generic[_Key, _Value]):
         close: Called with an object that the cache drops, after the lock is released. A caller that still uses the
             object must be able to continue, or to notice that it is closed.
         usable: Whether a cached object can still be used. If not, it is replaced and not closed.
-        most: The maximum number of objects; above it, the least recently used one is dropped.
+        max_size: The maximum number of objects; above it, the least recently used one is dropped.
     """
 
     def __init__(
@@ -45,9 +45,9 @@ class ProcessCache(Generic[_Key, _Value]):
         *,
         close: Callable[[_Value], object] = _leave_open,
         usable: Callable[[_Value], bool] = _usable,
-        most: int = MOST,
+        max_size: int = MAX_SIZE,
     ) -> None:
-        self._make, self._close, self._usable, self._most = make, close, usable, most
+        self._make, self._close, self._usable, self._max_size = make, close, usable, max_size
         self._lock = threading.Lock()
         # Ordered by last use, the least recently used first.
         self._kept: dict[_Key, _Value] = {}
@@ -61,7 +61,7 @@ class ProcessCache(Generic[_Key, _Value]):
             if key not in self._kept or not self._usable(self._kept[key]):
                 self._kept[key] = self._make(key)
             found = self._kept[key] = self._kept.pop(key)
-            given_up = [self._kept.pop(oldest) for oldest in list(self._kept)[: -self._most]]
+            given_up = [self._kept.pop(oldest) for oldest in list(self._kept)[: -self._max_size]]
         for old in given_up:
             self._close(old)
         return found

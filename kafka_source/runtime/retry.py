@@ -16,7 +16,7 @@ _T = TypeVar("_T")
 _JITTER = 0.2
 # After so many doublings even the shortest pause exceeds any configured maximum. Without a limit, the power would
 # overflow a float at 2**1024.
-_MOST_DOUBLINGS = 30
+_MAX_DOUBLINGS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class RetryPolicy:
         Args:
             failures: The number of attempts that failed before the last one: 0 after the first failure.
         """
-        doubled = self.first * 2.0 ** min(max(0, failures), _MOST_DOUBLINGS)
+        doubled = self.first * 2.0 ** min(max(0, failures), _MAX_DOUBLINGS)
         return min(self.longest, doubled * random.uniform(1 - _JITTER, 1 + _JITTER))
 
     def pauses(self) -> Iterator[float]:

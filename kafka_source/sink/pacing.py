@@ -15,7 +15,7 @@ PRODUCER_RATE = "producer_byte_rate"
 
 def paced(batches: Iterable[Records], pacer: Pacer) -> Iterator[Records]:
     """Yield the records in pieces that the quota allows at once, each when the quota allows it."""
-    if not pacer.paces:
+    if not pacer.enabled:
         yield from batches
         return
     for records in batches:
@@ -25,7 +25,7 @@ def paced(batches: Iterable[Records], pacer: Pacer) -> Iterator[Records]:
         while at < end:
             while (pause := pacer.wait(end - at)) > 0:
                 time.sleep(pause)
-            most = pacer.most_bytes(before[-1] / end)
+            most = pacer.max_bytes(before[-1] / end)
             until = end if most is None else max(at + 1, bisect_right(before, before[at] + most) - 1)
             pacer.fetched(before[until] - before[at], until - at)
             yield records if until - at == end else records.slice(at, until - at)

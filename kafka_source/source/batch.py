@@ -16,7 +16,7 @@ from assignors.model import TopicPartition
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.cluster.topic_ids import TopicIds
 from kafka_source.engine_selection import check_engine
-from kafka_source.error_codes import FENCED_INSTANCE_ID
+from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import FencedError
 from kafka_source.group.model import GroupSettings
 from kafka_source.group.query_settings import group_settings, subscription_of
@@ -80,7 +80,7 @@ class BatchReader(DataSourceReader):
                     if options.in_group
                     else Standalone(cluster, subscription)
                 )
-                with cluster.one_look():
+                with cluster.metadata_snapshot():
                     return list(self._plan(cluster, owner, cluster.partitions(subscription)))
             subscribed = cluster.partitions(subscription)
             group = group_settings(options, partitions=len(subscribed), stream=False)
@@ -121,7 +121,7 @@ class BatchReader(DataSourceReader):
 
         def fenced(error: Exception, _: int, __: float) -> bool:
             log.info("plan group=%s failed: %s", group.group, error)
-            return isinstance(error, FencedError) and error.code == FENCED_INSTANCE_ID
+            return isinstance(error, FencedError) and error.code == ErrorCode.FENCED_INSTANCE_ID
 
         deadline = Deadline(_FENCED_SECONDS)
         return retry(join_and_plan, _FENCED_PAUSES, on=FencedError, deadline=deadline, again=fenced)
@@ -139,7 +139,7 @@ class BatchReader(DataSourceReader):
         owned = owner.commit_and_rejoin({})
         # Look up the topic ids before the offsets. Spark plans a DataFrame once, and a topic may be deleted and created
         # again before an action reads it: then the task finds a different id and fails, if it has a planned offset.
-        with cluster.one_look():
+        with cluster.metadata_snapshot():
             topics = TopicIds(cluster.topics, 0).ids({tp.topic for tp in owned.slots})
             bounds = resolve_batch(cluster, options, owner, sorted(owned.slots), subscribed=subscribed, check_all=False)
         end = StreamOffset(

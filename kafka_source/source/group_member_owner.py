@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 
 from assignors.model import TopicPartition
 from kafka_source.cluster.list_offsets import end_offsets
-from kafka_source.error_codes import FENCED_INSTANCE_ID, ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID
+from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import (
     AbortableError,
     FencedError,
@@ -27,7 +27,7 @@ from kafka_source.group.pace import Pace
 from kafka_source.group.siblings import Siblings
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
-from kafka_source.model.partition_runs import brief
+from kafka_source.model.partition_runs import format_partitions
 from kafka_source.model.topic_selection import TopicSelection
 from kafka_source.options import ReadOptions
 from kafka_source.options.assignment_strategies import REDUNDANT, strategies_of
@@ -180,7 +180,7 @@ class GroupMemberOwner:
                 f"This query's slots are no longer members of group {self._group.group}: {lost}. Nothing was committed "
                 "since then, and other members may own the partitions now. The query stops because group.on.lost is "
                 "stop; start it again to continue from the group's committed offsets.",
-                code=UNKNOWN_MEMBER_ID,
+                code=ErrorCode.UNKNOWN_MEMBER_ID,
             )
         log.warning("rejoin group=%s reason=%r: nothing is committed until then", self._group.group, lost)
         self._nothing_under_way()
@@ -220,7 +220,7 @@ class GroupMemberOwner:
             committed = self._commit_existing(missing)
         except FencedError as error:
             self._commit_log.failed()
-            if error.code == FENCED_INSTANCE_ID:
+            if error.code == ErrorCode.FENCED_INSTANCE_ID:
                 raise
             self._rejoin_after(f"its commit was refused ({error})")
             return True
@@ -299,12 +299,12 @@ class GroupMemberOwner:
         mine = {**assignment.held, **owned.slots}
         if gone := sorted(offsets.keys() - mine.keys()):
             raise FencedError(
-                f"Group {self._group.group} has assigned {brief(gone)} to another member, which "
+                f"Group {self._group.group} has assigned {format_partitions(gone)} to another member, which "
                 "reads the records again. Nothing was committed.",
-                code=ILLEGAL_GENERATION,
+                code=ErrorCode.ILLEGAL_GENERATION,
             )
         slots, marked = assignment.slots, self._marks.marked(offsets)
-        if self._committer is not None and not slots[0].credentials.alone:
+        if self._committer is not None and not slots[0].credentials.per_member_epoch:
             # The coordinator checks that a member of this generation commits, not that it owns each partition.
             self._committer.commit(slots[0].credentials, marked)
             return

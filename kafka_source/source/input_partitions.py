@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from assignors.model import TopicPartition
 from kafka_source.model.credentials import SlotCredentials
-from kafka_source.model.identity import only_of
+from kafka_source.model.identity import ids_of_ranges
 from kafka_source.quota.bounds import Ticket
 from kafka_source.source.plan import PlannedInput, bundles
 from kafka_source.source.read_task import ReadTask, TaskBundle
@@ -35,7 +35,7 @@ class TaskFactory:
 
     def task(self, planned: PlannedInput) -> ReadTask:
         """Return the task that reads `planned`, without a quota."""
-        topics = only_of(planned.ranges, self.topics)
+        topics = ids_of_ranges(planned.ranges, self.topics)
         # By the task's own partitions: a walk over those of the query, for each task, costs slots times partitions.
         rewinds = {tp: self.rewinds[tp] for r in planned.ranges if (tp := r.topic_partition) in self.rewinds}
         return ReadTask(

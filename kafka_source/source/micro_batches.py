@@ -112,7 +112,7 @@ class MicroBatches:
 
     def _next_attempt(self, start: StreamOffset, *, limited: bool) -> StreamOffset:
         # Members may wait for a rebalance in between.
-        with nullcontext() if self._options.is_member else self._cluster.one_look():
+        with nullcontext() if self._options.is_member else self._cluster.metadata_snapshot():
             self._leaderless.update(self._cluster.without_leader)
             return self._next(start, limited=limited)
 
@@ -205,7 +205,7 @@ class MicroBatches:
         self._retry(self._stop_at_latest)
 
     def _stop_at_latest(self) -> None:
-        with self._cluster.one_look():
+        with self._cluster.metadata_snapshot():
             self._leaderless.update(self._cluster.without_leader)
             partitions = set(self._cluster.partitions(self._selection))
             leaderless = self._leaderless.partitions & partitions

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
-from kafka_source.error_codes import FENCED_INSTANCE_ID, ILLEGAL_GENERATION
+from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import FencedError, KafkaGroupError, RetriableError
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.select import engine_for
@@ -24,7 +24,7 @@ from kafka_source.group.model import GroupSettings
 from kafka_source.group.slot_session import SlotSession
 from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.model.commits import CommitOffset
-from kafka_source.model.credentials import SlotCredentials, vouching
+from kafka_source.model.credentials import SlotCredentials, representative_slots
 from kafka_source.model.identity import check_same_cluster
 from kafka_source.model.stream_offset import Range
 from kafka_source.options import ReadOptions, Where, read_options
@@ -143,7 +143,7 @@ def _read_together(group: Sequence[ReadTask], query: Query) -> Iterator[pa.Recor
     Their slots attach at the same time, where one does not vouch for all, and their ranges are read together: a bundle
     takes about as long as one task. With a quota the tasks read one after another, each with its own share.
     """
-    slots = vouching(task.credentials for task in group if task.credentials is not None)
+    slots = representative_slots(task.credentials for task in group if task.credentials is not None)
     with ExitStack() as stack:
         sessions = _attach(slots, query, stack, commits=False)
         for part in group if _is_limited(group[0]) else [_merged(group)]:
@@ -213,7 +213,7 @@ def _with_bounds_of_now(task: ReadTask, query: Query) -> tuple[Range, ...]:
     client = cached_client(query.settings)
     cluster = Cluster.of(query.options, client)
     # A whole partition is the same range in a topic that was created again, so what the worker knows of it is enough.
-    with cluster.one_look(client.known if late_bounds.is_unbound(task.ranges) else None):
+    with cluster.metadata_snapshot(client.known if late_bounds.is_unbound(task.ranges) else None):
         found = late_bounds.resolve(task.ranges, cluster, read_committed=query.options.read_committed)
     check_same_cluster(
         task.cluster,
@@ -281,11 +281,11 @@ def _check_dispensable(problem: KafkaGroupError, query: Query, commits: bool) ->
     if isinstance(problem, RetriableError):
         # The task only reads. If its driver was replaced meanwhile, the coordinator refuses the driver's commit.
         log.warning("reading without a check of the membership, because the coordinator does not answer: %s", problem)
-    elif problem.code == ILLEGAL_GENERATION:
+    elif problem.code == ErrorCode.ILLEGAL_GENERATION:
         # The driver's slots have rejoined since the batch was planned, because another read of the driver waited for
         # them. The driver knows what of the batch it may commit.
         log.info("the group has a new generation since the batch was planned; the batch is read to its end")
-    elif problem.code == FENCED_INSTANCE_ID or query.options.group_on_lost == "stop":
+    elif problem.code == ErrorCode.FENCED_INSTANCE_ID or query.options.group_on_lost == "stop":
         raise problem
     else:
         # The micro-batch is in Spark's offset log, so Spark would run it again after a restart. The task reads it to

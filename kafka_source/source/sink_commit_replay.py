@@ -134,7 +134,7 @@ def handoffs_of(
         stream: The stream's id.
     """
     anybody = members[min(members)]
-    if not anybody.alone:
+    if not anybody.per_member_epoch:
         return (handoff_of(planned, anybody, stream),)
     parts: dict[int, list[PlannedInput]] = {}
     for one in planned:

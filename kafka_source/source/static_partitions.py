@@ -172,7 +172,7 @@ class StaticPartitions(Standalone):
         return self.committed(unknown) if unknown else {}
 
     def _commit(self, offsets: Mapping[TopicPartition, int], seconds: float) -> None:
-        nobody = SlotCredentials(self._group, -1, "", None)
+        nobody = SlotCredentials.without_membership(self._group)
         work = commit_offsets(
             self._client, nobody, self._marks.marked(offsets), Deadline(seconds), fail_on_unknown_topic=True
         )

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from assignors.model import TopicPartition
 from kafka_source.cluster.topic_ids import TopicIds
 from kafka_source.errors import RetriableError
-from kafka_source.model.identity import differ, lost_topic
-from kafka_source.model.partition_runs import brief
+from kafka_source.model.identity import is_recreated, lost_topic
+from kafka_source.model.partition_runs import format_partitions
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.model.topic_selection import Topic
 
@@ -133,8 +133,9 @@ class PartitionsWithoutLeader:
         overdue = sorted(tp for tp in partitions if now - self._since.get(tp, now) > self._seconds)
         if overdue:
             raise RetriableError(
-                f"No broker has led {brief(overdue)} for {self._seconds:g} s (coordinator.timeout.ms), so the query "
-                "ends. Start a broker that has these partitions, then start the query again: it continues where it was."
+                f"No broker has led {format_partitions(overdue)} for {self._seconds:g} s (coordinator.timeout.ms), "
+                "so the query ends. Start a broker that has these partitions, then start the query again: it continues "
+                "where it was."
             )
 
     def add(self, partitions: Collection[TopicPartition]) -> None:
@@ -142,7 +143,7 @@ class PartitionsWithoutLeader:
         if added := sorted(set(partitions) - self._since.keys()):
             log.warning(
                 "no broker leads %s: read when one does; the query ends after %g s (coordinator.timeout.ms)",
-                brief(added),
+                format_partitions(added),
                 self._seconds,
             )
         now = self._clock()
@@ -158,9 +159,9 @@ class PartitionsWithoutLeader:
             return
         still = without_leader(self.partitions)
         if back := sorted(self._since.keys() - set(still)):
-            log.info("a broker leads %s again", brief(back))
+            log.info("a broker leads %s again", format_partitions(back))
         self._since = {tp: self._since[tp] for tp in still}
 
 
 def _is_lost(offset: StreamOffset, name: str, current: Topic | None) -> bool:
-    return current is None or differ(offset.topics.get(name), current.id)
+    return current is None or is_recreated(offset.topics.get(name), current.id)

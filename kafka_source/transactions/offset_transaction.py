@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from assignors.model import TopicPartition
-from kafka_source.error_codes import UNKNOWN_TOPIC_OR_PARTITION
+from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import (
     AbortableError,
     KafkaGroupError,
@@ -176,4 +176,4 @@ async def _commit(
 
     unknown = await client.retrying(ask, deadline)
     if unknown:
-        raise error_for_code(UNKNOWN_TOPIC_OR_PARTITION, f"{what} for {', '.join(unknown)}")
+        raise error_for_code(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{what} for {', '.join(unknown)}")

@@ -10,14 +10,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from kafka_source.error_codes import (
-    CONCURRENT_TRANSACTIONS,
-    INVALID_PRODUCER_EPOCH,
-    INVALID_PRODUCER_ID_MAPPING,
-    INVALID_TXN_STATE,
-    PRODUCER_FENCED,
-    TRANSACTIONAL_ID_NOT_FOUND,
-)
+from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import KafkaGroupError, RetriableError, UnknownOutcomeError
 from kafka_source.kafka_client import (
     TRANSACTION,
@@ -37,15 +30,15 @@ _END_VERSION = 3
 
 _GONE = frozenset(
     (
-        INVALID_PRODUCER_EPOCH,
-        INVALID_TXN_STATE,
-        INVALID_PRODUCER_ID_MAPPING,
-        PRODUCER_FENCED,
-        TRANSACTIONAL_ID_NOT_FOUND,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
     )
 )
 
-_OTHER_EPOCH = frozenset((INVALID_PRODUCER_EPOCH, PRODUCER_FENCED))
+_OTHER_EPOCH = frozenset((ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED))
 
 # The coordinator writes the markers of the last transaction within milliseconds, far less than retry.backoff.ms.
 _PAUSES = RetryPolicy(0.002, 0.1)
@@ -106,7 +99,7 @@ async def initialise(
         request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, **known)
         for pause in _PAUSES.pauses():
             answer = await to_coordinator(client, TRANSACTION, transactional_id, request, deadline, _INIT_VERSION)
-            if answer.error_code != CONCURRENT_TRANSACTIONS or deadline.left <= pause:
+            if answer.error_code != ErrorCode.CONCURRENT_TRANSACTIONS or deadline.left <= pause:
                 break
             await asyncio.sleep(pause)
         if again and ended is not None and answer.error_code in _OTHER_EPOCH:
@@ -149,7 +142,7 @@ async def end(client: KafkaClient, transaction: OpenTransaction, *, commit: bool
             unknown = True
             raise
         # This try, or an earlier one, is being worked on.
-        unknown |= answer.error_code == CONCURRENT_TRANSACTIONS
+        unknown |= answer.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
         check_coordinator(client, TRANSACTION, name, answer.error_code, what)
 
     try:

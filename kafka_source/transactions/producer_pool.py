@@ -18,7 +18,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from kafka_source.error_codes import LOCAL_TIMED_OUT
+from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import AuthenticationError, KafkaGroupError, RetriableError, error_for_code, from_confluent
 from kafka_source.runtime.deadline import Deadline
 
@@ -193,7 +193,7 @@ class _Preparation:
 
     def timed_out(self, seconds: float) -> KafkaGroupError:
         """The error for a producer that was not ready after so many seconds, with what the client said meanwhile."""
-        code = LOCAL_TIMED_OUT if self._problem is None else self._problem.code()
+        code = ErrorCode.LOCAL_TIMED_OUT if self._problem is None else self._problem.code()
         said = "" if self._problem is None else f"; the client said: {self._problem.str()}"
         return error_for_code(code, self._context, reason=f"not ready after {seconds:.0f} s{said}")
 

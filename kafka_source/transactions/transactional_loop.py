@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka import TopicPartition as Position
 
 from assignors.model import TopicPartition
-from kafka_source.error_codes import LOCAL_TIMED_OUT
+from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import (
     AbortableError,
     ApplicationRecoverableError,
@@ -117,7 +117,7 @@ class Transaction:
                 raise UnknownOutcomeError(
                     f"Committing the {self._name} was not answered in {self._deadline.seconds:.0f} s: it may be "
                     "committed or not. Start from the group's committed offsets or the last durable position.",
-                    code=LOCAL_TIMED_OUT,
+                    code=ErrorCode.LOCAL_TIMED_OUT,
                 )
 
     def _is_committed(self) -> bool:
@@ -126,7 +126,7 @@ class Transaction:
         except KafkaGroupError as error:
             if self._undelivered is not None:
                 raise self._failure(*self._undelivered) from error
-            if error.code != LOCAL_TIMED_OUT:
+            if error.code != ErrorCode.LOCAL_TIMED_OUT:
                 raise
             # The request may be on its way: to abort now would be a guess.
             return False
@@ -158,7 +158,7 @@ class Transaction:
 
     def _late(self, doing: str) -> KafkaGroupError:
         return error_for_code(
-            LOCAL_TIMED_OUT,
+            ErrorCode.LOCAL_TIMED_OUT,
             f"{doing} a {self._name} failed",
             reason=f"no answer in {self._deadline.seconds:.0f} s",
             in_transaction=True,

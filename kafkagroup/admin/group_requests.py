@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from assignors import wire
 from assignors.model import Assignment, Subscription, TopicPartition
-from kafka_source.error_codes import GROUP_ID_NOT_FOUND
+from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import InvalidConfigurationError, UnknownGroupError, error_for_code
 from kafka_source.group.description import DEAD, DescribedMember, describe, describe_consumer_protocol
 from kafka_source.kafka_client import GROUP, ConnectionLost, Deadline, KafkaClient, check_coordinator, to_coordinator
@@ -112,7 +112,7 @@ async def delete_group(client: KafkaClient, group: str, deadline: Deadline) -> N
             unanswered = True
             raise
         (result,) = answer.results
-        if unanswered and result.error_code == GROUP_ID_NOT_FOUND:
+        if unanswered and result.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
             # The try whose response was lost has deleted it.
             return
         check_coordinator(client, GROUP, group, result.error_code, f"Deleting group {group} failed")
@@ -210,7 +210,7 @@ def unknown_group(group: str) -> UnknownGroupError:
     return UnknownGroupError(
         f"Group {group} does not exist in this cluster: it has no members and no committed offsets. Correct its name; "
         "`kafkagroup groups` lists the groups that this user may describe.",
-        code=GROUP_ID_NOT_FOUND,
+        code=ErrorCode.GROUP_ID_NOT_FOUND,
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
-from kafka_source.error_codes import GROUP_ID_NOT_FOUND
+from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import FencedError, InvalidConfigurationError, UnknownGroupError
 from kafka_source.group import rewind
 from kafka_source.group.committed_offsets import commit_offsets, fetch_all_committed, fetch_committed
@@ -286,7 +286,9 @@ class Groups:
             }
             if not offsets:
                 of = f" of {', '.join(sorted(topics))}" if topics else ""
-                raise UnknownGroupError(f"Group {group} has no committed offsets{of}.", code=GROUP_ID_NOT_FOUND)
+                raise UnknownGroupError(
+                    f"Group {group} has no committed offsets{of}.", code=ErrorCode.GROUP_ID_NOT_FOUND
+                )
             ids = {name: topic.id for name, topic in known.items() if topic is not None and topic.id is not None}
             used = {tp.topic for tp in offsets}
             return OffsetsDocument(
@@ -363,7 +365,8 @@ class Groups:
         of_topics = {tp for tp in self.committed(group) if tp.topic in topics}
         if missing := set(topics) - {tp.topic for tp in of_topics}:
             raise UnknownGroupError(
-                f"Group {group} has no committed offsets of {', '.join(sorted(missing))}.", code=GROUP_ID_NOT_FOUND
+                f"Group {group} has no committed offsets of {', '.join(sorted(missing))}.",
+                code=ErrorCode.GROUP_ID_NOT_FOUND,
             )
         wanted = {*partitions, *of_topics}
         self._call(lambda client, deadline: delete_offsets(client, group, wanted, deadline))
@@ -401,7 +404,7 @@ class Groups:
         return replace(now, members=tuple(replace(one, rate=rates[one.member_id]) for one in now.members))
 
     def _commit(self, group: str, offsets: Mapping[TopicPartition, int | CommitOffset]) -> None:
-        nobody = SlotCredentials(group, -1, "", None)
+        nobody = SlotCredentials.without_membership(group)
         try:
             self._call(lambda client, deadline: commit_offsets(client, nobody, offsets, deadline))
         except FencedError as error:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from assignors.model import TopicPartition
 from kafka_source.cluster.lookup import Cluster
-from kafka_source.error_codes import UNKNOWN_TOPIC_OR_PARTITION
+from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import UnknownGroupError, UnknownTopicError
 from kafka_source.group.committed_offsets import fetch_committed
 from kafka_source.kafka_client import Deadline, KafkaClient
@@ -85,7 +85,7 @@ def lag_of(
         raise UnknownTopicError(
             f"Asking for the lag of {names} failed: the topic or partition does not exist, or this user may not see "
             "it; create it or correct its name.",
-            code=UNKNOWN_TOPIC_OR_PARTITION,
+            code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         )
     starts, ends = cluster.bounds(every, every, read_committed=False)
     found = {}

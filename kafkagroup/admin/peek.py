@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
-from kafka_source.error_codes import UNKNOWN_TOPIC_OR_PARTITION
+from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import UnknownTopicError
 from kafka_source.fetch.engine import FetchEngine, FetchRequest
 from kafka_source.fetch.select import engine_for
@@ -65,7 +65,7 @@ def peek(
         if missing := sorted(set(partitions) - {tp.partition for tp in chosen}):
             raise UnknownTopicError(
                 f"Topic {topic} has no partition {missing[0]}: it has {len(existing)} partitions.",
-                code=UNKNOWN_TOPIC_OR_PARTITION,
+                code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             )
         starts, ends = cluster.bounds(chosen, chosen, read_committed=read_committed)
         times = cluster.at_times(dict.fromkeys(chosen, start.timestamp_ms)) if isinstance(start, AtTime) else {}

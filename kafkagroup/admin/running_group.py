@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
-from kafka_source.error_codes import INCONSISTENT_GROUP_PROTOCOL
+from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import (
     ApplicationRecoverableError,
     InvalidConfigurationError,
@@ -259,7 +259,7 @@ async def _join(member: Member, described: Group, deadline: Deadline) -> None:
     try:
         await member.join([rewind.offer(Offer())], lead, deadline, "the group is rewound")
     except InvalidConfigurationError as error:
-        if error.code != INCONSISTENT_GROUP_PROTOCOL:
+        if error.code != ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
             raise
         raise _refused(described, "not all of its members support it") from error
     except RetriableError as error:
@@ -325,4 +325,4 @@ def _refused(described: Group, why: str) -> InvalidConfigurationError:
         why: What the coordinator's refusal means where the description of the group does not tell.
     """
     text = cannot_be_rewound(described) or _explained(described, why, described.members)
-    return InvalidConfigurationError(text, code=INCONSISTENT_GROUP_PROTOCOL)
+    return InvalidConfigurationError(text, code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from assignors.model import ClusterMetadata, TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
-from kafka_source.error_codes import UNKNOWN_TOPIC_OR_PARTITION
+from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import UnknownTopicError, error_for_code
 from kafka_source.kafka_client import Deadline, KafkaClient, Snapshot, TopicMetadata
 from kafkagroup.admin.rows import Rows
@@ -165,5 +165,5 @@ def _check_all_exist(names: Collection[str], seen: Snapshot) -> None:
         if name not in seen.topics:
             raise UnknownTopicError(
                 f"Topic {name} does not exist, or this user may not see it; `kafkagroup topics` lists the topics.",
-                code=UNKNOWN_TOPIC_OR_PARTITION,
+                code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             )

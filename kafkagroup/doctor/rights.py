@@ -10,14 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from kafka_source.error_codes import (
-    GROUP_AUTHORIZATION_FAILED,
-    INVALID_PRODUCER_ID_MAPPING,
-    TOPIC_AUTHORIZATION_FAILED,
-    TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    TRANSACTIONAL_ID_NOT_FOUND,
-    UNKNOWN_TOPIC_OR_PARTITION,
-)
+from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import InvalidConfigurationError, KafkaGroupError, code_name, error_for_code
 from kafka_source.kafka_client import GROUP, TRANSACTION, Deadline, KafkaClient, check_coordinator, to_coordinator
 from kafka_source.kafka_client.messages import (
@@ -32,7 +25,13 @@ READ, WRITE, DESCRIBE = "READ", "WRITE", "DESCRIBE"
 
 # Kafka's codes of `AclOperation`.
 _CODES = {READ: 3, WRITE: 4, DESCRIBE: 8}
-_DENIED = frozenset({TOPIC_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED})
+_DENIED = frozenset(
+    {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
 # The last version that describes an unknown group as Dead instead of with an error.
 _DESCRIBE_GROUPS_VERSION = 5
 _END_VERSION = 3
@@ -108,7 +107,7 @@ async def of_topics(client: KafkaClient, topics: Iterable[str], deadline: Deadli
         resource = f"topic {topic.name}"
         if topic.error_code in _DENIED:
             found[topic.name] = Allowed(resource, frozenset())
-        elif topic.error_code == UNKNOWN_TOPIC_OR_PARTITION:
+        elif topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             found[topic.name] = Allowed(resource, frozenset(_CODES), f"The {resource} does not exist")
         elif topic.error_code:
             found[topic.name] = Allowed(resource, None, code_name(topic.error_code))
@@ -153,20 +152,20 @@ async def _may_describe(client: KafkaClient, name: str, deadline: Deadline) -> b
     request = DescribeTransactionsRequest(transactional_ids=[name])
     answer = await to_coordinator(client, TRANSACTION, name, request, deadline)
     (found,) = answer.transaction_states
-    return _allows(client, name, found.error_code, TRANSACTIONAL_ID_NOT_FOUND)
+    return _allows(client, name, found.error_code, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
 
 
 async def _may_write(client: KafkaClient, name: str, deadline: Deadline) -> bool:
     request = EndTxnRequest(transactional_id=name, producer_id=_NO_PRODUCER_ID, producer_epoch=0, committed=False)
     answer = await to_coordinator(client, TRANSACTION, name, request, deadline, _END_VERSION)
-    return _allows(client, name, answer.error_code, INVALID_PRODUCER_ID_MAPPING)
+    return _allows(client, name, answer.error_code, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
 
 
 def _allows(client: KafkaClient, name: str, code: int, expected: int) -> bool:
     """Return whether the code says that the user has the right; raise the error of any other code."""
     if code in (0, expected):
         return True
-    if code == TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+    if code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
         return False
     check_coordinator(client, TRANSACTION, name, code, f"Asking for the rights to transactional id {name} failed")
     raise error_for_code(code, f"Asking for the rights to transactional id {name} failed")

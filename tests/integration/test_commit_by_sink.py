@@ -305,7 +305,7 @@ def test_an_offset_of_another_program_among_those_of_the_source_stops_the_batch_
     query = pipe()
     query.batch()
     foreign = {TopicPartition(topics[0], 0): CommitOffset(1, metadata=metadata)}
-    nobody = SlotCredentials(f"{group}-read-by-{query.name}", -1, "", None)
+    nobody = SlotCredentials.without_membership(f"{group}-read-by-{query.name}")
     client = cached_client(query.settings)
     client.run(commit_offsets(client, nobody, foreign, Deadline(30)))
     with pytest.raises(InvalidConfigurationError, match=rf"{nobody.group} .* {topics[0]}-0"):
@@ -324,7 +324,7 @@ def test_offsets_that_are_larger_than_one_record_batch_are_handed_over_and_commi
     name = topic("by-sink-many", partitions=partitions)
     client = cached_client(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
     batch = BatchOfRun("query", "run", 0)
-    no_member = SlotCredentials(group, -1, "", None)
+    no_member = SlotCredentials.without_membership(group)
     ranges = {TopicPartition(name, number): (0, number + 1) for number in range(partitions)}
     client.run(publish(client, batch, Handoff(no_member, ranges, stream_id), Deadline(60)))
     handoffs = client.run(collect(client, group, batch, Deadline(60))) or []

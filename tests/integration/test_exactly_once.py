@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from assignors.model import TopicPartition as TP
 from kafka_source.client_config import Settings
 from kafka_source.datasource import register
-from kafka_source.error_codes import TRANSACTIONAL_ID_NOT_FOUND
+from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import FencedError, InvalidConfigurationError, KafkaGroupError, LostTransactionsError
 from kafka_source.kafka_client import Deadline, KafkaClient, cached_client
 from kafka_source.runtime.deadline import Deadline as Wait
@@ -299,7 +299,7 @@ def test_the_timeout_is_checked_without_fencing_anybody(kafka: EmbeddedKafka, to
         client.run(check_timeout(client, sink.prefix, 900_001, Deadline(30)))
     with pytest.raises(KafkaGroupError) as caught:
         client.run(describe(client, f"{sink.prefix}-driver", Deadline(30)))
-    assert caught.value.code == TRANSACTIONAL_ID_NOT_FOUND  # nobody has initialised it
+    assert caught.value.code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND  # nobody has initialised it
     epoch = sink.begin()
     client.run(check_timeout(client, sink.prefix, 900_000, Deadline(30)))
     sink.decide(epoch, 0, sink.tasks(epoch, 0))

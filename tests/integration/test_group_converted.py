@@ -206,8 +206,8 @@ def test_a_transaction_commits_each_slots_offsets_with_its_own_epoch(kafka, memb
     orders = topic("orders", partitions=PARTITIONS)
     membership = members.make(orders, slots=2)
     first, second = (slot.credentials for slot in own_all(membership, orders).slots)
-    assert first.alone
-    assert second.alone
+    assert first.per_member_epoch
+    assert second.per_member_epoch
     committer = TransactionalCommitter(Settings({"bootstrap.servers": kafka.bootstrap_servers}), f"{group}-offsets")
     late = replace(second, generation=second.generation - 1)
     with pytest.raises(FencedError):

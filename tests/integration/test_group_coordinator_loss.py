@@ -816,7 +816,7 @@ def test_nobody_says_that_a_rewind_was_not_done_if_the_offsets_cannot_be_compare
 def test_a_commit_whose_answer_was_lost_stays_unknown_while_the_new_coordinator_loads(proxied, group):
     members, proxy = proxied
     commits: list[Frame] = []
-    nobody = SlotCredentials(group, -1, "", None)
+    nobody = SlotCredentials.without_membership(group)
     proxy.on_response = answered_while_it_loads(commits, fetches=True)
     with closing(KafkaClient(members.config)) as client, pytest.raises(UnknownOutcomeError):
         client.run(commit_offsets(client, nobody, {TopicPartition("orders", 0): 3}, Deadline(2)))

@@ -15,8 +15,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from assignors.model import TopicPartition
-from kafka_source import error_codes, errors
-from kafka_source.error_codes import ADVICE, CODES
+from kafka_source import errors
+from kafka_source.error_codes import ADVICE, ErrorCode
 from kafka_source.errors import (
     AbortableError,
     ApplicationRecoverableError,
@@ -75,14 +75,14 @@ def test_invalid_txn_state_of_a_produce_request_is_abortable() -> None:
 
 
 @hypothesis_settings(deadline=None)
-@given(st.sampled_from(sorted(CODES)))
+@given(st.sampled_from(sorted(ErrorCode)))
 def test_only_retriables_change_inside_a_transaction(code: int) -> None:
     outside, inside = errors.category(code), errors.category(code, in_transaction=True)
     assert inside is (AbortableError if issubclass(outside, RetriableError) else outside)
 
 
 @hypothesis_settings(deadline=None)
-@given(st.integers().filter(lambda code: code != 0 and code not in CODES), st.booleans())
+@given(st.integers().filter(lambda code: code != 0 and ErrorCode.find(code) is None), st.booleans())
 def test_unknown_codes_are_application_recoverable(code: int, in_transaction: bool) -> None:
     assert errors.category(code, in_transaction=in_transaction) is ApplicationRecoverableError
     error = errors.error_for_code(code, "Something")
@@ -91,15 +91,14 @@ def test_unknown_codes_are_application_recoverable(code: int, in_transaction: bo
 
 
 def test_a_code_is_named_as_kafka_or_librdkafka_names_it() -> None:
-    named = {name: code for name, code in vars(error_codes).items() if isinstance(code, int) and code}
-    assert len(named) > 50
-    assert {name: CODES[code][0] for name, code in named.items()} == {
-        name: name.removeprefix("LOCAL") if code < -1 else name for name, code in named.items()
-    }
+    assert len(ErrorCode) > 180
+    assert errors.code_name(ErrorCode.OFFSET_OUT_OF_RANGE) == "OFFSET_OUT_OF_RANGE"
+    assert errors.code_name(ErrorCode.LOCAL_TIMED_OUT) == "_TIMED_OUT"
+    assert errors.code_name(29) == "TOPIC_AUTHORIZATION_FAILED"
 
 
 def test_advice_is_given_for_codes_that_exist() -> None:
-    assert set(ADVICE) <= set(CODES)
+    assert set(ADVICE) <= set(ErrorCode)
     assert "WRITE" in str(errors.error_for_code(29, "Writing failed"))
 
 
@@ -111,9 +110,9 @@ def test_no_error_has_no_category() -> None:
 def test_every_code_of_confluent_kafka_is_mapped_with_its_name() -> None:
     theirs = {code: name for name, code in vars(KafkaError).items() if isinstance(code, int) and code != 0}
     assert len(theirs) > 180
-    assert set(theirs) - set(CODES) == set()
+    assert set(theirs) - set(ErrorCode) == set()
     assert {code: name for code, name in theirs.items() if code < -1} == {
-        code: name for code, (name, _) in CODES.items() if code < -1
+        code.value: code.kafka_name for code in ErrorCode if code < -1
     }
 
 
@@ -124,16 +123,16 @@ def test_every_code_of_kafka_python_is_mapped() -> None:
         if issubclass(cls, Exception) and isinstance(vars(cls).get("errno"), int) and vars(cls)["errno"] != 0
     }
     assert len(theirs) > 120
-    assert theirs - set(CODES) == set()
+    assert theirs - set(ErrorCode) == set()
 
 
 @hypothesis_settings(deadline=None)
-@given(st.sampled_from(sorted(CODES)), st.booleans(), st.booleans())
-def test_an_error_for_a_code_belongs_to_its_category(code: int, in_transaction: bool, produce: bool) -> None:
+@given(st.sampled_from(sorted(ErrorCode)), st.booleans(), st.booleans())
+def test_an_error_for_a_code_belongs_to_its_category(code: ErrorCode, in_transaction: bool, produce: bool) -> None:
     error = errors.error_for_code(code, "Trying", in_transaction=in_transaction, produce=produce)
     assert isinstance(error, errors.category(code, in_transaction=in_transaction, produce=produce))
-    assert (error.code, error.code_name) == (code, CODES[code][0])
-    assert f"{CODES[code][0]} ({code})" in str(error)
+    assert (error.code, error.code_name) == (code, code.kafka_name)
+    assert f"{code.kafka_name} ({code})" in str(error)
 
 
 @pytest.mark.parametrize(
@@ -211,5 +210,5 @@ def test_texts_say_what_where_and_what_to_do() -> None:
 def test_the_table_in_the_docs_is_current() -> None:
     table = errors.table()
     page = Path(__file__).parents[2] / "docs" / "errors.md"
-    assert table.count("\n") == len(CODES) + 2
+    assert table.count("\n") == len(ErrorCode) + 2
     assert page.read_text(encoding="utf-8").endswith(table)

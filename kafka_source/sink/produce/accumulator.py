@@ -11,7 +11,7 @@ import kafkagroup_native as kernel
 import pyarrow as pa
 
 from assignors.model import TopicPartition
-from kafka_source.error_codes import LOCAL_UNKNOWN_PARTITION, MESSAGE_TOO_LARGE
+from kafka_source.error_codes import ErrorCode
 from kafka_source.sink.produce.delivery_errors import delivery_error
 from kafka_source.sink.produce.producer_settings import ProducerSettings
 from kafka_source.sink.records import Records
@@ -95,10 +95,10 @@ class Accumulator:
             self._encoder.append(number, partitions, _columns(records), time.time_ns() // 1_000_000)
         except kernel.RecordTooLarge as problem:
             reason = f"it takes {problem.size} bytes, and kafka.max.request.size is {problem.limit}"
-            raise delivery_error(MESSAGE_TOO_LARGE, topic, problem.partition, reason) from None
+            raise delivery_error(ErrorCode.MESSAGE_TOO_LARGE, topic, problem.partition, reason) from None
         except kernel.UnknownPartition as problem:
             reason = f"the topic has {problem.partitions} partitions"
-            raise delivery_error(LOCAL_UNKNOWN_PARTITION, topic, problem.partition, reason) from None
+            raise delivery_error(ErrorCode.LOCAL_UNKNOWN_PARTITION, topic, problem.partition, reason) from None
 
     def take(self, *, everything: bool) -> list[RecordBatch]:
         """Remove and return the batches that are full, or all batches, in the order of sending."""

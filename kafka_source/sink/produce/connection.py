@@ -41,7 +41,7 @@ class ProduceConnection(RequestConnection):
         """
         self.batches = batches
         content = [(batch.tp, batch.data) for batch in batches]
-        self.post(
+        self.send_request(
             partial(
                 produce_protocol.encode,
                 batches=content,
@@ -57,10 +57,10 @@ class ProduceConnection(RequestConnection):
         Raises:
             ConnectionLost: The connection has ended, or no byte came within the timeout.
         """
-        self._buffer, size = self.take(self._buffer)
+        self._buffer, size = self.receive_response(self._buffer)
         try:
             response = produce_protocol.parse(self._buffer, size)
         except ValueError as problem:
             raise self.lost(str(problem)) from None
-        self.hold(response.throttle_ms)
+        self.throttle(response.throttle_ms)
         return response

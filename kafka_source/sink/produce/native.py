@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafka_source.client_config import Settings
-from kafka_source.error_codes import LOCAL_MSG_TIMED_OUT
+from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import RetriableError
 from kafka_source.kafka_client import Deadline
 from kafka_source.runtime.process_cache import ProcessCache
@@ -52,7 +52,9 @@ class NativeDelivery:
             try:
                 self._accumulator = self._producer.take_accumulator()
             except RetriableError as problem:
-                raise delivery_error(LOCAL_MSG_TIMED_OUT, next(records.by_topic())[0], None, str(problem)) from problem
+                raise delivery_error(
+                    ErrorCode.LOCAL_MSG_TIMED_OUT, next(records.by_topic())[0], None, str(problem)
+                ) from problem
             self._sender = Sender(self._producer, self._producer.settings, self._accumulator)
         self._sender.send(records)
 

@@ -13,14 +13,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from assignors.model import TopicPartition
-from kafka_source.error_codes import (
-    DUPLICATE_SEQUENCE_NUMBER,
-    LOCAL_MSG_TIMED_OUT,
-    LOCAL_UNKNOWN_TOPIC,
-    MESSAGE_TOO_LARGE,
-)
+from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import RetriableError, category, code_name
-from kafka_source.kafka_client import ConnectionLost, answering
+from kafka_source.kafka_client import ConnectionLost, poll_readable
 from kafka_source.sink.produce.accumulator import Accumulator, RecordBatch
 from kafka_source.sink.produce.connection import ProduceConnection
 from kafka_source.sink.produce.delivery_errors import delivery_error
@@ -32,7 +27,7 @@ from kafka_source.sink.records import Records
 MAX_REQUEST_BYTES = 8 * 1024 * 1024
 MAX_QUEUED_BYTES = 16 * 1024 * 1024
 MAX_PENDING_BYTES = 32 * 1024 * 1024
-_LONGEST_WAIT = 1.0
+_MAX_WAIT = 1.0
 
 
 @dataclass(slots=True)
@@ -159,13 +154,13 @@ class Sender:
             try:
                 self._producer.refresh({topic}, self._settings.delivery_timeout)
             except RetriableError as problem:
-                raise delivery_error(LOCAL_MSG_TIMED_OUT, topic, None, str(problem)) from problem
+                raise delivery_error(ErrorCode.LOCAL_MSG_TIMED_OUT, topic, None, str(problem)) from problem
             if topic in self._producer.cluster.refused:
                 raise delivery_error(self._producer.cluster.refused[topic], topic, None)
             if topic in self._producer.cluster.topics:
                 return
             if time.monotonic() + pause > give_up_at:
-                raise delivery_error(LOCAL_UNKNOWN_TOPIC, topic, None)
+                raise delivery_error(ErrorCode.LOCAL_UNKNOWN_TOPIC, topic, None)
             time.sleep(pause)
 
     # ---- requests
@@ -215,7 +210,7 @@ class Sender:
         connection = self._connections.get(node)
         if connection is not None and connection.busy:
             return
-        if connection is not None and connection.spent:
+        if connection is not None and connection.expiring:
             self._connections.pop(node).close()
             connection = None
         if connection is None:
@@ -247,7 +242,7 @@ class Sender:
         """Handle the responses that have arrived; return whether there was one."""
         now = time.monotonic()
         retries = (queue.retry_at for queue in self._queues.values() if queue.batches and queue.retry_at > now)
-        ready = answering(self._connections.values(), min([now + _LONGEST_WAIT, *retries]) if wait else now)
+        ready = poll_readable(self._connections.values(), min([now + _MAX_WAIT, *retries]) if wait else now)
         received = False
         for node, connection in list(self._connections.items()):
             if not connection.waiting:
@@ -273,12 +268,12 @@ class Sender:
             queue.in_flight = False
             if result is None:
                 raise connection.lost(f"its response does not name {_name(batch.tp)}")
-            if result.error in (0, DUPLICATE_SEQUENCE_NUMBER):
+            if result.error in (0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
                 queue.batches.popleft()
                 queue.failures = 0
                 self._queued_bytes -= len(batch.data)
                 continue
-            if result.error == MESSAGE_TOO_LARGE and batch.records > 1:
+            if result.error == ErrorCode.MESSAGE_TOO_LARGE and batch.records > 1:
                 self._split(queue)
                 continue
             if not issubclass(category(result.error), RetriableError):
@@ -318,7 +313,7 @@ class Sender:
             if queue.batches and queue.batches[0][1] < oldest:
                 problem = f"not acknowledged within {self._settings.delivery_timeout:.0f} s"
                 reason = f"{problem} ({self._last_problem})" if self._last_problem else problem
-                raise delivery_error(LOCAL_MSG_TIMED_OUT, queue.tp.topic, queue.tp.partition, reason)
+                raise delivery_error(ErrorCode.LOCAL_MSG_TIMED_OUT, queue.tp.topic, queue.tp.partition, reason)
 
 
 def _of_one_request(queues: list[_PartitionQueue]) -> list[_PartitionQueue]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from assignors.model import TopicPartition
-from kafka_source.error_codes import OPERATION_NOT_ATTEMPTED
+from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import AbortableError, KafkaGroupError, RetriableError
 from kafka_source.kafka_client import TRANSACTION, Deadline, KafkaClient, check_coordinator, to_coordinator
 from kafka_source.kafka_client.messages import AddPartitionsToTxnRequest
@@ -82,7 +82,7 @@ class TaskTransaction:
                 if partition.partition_error_code
             ]
             # If one partition is refused, the others are "not attempted". Report the refusal, not its consequence.
-            for code, where in sorted(refused, key=lambda one: one[0] == OPERATION_NOT_ATTEMPTED):
+            for code, where in sorted(refused, key=lambda one: one[0] == ErrorCode.OPERATION_NOT_ATTEMPTED):
                 check_coordinator(
                     self._client, TRANSACTION, name, code, f"Adding {where} to the transaction of {name} failed"
                 )

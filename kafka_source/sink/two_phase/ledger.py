@@ -148,7 +148,7 @@ class Ledger:
         parts[0] = f"{len(parts)} {parts[0]}"
         return [
             GroupOffsets(
-                SlotCredentials(self._group(number), -1, "", None),
+                SlotCredentials.without_membership(self._group(number)),
                 {decision.ledger_partition: CommitOffset(decision.number, metadata=part)},
             )
             for number, part in enumerate(parts)
@@ -174,7 +174,7 @@ class Ledger:
             FencedError: Another driver has begun a batch.
         """
         entry = GroupOffsets(
-            SlotCredentials(self._finished_group, -1, "", None),
+            SlotCredentials.without_membership(self._finished_group),
             {decision.ledger_partition: CommitOffset(decision.number)},
         )
         await commit_in(self._client, transaction, [entry], deadline, before_commit=before_commit)

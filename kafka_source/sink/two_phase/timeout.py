@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafka_source.client_config import Settings
-from kafka_source.error_codes import CLUSTER_AUTHORIZATION_FAILED, INVALID_TRANSACTION_TIMEOUT
+from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import InvalidConfigurationError, error_for_code
 from kafka_source.kafka_client import TRANSACTION, Deadline, KafkaClient
 from kafka_source.kafka_client.messages import DescribeConfigsRequest
@@ -22,7 +22,7 @@ class _Check:
         self.done = False
 
 
-_checks = ProcessCache(_Check, most=64)
+_checks = ProcessCache(_Check, max_size=64)
 
 
 async def check_timeout_once(client: KafkaClient, settings: Settings, prefix: str, deadline: Deadline) -> None:
@@ -67,7 +67,7 @@ async def _check_by_initialising(client: KafkaClient, prefix: str, timeout_ms: i
     try:
         await initialise(client, f"{prefix}-driver", timeout_ms, deadline)
     except InvalidConfigurationError as error:
-        if error.code != INVALID_TRANSACTION_TIMEOUT:
+        if error.code != ErrorCode.INVALID_TRANSACTION_TIMEOUT:
             raise
         raise _too_high(timeout_ms, f"{_LIMIT}, which this user cannot read") from None
 
@@ -76,7 +76,7 @@ def _too_high(timeout_ms: int, limit: str) -> InvalidConfigurationError:
     return InvalidConfigurationError(
         f"kafka.transaction.timeout.ms={timeout_ms} is above the brokers' limit, {limit}. Lower the timeout or raise "
         "the limit.",
-        code=INVALID_TRANSACTION_TIMEOUT,
+        code=ErrorCode.INVALID_TRANSACTION_TIMEOUT,
     )
 
 
@@ -91,7 +91,7 @@ async def _limit(client: KafkaClient, transactional_id: str, deadline: Deadline)
         )
         answer = await client.send(node_id, DescribeConfigsRequest(resources=[resource]), deadline)
         (result,) = answer.results
-        if result.error_code == CLUSTER_AUTHORIZATION_FAILED:
+        if result.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
             return None
         if result.error_code:
             raise error_for_code(result.error_code, what)

@@ -15,7 +15,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from assignors.model import TopicPartition
-from kafka_source.error_codes import LEADER_NOT_AVAILABLE
+from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import (
     AuthenticationError,
     NotVisibleError,
@@ -138,7 +138,7 @@ async def open_producers(
     for topic, number in wanted:
         known = snapshot.topics[topic].partitions.get(number)
         if known is None or known.leader < 0:
-            raise error_for_code(LEADER_NOT_AVAILABLE, f"{_WHAT} in {topic}-{number} failed")
+            raise error_for_code(ErrorCode.LEADER_NOT_AVAILABLE, f"{_WHAT} in {topic}-{number} failed")
         by_leader.setdefault(known.leader, {}).setdefault(topic, []).append(number)
     asked = (_ask(client, node, topics, deadline) for node, topics in by_leader.items())
     return {tp: keys for part in await asyncio.gather(*asked) for tp, keys in part.items()}

@@ -80,7 +80,7 @@ def test_first_and_latest_offsets_are_asked_for_together(broker: FakeBroker, clu
 def test_a_plan_asks_for_metadata_once(broker: FakeBroker, cluster: Cluster, selection: TopicSelection) -> None:
     cluster.cluster_id()
     before = len(broker.asked)
-    with cluster.one_look():
+    with cluster.metadata_snapshot():
         partitions = cluster.partitions(selection)
         assert cluster.partitions(selection) == partitions
         cluster.topics({TOPIC})
@@ -95,7 +95,7 @@ def test_a_plan_asks_for_metadata_once(broker: FakeBroker, cluster: Cluster, sel
 def test_a_plan_asks_again_when_a_leader_has_moved_or_a_partition_was_added(
     broker: FakeBroker, cluster: Cluster
 ) -> None:
-    with cluster.one_look():
+    with cluster.metadata_snapshot():
         cluster.partitions(TopicSelection(topics=(TOPIC,)))
         broker.offset_errors = [NOT_LEADER]
         before = len(broker.asked)
@@ -118,7 +118,7 @@ def test_a_plan_asks_again_when_a_leader_does_not_answer(
         return answer(*request)
 
     monkeypatch.setitem(broker._handlers, ListOffsetsRequest, after_a_silence)
-    with cluster.one_look():
+    with cluster.metadata_snapshot():
         cluster.partitions(TopicSelection(topics=(TOPIC,)))
         before = len(broker.asked)
         assert cluster.latest([FIRST], read_committed=False) == {FIRST: 7}
@@ -132,7 +132,7 @@ def test_a_plan_asks_again_when_a_leader_does_not_answer(
 def test_a_plan_may_begin_with_what_a_client_knows(broker: FakeBroker, cluster: Cluster) -> None:
     cluster.partitions(TopicSelection(topics=(TOPIC,)))
     before = len(broker.asked)
-    with cluster.one_look(cluster._client.known):
+    with cluster.metadata_snapshot(cluster._client.known):
         cluster.latest([FIRST], read_committed=False)
     assert broker.asked[before:] == ["ListOffsetsRequest"]
 

@@ -199,8 +199,8 @@ def test_an_offset_has_the_bytes_of_its_batch_whatever_part_of_that_is_asked_for
     assert reader.batch_bytes == {TOPIC: whole}
 
 
-def of_grants(most_bytes: float) -> Pacer:
-    return Pacer(0, lambda _: Grant(0.0, most_bytes, inf))
+def of_grants(max_bytes: float) -> Pacer:
+    return Pacer(0, lambda _: Grant(0.0, max_bytes, inf))
 
 
 @pytest.mark.parametrize(
@@ -317,7 +317,7 @@ def test_the_settings_of_fetches_are_those_of_java(broker):
     assert [p.partition_max_bytes for topic in first.topics for p in topic.partitions] == [100_000, 100_000]
     # Nobody has to fit what Java takes into a buffer of 2 GiB.
     most = engine(broker, **{"fetch.max.bytes": "2147483647", "max.partition.fetch.bytes": "2147483647"})
-    assert (most.most_bytes, most.most_partition_bytes) == (FAR_BYTES, FAR_BYTES)
+    assert (most.max_bytes, most.max_partition_bytes) == (FAR_BYTES, FAR_BYTES)
 
 
 def test_the_buffers_of_sockets_have_the_size_of_the_settings(broker):

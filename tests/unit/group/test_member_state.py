@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_source.error_codes import CODES
+from kafka_source.error_codes import ErrorCode
 from kafka_source.group.member_state import (
     Action,
     Disconnected,
@@ -109,7 +109,7 @@ def test_an_answer_that_nobody_waits_for_is_refused() -> None:
         step(STABLE, JoinAnswered(0, "m-1", 5))
 
 
-CODE = st.sampled_from([0, *(code for code in CODES if code > 0)])
+CODE = st.sampled_from([0, *(code for code in ErrorCode if code > 0)])
 ANSWERS = {
     Action.JOIN: st.one_of(
         st.builds(JoinAnswered, CODE, st.sampled_from(["m-1", "m-2"]), st.integers(1, 9)), st.just(Disconnected())

@@ -9,7 +9,7 @@ from kafka_source.group.model import GroupAssignment, SlotAssignment
 from kafka_source.group.rebalance_log import Reason, rebalance_of
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.driver_figures import Rebalance, RebalanceCause
-from kafka_source.model.partition_runs import brief
+from kafka_source.model.partition_runs import format_partitions
 
 T = [TopicPartition("t", n) for n in range(4)]
 REASON = Reason(RebalanceCause.MEMBERS, "somebody joined")
@@ -61,4 +61,4 @@ def test_members_that_could_not_be_described_are_unknown() -> None:
     [([], "none"), (T, "t:0-3"), ([T[0], T[2], T[3]], "t:0,2-3"), ([T[0], TopicPartition("u", 7)], "t:0 u:7")],
 )
 def test_partitions_in_a_short_form(partitions: list[TopicPartition], text: str) -> None:
-    assert brief(partitions) == text
+    assert format_partitions(partitions) == text

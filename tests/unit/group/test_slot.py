@@ -125,7 +125,7 @@ def test_what_the_brokers_take_away_is_held_while_a_micro_batch_reads_it(make):
     slot.subscribe(["orders"], {ORDERS[1]})
     assert not slot.take(encode_assignment(Assignment(ORDERS[:1])), {ORDERS[1]})
     assert slot.held == ORDERS[1:2]
-    assert slot.credentials().alone
+    assert slot.credentials().per_member_epoch
 
 
 def test_a_strategy_is_not_asked_about_what_the_brokers_assign(make):

@@ -106,11 +106,11 @@ def test_a_response_of_a_size_that_none_has_ends_the_connection(size: int) -> No
     ours, theirs = socket.socketpair()
     with ours, theirs:
         raw = BlockingConnection(ours, Session(ApiVersions({})), "me", Endpoint("b", 1), 0.0)
-        connection = RequestConnection(raw, what="Fetching from", timeout=10, most_bytes=64 * MIB)
-        connection.post(lambda *_: b"request")
+        connection = RequestConnection(raw, what="Fetching from", timeout=10, max_bytes=64 * MIB)
+        connection.send_request(lambda *_: b"request")
         theirs.sendall(size.to_bytes(4, "big", signed=True))
         with little_memory(), pytest.raises(ConnectionLost, match=rf"Fetching from b:1 failed.* {size} bytes"):
-            connection.take(bytearray())
+            connection.receive_response(bytearray())
 
 
 @given(st.lists(st.binary(min_size=4, max_size=30), max_size=5), st.lists(st.integers(0, 150), max_size=6))
@@ -127,5 +127,5 @@ def test_the_limit_holds_for_what_comes_after_it_was_raised() -> None:
     with pytest.raises(FrameError, match="11 bytes"):
         list(buffer.feed((11).to_bytes(4, "big")))
     buffer = FrameBuffer(10)
-    buffer.most_bytes = 11
+    buffer.max_bytes = 11
     assert list(buffer.feed((11).to_bytes(4, "big") + b"x" * 11)) == [b"x" * 11]

@@ -13,10 +13,10 @@ def test_the_time_counts_from_the_first_try_in_vain() -> None:
 def test_it_starts_over_at_once_if_nobody_is_left_or_if_told_to() -> None:
     fresh = Recovery(300.0)
     assert fresh.reason(0.0) is None
-    assert fresh.reason(0.0, nobody_left=True) == "none of the known brokers can be reached"
-    assert fresh.reason(0.0, told_to=True) == "a broker asked for it (REBOOTSTRAP_REQUIRED)"
+    assert fresh.reason(0.0, all_unreachable=True) == "none of the known brokers can be reached"
+    assert fresh.reason(0.0, demanded=True) == "a broker asked for it (REBOOTSTRAP_REQUIRED)"
 
 
 def test_the_strategy_none_never_starts_over() -> None:
     never = Recovery(None).asked(0.0)
-    assert never.reason(1e9, nobody_left=True, told_to=True) is None
+    assert never.reason(1e9, all_unreachable=True, demanded=True) is None

@@ -10,7 +10,7 @@ from confluent_kafka import Uuid
 
 from assignors.model import TopicPartition
 from kafka_source.kafka_client import TopicMetadata
-from kafka_source.model.identity import differ
+from kafka_source.model.identity import is_recreated
 from kafka_source.model.stream_offset import Range, Span, StreamOffset
 from kafka_source.source.plan import plan
 
@@ -22,10 +22,10 @@ def of(offset, ids):
 
 
 def test_only_two_known_ids_tell_topics_apart():
-    assert differ("a", "b")
-    assert not differ("a", "a")
-    assert not differ(None, "b")
-    assert not differ("a", None)
+    assert is_recreated("a", "b")
+    assert not is_recreated("a", "a")
+    assert not is_recreated(None, "b")
+    assert not is_recreated("a", None)
 
 
 def test_both_clients_write_an_id_alike():

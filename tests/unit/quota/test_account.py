@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_source.quota.account import GRANT_SECONDS, OVER, Account, Report
+from kafka_source.quota.account import CATCH_UP_FACTOR, GRANT_SECONDS, Account, Report
 from kafka_source.quota.bounds import BROKER, UNBOUNDED, Bounds, QuotaSettings
 
 MB = 1_000_000
@@ -136,7 +136,7 @@ def test_however_many_slots_fetch_and_however_long_they_pause_no_window_has_much
     """But for the first fetches, whose size nobody knows."""
     fetches = micro_batches(slots, batch, 1, chain(pauses, repeat(0.3)), 60, NoQuota())
     one_fetch = batch / MB / QUOTA.window
-    assert max(rates(fetches, QUOTA.window, slots, 60)) <= 1 + OVER + one_fetch + 0.01
+    assert max(rates(fetches, QUOTA.window, slots, 60)) <= 1 + CATCH_UP_FACTOR + one_fetch + 0.01
 
 
 def test_turns_come_after_each_other_and_are_kept():
@@ -145,7 +145,7 @@ def test_turns_come_after_each_other_and_are_kept():
         account.grant(Report(part, bytes=100_000, records=1, left=10), 0.0)
     delays = [account.grant(Report(part, bytes=100_000, records=1, left=10), 5.0).delay for part in range(4)]
     # What was fetched is what was expected, so that the first may fetch at once, and each other after one more fetch.
-    step = 0.1 / (1 + OVER)
+    step = 0.1 / (1 + CATCH_UP_FACTOR)
     assert delays == pytest.approx([delays[0] + number * step for number in range(4)])
     # Who asks again has not lost its place, and takes no second one.
     assert account.grant(Report(2, left=10), 5.1).delay == pytest.approx(delays[2] - 0.1)

@@ -18,12 +18,12 @@ partitions = st.builds(TopicPartition, st.sampled_from("ab"), st.integers(0, 5))
     st.floats(1, 1e9),
     st.floats(1, 1e6),
 )
-def test_a_batch_fits_but_for_one_offset_of_each(available, most_bytes, most_records):
+def test_a_batch_fits_but_for_one_offset_of_each(available, max_bytes, most_records):
     starts = {tp: start for tp, (start, _, _) in available.items()}
     ends = {tp: start + size for tp, (start, size, _) in available.items()}
     sizes = {tp: size for tp, (_, _, size) in available.items()}
-    admitted = admit(starts, ends, sizes, (most_bytes, most_records))
-    assert sum((admitted[tp] - starts[tp] - 1) * sizes[tp] for tp in starts) <= most_bytes
+    admitted = admit(starts, ends, sizes, (max_bytes, most_records))
+    assert sum((admitted[tp] - starts[tp] - 1) * sizes[tp] for tp in starts) <= max_bytes
     assert sum(admitted[tp] - starts[tp] - 1 for tp in starts) <= most_records
     for tp in starts:
         assert starts[tp] <= admitted[tp] <= ends[tp]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_source.quota.account import OVER, Limiter, Sensor, delay_of
+from kafka_source.quota.account import CATCH_UP_FACTOR, Limiter, Sensor, delay_of
 
 amounts = st.floats(0.1, 1000)
 gaps = st.floats(0, 5)
@@ -70,8 +70,8 @@ def test_no_window_has_more_than_the_bound_and_what_is_saved_up(events, bound, w
     for window in (windows, 5):
         for i, (begin, first) in enumerate(sent):
             inside = sum(seconds for at, seconds in sent[i:] if at < begin + window)
-            assert inside <= window + OVER * windows + first + 1e-3
-            assert inside <= window * (1 + OVER) + first + 0.1 + 1e-3
+            assert inside <= window + CATCH_UP_FACTOR * windows + first + 1e-3
+            assert inside <= window * (1 + CATCH_UP_FACTOR) + first + 0.1 + 1e-3
 
 
 @settings(deadline=None)
@@ -83,7 +83,7 @@ def test_a_reader_that_is_always_ready_gets_all_of_the_bound(chunks, bound, wind
             now += delay
         limiter.record(seconds * bound, now)
         total += seconds
-    assert now - 0.001 <= total <= now + OVER * windows + 0.101
+    assert now - 0.001 <= total <= now + CATCH_UP_FACTOR * windows + 0.101
 
 
 def test_a_pause_is_caught_up_at_an_even_pace():
@@ -93,7 +93,7 @@ def test_a_pause_is_caught_up_at_an_even_pace():
         fetches.append(now)
         limiter.record(50, now)
     after = [late - early for early, late in pairwise(fetches[501:])]
-    assert min(after) == pytest.approx(0.05 / (1 + OVER))
+    assert min(after) == pytest.approx(0.05 / (1 + CATCH_UP_FACTOR))
     # All of it: as many fetches as if there had been no pause.
     assert fetches[-1] - fetches[400] == pytest.approx(0.05 * 599, abs=0.051)
 
@@ -101,7 +101,7 @@ def test_a_pause_is_caught_up_at_an_even_pace():
 def test_what_was_expected_and_did_not_come_is_taken_back():
     limiter = Limiter(1000, 11, 1.0)
     limiter.record(5000, 0.0)
-    assert limiter.delay(0.0) == pytest.approx(5 - 11 * OVER, abs=0.3)
+    assert limiter.delay(0.0) == pytest.approx(5 - 11 * CATCH_UP_FACTOR, abs=0.3)
     limiter.record(-5000, 0.1)
     assert limiter.delay(0.1) == 0
 

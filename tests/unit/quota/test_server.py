@@ -15,7 +15,7 @@ from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.quota.account import GRANT_SECONDS
-from kafka_source.quota.bounds import UNBOUNDED, Bounds, QuotaSettings, Ticket, look_first, watch
+from kafka_source.quota.bounds import UNBOUNDED, Bounds, QuotaSettings, Ticket, bounds_at_start, watch
 from kafka_source.quota.server import QuotaServer
 from kafka_source.quota.task_pacer import pacer_of
 from kafka_source.runtime.control_port import Address, listen_towards
@@ -68,13 +68,13 @@ def test_it_listens_where_a_broker_is_reached_whichever_that_is(address):
 def test_tasks_share_one_quota(server):
     with pacer_of(server.ticket(0), SETTINGS, "") as one, pacer_of(server.ticket(1), SETTINGS, "") as two:
         assert one.wait(100) == 0
-        assert one.most_bytes(1000) == GRANT
+        assert one.max_bytes(1000) == GRANT
         one.fetched(200_000, 200)
         wait = one.wait(1000)
         assert wait > 0
         # It comes after the first one, for as much as that has fetched.
         assert wait + 0.15 < two.wait(1000) < wait + 0.25
-        assert two.most_bytes(1000) == GRANT
+        assert two.max_bytes(1000) == GRANT
         two.fetched(25_000, 25)
     figures = server.figures()
     assert figures["usedPercent"] == 100
@@ -111,7 +111,7 @@ def test_a_changed_bound_holds_for_tasks_that_run(server):
         while pacer.wait(1) > 0:
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        assert pacer.most_bytes(1000) is None
+        assert pacer.max_bytes(1000) is None
 
 
 @pytest.mark.parametrize("why", ["token", "gone"])
@@ -123,7 +123,7 @@ def test_a_task_that_cannot_ask_keeps_to_its_share(server, why):
         server.close()
     with pacer_of(ticket, SETTINGS, "") as pacer:
         assert pacer.wait(1) == 0
-        assert pacer.most_bytes(1000) == GRANT // 4
+        assert pacer.max_bytes(1000) == GRANT // 4
     assert "another" not in repr(ticket)
 
 
@@ -134,7 +134,7 @@ def test_a_task_that_can_neither_ask_nor_look_keeps_to_its_share_of_what_held(se
     server.close()
     with pacer_of(replace(server.ticket(), settings=quota), SETTINGS, "") as pacer:
         assert pacer.wait(1) == 0
-        assert pacer.most_bytes(1000) == GRANT // 4
+        assert pacer.max_bytes(1000) == GRANT // 4
 
 
 class Page:
@@ -186,7 +186,7 @@ def test_a_task_that_cannot_ask_looks_at_the_url_itself(server, page):
     server.close()
     quota = replace(QUOTA, watch=page.url, windows=1, seconds=0.1)
     with pacer_of(replace(server.ticket(), settings=quota), SETTINGS, "") as pacer:
-        wait_for(lambda: pacer.wait(1) == 0 and pacer.most_bytes(1000) == GRANT)
+        wait_for(lambda: pacer.wait(1) == 0 and pacer.max_bytes(1000) == GRANT)
 
 
 def test_a_document_that_comes_in_part_changes_nothing(page):
@@ -206,7 +206,7 @@ def test_a_document_that_comes_in_part_changes_nothing(page):
 def test_no_error_shows_what_is_in_a_url():
     quota = replace(QUOTA, watch="http://127.0.0.1:s3cret@quotas/")
     with pytest.raises(InvalidConfigurationError, match=r"quota\.watch .* InvalidURL$"):
-        look_first(quota, SETTINGS, "")
+        bounds_at_start(quota, SETTINGS, "")
 
 
 def test_a_file_is_watched(tmp_path):

@@ -18,7 +18,7 @@ class Kept:
 
 
 def cache(most: int = 2) -> ProcessCache[str, Kept]:
-    return ProcessCache(Kept, close=Kept.close, usable=lambda kept: kept.usable, most=most)
+    return ProcessCache(Kept, close=Kept.close, usable=lambda kept: kept.usable, max_size=most)
 
 
 def test_the_same_key_gets_the_same_object() -> None:

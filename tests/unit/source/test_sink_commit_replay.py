@@ -90,11 +90,13 @@ def test_a_handoff_has_each_partition_once_however_it_was_cut() -> None:
 def test_each_member_hands_its_own_ranges_over_where_members_have_epochs_of_their_own() -> None:
     planned = [PlannedInput(0, (Range("t", 0, 10, 20),)), PlannedInput(1, (Range("t", 1, 5, 9),))]
     idle_one = PlannedInput(-1, (Range("t", 2, 7, 7),))
-    members = {slot: SlotCredentials("g", 3 + slot, f"m{slot}", None, slot=slot, alone=True) for slot in (0, 1)}
+    members = {
+        slot: SlotCredentials("g", 3 + slot, f"m{slot}", None, slot=slot, per_member_epoch=True) for slot in (0, 1)
+    }
     first, second = handoffs_of([*planned, idle_one], members, "mine")
     assert (first.member.generation, first.ranges) == (3, {A: (10, 20), TopicPartition("t", 2): (7, 7)})
     assert (second.member.generation, second.ranges) == (4, {B: (5, 9)})
-    together = {slot: replace(one, alone=False) for slot, one in members.items()}
+    together = {slot: replace(one, per_member_epoch=False) for slot, one in members.items()}
     (whole,) = handoffs_of([*planned, idle_one], together, "mine")
     assert whole == handoff_of([*planned, idle_one], together[0], "mine")
 

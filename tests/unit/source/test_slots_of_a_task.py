@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from kafka_source.client_config import Settings
-from kafka_source.error_codes import FENCED_INSTANCE_ID, ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID
+from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import AuthenticationError, FencedError, KafkaGroupError, RetriableError
 from kafka_source.group.slot_session import SlotSession
 from kafka_source.model.credentials import SlotCredentials
@@ -60,7 +60,10 @@ def test_a_task_verifies_one_slot_of_a_generation_and_each_one_that_has_an_epoch
 
     monkeypatch.setattr(SlotSession, "attach_all", attach_all)
     monkeypatch.setattr(read_task, "_batches", lambda *_: iter([BATCH]))
-    slots = [SlotCredentials("g", 3, f"member-{number}", f"i-{number}", number, alone=alone) for number in (3, 1, 2)]
+    slots = [
+        SlotCredentials("g", 3, f"member-{number}", f"i-{number}", number, per_member_epoch=alone)
+        for number in (3, 1, 2)
+    ]
     tasks = tuple(ReadTask((Range("t", one.slot, 0, 1),), one) for one in slots)
     assert list(read_bundle(TaskBundle(tasks), query())) == [BATCH]
     assert asked == [verified]
@@ -71,11 +74,11 @@ def test_a_task_verifies_one_slot_of_a_generation_and_each_one_that_has_an_epoch
     [
         (RetriableError("no answer"), {}, False, False),
         (RetriableError("no answer"), {}, True, True),
-        (FencedError("later", code=ILLEGAL_GENERATION), {"group.on.lost": "stop"}, False, False),
-        (FencedError("later", code=ILLEGAL_GENERATION), {}, True, True),
-        (FencedError("removed", code=UNKNOWN_MEMBER_ID), {}, False, False),
-        (FencedError("removed", code=UNKNOWN_MEMBER_ID), {"group.on.lost": "stop"}, False, True),
-        (FencedError("taken", code=FENCED_INSTANCE_ID), {}, False, True),
+        (FencedError("later", code=ErrorCode.ILLEGAL_GENERATION), {"group.on.lost": "stop"}, False, False),
+        (FencedError("later", code=ErrorCode.ILLEGAL_GENERATION), {}, True, True),
+        (FencedError("removed", code=ErrorCode.UNKNOWN_MEMBER_ID), {}, False, False),
+        (FencedError("removed", code=ErrorCode.UNKNOWN_MEMBER_ID), {"group.on.lost": "stop"}, False, True),
+        (FencedError("taken", code=ErrorCode.FENCED_INSTANCE_ID), {}, False, True),
         (AuthenticationError("no right"), {}, False, True),
     ],
 )
