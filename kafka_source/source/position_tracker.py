@@ -343,6 +343,9 @@ class PositionTracker:
         news = self._marks.news(committed)
         if self._generation is None:
             self._marks.follow(news)
+            if not self._commits:
+                # The group keeps these, and a restart before they are reached must not continue at them.
+                self._stale |= {tp: entry.offset for tp, entry in committed.items()}
             return {}
         return {tp: committed[tp] for tp in news}
 

@@ -235,7 +235,9 @@ class _Play:
     def _rebalance(self) -> None:
         draw, world = self._draw, self._world
         if draw.membership == "assign":
-            self._member = Consumer({"bootstrap.servers": world.names.servers, "group.id": world.names.group})
+            self._member = Consumer(
+                {"bootstrap.servers": world.names.servers, "group.id": world.names.group, "enable.auto.commit": False}
+            )
             self._member.subscribe([world.names.topic("u")])
             deadline = time.monotonic() + 20
             while not self._member.assignment():
