@@ -13,17 +13,19 @@ if TYPE_CHECKING:
 
 from assignors.model import TopicPartition
 from kafka_source.cluster.lookup import Cluster
+from kafka_source.cluster.topic_ids import TopicIds
 from kafka_source.datasource import FORMAT
 from kafka_source.engine_selection import check_engine
-from kafka_source.errors import FencedError, OptionError
+from kafka_source.errors import DataLossError, FencedError, OptionError
 from kafka_source.group.query_settings import group_settings, subscription_of
+from kafka_source.model.identity import differ, recreated
 from kafka_source.model.stream_offset import Range
 from kafka_source.options import ReadOptions, Where, read_options
 from kafka_source.options.declaration import declared_in
 from kafka_source.schema import schema_for
 from kafka_source.source.group_member_owner import GroupMemberOwner
 from kafka_source.source.rewind_marks import RewindMarks
-from kafka_source.source.start_and_end import resolve_batch
+from kafka_source.source.start_and_end import raise_or_warn, resolve_batch
 
 # A block may take as long as a batch: so long the group's other members wait for it when they rebalance.
 _REBALANCE_TIMEOUT_MS = 1_800_000
@@ -72,6 +74,8 @@ def pinned(spark: SparkSession, options: Mapping[str, str], schema: str | None =
 
     Raises:
         OptionError: An option is wrong.
+        DataLossError: Records were lost and `failOnDataLoss` is set; also at the end, if a topic was deleted or created
+            again in the block. Then nothing is committed; with `failOnDataLoss=false` only the other topics are.
         FencedError: At the end: the group has given the slots up or replaced them; nothing is committed, and what the
             block has read is read again by others.
         KafkaGroupError: Joining, or committing, failed.
@@ -95,10 +99,10 @@ def pinned_ranges(options: Mapping[str, str]) -> Iterator[tuple[Range, ...]]:
             marks = RewindMarks()
             owner = GroupMemberOwner(parsed, subscription, group, commits=True, marks=marks)
             members = ending.enter_context(closing(owner))
-            ranges = _ranges(cluster, parsed, members, subscribed)
+            ids, ranges = _ranges(cluster, parsed, members, subscribed)
             marks.follow(marks.news(members.committed([r.topic_partition for r in ranges])))
         yield ranges
-        _commit(members, group.group, ranges)
+        _commit(members, group.group, _of_same_topics(parsed, ids, ranges))
 
 
 def _read_options(given: Mapping[str, str]) -> ReadOptions:
@@ -119,14 +123,34 @@ def _read_options(given: Mapping[str, str]) -> ReadOptions:
 
 def _ranges(
     cluster: Cluster, options: ReadOptions, members: GroupMemberOwner, subscribed: list[TopicPartition]
-) -> tuple[Range, ...]:
-    """What is new in the partitions that the slots own; no range is empty."""
+) -> tuple[dict[str, str], tuple[Range, ...]]:
+    """Return the ids of the topics, and what is new in the partitions that the slots own; no range is empty."""
     owned = sorted(members.commit_and_rejoin({}).slots)
     # All actions have to read the same rows, so no start may be left for the tasks to correct.
     with cluster.metadata_snapshot():
+        ids = TopicIds(cluster.topics, 0).ids({tp.topic for tp in owned})
         bounds = resolve_batch(cluster, options, members, owned, subscribed=subscribed, check_all=True)
     ranges = [Range(*tp, bounds.starts[tp], bounds.ends[tp]) for tp in owned]
-    return tuple(r for r in ranges if r.size)
+    return ids, tuple(r for r in ranges if r.size)
+
+
+def _of_same_topics(options: ReadOptions, ids: Mapping[str, str], ranges: tuple[Range, ...]) -> tuple[Range, ...]:
+    """Return the ranges whose topics are still those of the plan: offsets of others are not to be committed.
+
+    Raises:
+        DataLossError: A topic was deleted, or created again, and `failOnDataLoss` is set.
+    """
+    with closing(Cluster.of(options)) as cluster:
+        topics = cluster.topics({r.topic for r in ranges})
+    kept = []
+    for one in ranges:
+        now = topics[one.topic]
+        if now is not None and not differ(ids.get(one.topic), now.id):
+            kept.append(one)
+            continue
+        reason = "The topic was deleted" if now is None else recreated(now.id)
+        raise_or_warn(options, DataLossError.of_deleted(one.topic_partition, planned=one.end, reason=reason))
+    return tuple(kept)
 
 
 def _frame(spark: SparkSession, given: Mapping[str, str], schema: str | None, ranges: tuple[Range, ...]) -> DataFrame:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
+from contextlib import nullcontext
 
 import pytest
 from confluent_kafka import Consumer
 
 import kafkagroup
-from kafka_source.errors import FencedError, OptionError
-from tests.support import numbers, produce, until
+from kafka_source.errors import DataLossError, FencedError, OptionError
+from kafka_source.pinned_read import pinned_ranges
+from tests.support import create_again, numbers, produce, until
 
 PARTITIONS = 3
 
@@ -135,3 +137,29 @@ def test_wrong_options_are_named_before_anything_is_read(spark, options, wrong, 
     with pytest.raises(OptionError) as caught, kafkagroup.pinned(spark, {**options, **wrong}):
         raise AssertionError("the block must not begin")
     assert caught.value.option == named
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_topic_that_was_created_again_in_the_block_is_read_from_its_first_record(
+    kafka, orders, options, group, groups, fails
+):
+    options = {**options, "failOnDataLoss": str(fails).lower()}
+    with pytest.raises(DataLossError, match=f"{orders}-0.*created again") if fails else nullcontext():
+        with pinned_ranges(options) as ranges:
+            assert sum(r.size for r in ranges) == 90
+            kafka.delete_topic(orders)
+            create_again(kafka, orders, PARTITIONS)
+            produce(kafka.bootstrap_servers, orders, 120)
+    with pinned_ranges(options) as ranges:
+        assert sorted((r.partition, r.start) for r in ranges) == [(0, 0), (1, 0), (2, 0)]
+        assert sum(r.size for r in ranges) == 120
+
+
+@pytest.mark.parametrize("attempt", range(5))
+def test_a_block_that_fails_at_once_does_not_disturb_the_next_one(options, groups, group, attempt):
+    options = {**options, "kafka.group.instance.id": f"{group}-static"}
+    with pytest.raises(RuntimeError), pinned_ranges(options):
+        raise RuntimeError("the job fails")
+    with pinned_ranges(options):
+        pass
+    until(lambda: sum(groups.committed(group).values()) == 90, "the commit")

@@ -206,7 +206,12 @@ def rewound_while_stopped(draw: Draw) -> bool:
 
 
 def _deleted(draw: Draw, r: Record, times: Times) -> Times:
-    """Records of the deleted topic that were not read are gone."""
+    """Records of the deleted topic that were not read are gone.
+
+    A query that has read nothing yet knows no topic, and begins at `latest` in the new one.
+    """
+    if r.life == 2 and r.phase == "event" and draw.start == "latest" and not _has_checkpoint(draw):
+        return MAYBE
     return MAYBE if r.topic == "t" and r.life == 1 and r.phase == "second" else times
 
 
