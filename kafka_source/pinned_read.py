@@ -18,7 +18,7 @@ from kafka_source.datasource import FORMAT
 from kafka_source.engine_selection import check_engine
 from kafka_source.errors import DataLossError, FencedError, OptionError
 from kafka_source.group.query_settings import group_settings, subscription_of
-from kafka_source.model.identity import differ, recreated
+from kafka_source.model.identity import describe_recreated, is_recreated
 from kafka_source.model.stream_offset import Range
 from kafka_source.options import ReadOptions, Where, read_options
 from kafka_source.options.declaration import declared_in
@@ -145,10 +145,10 @@ def _of_same_topics(options: ReadOptions, ids: Mapping[str, str], ranges: tuple[
     kept = []
     for one in ranges:
         now = topics[one.topic]
-        if now is not None and not differ(ids.get(one.topic), now.id):
+        if now is not None and not is_recreated(ids.get(one.topic), now.id):
             kept.append(one)
             continue
-        reason = "The topic was deleted" if now is None else recreated(now.id)
+        reason = "The topic was deleted" if now is None else describe_recreated(now.id)
         raise_or_warn(options, DataLossError.of_deleted(one.topic_partition, planned=one.end, reason=reason))
     return tuple(kept)
 
