@@ -7,6 +7,7 @@ plans the records that are new.
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
@@ -17,7 +18,7 @@ from assignors.model import TopicPartition
 from kafka_source.cluster.lookup import Cluster, NoLeaderError
 from kafka_source.cluster.topic_ids import TopicIds
 from kafka_source.engine_selection import check_engine
-from kafka_source.errors import DataLossError, RefreshRetriableError
+from kafka_source.errors import DataLossError, InvalidConfigurationError, RefreshRetriableError
 from kafka_source.group.query_settings import group_settings, subscription_of
 from kafka_source.group.siblings import Siblings
 from kafka_source.model.driver_figures import DriverFigures
@@ -46,6 +47,8 @@ from kafka_source.source.topic_tracker import PartitionsWithoutLeader, TopicTrac
 
 # Spark starts one task in the time in which a task reads many more records than this.
 _DEFAULT_MIN_RECORDS_PER_TASK = 1000
+
+log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
@@ -87,6 +90,8 @@ class MicroBatches:
         # The last end offset of this process. A batch with another end is a replay from the checkpoint.
         self._planned: StreamOffset | None = None
         self._selects_all_of_checkpoint = False
+        self._sink_has_committed = False
+        self._sink_is_told = False
 
     def join(self) -> None:
         """Join the group, if there is one and the query has not joined yet; raises as `next`."""
@@ -136,6 +141,7 @@ class MicroBatches:
         ends = self._admission.ends(starts, latest, owned.slots, limited=limited)
         if ends == starts and leaderless and self._admission.runs_to_an_end:
             raise NoLeaderError(leaderless)
+        self._check_sink(start, has_new=ends not in (None, starts))
         if ends is None or (ends == starts and self._positions.are_durable(known, starts) and not start.of_spark):
             # An empty batch is planned only where nothing but the checkpoint can keep the positions, and to replace an
             # offset of Spark's own source, which has no ids of cluster and topics.
@@ -149,6 +155,26 @@ class MicroBatches:
         self._owner.batch_planned({tp: end for tp, end in ends.items() if end > starts[tp]})
         failpoint("batch-planned")
         return self._planned
+
+    def _check_sink(self, start: StreamOffset, *, has_new: bool) -> None:
+        """Say that the sink has committed nothing (`commit=sink`), and refuse to plan a second micro-batch for it.
+
+        The source cannot see its sink. Only a micro-batch that this process has planned tells: as long as it runs, no
+        other tool can set the group's offsets to where that one began.
+        """
+        is_first = start == self._planned and any(span.end > span.start for span in start.partitions.values())
+        if not self._sink_commits or self._sink_has_committed or not is_first:
+            return
+        committed = sink_commit_replay.fetch_committed(self._options)
+        if sink_commit_replay.is_handed_over(start, committed) or self._marks.news(committed):
+            self._sink_has_committed = True
+            return
+        message = sink_commit_replay.nobody_commits(self._options.group_id)
+        if has_new:
+            raise InvalidConfigurationError(message)
+        if not self._sink_is_told:
+            log.warning("%s A second micro-batch is refused.", message)
+            self._sink_is_told = True
 
     def tasks(self, start: StreamOffset, end: StreamOffset) -> list[TaskBundle]:
         """Return the input partitions of the batch from `start` to `end`, with the slots' present credentials.

@@ -30,6 +30,25 @@ def fetch_committed(options: ReadOptions) -> dict[TopicPartition, CommitOffset]:
     return client.run(fetch_all_committed(client, options.group_id, deadline))
 
 
+def is_handed_over(batch: StreamOffset, committed: Mapping[TopicPartition, CommitOffset]) -> bool:
+    """Return whether anybody has committed offsets of a batch that is done.
+
+    Without a sink that commits them the group has no offsets, or those with which the batch began.
+    """
+    read = {tp: span.start for tp, span in batch.partitions.items() if span.end > span.start}
+    return any(tp in committed and committed[tp].offset != start for tp, start in read.items())
+
+
+def nobody_commits(group: str | None) -> str:
+    """Return what to say where a sink leaves the offsets of its first batch to nobody."""
+    return (
+        f"Option commit is sink, and the sink has not committed the first micro-batch of this query: group {group} has "
+        "no offset of it. Its rows were written. Write to Kafka with format kafkagroup, transactional=true and "
+        f"commit.group={group}; or, with any other sink and with foreachBatch, set commit=batch, which commits after "
+        "each micro-batch."
+    )
+
+
 def position(
     tp: TopicPartition,
     checkpointed: int | None,

@@ -382,12 +382,21 @@ class Groups:
         consumers = [one.group for one in groups if is_consumer_group(one)]
         positions = client.run(positions_of(client, consumers, Deadline(_TIMEOUT)))
         lags = lag_of(self._cluster(client), positions)
-        return tuple(
-            one
-            if one.group not in positions or (group := positions[one.group].group) is None
-            else replace(one, members=len(group.members), lag=sum(row.behind for row in lags[one.group]))
-            for one in groups
-        )
+
+        def with_lag(one: GroupSummary) -> GroupSummary:
+            group = positions[one.group].group if one.group in positions else None
+            if group is None:
+                return one
+            rows = lags[one.group]
+            if group.members and not rows:
+                # In a rebalance its members own nothing. Nobody knows which partitions count.
+                return replace(one, members=len(group.members))
+            uncommitted = sum(row.committed is None for row in rows)
+            return replace(
+                one, members=len(group.members), lag=sum(row.behind for row in rows), uncommitted=uncommitted
+            )
+
+        return tuple(map(with_lag, groups))
 
     def _with_rates(self, client: KafkaClient, group: str, seconds: float) -> Group:
         """Look at a group twice, and return it with the rate of each member."""

@@ -18,7 +18,9 @@ class GroupSummary:
             that never had members.
         state: Kafka's group state, such as Stable or Empty.
         members: The number of members; None: not asked for, or of a group that is no consumer group.
-        lag: The sum of the lag of its partitions; None: not asked for, or of a group that is no consumer group.
+        lag: The sum of the lag of its partitions; a partition without a committed offset counts with all its offsets.
+            None: not asked for, or of a group that is no consumer group, or that rebalances and has committed nothing.
+        uncommitted: How many of its partitions have no committed offset; None as `lag`.
     """
 
     group: str
@@ -27,6 +29,7 @@ class GroupSummary:
     state: str
     members: int | None = None
     lag: int | None = None
+    uncommitted: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ def list_groups(
         with_lag = lag or fail_above is not None
         settings = connection.settings()
         found = Groups(settings).list(lag=with_lag, types=types or (), states=states or (), pattern=pattern)
-        hidden = frozenset() if with_lag else frozenset({"members", "lag"})
+        hidden = frozenset() if with_lag else frozenset({"members", "lag", "uncommitted"})
         emit(output, Listing("groups", found, hidden=hidden, empty="There are no such groups."))
         if fail_above is not None:
             _exit_above(fail_above, {one.group: one.lag or 0 for one in found})

@@ -71,6 +71,7 @@ class WatchRow:
         state: Kafka's group state.
         members: The number of members.
         lag: The sum of its lag; a partition without a committed offset counts with all its offsets.
+        uncommitted: The number of its partitions without a committed offset.
         rate_in: Offsets a second that are written to its partitions; None: not known yet.
         rate_out: Offsets a second that it commits; None: not known yet.
         seconds_to_zero: How long it takes to catch up at these rates; None: it does not catch up, or not known yet.
@@ -81,6 +82,7 @@ class WatchRow:
     state: str
     members: int
     lag: int
+    uncommitted: int
     rate_in: float | None
     rate_out: float | None
     seconds_to_zero: float | None
@@ -131,6 +133,7 @@ class History:
             sample.state,
             len(sample.members),
             sample.lag,
+            len(sample.ends) - len(sample.committed),
             rate_in,
             rate_out,
             _seconds_to_zero(sample.lag, rate_in, rate_out),

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from pyspark.errors import StreamingQueryException
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
@@ -20,6 +21,7 @@ from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.sink.two_phase.source_offsets import offsets_of_sources
+from kafka_source.source import sink_commit_replay
 from kafka_source.source_sink_handoff import BatchOfRun, Handoff, collect, publish
 from kafka_source.transactions.offset_transaction import add_offsets, commit_in
 from kafka_source.transactions.open_transaction import end, initialise
@@ -395,6 +397,47 @@ def test_a_batch_with_rows_of_another_source_alone_is_decided(kafka, topic, grou
     finally:
         query.close()
     assert sum(committed(kafka, group).values()) == 10
+
+
+def test_a_sink_that_commits_nothing_is_told_after_the_first_batch_and_gets_no_second(
+    kafka, topics, group, pipe, caplog
+):
+    query = pipe()
+    assert query.batch() == 0
+    for _ in range(2):
+        assert query.stream.next(query.offsets[-1], limited=True) is query.offsets[-1]
+    (told,) = [r.getMessage() for r in caplog.records if "commit.group" in r.getMessage()]
+    assert group in told
+    # Nobody takes the group for one that has read everything.
+    (seen,) = [one for one in Groups(query.settings).list(lag=True) if one.group == group]
+    assert (seen.members, seen.lag, seen.uncommitted) == (2, COUNT, PARTITIONS)
+    produce(kafka.bootstrap_servers, topics[0], 50, first=COUNT)
+    with pytest.raises(InvalidConfigurationError, match=rf"group {group}.*commit\.group={group}.*commit=batch"):
+        query.batch()
+    assert committed(kafka, group) == {}
+
+
+def test_a_sink_that_commits_is_known_by_its_first_batch(kafka, topics, group, pipe, monkeypatch):
+    query = pipe(maxOffsetsPerTrigger=40)
+    query.whole_batch()
+    query.whole_batch()
+    monkeypatch.setattr(sink_commit_replay, "fetch_committed", None)
+    query.whole_batch()
+
+
+def test_a_sink_of_files_with_commit_by_sink_in_spark(spark, kafka, topics, group, tmp_path):
+    def start(**options):
+        frame = stream(
+            spark, kafka, topics[0], startingOffsets="earliest", kafka_group_id=group, commit="sink", **options
+        )
+        target = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path / str(len(options))))
+        return target.trigger(availableNow=True).start()
+
+    # A run of one micro-batch ends with a warning.
+    assert start().awaitTermination(100)
+    with pytest.raises(StreamingQueryException, match=rf"commit\.group={group}"):
+        start(maxOffsetsPerTrigger=80).awaitTermination(100)
+    assert committed(kafka, group) == {}
 
 
 def test_in_spark(spark, kafka, topics, group, tmp_path):

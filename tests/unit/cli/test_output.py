@@ -32,7 +32,7 @@ def test_csv_has_the_names_of_json() -> None:
     rows = list(csv.DictReader(io.StringIO(as_csv(LAG))))
     assert [set(row) for row in rows] == [set(record) for record in LAG.records()]
     assert (rows[0]["committed"], rows[1]["committed"]) == ("7", "")
-    assert as_csv(Rows(GroupSummary)) == "group,type,protocol,state,members,lag\n"
+    assert as_csv(Rows(GroupSummary)) == "group,type,protocol,state,members,lag,uncommitted\n"
 
 
 def test_a_table_without_a_terminal_cuts_nothing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -46,7 +46,8 @@ def test_a_table_in_a_narrow_terminal_folds_names(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "60")
-    emit(Output.TABLE, Listing("groups", Rows(GroupSummary, [GroupSummary(LONG, "classic", "consumer", "Stable")])))
+    rows = Rows(GroupSummary, [GroupSummary(LONG, "classic", "consumer", "Stable")])
+    emit(Output.TABLE, Listing("groups", rows, hidden=frozenset({"members", "lag", "uncommitted"})))
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 60
     assert "".join(line.split()[0] for line in lines[2:] if line.strip()) == LONG

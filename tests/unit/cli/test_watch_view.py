@@ -23,7 +23,7 @@ def shown(rows: Rows[WatchRow] | Rows[WatchMember], lines: dict[str, str], width
 
 
 def group(name: str, state: str = "Stable") -> WatchRow:
-    return WatchRow(name, state, 12, 1_234_567, 1000.4, 2000.4, 3725.0, 3)
+    return WatchRow(name, state, 12, 1_234_567, 0, 1000.4, 2000.4, 3725.0, 3)
 
 
 @pytest.mark.parametrize("width", [80, 100, 120, 200])
