@@ -338,8 +338,9 @@ class ReadOptions(CommonOptions):
         kinds.COMMIT,
         "Who commits the group's offsets: `batch`, the driver after each micro-batch; `task`, each task at the end of "
         "its ranges; `sink`, the exactly-once sink of the same query (its option `commit.group`; with another sink the "
-        "query stops before its second micro-batch); `none`, nobody. In a batch read `task` is at most once: a task commits before Spark has written its rows, so a job that fails "
-        "later loses them. Use `kafkagroup.pinned` to commit a batch after its output is written.",
+        "query stops before its second micro-batch); `none`, nobody. In a batch read `task` is at most once: a task "
+        "commits before Spark has written its rows, so a job that fails later loses them. Use `kafkagroup.pinned` to "
+        "commit a batch after its output is written.",
         default_text="batch for streams, none for batches",
     )
     commit_transactional: bool = option(

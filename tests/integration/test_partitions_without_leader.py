@@ -16,6 +16,7 @@ from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import Where, read_options
 from kafka_source.schema import source_schema
 from kafka_source.source import read_task
+from kafka_source.source.batch import BatchReader
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query
 from kafkagroup.embedded import EmbeddedKafka
@@ -105,6 +106,14 @@ class Reading:
         self._planner.close()
 
 
+def batch(kafka: EmbeddedKafka, topic: str, group: str | None) -> list[int]:
+    """Read a topic in a batch."""
+    member = {} if group is None else {"kafka.group.id": group}
+    given = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": topic, **member}
+    reader = BatchReader(given, source_schema(headers=False))
+    return sorted(int(v.as_py()) for task in reader.partitions() for read in reader.read(task) for v in read["value"])
+
+
 @pytest.fixture
 def reading(nodes, group):
     """Starts queries of a topic; the group is that of the test, unless another is given."""
@@ -131,10 +140,13 @@ def test_the_others_are_read_meanwhile_and_the_partition_when_it_has_a_leader_ag
     assert late.next() == late_without.next() == sorted({*first, *meanwhile} - {*lost})
     # A run that ends where the log ends does not end before it has read everything.
     now = reading(outage.topic, f"{group}-now")
-    with ThreadPoolExecutor(1) as pool:
+    with ThreadPoolExecutor(3) as pool:
         run = pool.submit(now.run)
+        # A batch is planned with the offsets of all partitions, so it waits.
+        batches = [pool.submit(batch, nodes, outage.topic, name) for name in (None, f"{group}-batch")]
         outage.end()
-        assert run.result(60) == sorted(first + meanwhile)
+        for one in (run, *batches):
+            assert one.result(60) == sorted(first + meanwhile)
 
     last = outage.produce(outage.lost)
     assert in_group.next() == without.next() == last
