@@ -86,6 +86,7 @@ async def publish(client: KafkaClient, batch: BatchOfRun, handoff: Handoff, dead
         member.member_id,
         member.instance_id,
         handoff.stream,
+        member.renewed_by,
     )
     entries = {
         tp: CommitOffset(end, metadata=json.dumps([start, *identity])) for tp, (start, end) in handoff.ranges.items()
@@ -107,7 +108,7 @@ async def collect(client: KafkaClient, group: str, batch: BatchOfRun, deadline: 
     entries = await fetch_all_committed(client, _group(group, batch.query), deadline)
     if not entries:
         return None
-    found: dict[tuple[int, int, str, str | None, str], dict[TopicPartition, tuple[int, int]]] = {}
+    found: dict[tuple[int, int, str, str | None, str, str | None], dict[TopicPartition, tuple[int, int]]] = {}
     for tp, entry in entries.items():
         try:
             start, run, number, *source = json.loads(entry.metadata)
@@ -128,6 +129,6 @@ async def collect(client: KafkaClient, group: str, batch: BatchOfRun, deadline: 
                 "deleted. No record of the batch is visible. Make sure that the query runs only once, and restart it."
             )
     return [
-        Handoff(SlotCredentials(group, generation, member_id, instance_id), ranges, stream)
-        for (_, generation, member_id, instance_id, stream), ranges in found.items()
+        Handoff(SlotCredentials(group, generation, member_id, instance_id, renewed_by=renewed_by), ranges, stream)
+        for (_, generation, member_id, instance_id, stream, renewed_by), ranges in found.items()
     ]

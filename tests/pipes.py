@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from functools import partial
 
 from kafka_source.client_config import Settings
 from kafka_source.kafka_client import Deadline, cached_client
@@ -15,7 +16,7 @@ from kafka_source.options import Where
 from kafka_source.schema import source_schema
 from kafka_source.sink.two_phase.committer import PreparedBatch, TwoPhaseCommit
 from kafka_source.sink.two_phase.prepare import SinkTask, prepare
-from kafka_source.sink.two_phase.source_offsets import offsets_of_sources
+from kafka_source.sink.two_phase.source_offsets import offsets_of_sources, renewed_offsets
 from kafka_source.source import read_task
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query
@@ -114,7 +115,9 @@ class Pipe:
         number = len(self.offsets) - 2
         transactions = {one.transaction: one.partitions for one in self.prepared if one.transaction is not None}
         batch = PreparedBatch(self.name, number, transactions, self.sources())
-        self._run(self._phases.commit(self.epoch, batch, Deadline(60)))
+        of_run, deadline = BatchOfRun(self.name, self.run, number), Deadline(60)
+        renew = partial(renewed_offsets, cached_client(self.settings), self.group, of_run, deadline)
+        self._run(self._phases.commit(self.epoch, batch, deadline, renew))
 
     def whole_batch(self) -> int:
         """Plan, read, write, decide."""

@@ -1,8 +1,10 @@
-"""What the slots of a stream do while Spark does not call it: rejoin for a sibling, and leave when they are overdue.
+"""What the slots of a stream do while Spark does not call it: rejoin, and leave when they are overdue.
 
-Slots rejoin in Spark's calls, between micro-batches. There are two exceptions. A read of the same driver and group that
-waits in a join keeps Spark from calling this one, so the slots rejoin for it at once (see `siblings`). And if Spark has
-not called for `max.poll.interval.ms`, the slots leave, so that others can have their partitions (KIP-62).
+Slots rejoin in Spark's calls, between micro-batches. There are three exceptions. A read of the same driver and group
+that waits in a join keeps Spark from calling this one, so the slots rejoin for it at once (see `siblings`). Slots that
+the group has removed in the middle of a micro-batch rejoin at once if its tasks or its sink need new credentials for
+their commits (see `renewal`). And if Spark has not called for `max.poll.interval.ms`, the slots leave, so that others
+can have their partitions (KIP-62).
 """
 
 from __future__ import annotations
@@ -10,19 +12,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from typing import Any
 
+from assignors.model import TopicPartition
 from kafka_source.errors import KafkaGroupError
 from kafka_source.group.committed_offsets import fetch_committed
-from kafka_source.group.description import describe_either
+from kafka_source.group.description import REBALANCING, describe_either
 from kafka_source.group.member import RebalanceTimeout
 from kafka_source.group.member_state import State
-from kafka_source.group.model import BatchUnderWay, GroupSettings
+from kafka_source.group.model import BatchUnderWay, GroupAssignment, GroupSettings
 from kafka_source.group.rebalance_log import Reason
+from kafka_source.group.renewal import publish_owners
 from kafka_source.group.siblings import Siblings
 from kafka_source.group.slot import Slot
 from kafka_source.kafka_client import Deadline, KafkaClient
+from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.driver_figures import RebalanceCause
 
 log = logging.getLogger(__name__)
@@ -58,7 +63,7 @@ class BetweenCalls:
         slots: Sequence[Slot],
         *,
         ask: Callable[[], Awaitable[object]],
-        enter: Callable[[Reason, Deadline], Awaitable[object]],
+        enter: Callable[[Reason, Deadline], Awaitable[GroupAssignment]],
         leave: Callable[[str], Coroutine[Any, Any, None]],
     ) -> None:
         self.under_way = BatchUnderWay()
@@ -69,6 +74,9 @@ class BetweenCalls:
         self._calls = 0
         self._called_at: float | None = None
         self._busy: asyncio.Task[None] | None = None
+        self._lost = asyncio.Event()
+        # A lost micro-batch that gets no new credentials.
+        self._given_up: BatchUnderWay | None = None
 
     # ---- Spark's calls
 
@@ -104,7 +112,7 @@ class BetweenCalls:
             # The sibling has just sent JoinGroup. Do not wait for the next regular heartbeat.
             await self._ask()
         if self._is_rebalancing and await self._may_rejoin() and not self._calls:
-            await self._alone(self._rejoin())
+            await self._alone(self._rejoin_for_sibling())
         await asyncio.sleep(_POLL_SECONDS)
 
     @property
@@ -124,20 +132,68 @@ class BetweenCalls:
             self.under_way = BatchUnderWay()
         return finished
 
-    async def _rejoin(self) -> None:
-        reason = Reason(RebalanceCause.SIBLING, "another read of this driver waits for it")
+    async def _rejoin_for_sibling(self) -> None:
+        await self._rejoin(Reason(RebalanceCause.SIBLING, "another read of this driver waits for it"))
+
+    async def _rejoin(self, reason: Reason) -> GroupAssignment | None:
+        """Rejoin, however long the other members take; return None if that fails."""
         log.info("rejoin group=%s reason=%r", self._settings.group, reason.text)
         while True:
             try:
-                await self._enter(reason, Deadline(self._settings.rebalance_timeout_ms / 1000 + _MARGIN_SECONDS))
-                return
+                return await self._enter(reason, Deadline(self._settings.rebalance_timeout_ms / 1000 + _MARGIN_SECONDS))
             except RebalanceTimeout as error:
                 log.warning("%s The query keeps waiting.", error)
             except (KafkaGroupError, TimeoutError) as error:
                 # Spark's next call rejoins, and raises the error if it remains.
-                self.rejoin_failed = f"a rejoin for another read of this driver failed: {error}"
+                self.rejoin_failed = f"a rejoin between two calls of Spark's failed: {error}"
                 log.warning("group=%s: %s", self._settings.group, self.rejoin_failed)
-                return
+                return None
+
+    # ---- slots that were lost
+
+    async def heartbeats_sent(self) -> None:
+        """Look at the answers to the slots' heartbeats: rejoin or leave if that is due."""
+        if any(slot.member.membership.state in (State.LOST, State.FENCED) for slot in self._slots):
+            self._lost.set()
+        await self.leave_if_overdue()
+
+    async def rejoin_lost(self) -> None:
+        """Wait until slots are lost in a micro-batch that tasks or the sink commit, and rejoin to renew credentials."""
+        await self._lost.wait()
+        self._lost.clear()
+        batch = self.under_way
+        if not self._calls and batch.ends and batch.publisher is not None and batch is not self._given_up:
+            await self._alone(self._renew(batch, batch.publisher))
+
+    async def _renew(self, batch: BatchUnderWay, publisher: str) -> None:
+        deadline = Deadline(self._settings.rebalance_timeout_ms / 1000)
+        owners: dict[TopicPartition, SlotCredentials] = {}
+        try:
+            if any(slot.member.membership.state is State.FENCED for slot in self._slots):
+                log.warning("group=%s: another process has a slot of the micro-batch", self._settings.group)
+            elif await self._owned_by_others(batch.ends, deadline):
+                log.warning("group=%s: other members have partitions of the lost micro-batch", self._settings.group)
+            else:
+                reason = Reason(RebalanceCause.LOST, "the group has removed slots in the middle of a micro-batch")
+                assignment = await self._rejoin(reason)
+                for slot in () if assignment is None else assignment.slots:
+                    owners |= dict.fromkeys((*slot.partitions, *slot.held), slot.credentials)
+            group, within = self._settings.group, Deadline(_REQUEST_SECONDS)
+            self._given_up = None if owners else batch
+            await publish_owners(self._client, group, publisher, batch.ends, owners, within)
+        except KafkaGroupError as error:
+            log.warning("group=%s: the micro-batch gets no new credentials: %s", self._settings.group, error)
+
+    async def _owned_by_others(self, partitions: Collection[TopicPartition], deadline: Deadline) -> bool:
+        """Return whether other members have been assigned some of the partitions; wait for a rebalance of theirs."""
+        ours = {slot.member.membership.member_id for slot in self._slots}
+        while True:
+            described = await describe_either(self._client, self._settings.group, deadline)
+            if described.state not in REBALANCING or deadline.over:
+                break
+            await asyncio.sleep(_POLL_SECONDS)
+        others = [d for d in described.members if d.member.member_id not in ours]
+        return any(not d.assigned.isdisjoint(partitions) for d in others)
 
     # ---- progress
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from assignors import Assignment, TopicPartition, WireFormatError, decode_subscription, encode_assignment
+from assignors import (
+    Assignment,
+    TopicPartition,
+    WireFormatError,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+)
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import AuthenticationError, InvalidConfigurationError
 from kafka_source.group.model import CONSUMER, GroupMember
@@ -15,6 +22,8 @@ from kafka_source.kafka_client.messages import ConsumerGroupDescribeRequest, Des
 DEAD = "Dead"
 STABLE = "Stable"
 PREPARING_REBALANCE = "PreparingRebalance"
+REBALANCING = frozenset({PREPARING_REBALANCE, "CompletingRebalance"})
+"""The states in which a classic group's description has no assignments."""
 
 _VERSION = 5
 
@@ -34,6 +43,14 @@ class DescribedMember:
     client_id: str
     host: str
     topics: frozenset[str] | None = None
+
+    @property
+    def assigned(self) -> frozenset[TopicPartition]:
+        """The partitions that the member was assigned; empty if its assignment is in another format than Kafka's."""
+        try:
+            return frozenset(TopicPartition(*tp) for tp in decode_assignment(self.state).partitions)
+        except WireFormatError:
+            return frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -719,10 +719,11 @@ class GroupMembership:
             self._heartbeats.joined()
             self._tasks = [
                 asyncio.ensure_future(
-                    self._forever(functools.partial(self._heartbeats.beat, self._between.leave_if_overdue))
+                    self._forever(functools.partial(self._heartbeats.beat, self._between.heartbeats_sent))
                 ),
                 asyncio.ensure_future(self._forever(self._topics.watch)),
                 asyncio.ensure_future(self._forever(self._balance.look)),
+                asyncio.ensure_future(self._forever(self._between.rejoin_lost)),
             ]
             if self._siblings is not None:
                 rejoin = functools.partial(self._between.rejoin_for, self._siblings)

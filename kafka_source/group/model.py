@@ -144,7 +144,10 @@ class BatchUnderWay:
         ends: The next offset after the batch, for each partition that it reads.
         committed_elsewhere: Whether its tasks or its sink commit these offsets, with credentials that they have
             already. A rejoin would make the credentials invalid.
+        publisher: The name under which slots that were lost and have joined again publish their new credentials; see
+            `renewal`. None: they join again when Spark calls.
     """
 
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     committed_elsewhere: bool = False
+    publisher: str | None = None

@@ -31,11 +31,15 @@ from kafka_source.group.description import describe_either
 from kafka_source.group.member import Joined, Member, MemberSettings
 from kafka_source.group.member_state import Membership, State
 from kafka_source.group.model import GroupSettings
+from kafka_source.group.renewal import Renewal, by_owner
 from kafka_source.kafka_client import ConnectionLost, Deadline, KafkaClient, cached_client
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 
 log = logging.getLogger(__name__)
+
+Parts = list[tuple[SlotCredentials, Mapping[TopicPartition, int | CommitOffset]]]
+"""The offsets that each of several members commits."""
 
 _SECONDS = 30.0
 _LEAVE_SECONDS = 5.0
@@ -61,8 +65,13 @@ class SlotSession:
         *,
         taken_over: bool,
         assignors: Sequence[Assignor] = (),
+        renewal: Renewal | None = None,
     ) -> None:
         self.taken_over = taken_over
+        self._renewal = renewal
+        # The owners of the task's partitions after the slot was lost and the driver has joined again.
+        self._owners: dict[TopicPartition, SlotCredentials] = {}
+        self._refused = {credentials.member_id}
         self._assignors = assignors
         self._client = client
         self._credentials = credentials
@@ -74,11 +83,21 @@ class SlotSession:
 
     @classmethod
     def attach_all(
-        cls, config: Settings, slots: Sequence[SlotCredentials], timeout_s: float = _SECONDS
+        cls,
+        config: Settings,
+        slots: Sequence[SlotCredentials],
+        timeout_s: float = _SECONDS,
+        renewal: Renewal | None = None,
     ) -> Future[list[SlotSession | KafkaGroupError]]:
         """Begin to act as slots for which the driver sends heartbeats; send one for each to verify the credentials.
 
         The heartbeats are under way at the same time.
+
+        Args:
+            config: Kafka client settings.
+            slots: The credentials of the slots.
+            timeout_s: The time limit for the heartbeats.
+            renewal: How the sessions get new credentials if the group has removed their slots; None: they do not.
 
         Returns:
             The future of each slot's session, or of its error. FencedError: the coordinator rejects the credentials,
@@ -87,11 +106,17 @@ class SlotSession:
         """
         client = cached_client(config, "task")
         settings = {group: GroupSettings(group) for group in {one.group for one in slots}}
-        sessions = [cls(client, one, member_of(client, one, settings[one.group]), taken_over=False) for one in slots]
+        sessions = [
+            cls(client, one, member_of(client, one, settings[one.group]), taken_over=False, renewal=renewal)
+            for one in slots
+        ]
 
         async def outcome(session: SlotSession) -> SlotSession | KafkaGroupError:
             try:
-                await session._verify(Deadline(timeout_s))
+                try:
+                    await session._verify(Deadline(timeout_s))
+                except FencedError as error:
+                    await session._renew(error, Deadline(timeout_s))
             except KafkaGroupError as error:
                 return error
             return session
@@ -152,13 +177,22 @@ class SlotSession:
             UnknownOutcomeError: The coordinator has not answered in time.
         """
         deadline = Deadline(timeout_s)
-        self.acting(lambda used: self._client.run(commit_offsets(self._client, used, offsets, deadline), timeout_s + 1))
 
-    def acting(self, work: Callable[[SlotCredentials], object]) -> None:
+        def commit(parts: Parts) -> None:
+            for used, part in parts:
+                self._client.run(commit_offsets(self._client, used, part, deadline), timeout_s + 1)
+
+        self.commit_by(commit, offsets, timeout_s)
+
+    def commit_by(
+        self, work: Callable[[Parts], object], offsets: Mapping[TopicPartition, int | CommitOffset], timeout_s: float
+    ) -> None:
         """Call `work` with the slot's credentials; if they are rejected and have changed meanwhile, call it once more.
 
         Args:
-            work: Raises FencedError if the coordinator rejects the credentials.
+            work: Commits; raises FencedError if the coordinator rejects the credentials.
+            offsets: What to commit.
+            timeout_s: For how many seconds to wait for new credentials.
 
         Raises:
             FencedError: This task has lost the slot.
@@ -166,16 +200,38 @@ class SlotSession:
         self._raise_if_gone()
         used = self.credentials
         try:
-            work(used)
-        except FencedError:
-            self._client.run(self._answered(), _SECONDS + 1)
-            self._client.run(self._catch_up(Deadline(_SECONDS)), _SECONDS + 1)
-            self._raise_if_gone()
-            if self.credentials == used:
-                raise
+            work(self._parts(offsets))
+        except FencedError as error:
+            if self._renewal is not None:
+                self._client.run(self._renew(error, Deadline(timeout_s)), timeout_s + 1)
+            else:
+                self._client.run(self._answered(), _SECONDS + 1)
+                self._client.run(self._catch_up(Deadline(_SECONDS)), _SECONDS + 1)
+                self._raise_if_gone()
+                if self.credentials == used:
+                    raise
             # The held JoinGroup of the take-over was answered meanwhile, or the slot was brought along into a later
             # generation.
-            work(self.credentials)
+            work(self._parts(offsets))
+
+    def _parts(self, offsets: Mapping[TopicPartition, int | CommitOffset]) -> Parts:
+        if not self._owners:
+            return [(self.credentials, offsets)]
+        return [(owner, {tp: offsets[tp] for tp in part if tp in offsets}) for owner, part in by_owner(self._owners)]
+
+    async def _renew(self, error: FencedError, deadline: Deadline) -> None:
+        """Wait for the driver to join again, and act with its new credentials; else raise the error."""
+        if self._renewal is None:
+            raise error
+        self._owners = await self._renewal.wait(self._client, error, self._refused, deadline)
+        self._refused |= {owner.member_id for owner in self._owners.values()}
+        log.info(
+            "commit group=%s slot=%d: the slot was lost, and its driver has joined again",
+            self._credentials.group,
+            self._credentials.slot,
+        )
+        first = self._owners[min(self._owners)]
+        self._member = member_of(self._client, first, GroupSettings(first.group))
 
     def leave(self) -> None:
         """Leave the group with this slot."""

@@ -24,6 +24,8 @@ class SlotCredentials:
         per_member_epoch: Whether the credentials vouch for this member only. In a classic group all members of a
             generation are valid together, so one of them may commit for all slots of its query. Where the brokers
             assign, each member has an epoch of its own, and another slot may have lost its partitions already.
+        renewed_by: The name under which the driver publishes new credentials when the group has removed the slot in the
+            middle of a batch and the driver has joined again; None: it does not. See `group.renewal`.
     """
 
     group: str
@@ -34,6 +36,7 @@ class SlotCredentials:
     partitions: tuple[TopicPartition, ...] = field(default=(), repr=False)
     protocols: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
     per_member_epoch: bool = False
+    renewed_by: str | None = None
 
     @staticmethod
     def without_membership(group: str) -> SlotCredentials:

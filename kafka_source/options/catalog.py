@@ -354,8 +354,10 @@ class ReadOptions(CommonOptions):
         "group.on.lost",
         kinds.GROUP_ON_LOST,
         "What to do when the coordinator has removed this query's members (e.g. the driver was suspended longer than "
-        "the session timeout): `rejoin` and continue, each partition at the higher of the query's own position and the "
-        "group's committed offset, or `stop` with an error. Neither commits the interrupted micro-batch.",
+        "the session timeout): `rejoin`, and commit the interrupted micro-batch where no other member has been "
+        "assigned its partitions or has committed offsets in it; or `stop` with an error and without that commit. With "
+        "`commit=task` and `commit=sink`, `rejoin` ends the query too if another member has a partition of the "
+        "micro-batch: its next start continues at the group's offsets.",
         default="rejoin",
         where=Where.STREAM,
         formerly="group.lost",

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from pyspark import TaskContext
 
@@ -18,7 +19,7 @@ from kafka_source.sink.target import ExactlyOnce, Target
 from kafka_source.sink.two_phase.committer import PreparedBatch, TwoPhaseCommit
 from kafka_source.sink.two_phase.driver_epoch import DriverEpoch
 from kafka_source.sink.two_phase.prepare import SinkTask, prepare
-from kafka_source.sink.two_phase.source_offsets import offsets_of_sources
+from kafka_source.sink.two_phase.source_offsets import offsets_of_sources, renewed_offsets
 from kafka_source.sink.two_phase.timeout import check_timeout_once
 from kafka_source.source_sink_handoff import BatchOfRun
 from kafka_source.transactions.offset_transaction import GroupOffsets
@@ -66,12 +67,14 @@ def commit_batch(settings: Settings, sink: ExactlyOnce, messages: Sequence[Commi
     transactions = {one.transaction: one.partitions for one in prepared if one.transaction is not None}
     client, deadline = cached_client(settings), Deadline(_SECONDS)
     sources: tuple[GroupOffsets, ...] = ()
+    renew = None
     if sink.source_group is not None:
         wrote, decided = bool(transactions), epoch.covers(batch.query, batch.number)
         work = offsets_of_sources(client, sink.source_group, batch, deadline, wrote=wrote, decided=decided)
         sources = client.run(work)
+        renew = partial(renewed_offsets, client, sink.source_group, batch, deadline)
     prepared_batch = PreparedBatch(batch.query, batch.number, transactions, sources)
-    client.run(TwoPhaseCommit(client, sink.prefix).commit(epoch, prepared_batch, deadline))
+    client.run(TwoPhaseCommit(client, sink.prefix).commit(epoch, prepared_batch, deadline, renew))
 
 
 def give_up_batch(settings: Settings, sink: ExactlyOnce, epoch: DriverEpoch) -> None:

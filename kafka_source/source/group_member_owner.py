@@ -7,6 +7,8 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
+from uuid import uuid4
 
 from assignors.model import TopicPartition
 from kafka_source.cluster.list_offsets import end_offsets
@@ -91,6 +93,7 @@ class GroupMemberOwner:
         self._transactional = commits and options.commit_transactional
         self._committer: TransactionalCommitter | None = None
         self._stops = options.group_on_lost == "stop"
+        self._renewed_by = uuid4().hex if self._committed_elsewhere and not self._stops else None
         self._known = KnownOffsets()
         self._compared_generation = -1
         self._joined = False
@@ -119,7 +122,7 @@ class GroupMemberOwner:
     def tasks_made(self, ends: Mapping[TopicPartition, int]) -> None:
         """Let the slots rejoin only if that does not invalidate credentials with which tasks or the sink commit."""
         self._under_way |= ends
-        self._membership.reads(BatchUnderWay(dict(self._under_way), self._committed_elsewhere))
+        self._membership.reads(BatchUnderWay(dict(self._under_way), self._committed_elsewhere, self._renewed_by))
 
     def _nothing_under_way(self) -> None:
         self._under_way = {}
@@ -353,7 +356,7 @@ class GroupMemberOwner:
         """Return the slot's credentials; a replayed batch may have had more slots than there are now."""
         self.join()
         slots = self._membership.assignment.slots
-        return slots[slot % len(slots)].credentials
+        return replace(slots[slot % len(slots)].credentials, renewed_by=self._renewed_by)
 
     def take_events(self) -> OwnerEvents:
         """Return the driver's commits and the slots' rebalances since the last call."""

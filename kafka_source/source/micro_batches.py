@@ -208,13 +208,12 @@ class MicroBatches:
         factory = TaskFactory(self._owner.credentials, self._cluster.cluster_id(), end.topics, end.rewinds, end.stream)
         ticket = None if self._quota is None else self._quota.ticket
         found = bundle_tasks(planned, factory, min_offsets=end.task_records, ticket=ticket)
+        if self._sink_commits and not is_replay and not start.by_sink:
+            # The first batch hands over every position, also where there is nothing to read. The group's offsets may be
+            # behind them: other settings committed before, perhaps not the last batch.
+            planned = [*planned, sink_commit_replay.idle(end)]
         self._owner.tasks_made(_ends_of(planned))
-        if not self._sink_commits:
-            return found
-        # The first batch hands over every position, also where there is nothing to read. The group's offsets may be
-        # behind them: other settings committed before, perhaps not the last batch.
-        idle = [] if is_replay or start.by_sink else [sink_commit_replay.idle(end)]
-        return add_handoff(found, [*planned, *idle], end.stream or "")
+        return add_handoff(found, planned, end.stream or "") if self._sink_commits else found
 
     def finished(self, end: StreamOffset) -> None:
         """Note that everything before `end` is durable in Spark's sink, so that the group's offsets can follow.

@@ -21,6 +21,7 @@ from kafka_source.errors import FencedError, KafkaGroupError, RetriableError
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.select import engine_for
 from kafka_source.group.model import GroupSettings
+from kafka_source.group.renewal import Renewal
 from kafka_source.group.slot_session import SlotSession
 from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.model.commits import CommitOffset
@@ -71,6 +72,14 @@ class ReadTask(InputPartition):
     ticket: Ticket | None = None
     rewinds: Mapping[TopicPartition, str] = field(default_factory=dict)
     stream: str | None = None
+
+    def renewal(self) -> Renewal | None:
+        """Return how the task gets new credentials if its slot is lost; None: it ends then."""
+        ranges = {r.topic_partition: (r.start, r.end) for r in self.ranges if r.replica == 0}
+        publisher = None if self.credentials is None else self.credentials.renewed_by
+        if self.credentials is None or publisher is None or not ranges:
+            return None
+        return Renewal(self.credentials.group, publisher, ranges, self.stream)
 
 
 def shares_of(planned: Sequence[ReadTask]) -> list[float]:
@@ -228,14 +237,21 @@ def _sessions(task: ReadTask, query: Query, stack: ExitStack, *, commits: bool) 
     if task.credentials is None:
         return tuple
     if task.takes_over is None:
-        return _attach([task.credentials], query, stack, commits=commits)
+        return _attach([task.credentials], query, stack, commits=commits, renewal=task.renewal() if commits else None)
     strategies, patience = strategies_of(query.options), _patience(query, commits)
     taken = SlotSession.take_over(query.settings, task.takes_over, task.credentials, strategies, patience)
     stack.enter_context(taken)
     return lambda: [taken]
 
 
-def _attach(slots: Sequence[SlotCredentials], query: Query, stack: ExitStack, *, commits: bool) -> _Sessions:
+def _attach(
+    slots: Sequence[SlotCredentials],
+    query: Query,
+    stack: ExitStack,
+    *,
+    commits: bool,
+    renewal: Renewal | None = None,
+) -> _Sessions:
     """Begin to attach these slots; return what waits for their sessions, without those that the task can do without.
 
     The first records are fetched meanwhile.
@@ -245,13 +261,14 @@ def _attach(slots: Sequence[SlotCredentials], query: Query, stack: ExitStack, *,
         query: The query.
         stack: Closes the sessions.
         commits: Whether the task commits as these slots.
+        renewal: How it gets new credentials if they are lost.
 
     Raises:
         FencedError: When the sessions are waited for: the task must not read as one of the slots.
         RetriableError: Likewise: the coordinator does not answer, and the task commits.
     """
     seconds = _patience(query, commits)
-    attaching = SlotSession.attach_all(query.settings, slots, seconds)
+    attaching = SlotSession.attach_all(query.settings, slots, seconds, renewal)
     # A task that ends before needs no answer.
     stack.callback(attaching.cancel)
 
@@ -285,7 +302,10 @@ def _check_dispensable(problem: KafkaGroupError, query: Query, commits: bool) ->
         # The driver's slots have rejoined since the batch was planned, because another read of the driver waited for
         # them. The driver knows what of the batch it may commit.
         log.info("the group has a new generation since the batch was planned; the batch is read to its end")
-    elif problem.code == ErrorCode.FENCED_INSTANCE_ID or query.options.group_on_lost == "stop":
+    elif query.options.group_on_lost == "stop":
+        raise problem
+    elif problem.code == ErrorCode.FENCED_INSTANCE_ID and query.options.commit != "sink":
+        # With commit=sink the slot may have been lost and joined again; another process is noticed by the decision.
         raise problem
     else:
         # The micro-batch is in Spark's offset log, so Spark would run it again after a restart. The task reads it to
@@ -312,4 +332,4 @@ def _committer(session: SlotSession, query: Query, task: ReadTask) -> _Commit:
     owned = session.credentials.partitions or [r.topic_partition for r in task.ranges]
     name = transactional_id_of(session.credentials.group, owned)
     committer = TransactionalCommitter(query.settings, name, timeout=patience, keep_ready=False)
-    return lambda ends: session.acting(lambda used: committer.commit(used, ends))
+    return lambda ends: session.commit_by(committer.commit_as, ends, patience)

@@ -9,6 +9,7 @@ sink drops them.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from assignors.model import TopicPartition
 from kafka_source.group.committed_offsets import fetch_all_committed
@@ -138,7 +139,7 @@ def handoff_of(planned: Iterable[PlannedInput], member: SlotCredentials, stream:
         for r in parts:
             start, end = ranges.get(r.topic_partition, (r.start, r.end))
             ranges[r.topic_partition] = (min(start, r.start), max(end, r.end))
-    without_slot = SlotCredentials(member.group, member.generation, member.member_id, member.instance_id)
+    without_slot = replace(member, slot=0, partitions=(), protocols=(), per_member_epoch=False)
     return Handoff(without_slot, ranges, stream)
 
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from assignors.model import TopicPartition
@@ -48,6 +48,9 @@ from kafka_source.transactions.offset_transaction import GroupOffsets, commit_in
 from kafka_source.transactions.open_transaction import OpenTransaction, end, initialise, is_gone
 
 log = logging.getLogger(__name__)
+
+Renew = Callable[[FencedError], Awaitable[tuple[GroupOffsets, ...]]]
+"""Returns offsets of groups with the credentials of now, after those of before were refused with this error."""
 
 # Writing the decision takes milliseconds. While its transaction is open, readers of the groups' offsets wait. Our own
 # tries end before the coordinator aborts it: the abort takes the epoch, which would look like another driver's work.
@@ -131,13 +134,17 @@ class TwoPhaseCommit:
             await self._abort([one for one in left if one.transaction not in decided], driver, deadline)
         return DriverEpoch.after(driver, finished, ledger, lost)
 
-    async def commit(self, epoch: DriverEpoch, batch: PreparedBatch, deadline: Deadline) -> None:
+    async def commit(
+        self, epoch: DriverEpoch, batch: PreparedBatch, deadline: Deadline, renew: Renew | None = None
+    ) -> None:
         """Commit a batch: make all of its transactions visible or, after an error before the decision, none.
 
         Args:
             epoch: From `begin` of this batch.
             batch: The prepared transactions.
             deadline: Limit for the whole call.
+            renew: Returns the sources' offsets with other credentials after their group has refused them with this
+                error, or raises it. None: the batch fails then.
 
         Raises:
             LostTransactionsError: A transaction no longer exists: it exceeded kafka.transaction.timeout.ms, or another
@@ -155,15 +162,18 @@ class TwoPhaseCommit:
         prepared = await self._check_open(epoch, batch, deadline)
         failpoint("sink-prepared")
         # The ledger comes last, so that no decision is written if the source's group refuses its offsets.
-        offsets = [*(() if replayed else batch.sources), *self._ledger.entries(decision)]
-        within = Deadline(min(deadline.left, _DECISION_TIMEOUT_MS / 1000 - _DECISION_MARGIN_SECONDS))
-        await commit_in(
-            self._client,
-            epoch.driver,
-            offsets,
-            within,
-            before_commit=lambda: self._check_time_left(epoch, batch, prepared, within),
-        )
+        sources = () if replayed else batch.sources
+        try:
+            await self._decide(epoch, batch, [*sources, *self._ledger.entries(decision)], prepared, deadline)
+        except FencedError as error:
+            if renew is None or not sources:
+                raise
+            sources = await renew(error)
+            # The transaction of the refused decision was aborted, and one epoch serves one transaction. If another
+            # driver has begun a batch meanwhile, this raises an error.
+            epoch = replace(epoch, driver=await self._initialise("driver", deadline, ended=epoch.driver))
+            prepared = await self._check_open(epoch, batch, deadline)
+            await self._decide(epoch, batch, [*sources, *self._ledger.entries(decision)], prepared, deadline)
         failpoint("sink-decided")
         await self._finish(epoch, decision, deadline)
 
@@ -243,7 +253,10 @@ class TwoPhaseCommit:
     async def _initialise(
         self, name: str, deadline: Deadline, *, ended: OpenTransaction | None = None
     ) -> OpenTransaction:
-        """Initialise one of the driver's transactional ids, which fences every other driver that holds it."""
+        """Initialise one of the driver's transactional ids, which fences every other driver that holds it.
+
+        With `ended` it fences none: it is the id's last transaction, or another driver has begun a batch (FencedError).
+        """
         return await initialise(self._client, f"{self._prefix}-{name}", _DECISION_TIMEOUT_MS, deadline, ended=ended)
 
     async def _is_current(self, driver: OpenTransaction, deadline: Deadline) -> bool:
@@ -329,6 +342,23 @@ class TwoPhaseCommit:
                 "them are committed. Nothing is lost: the batch is written again when the query restarts. Raise "
                 "kafka.transaction.timeout.ms, or let batches be smaller."
             )
+
+    async def _decide(
+        self,
+        epoch: DriverEpoch,
+        batch: PreparedBatch,
+        offsets: Sequence[GroupOffsets],
+        prepared: Sequence[Described],
+        deadline: Deadline,
+    ) -> None:
+        within = Deadline(min(deadline.left, _DECISION_TIMEOUT_MS / 1000 - _DECISION_MARGIN_SECONDS))
+        await commit_in(
+            self._client,
+            epoch.driver,
+            offsets,
+            within,
+            before_commit=lambda: self._check_time_left(epoch, batch, prepared, within),
+        )
 
     async def _finish(self, epoch: DriverEpoch, decision: Decision, deadline: Deadline) -> None:
         lost = await self._commit_all(decision, deadline)

@@ -7,6 +7,7 @@ import logging
 from kafka_source.errors import FencedError, InvalidConfigurationError
 from kafka_source.group.committed_offsets import fetch_all_committed, fetch_committed
 from kafka_source.group.description import describe
+from kafka_source.group.renewal import Renewal, by_owner
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.commits import CommitOffset, OffsetNote
 from kafka_source.source_sink_handoff import BatchOfRun, Handoff, collect
@@ -50,6 +51,32 @@ async def offsets_of_sources(
         )
         for handoff in handoffs or ()
     )
+
+
+async def renewed_offsets(
+    client: KafkaClient, group: str, batch: BatchOfRun, deadline: Deadline, error: FencedError
+) -> tuple[GroupOffsets, ...]:
+    """Return the source's offsets again after the group has refused them, with the credentials that it has now.
+
+    The group removes a source's members if its driver was suspended for too long. The source joins again, unless its
+    `group.on.lost` is `stop`, and publishes who owns the batch's partitions now.
+
+    Raises:
+        FencedError: Another member has partitions of the batch, or has read some of it, or the source does not join
+            again.
+    """
+    found = []
+    for handoff in await collect(client, group, batch, deadline) or ():
+        publisher = handoff.member.renewed_by
+        if publisher is None:
+            raise error
+        renewal = Renewal(group, publisher, handoff.ranges, handoff.stream)
+        owners = await renewal.wait(client, error, {handoff.member.member_id}, deadline)
+        for owner, partitions in by_owner(owners):
+            ends = {tp: CommitOffset(handoff.ranges[tp][1], metadata=handoff.stream) for tp in partitions}
+            found.append(GroupOffsets(owner, ends))
+    log.info("batch %d: the source has joined group %s again, with other credentials", batch.number, group)
+    return tuple(found)
 
 
 async def _check_has_source(client: KafkaClient, group: str, batch: BatchOfRun, deadline: Deadline) -> None:

@@ -52,7 +52,7 @@ def test_a_task_verifies_one_slot_of_a_generation_and_each_one_that_has_an_epoch
 ) -> None:
     asked: list[list[int]] = []
 
-    def attach_all(_: Settings, slots: Sequence[SlotCredentials], __: float) -> Future[list[SlotSession]]:
+    def attach_all(_: Settings, slots: Sequence[SlotCredentials], *__: object) -> Future[list[SlotSession]]:
         asked.append([one.slot for one in slots])
         done: Future[list[SlotSession]] = Future()
         done.set_result([])
@@ -79,6 +79,13 @@ def test_a_task_verifies_one_slot_of_a_generation_and_each_one_that_has_an_epoch
         (FencedError("removed", code=ErrorCode.UNKNOWN_MEMBER_ID), {}, False, False),
         (FencedError("removed", code=ErrorCode.UNKNOWN_MEMBER_ID), {"group.on.lost": "stop"}, False, True),
         (FencedError("taken", code=ErrorCode.FENCED_INSTANCE_ID), {}, False, True),
+        (FencedError("joined again", code=ErrorCode.FENCED_INSTANCE_ID), {"commit": "sink"}, False, False),
+        (
+            FencedError("taken", code=ErrorCode.FENCED_INSTANCE_ID),
+            {"commit": "sink", "group.on.lost": "stop"},
+            False,
+            True,
+        ),
         (AuthenticationError("no right"), {}, False, True),
     ],
 )

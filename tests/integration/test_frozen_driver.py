@@ -1,0 +1,142 @@
+"""A driver that is frozen in the middle of a micro-batch, for longer than its session, alone in its group."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from multiprocessing.connection import Connection
+
+import pytest
+
+from kafka_source.client_config import Settings
+from kafka_source.errors import FencedError
+from kafka_source.model.stream_offset import StreamOffset
+from kafka_source.options import Where
+from kafka_source.schema import source_schema
+from kafka_source.source import read_task
+from kafka_source.source.micro_batches import MicroBatches
+from kafka_source.source.read_task import Query, TaskBundle
+from kafkagroup.admin import Groups
+from tests.groups import members_of
+from tests.pipes import Pipe
+from tests.support import produce, until
+from tests.two_phase import visible
+
+COUNT = 100
+PARTITIONS = 4
+# Not so short that a busy machine ends a session.
+OPTIONS: dict[str, object] = {"kafka_session_timeout_ms": 3000}
+
+
+def freeze(parent: Connection) -> None:
+    parent.send("in the middle of a batch")
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def copies(servers, source, sink, group, on_lost, commit, parent):
+    """From Kafka to Kafka, with `commit=sink`; frozen before the tasks begin, or before the decision."""
+    query = Pipe(servers, source, sink, group, f"{group}-copy", None, **OPTIONS, group_on_lost=on_lost)
+    if commit.endswith("before"):
+        tasks = query.stream.tasks
+
+        def frozen(start: StreamOffset, end: StreamOffset) -> list[TaskBundle]:
+            made = tasks(start, end)
+            freeze(parent)
+            if on_lost == "rejoin":
+                until(lambda: len(Groups(query.settings).describe(group).members) == 2, "the slots to join again")
+            return made
+
+        query.stream.tasks = frozen  # type: ignore[method-assign]
+        query.batch()
+        query.stream.tasks = tasks  # type: ignore[method-assign]
+    else:
+        query.batch()
+        freeze(parent)
+    query.decide()
+    assert query.batch() == -1
+    query.close()
+
+
+def reads(servers, source, _, group, on_lost, commit, parent):
+    """To somewhere else; frozen before the tasks begin, or (`task`) between their first records and their commits."""
+    commit, _, moment = commit.partition(" ")
+    given = {
+        "kafka.bootstrap.servers": servers,
+        "subscribe": source,
+        "kafka.group.id": group,
+        "group.members": "2",
+        "kafka.heartbeat.interval.ms": "200",
+        "startingOffsets": "earliest",
+        "commit": commit,
+        "group.on.lost": on_lost,
+        **{name.replace("_", "."): str(value) for name, value in OPTIONS.items()},
+    }
+    query = Query.of(given, source_schema(headers=False), Where.STREAM)
+    stream = MicroBatches(query)
+    start = StreamOffset()
+    end = stream.next(start, limited=True)
+    tasks = [read_task.read_bundle(bundle, query) for bundle in stream.tasks(start, end)]
+    begun = [next(task) for task in tasks] if moment == "within" else []
+    freeze(parent)
+    rows = sum(batch.num_rows for batch in begun) + sum(batch.num_rows for task in tasks for batch in task)
+    assert rows == COUNT
+    assert stream.next(end, limited=True) is end
+    stream.finished(end)
+    stream.close()
+
+
+def run(driver, arguments, parent):
+    try:
+        driver(*arguments, parent)
+    except FencedError as error:
+        parent.send(str(error))
+        # It does not leave its group.
+        os.kill(os.getpid(), signal.SIGKILL)
+    parent.send("it has gone on")
+
+
+def committed(kafka, group) -> int:
+    return sum(Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers})).committed(group).values())
+
+
+@pytest.mark.parametrize(
+    ("driver", "commit"),
+    [
+        (copies, "sink before"),
+        (copies, "sink within"),
+        (reads, "batch"),
+        (reads, "task before"),
+        (reads, "task within"),
+    ],
+)
+@pytest.mark.parametrize("on_lost", ["rejoin", "stop"])
+def test_it_joins_again_and_the_batch_is_committed_unless_it_is_told_to_stop(
+    kafka, topic, group, driver, commit, on_lost
+):
+    source, sink = topic("frozen", partitions=PARTITIONS), topic("thawed")
+    produce(kafka.bootstrap_servers, source, COUNT)
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    arguments = (kafka.bootstrap_servers, source, sink, group, on_lost, commit)
+    process = context.Process(target=run, args=(driver, arguments, theirs))
+    process.start()
+    try:
+        assert ours.poll(60), "it has made no batch"
+        assert ours.recv() == "in the middle of a batch"
+        until(lambda: members_of(kafka, group) == [], "the sessions of its members to end")
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGCONT)
+        assert ours.poll(60), "it does not go on"
+        said = ours.recv()
+        process.join(30)
+    finally:
+        process.kill()
+    if on_lost == "stop":
+        assert "member" in said
+        assert committed(kafka, group) == 0
+        return
+    assert said == "it has gone on"
+    assert committed(kafka, group) == COUNT
+    if driver is copies:
+        assert sorted(map(int, visible(kafka, sink, COUNT))) == list(range(COUNT))
