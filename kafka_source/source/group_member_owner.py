@@ -197,12 +197,17 @@ class GroupMemberOwner:
             # In each generation anew: another member may have owned the id in between. The id is taken in the
             # background.
             commits = [tp for tp in (*self._owned.slots, *assignment.held) if self._commits_of(tp)]
+            self._close_committer()
             self._committer = (
                 TransactionalCommitter(self._settings, transactional_id_of(self._group.group, commits))
                 if self._transactional and commits
                 else None
             )
         return self._owned
+
+    def _close_committer(self) -> None:
+        if self._committer is not None:
+            self._committer.close()
 
     def _commits_of(self, tp: TopicPartition) -> bool:
         return self._owned.commits(tp) or tp in self._membership.assignment.held
@@ -372,6 +377,7 @@ class GroupMemberOwner:
 
     def close(self) -> None:
         """Leave the group. With an instance id of the user's the slots stay members and wait for a restart."""
+        self._close_committer()
         self._membership.close()
 
 

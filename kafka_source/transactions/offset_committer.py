@@ -120,6 +120,12 @@ class TransactionalCommitter:
         if groups:
             self._client.run(self._commit(groups, Deadline(self._timeout)))
 
+    def close(self) -> None:
+        """Take the id no more: an epoch that is still being taken in the background would fence the next owner."""
+        ready, self._ready = self._ready, None
+        if ready is not None:
+            ready.cancel()
+
     async def _commit(self, groups: Sequence[GroupOffsets], deadline: Deadline) -> None:
         try:
             await retry_async(

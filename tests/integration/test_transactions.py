@@ -185,6 +185,21 @@ def test_two_owners_of_a_transactional_id_do_not_both_go_on(kafka: EmbeddedKafka
         assert committed(consumer, name, 1) == [last or -1001]
 
 
+def test_an_owner_that_was_closed_at_once_does_not_fence_the_next_one(
+    kafka: EmbeddedKafka, topic: Callable[..., str]
+) -> None:
+    name = topic("closed", partitions=1)
+    tp = TopicPartition(name, 0)
+    with member(kafka, name, name) as (consumer, credentials):
+        for round_ in range(10):
+            # The coordinator is still finishing this one, and has the next owners wait.
+            committer = TransactionalCommitter(settings(kafka), name, keep_ready=False)
+            committer.commit(credentials, {tp: 2 * round_ + 1})
+            TransactionalCommitter(settings(kafka), name).close()
+            TransactionalCommitter(settings(kafka), name, keep_ready=False).commit(credentials, {tp: 2 * round_ + 2})
+        assert committed(consumer, name, 1) == [20]
+
+
 def test_no_broker_is_told_within_the_deadline() -> None:
     committer = TransactionalCommitter(Settings({"bootstrap.servers": "127.0.0.1:1"}), "nobody", timeout=2)
     with pytest.raises(RetriableError, match=r"127\.0\.0\.1:1"):
