@@ -3,12 +3,14 @@
 Usable without Spark and without any Kafka client: `load("sticky").assign(cluster, group)`.
 """
 
-from assignors.handover import check_handover, hold_back, in_transfer
 from assignors.interface import (
     ENTRY_POINT_GROUP,
     AssignmentError,
     Assignor,
     RebalanceProtocol,
+    check_handover,
+    hold_back,
+    in_transfer,
     load,
     names,
 )

@@ -1,11 +1,17 @@
-"""Partitions as consecutive integers, so that the algorithms work on integers and not on objects."""
+"""A group as integers, on which the algorithms work: partitions, members in order, subscribers, claims, racks, loads.
+
+Sort orders decide ties as Java's do, so that the result does not depend on which client leads.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush, heapreplace
 from operator import add, gt
 
 from assignors.model import ClusterMetadata, GroupSubscription, TopicPartition, TopicPartitions
+from assignors.wire import StickyUserData
 
 
 def known_topics(cluster: ClusterMetadata, group: GroupSubscription) -> dict[str, int]:
@@ -77,3 +83,220 @@ class PartitionIndex:
     def topic(self, integer: int) -> str:
         """Return the topic of the partition with this integer."""
         return self._topics[integer]
+
+
+def sorted_names(names: Iterable[str]) -> list[str]:
+    """Sort names as Java's `String.compareTo` does: by UTF-16 code units, where Python compares code points."""
+    found = list(names)
+    if all(map(str.isascii, found)):
+        return sorted(found)
+    return sorted(found, key=_utf16)
+
+
+def static_members_first(group: GroupSubscription) -> list[str]:
+    """Sort member ids: static members by instance id, then the others by member id (Java's `MemberInfo.compareTo`)."""
+    static = [(member, instance) for member in group if (instance := group[member].instance_id) is not None]
+    dynamic = [member for member in group if group[member].instance_id is None]
+    in_order = sorted(static, key=lambda pair: (_utf16(pair[1]), _utf16(pair[0])))
+    return [member for member, _ in in_order] + sorted_names(dynamic)
+
+
+def _utf16(name: str) -> bytes:
+    return name.encode("utf-16-be", "surrogatepass")
+
+
+def alike(group: GroupSubscription, members: Sequence[str]) -> dict[frozenset[str], list[int]]:
+    """Return the places of the members, grouped by the set of topics they subscribe to.
+
+    Args:
+        group: The subscriptions by member id.
+        members: The member ids; a member's place is its index here.
+    """
+    listed: dict[tuple[str, ...], list[int]] = {}
+    for place, member in enumerate(members):
+        listed.setdefault(tuple(group[member].topics), []).append(place)
+    merged: dict[frozenset[str], list[int]] = {}
+    for topics, places in listed.items():
+        merged.setdefault(frozenset(topics), []).extend(places)
+    return merged
+
+
+def readers_by_topic(
+    subscriptions: Mapping[frozenset[str], Sequence[int]], topics: Iterable[str]
+) -> dict[str, Sequence[int]]:
+    """Return the places of each topic's subscribers, ascending; topics with equal subscribers share one object."""
+    kinds = list(subscriptions.items())
+    merged: dict[tuple[int, ...], Sequence[int]] = {}
+    readers: dict[str, Sequence[int]] = {}
+    for topic in topics:
+        key = tuple(kind for kind, (subscribed, _) in enumerate(kinds) if topic in subscribed)
+        if key not in merged:
+            merged[key] = sorted(place for kind in key for place in kinds[kind][1])
+        readers[topic] = merged[key]
+    return readers
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """The claims of all members on partitions that exist, by place (the member's index in the sorted member ids).
+
+    Attributes:
+        stated: The partitions each member claims, each partition once.
+        generations: The generation of each member's claim; -1 if unknown.
+        accepted: The partitions each member may keep. If several members claim a partition, only the claim of the
+            newest generation is accepted.
+        contested: Partitions that several members claim in the same newest generation; no member may keep them.
+    """
+
+    stated: Sequence[list[int]]
+    generations: Sequence[int]
+    accepted: Sequence[list[int]]
+    contested: frozenset[int]
+
+    def outdated(self) -> dict[int, int]:
+        """Return the last previous owner of each partition that is claimed in an older generation.
+
+        A generation is older if it is below the newest one in the group. If several members claim the partition in
+        older generations, the member with the highest of those is returned.
+        """
+        newest = max(self.generations, default=-1)
+        last: dict[int, int] = {}
+        for place, generation in enumerate(self.generations):
+            if generation < newest:
+                for partition in self.stated[place]:
+                    if partition not in last or generation > self.generations[last[partition]]:
+                        last[partition] = place
+        return last
+
+    def newest(self, partitions: set[int]) -> dict[int, list[int]]:
+        """Return, for each of these partitions, the members that claim it in the newest generation that claims it."""
+        holders: dict[int, list[int]] = {}
+        for place, stated in enumerate(self.stated):
+            for partition in partitions.intersection(stated):
+                rivals = holders.get(partition)
+                if rivals is None or self.generations[place] > self.generations[rivals[0]]:
+                    holders[partition] = [place]
+                elif self.generations[place] == self.generations[rivals[0]]:
+                    rivals.append(place)
+        return holders
+
+
+def resolve(index: PartitionIndex, claims: Sequence[StickyUserData]) -> Claims:
+    """Drop claims on partitions that do not exist, and decide between claims that contradict each other."""
+    stated = [index.integers(claim.partitions) for claim in claims]
+    generations = [max(claim.generation, -1) for claim in claims]
+    distinct: set[int] = set().union(*stated)
+    if len(distinct) == sum(map(len, stated)):
+        return Claims(stated, generations, stated, frozenset())
+    stated = [list(dict.fromkeys(partitions)) for partitions in stated]
+    settled = Claims(stated, generations, stated, frozenset())
+    seen: set[int] = set()
+    repeated: set[int] = set()
+    for partitions in stated:
+        repeated |= seen.intersection(partitions)
+        seen.update(partitions)
+    holders = settled.newest(repeated)
+    contested = frozenset(partition for partition, rivals in holders.items() if len(rivals) > 1)
+    accepted = [
+        [partition for partition in partitions if partition not in holders or holders[partition] == [place]]
+        for place, partitions in enumerate(stated)
+    ]
+    return Claims(stated, generations, accepted, contested)
+
+
+NO_RACKS: frozenset[str] = frozenset()
+
+
+def partition_racks(cluster: ClusterMetadata, topic: str, count: int) -> list[frozenset[str]]:
+    """Return the racks of partitions 0 to `count` - 1 of a topic; empty if unknown. Equal sets are one object."""
+    known = cluster.racks.get(topic, ())
+    seen: dict[tuple[str, ...], frozenset[str]] = {}
+    found: list[frozenset[str]] = []
+    for number in range(count):
+        key = tuple(known[number]) if number < len(known) else ()
+        racks = seen.get(key)
+        if racks is None:
+            racks = seen[key] = frozenset(rack for rack in key if rack)
+        found.append(racks)
+    return found
+
+
+def racks_matter(members: Collection[str | None], partitions: Sequence[frozenset[str]]) -> bool:
+    """Return whether rack-aware assignment could change the result (`useRackAwareAssignment` in Java).
+
+    It can if a member's rack has a replica, and not every partition has replicas on all the racks.
+    """
+    wanted = {rack for rack in members if rack}
+    if not wanted:
+        return False
+    distinct = set(partitions)
+    offered = NO_RACKS.union(*distinct)
+    return not wanted.isdisjoint(offered) and any(racks != offered for racks in distinct)
+
+
+class Pool:
+    """Candidate members for a set of partitions, in a heap by load.
+
+    Members are given by place, their index in the sorted list of member ids. The caller changes the loads; the heap is
+    repaired lazily, when the least loaded member is asked for.
+
+    Attributes:
+        places: The members, ascending.
+        members: The same members as a set.
+    """
+
+    __slots__ = ("_heap", "_judged", "_loads", "_lowered", "_seen", "members", "places")
+
+    def __init__(self, places: Sequence[int], loads: Sequence[float], lowered: Sequence[int]) -> None:
+        """Share `loads` and `lowered` with the caller.
+
+        Args:
+            places: The members of this pool, ascending.
+            loads: The load of every member of the group, by place; the caller updates it.
+            lowered: The members whose load was lowered, in order; the caller appends to it. Without this list the heap
+                would not notice that a member deep inside it has become the least loaded one.
+        """
+        self.places = places
+        self.members = frozenset(places)
+        self._loads = loads
+        self._lowered = lowered
+        self._seen = len(lowered)
+        self._heap: list[tuple[float, int]] = []
+        self._judged = (-1, False)
+
+    def least(self) -> int:
+        """Return the member with the lowest load; of equal ones the one with the lowest place."""
+        heap, loads = self._heap, self._loads
+        if not heap:
+            heap += [(loads[place], place) for place in self.places]
+            heapify(heap)
+        elif self._seen < len(self._lowered):
+            for place in self.members.intersection(self._lowered[self._seen :]):
+                heappush(heap, (loads[place], place))
+        self._seen = len(self._lowered)
+        while True:
+            load, place = heap[0]
+            if loads[place] == load:
+                return place
+            heapreplace(heap, (loads[place], place))
+
+    def least_without(self, excluded: Collection[int]) -> int | None:
+        """Return the member with the lowest load that is not excluded, or None if all are."""
+        aside: list[tuple[float, int]] = []
+        found: int | None = None
+        while found is None and self.places and (self._heap or not aside):
+            place = self.least()
+            if place in excluded:
+                aside.append(heappop(self._heap))
+            else:
+                found = place
+        for entry in aside:
+            heappush(self._heap, entry)
+        return found
+
+    def level(self) -> bool:
+        """Return whether the pool is balanced: no member's load is higher than another's by two or more."""
+        if self._judged[0] != len(self._lowered):
+            held = list(map(self._loads.__getitem__, self.places))
+            self._judged = (len(self._lowered), max(held) < min(held) + 2)
+        return self._judged[1]

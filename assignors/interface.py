@@ -1,4 +1,7 @@
-"""The interface of an assignment strategy, and the lookup of a strategy by its name."""
+"""The interface of an assignment strategy, the lookup of one by its name, and the check of a cooperative handover.
+
+A leader checks a cooperative assignment before it sends it, as `ConsumerCoordinator` in Java (KIP-429).
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,10 @@ ENTRY_POINT_GROUP = "kafkagroup.assignors"
 """The packaging entry point group under which other distributions register their strategies."""
 
 _BUILT_IN = {
-    "range": "assignors.range:RangeAssignor",
-    "roundrobin": "assignors.round_robin:RoundRobinAssignor",
+    "range": "assignors.range_and_round_robin:RangeAssignor",
+    "roundrobin": "assignors.range_and_round_robin:RoundRobinAssignor",
     "sticky": "assignors.sticky:StickyAssignor",
-    "cooperative-sticky": "assignors.cooperative:CooperativeStickyAssignor",
+    "cooperative-sticky": "assignors.sticky:CooperativeStickyAssignor",
     "rack-aware": "assignors.rack:RackAwareAssignor",
     "copartition": "assignors.copartition:CopartitionAssignor",
     "redundant": "assignors.redundant:RedundantAssignor",
@@ -165,3 +168,48 @@ def _find(name_or_spec: str) -> Callable[..., object]:
     if not callable(found):
         raise ValueError(f"assignor {name_or_spec!r} ({spec}) is not a class")
     return found
+
+
+def in_transfer(group: GroupSubscription, answer: Mapping[str, Assignment]) -> set[TopicPartition]:
+    """Return the partitions that are added to one member and revoked from another in the same rebalance.
+
+    Under the cooperative protocol two members could read such a partition at the same time.
+    """
+    added: set[TopicPartition] = set()
+    revoked: set[TopicPartition] = set()
+    for member, subscription in group.items():
+        owned, given = set(subscription.owned), set(answer[member].partitions)
+        added |= given - owned
+        revoked |= owned - given
+    return added & revoked
+
+
+def check_handover(name: str, group: GroupSubscription, answer: Mapping[str, Assignment]) -> None:
+    """Refuse a cooperative assignment that moves a partition in one step. An eager assignment needs no check.
+
+    As in Java, `cooperative-sticky` is exempt: it compares generations, and a partition claimed by a member of an
+    older generation is not owned by that member any more.
+
+    Raises:
+        AssignmentError: Names the assignor and up to five of the partitions.
+    """
+    moving = set() if name == "cooperative-sticky" else in_transfer(group, answer)
+    if moving:
+        listed = ", ".join(f"{topic}-{number}" for topic, number in sorted(moving)[:5])
+        raise AssignmentError(
+            f"assignor {name} assigns {len(moving)} partitions to new members before their owners have revoked them "
+            f"({listed}): a cooperative assignor must leave these out until the next rebalance"
+        )
+
+
+def hold_back(group: GroupSubscription, answer: Mapping[str, Assignment]) -> dict[str, Assignment]:
+    """Return the answer without the partitions in transfer, so that an eager strategy works cooperatively.
+
+    Their owners revoke them and join again; the rebalance that follows assigns them.
+    """
+    moving = in_transfer(group, answer)
+    adjusted = {}
+    for member, given in answer.items():
+        held = moving.difference(group[member].owned)
+        adjusted[member] = Assignment([p for p in given.partitions if p not in held], given.user_data)
+    return adjusted

@@ -13,17 +13,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from assignors.claims import resolve
+from assignors.copartition import Folded, check_disjoint, fold
 from assignors.drain_time import Outcome, Workload, balance
-from assignors.index import PartitionIndex, known_topics
+from assignors.index import (
+    PartitionIndex,
+    alike,
+    known_topics,
+    partition_racks,
+    racks_matter,
+    readers_by_topic,
+    resolve,
+    sorted_names,
+)
 from assignors.interface import Assignor
 from assignors.measures import MeasuredMember, Measures, decode_measures, encode_measures
 from assignors.model import NO_GENERATION, Assignment, ClusterMetadata, GroupSubscription
-from assignors.ordering import sorted_names
-from assignors.racks import partition_racks, racks_matter
 from assignors.sticky import share
-from assignors.subscribers import alike, readers_by_topic
-from assignors.together import Folded, check_disjoint, fold
 from assignors.uniform import RackView
 from assignors.wire import StickyUserData
 

@@ -11,8 +11,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
-from assignors.index import PartitionIndex
-from assignors.pool import Pool
+from assignors.index import PartitionIndex, Pool
 from assignors.uniform import RackView
 
 

@@ -10,12 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from assignors.index import PartitionIndex, known_topics
+from assignors.index import PartitionIndex, Pool, alike, known_topics, readers_by_topic, sorted_names
 from assignors.interface import Assignor
 from assignors.model import NO_GENERATION, Assignment, ClusterMetadata, GroupSubscription, Subscription, TopicPartition
-from assignors.ordering import sorted_names
-from assignors.pool import Pool
-from assignors.subscribers import alike, readers_by_topic
 from assignors.wire import (
     WireFormatError,
     decode_assignment,

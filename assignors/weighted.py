@@ -6,13 +6,9 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
-from assignors.claims import resolve
-from assignors.index import PartitionIndex, known_topics
+from assignors.index import PartitionIndex, Pool, alike, known_topics, readers_by_topic, resolve, sorted_names
 from assignors.interface import AssignmentError, Assignor
 from assignors.model import Assignment, ClusterMetadata, GroupSubscription
-from assignors.ordering import sorted_names
-from assignors.pool import Pool
-from assignors.subscribers import alike, readers_by_topic
 from assignors.wire import StickyUserData, decode_sticky_user_data, encode_sticky_user_data
 
 _WEIGHT = struct.Struct(">i")
