@@ -37,11 +37,10 @@ from kafka_source.model.driver_figures import Commit, DriverFigures
 from kafka_source.model.stream_offset import Span, StreamOffset
 from kafkagroup import metrics
 from kafkagroup.embedded import EmbeddedKafka
-from kafkagroup.metrics.exporter import Exporter
+from kafkagroup.metrics.exporter import Exporter, SampleFile
 from kafkagroup.metrics.meter import QueryMeter
 from kafkagroup.metrics.otel import OpenTelemetryExporter
 from kafkagroup.metrics.prometheus import PrometheusEndpoint
-from kafkagroup.metrics.sample_file import SampleFile
 
 ALLOWED = 0.01
 RECORDS_A_BATCH = 1000

@@ -10,9 +10,9 @@ from typing import Any
 
 import typer
 
-from kafkagroup.admin.row_schema import columns, item_of, optional
+from docs.json_documents import DOCUMENTS, ArrayOf
+from kafkagroup.admin.rows import columns, item_of, optional
 from kafkagroup.cli.app import app
-from kafkagroup.cli.json_documents import DOCUMENTS, ArrayOf
 
 HEAD = """# Command line
 

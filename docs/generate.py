@@ -12,7 +12,7 @@ from docs import cli_page, map_of_files
 from kafka_source import errors
 from kafka_source.client_config import java_settings as client_settings
 from kafka_source.options.reference import as_markdown
-from kafkagroup.metrics import reference as metrics
+from kafkagroup.metrics import catalog as metrics
 
 OPTIONS_PAGE = """# Options
 

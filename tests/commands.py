@@ -11,8 +11,8 @@ import typer
 from jsonschema import Draft202012Validator
 from typer.testing import CliRunner
 
+from docs.json_documents import DOCUMENTS
 from kafkagroup.cli.app import app
-from kafkagroup.cli.json_documents import DOCUMENTS
 
 
 @dataclass(frozen=True)

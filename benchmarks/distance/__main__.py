@@ -33,7 +33,7 @@ from benchmarks.read.figures import HEAD, Comparison, Figures, in_turns, save
 from benchmarks.read.topics import PARTITIONS, Load, fill
 from benchmarks.sink import throughput
 from kafkagroup.embedded import EmbeddedKafka, Security
-from kafkagroup.embedded.ports import free_ports
+from kafkagroup.embedded.server_config import free_ports
 
 
 @dataclass(frozen=True, slots=True)

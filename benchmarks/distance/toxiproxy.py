@@ -15,7 +15,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
-from kafkagroup.embedded.ports import LOOPBACK, free_ports
+from kafkagroup.embedded.server_config import LOOPBACK, free_ports
 
 _MODULE = "github.com/Shopify/toxiproxy/v2/cmd/server"
 _VERSION = "v2.12.0"

@@ -2,9 +2,8 @@
 
 from kafka_source.model.rewind_target import AtOffset, AtOffsets, AtTime, Back, LikeGroup, Move, Shift
 from kafkagroup.admin.groups import Groups
-from kafkagroup.admin.model import Group, GroupSummary, MemberDescription, PartitionLag, UserData
 from kafkagroup.admin.offsets_document import OffsetsDocument
-from kafkagroup.admin.rows import Rows
+from kafkagroup.admin.rows import Group, GroupSummary, MemberDescription, PartitionLag, Rows, UserData
 from kafkagroup.admin.running_group import RunningRewind, rewind_running_group
 from kafkagroup.admin.topics import PartitionSummary, Topics, TopicSummary
 

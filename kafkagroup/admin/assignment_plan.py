@@ -21,8 +21,7 @@ from assignors import (
 )
 from kafka_source.errors import AssignmentFailed, OptionError
 from kafka_source.group.leader import assign
-from kafkagroup.admin.model import Group
-from kafkagroup.admin.rows import Rows
+from kafkagroup.admin.rows import Group, Rows
 
 # The generation in which the members have what they own. Assignors only compare it with that of other members.
 _GENERATION = 1

@@ -29,12 +29,9 @@ from kafkagroup.admin.group_requests import (
     list_groups,
     unknown_group,
 )
-from kafkagroup.admin.lag import GroupPositions, lag_of, positions_of
-from kafkagroup.admin.member_rates import rates_of
-from kafkagroup.admin.model import Group, GroupSummary, MemberDescription, PartitionLag
+from kafkagroup.admin.lag import GroupPositions, lag_of, moves_now, positions_of, rates_of
 from kafkagroup.admin.offsets_document import OffsetsDocument, check_place
-from kafkagroup.admin.rows import Rows
-from kafkagroup.admin.target_offsets import moves_now
+from kafkagroup.admin.rows import Group, GroupSummary, MemberDescription, PartitionLag, Rows
 
 __all__ = ["Group", "Groups", "MemberDescription", "PartitionLag"]
 

@@ -1,8 +1,9 @@
-"""How far groups are behind: their committed offsets beside the ends of the logs, for many groups at once."""
+"""Offsets of groups beside those of the logs: lag, members' rates, and the offsets that a rewind's target means."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -12,9 +13,9 @@ from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import UnknownGroupError, UnknownTopicError
 from kafka_source.group.committed_offsets import fetch_committed
 from kafka_source.kafka_client import Deadline, KafkaClient
+from kafka_source.model.rewind_target import Known, Move, Target, resolve, timestamps
 from kafkagroup.admin.group_requests import describe_group
-from kafkagroup.admin.model import Group, PartitionLag
-from kafkagroup.admin.rows import Rows
+from kafkagroup.admin.rows import Group, MemberDescription, PartitionLag, Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,3 +100,62 @@ def lag_of(
             ),
         )
     return found
+
+
+def rates_of(
+    before: Iterable[MemberDescription],
+    committed_before: Mapping[TopicPartition, int],
+    now: Iterable[MemberDescription],
+    committed: Mapping[TopicPartition, int],
+    seconds: float,
+) -> dict[str, float | None]:
+    """Return the offsets a second that each member has committed, by member id.
+
+    Only partitions that the member has in both looks count, and of these only the ones with a committed offset in the
+    first look. A partition that went back, because the group was rewound, counts as 0.
+
+    Args:
+        before: The members at the first look.
+        committed_before: The group's committed offsets at the first look.
+        now: The members at the second look.
+        committed: The group's committed offsets at the second look.
+        seconds: The time between both.
+
+    Returns:
+        None for a member that was not there at the first look, or none of whose partitions can be compared.
+    """
+    had = {member.member_id: set(member.partitions) for member in before}
+    rates: dict[str, float | None] = {}
+    for member in now:
+        partitions = [tp for tp in member.partitions if tp in had.get(member.member_id, ()) and tp in committed_before]
+        known = member.member_id in had and (partitions or not member.partitions)
+        moved = sum(max(0, committed.get(tp, 0) - committed_before[tp]) for tp in partitions)
+        rates[member.member_id] = moved / seconds if known and seconds > 0 else None
+    return rates
+
+
+def moves_now(
+    cluster: Cluster,
+    target: Target,
+    partitions: Collection[TopicPartition],
+    committed: Mapping[TopicPartition, int],
+    other: Mapping[TopicPartition, int],
+) -> tuple[Move, ...]:
+    """Return the new positions of a group, sorted; partitions that the target leaves as they are are left out.
+
+    Args:
+        cluster: The cluster, which is asked for the bounds of the logs, and for the offsets of a time.
+        target: Where the group shall continue.
+        partitions: The partitions to move.
+        committed: The committed offsets of the group.
+        other: The committed offsets of the target's `other_group`; empty if it has none.
+
+    Raises:
+        OptionError: A partition has no committed offset that could be shifted.
+        UnknownTopicError: A partition does not exist.
+        KafkaGroupError: The brokers do not answer, or refuse a request.
+    """
+    starts, ends = cluster.bounds(partitions, partitions, read_committed=False)
+    times = timestamps(target, partitions, round(time.time() * 1000))
+    found = cluster.at_times(times) if times else {}
+    return resolve(target, partitions, Known(starts, ends, committed, found, other))

@@ -1,15 +1,125 @@
-"""Rows of one type that become a pandas DataFrame or an Arrow table by one call."""
+"""Rows of one type, with their columns and schemas, and the types of the rows that groups return.
+
+`Rows` becomes a pandas DataFrame or an Arrow table by one call; the Arrow and JSON schemas follow from the row type.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+import dataclasses
+import types
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from kafkagroup.admin.row_schema import arrow_schema, record
+from assignors.model import TopicPartition
 
+if TYPE_CHECKING:
+    import pyarrow as pa
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
+
+
+Hint: TypeAlias = Any
+"""A type hint, which has no type of its own."""
+
+
+def columns(kind: Hint) -> Mapping[str, Hint]:
+    """Return the type of each column of a row type, by its name, in order."""
+    return _columns(kind)
+
+
+@cache
+def _columns(kind: Hint) -> Mapping[str, Hint]:
+    if hasattr(kind, "_fields"):
+        return get_type_hints(kind)
+    hints = get_type_hints(kind)
+    found = {each.name: hints[each.name] for each in dataclasses.fields(kind)}
+    for name, value in vars(kind).items():
+        if isinstance(value, property) and not name.startswith("_") and value.fget is not None:
+            found[name] = get_type_hints(value.fget)["return"]
+    # The partition as one value repeats the columns `topic` and `partition`.
+    found.pop("topic_partition", None)
+    return found
+
+
+def record(row: object) -> dict[str, Any]:
+    """Return a row as a JSON object."""
+    return {name: _plain(getattr(row, name)) for name in columns(type(row))}
+
+
+def _plain(value: object) -> Any:
+    if dataclasses.is_dataclass(value) or hasattr(value, "_fields"):
+        return record(value)
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    return value
+
+
+def _origin(hint: Hint) -> object:
+    # With a type of its own: mypy takes the origin of a hint of unknown type for a ParamSpec.
+    return get_origin(hint)
+
+
+def optional(hint: Hint) -> tuple[Hint, bool]:
+    """Return a hint without None, and whether it had None."""
+    if _origin(hint) in (Union, types.UnionType):
+        others = [one for one in get_args(hint) if one is not type(None)]
+        if len(others) == 1:
+            return others[0], True
+    return hint, False
+
+
+def item_of(hint: Hint) -> Hint | None:
+    """Return the type of the items of `tuple[X, ...]`; None for another hint."""
+    return get_args(hint)[0] if _origin(hint) is tuple else None
+
+
+def arrow_schema(kind: type) -> pa.Schema:
+    """Return the Arrow schema of a row type."""
+    import pyarrow as pa
+
+    return pa.schema([pa.field(name, _arrow(hint)) for name, hint in columns(kind).items()])
+
+
+def _arrow(hint: Hint) -> pa.DataType:
+    import pyarrow as pa
+
+    bare, _ = optional(hint)
+    if _origin(bare) is Literal:
+        return pa.string()
+    item = item_of(bare)
+    if item is not None:
+        return pa.list_(_arrow(item))
+    plain = {str: pa.string(), bool: pa.bool_(), int: pa.int64(), float: pa.float64()}.get(bare)
+    if plain is not None:
+        return plain
+    return pa.struct([pa.field(name, _arrow(inner)) for name, inner in columns(bare).items()])
+
+
+_JSON_TYPES: Mapping[Hint, str] = {str: "string", bool: "boolean", int: "integer", float: "number"}
+
+
+def json_schema(kind: type) -> dict[str, Any]:
+    """Return the JSON schema of a row type (draft 2020-12): all columns are there, and no others."""
+    return _json(kind)
+
+
+def _json(hint: Hint) -> dict[str, Any]:
+    bare, nullable = optional(hint)
+    if nullable:
+        return {"anyOf": [_json(bare), {"type": "null"}]}
+    if _origin(bare) is Literal:
+        return {"enum": list(get_args(bare))}
+    item = item_of(bare)
+    if item is not None:
+        return {"type": "array", "items": _json(item)}
+    if bare in _JSON_TYPES:
+        return {"type": _JSON_TYPES[bare]}
+    inner = {name: _json(one) for name, one in columns(bare).items()}
+    return {"type": "object", "properties": inner, "required": list(inner), "additionalProperties": False}
+
 
 _Row = TypeVar("_Row", covariant=True)
 
@@ -48,3 +158,144 @@ class Rows(tuple[_Row, ...]):
         import pyarrow as pa
 
         return self.to_arrow().to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSummary:
+    """A group in the list of a cluster's groups.
+
+    Attributes:
+        group: The group id.
+        type: classic or consumer (KIP-848), share (KIP-932) or streams (KIP-1071); unknown before Kafka 3.7.
+        protocol: The protocol type of a classic group: consumer, connect or an application's own; empty for a group
+            that never had members.
+        state: Kafka's group state, such as Stable or Empty.
+        members: The number of members; None: not asked for, or of a group that is no consumer group.
+        lag: The sum of the lag of its partitions; a partition without a committed offset counts with all its offsets.
+            None: not asked for, or of a group that is no consumer group, or that rebalances and has committed nothing.
+        uncommitted: How many of its partitions have no committed offset; None as `lag`.
+    """
+
+    group: str
+    type: str
+    protocol: str
+    state: str
+    members: int | None = None
+    lag: int | None = None
+    uncommitted: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UserData:
+    """What a member told the leader's assignor, or the leader the member, beside topics and partitions.
+
+    Attributes:
+        size: The number of bytes.
+        weight: The capacity of a member under `weighted`.
+        generation: The generation of `partitions`; None: it is not part of the data.
+        partitions: The partitions that the member had before, as it reports them.
+        text: A text that the data are, such as the reason why the leader could not assign.
+    """
+
+    size: int
+    weight: int | None = None
+    generation: int | None = None
+    partitions: tuple[TopicPartition, ...] = ()
+    text: str | None = None
+
+    def __str__(self) -> str:
+        if self.text is not None:
+            return self.text
+        known = [("weight", self.weight), ("generation", self.generation), ("had", len(self.partitions) or None)]
+        return " ".join(f"{name}={value}" for name, value in known if value is not None) or f"{self.size} bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDescription:
+    """A member of a group, as its coordinator describes it.
+
+    Attributes:
+        member_id: The member id that the coordinator assigned.
+        instance_id: `group.instance.id`; None for a dynamic member.
+        client_id: `client.id`.
+        host: The address that it connects from.
+        partitions: Its assignment, sorted.
+        topics: The topics that it subscribes to, sorted; empty while a classic group rebalances.
+        rack: `client.rack`; None if it has none or the group rebalances.
+        user_data: What it told the assignor in its subscription; None if it told nothing.
+        assigned_data: What the assignor told it with its assignment; None if that is nothing.
+        epoch: The member epoch (KIP-848); None in a classic group, whose brokers do not tell the generation.
+        rate: Offsets a second that it commits, between two looks; None: not asked for, or not known.
+    """
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    partitions: tuple[TopicPartition, ...]
+    topics: tuple[str, ...] = ()
+    rack: str | None = None
+    user_data: UserData | None = None
+    assigned_data: UserData | None = None
+    epoch: int | None = None
+    rate: float | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the instance id, or the member id of a dynamic member."""
+        return self.instance_id or self.member_id
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group, as its coordinator describes it.
+
+    Attributes:
+        group: The group id.
+        state: Kafka's group state: Stable, Empty, PreparingRebalance, CompletingRebalance, or in the consumer protocol
+            (KIP-848) Assigning, Reconciling.
+        assignor: The name of the group's assignor; empty if the group has none.
+        members: The members, sorted by name.
+        coordinator: The coordinator's host:port.
+        type: classic or consumer.
+        epoch: The group epoch (KIP-848); None in a classic group.
+    """
+
+    group: str
+    state: str
+    assignor: str
+    members: tuple[MemberDescription, ...]
+    coordinator: str
+    type: str = "classic"
+    epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """A group's lag in one partition.
+
+    Attributes:
+        topic: The topic.
+        partition: The partition number.
+        committed: The committed offset; None if the group has committed none.
+        end: The end offset of the log (the high watermark).
+        member: The name of the member that owns the partition; None if there is none.
+        start: The first offset of the log.
+    """
+
+    topic: str
+    partition: int
+    committed: int | None
+    end: int
+    member: str | None
+    start: int = 0
+
+    @property
+    def lag(self) -> int | None:
+        """Return the number of offsets between the committed and the end offset; None without a committed offset."""
+        return None if self.committed is None else max(0, self.end - self.committed)
+
+    @property
+    def behind(self) -> int:
+        """Return the lag; without a committed offset the number of offsets in the log."""
+        return max(0, self.end - (self.start if self.committed is None else self.committed))

@@ -34,8 +34,8 @@ from kafka_source.model.partition_runs import first_names
 from kafka_source.model.rewind_target import Move, Target, other_group
 from kafka_source.model.topic_selection import TopicSelection
 from kafkagroup.admin.group_requests import CONSUMER, describe_group
-from kafkagroup.admin.model import Group, MemberDescription
-from kafkagroup.admin.target_offsets import moves_now
+from kafkagroup.admin.lag import moves_now
+from kafkagroup.admin.rows import Group, MemberDescription
 
 log = logging.getLogger(__name__)
 

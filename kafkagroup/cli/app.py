@@ -5,19 +5,13 @@ from __future__ import annotations
 import typer
 
 from kafkagroup.cli.checkpoints import checkpoint, import_checkpoint
-from kafkagroup.cli.contexts import list_contexts
-from kafkagroup.cli.doctor import doctor
-from kafkagroup.cli.groups import create, delete, list_groups, show_group
-from kafkagroup.cli.offsets import offsets
-from kafkagroup.cli.options import list_options
-from kafkagroup.cli.peek import peek
-from kafkagroup.cli.plan import plan
-from kafkagroup.cli.plot import plot
+from kafkagroup.cli.groups import create, delete, list_groups, plan, show_group
+from kafkagroup.cli.installation import doctor, list_contexts, list_options
+from kafkagroup.cli.offsets import offsets, rewind
 from kafkagroup.cli.quota import quota
-from kafkagroup.cli.rewind import rewind
-from kafkagroup.cli.topics import topics
+from kafkagroup.cli.topics import peek, topics
 from kafkagroup.cli.transactions import transactions
-from kafkagroup.cli.watch import watch
+from kafkagroup.cli.watch import plot, watch
 
 # Without rich's markup the help is plain text: it is there at once, and reads the same in a pipe.
 app = typer.Typer(

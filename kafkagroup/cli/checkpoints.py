@@ -10,11 +10,11 @@ from kafkagroup.cli.common import (
     DRY_RUN,
     OutputOption,
     Yes,
+    emit,
     exit_on_error,
     note,
 )
-from kafkagroup.cli.listing import Listing
-from kafkagroup.cli.output import Output, emit
+from kafkagroup.cli.output import Listing, Output
 from kafkagroup.cli.settings import NO_OPTIONS, Connection, with_connection
 
 if TYPE_CHECKING:
@@ -143,6 +143,6 @@ def _chosen(positions: list[Position], source: int | None) -> list[Position]:
 
 
 def _listing(positions: list[Position]) -> Listing:
-    from kafkagroup.cli.checkpoint_rows import position_rows
+    from kafkagroup.cli.rows import position_rows
 
     return Listing("positions", position_rows(positions))

@@ -5,14 +5,23 @@ A command imports what it works with when it runs: `--help` and the completion o
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kafkagroup.cli.output import Output
+from kafkagroup.cli.output import Listing, Output, cell
+
+if TYPE_CHECKING:
+    from assignors.model import TopicPartition
+    from kafkagroup.admin.rows import Rows
+
 
 ERROR = 1
 """Exit code: the brokers refuse or do not answer, or what was asked for does not exist."""
@@ -96,3 +105,95 @@ def note(text: str) -> None:
 def note_outcome(done: bool) -> None:
     """Say whether the change that was shown was made (`--yes`)."""
     note("Done." if done else DRY_RUN)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What `--topic` selects.
+
+    Attributes:
+        topics: Topics of which all partitions are selected.
+        partitions: Single partitions of other topics.
+    """
+
+    topics: tuple[str, ...] = ()
+    partitions: tuple[TopicPartition, ...] = ()
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Return the names of all topics."""
+        return frozenset(self.topics) | {tp.topic for tp in self.partitions}
+
+    def has(self, topic: str, partition: int) -> bool:
+        """Return whether a partition is selected; every one is, if nothing was given."""
+        if not self.topics and not self.partitions:
+            return True
+        return topic in self.topics or (topic, partition) in self.partitions
+
+
+def parse_topics(given: Iterable[str] | None, hint: str = "--topic") -> Selection:
+    """Return the selection of texts such as `orders` and `orders:0,1`.
+
+    Raises:
+        typer.BadParameter: A partition is no number.
+    """
+    # Imported here, because the package of the assignors reads the metadata of installed distributions.
+    from assignors.model import TopicPartition
+
+    topics: dict[str, None] = {}
+    partitions: dict[TopicPartition, None] = {}
+    for text in given or ():
+        # The name of a topic has no colon.
+        topic, colon, numbers = text.partition(":")
+        if not colon:
+            topics[topic] = None
+            continue
+        for number in numbers.split(","):
+            if not number.strip().isdigit():
+                raise typer.BadParameter(f"{text!r} must be TOPIC or TOPIC:0,1", param_hint=hint)
+            partitions[TopicPartition(topic, int(number))] = None
+    return Selection(tuple(topics), tuple(tp for tp in partitions if tp.topic not in topics))
+
+
+def emit(output: Output, *listings: Listing, document: bool = False) -> None:
+    """Print listings to standard output.
+
+    Args:
+        output: As tables; as JSON: an array of objects for one listing, an object with an array for each of several;
+            or as CSV with a line of names: the first listing.
+        listings: The listings.
+        document: Whether the JSON of one listing is an object too.
+    """
+    if output is Output.JSON:
+        print_json(as_json(*listings, document=document))
+    elif output is Output.CSV:
+        typer.echo(as_csv(listings[0].rows), nl=False)
+    else:
+        # Imported here, because rich takes longer than everything else that a command with JSON needs.
+        from kafkagroup.cli.tables import print_tables
+
+        print_tables(listings)
+
+
+def as_json(*listings: Listing, document: bool = False) -> Any:
+    """Return listings as JSON values, see `emit`."""
+    if len(listings) == 1 and not document:
+        return listings[0].rows.records()
+    return {one.name: one.rows.records() for one in listings}
+
+
+def print_json(value: object) -> None:
+    """Print one JSON document."""
+    typer.echo(json.dumps(value, indent=1))
+
+
+def as_csv(rows: Rows[object]) -> str:
+    """Return rows as CSV with a line of names; nothing is written for a missing value."""
+    from kafkagroup.admin.rows import columns
+
+    names = list(columns(rows.kind))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows([cell(getattr(row, name), missing="") for name in names] for row in rows)
+    return text.getvalue()

@@ -1,4 +1,4 @@
-"""The commands `kafkagroup offsets delete | clone | export | import`: the committed offsets of groups as they are."""
+"""The commands `kafkagroup rewind` and `offsets delete | clone | export | import`: the committed offsets of groups."""
 
 from __future__ import annotations
 
@@ -12,20 +12,196 @@ from kafkagroup.cli.common import (
     GroupArgument,
     GroupOption,
     OutputOption,
+    Selection,
     Topics,
     Yes,
+    emit,
     exit_on_error,
     note,
     note_outcome,
     one_group,
+    parse_topics,
+    usage_of,
 )
-from kafkagroup.cli.listing import Listing
-from kafkagroup.cli.output import Output, emit
-from kafkagroup.cli.selection import parse_topics
+from kafkagroup.cli.output import Listing, Output
 from kafkagroup.cli.settings import NO_OPTIONS, Connection, with_connection
 
 if TYPE_CHECKING:
+    from kafka_source.client_config import Settings
+    from kafka_source.model.rewind_target import Target
+    from kafkagroup.admin import Group, Move, OffsetsDocument, Rows
+if TYPE_CHECKING:
     from kafkagroup.admin import OffsetsDocument
+
+
+@with_connection
+def rewind(
+    group: GroupArgument = None,
+    group_option: GroupOption = None,
+    connection: Connection = NO_OPTIONS,
+    topic: Topics = None,
+    all_topics: Annotated[
+        bool, typer.Option("--all-topics", help="All partitions for which the group has committed an offset.")
+    ] = False,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            "--to-datetime",
+            metavar="POSITION",
+            help="earliest, latest, current, or a time: ISO 8601 (UTC without a zone), or ms since 1970.",
+        ),
+    ] = None,
+    back: Annotated[
+        str | None,
+        typer.Option(
+            "--back", "--by-duration", metavar="DURATION", help="So far back from now: 90s, 2h30m, 7d, P1DT2H."
+        ),
+    ] = None,
+    shift: Annotated[
+        int | None, typer.Option("--shift-by", metavar="N", help="N offsets ahead, or back if N is negative.")
+    ] = None,
+    offset: Annotated[int | None, typer.Option("--to-offset", min=0, metavar="N", help="This offset.")] = None,
+    like: Annotated[str | None, typer.Option("--to-group", metavar="GROUP", help="Where this other group is.")] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option("--from-file", metavar="FILE", help="The offsets in a file of `kafkagroup offsets export`."),
+    ] = None,
+    timeout: Annotated[
+        float,
+        typer.Option(
+            "--timeout",
+            min=1,
+            metavar="SECONDS",
+            help="How long to wait until the members of a running group have finished their micro-batches.",
+        ),
+    ] = 330,
+    yes: Yes = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Set the committed offsets of a group that has no members, or while streams of kafkagroup are its members.
+
+    Give one target. An offset that the log does not have becomes the nearest one that it has. Queries with a checkpoint
+    follow too, also if they are stopped meanwhile. Members that run finish their micro-batch and continue at the new
+    offsets, without a restart. A group with consumers of other clients, or with batch reads, has to be stopped; the
+    command says which members these are.
+    """
+    name = one_group(group, group_option)
+    given = {
+        "--to": to,
+        "--back": back,
+        "--shift-by": shift,
+        "--to-offset": offset,
+        "--to-group": like,
+        "--from-file": file,
+    }
+    chosen = [option for option, value in given.items() if value is not None]
+    if len(chosen) != 1:
+        what = "several targets are given" if chosen else "no target is given"
+        raise typer.BadParameter(f"{what}: name one of {', '.join(given)}")
+    selection = parse_topics(topic)
+    # A group and a file name partitions themselves.
+    _check_selection(selection, all_topics, needed=like is None and file is None)
+    document = None
+    with usage_of(chosen[0]):
+        if file is not None:
+            document = _selected(file, selection)
+        target = _target(to, back, shift, offset, like, document)
+    with exit_on_error():
+        from kafkagroup.admin import Groups, Move, Rows
+
+        settings = connection.settings()
+        groups = Groups(settings)
+        if document is not None:
+            groups.check_document(document)
+        found = groups.describe(name)
+        moves = groups.moves(name, target, selection.partitions, topics=selection.topics)
+        moves = Rows(Move, (one for one in moves if selection.has(one.topic, one.partition)))
+        if yes and moves and found.members:
+            moves = _rewind_running(settings, found, target, moves, timeout)
+        elif yes and moves:
+            groups.rewind(name, {one.topic_partition: one.offset for one in moves})
+        emit(output, Listing("moves", moves, f"group {name}", empty="There is nothing to move."))
+        if found.members and not yes:
+            _tell_of_members(found)
+        note_outcome(yes)
+
+
+def _rewind_running(
+    settings: Settings, group: Group, target: Target, planned: Rows[Move], timeout: float
+) -> Rows[Move]:
+    """Rewind a group while its members run; return the moves.
+
+    The target counts from what the members commit at last, so the offsets may differ from those of the plan.
+    """
+    from kafkagroup.admin import Move, Rows, rewind_running_group
+
+    note(f"Waiting for group {group.group} with {_members(group)}, until no micro-batch is under way.")
+    partitions = [one.topic_partition for one in planned]
+    done = rewind_running_group(settings, group.group, target, partitions=partitions, timeout=timeout)
+    return Rows(Move, done.moves)
+
+
+def _tell_of_members(group: Group) -> None:
+    """Say what `--yes` would do in a group that has members.
+
+    Raises:
+        InvalidConfigurationError: It has members of other clients, so `--yes` would be refused.
+    """
+    from kafka_source.errors import InvalidConfigurationError
+    from kafkagroup.admin.running_group import cannot_be_rewound
+
+    problem = cannot_be_rewound(group)
+    if problem is not None:
+        raise InvalidConfigurationError(problem)
+    names = ", ".join(f"{one.name} at {one.host}" for one in group.members)
+    note(
+        f"Group {group.group} runs with {_members(group)}: {names}. With --yes they finish their micro-batch and "
+        "continue at the new offsets."
+    )
+
+
+def _members(group: Group) -> str:
+    return f"{len(group.members)} member{'' if len(group.members) == 1 else 's'}"
+
+
+def _check_selection(selection: Selection, all_topics: bool, *, needed: bool) -> None:
+    if all_topics and selection.names:
+        raise typer.BadParameter("contradicts --all-topics", param_hint="--topic")
+    if needed and not all_topics and not selection.names:
+        raise typer.BadParameter("is missing: name topics, or give --all-topics", param_hint="--topic")
+
+
+def _selected(file: Path, selection: Selection) -> OffsetsDocument:
+    document = read_document(file)
+    return document.only(selection.names) if selection.names else document
+
+
+def _target(
+    to: str | None,
+    back: str | None,
+    shift: int | None,
+    offset: int | None,
+    like: str | None,
+    document: OffsetsDocument | None,
+) -> Target:
+    from kafka_source.model.rewind_target import parse_duration, parse_position
+    from kafkagroup.admin import AtOffset, AtOffsets, Back, LikeGroup, Shift
+
+    if to is not None:
+        return parse_position(to)
+    if back is not None:
+        return Back(parse_duration(back))
+    if shift is not None:
+        return Shift(shift)
+    if offset is not None:
+        return AtOffset(offset)
+    if like is not None:
+        return LikeGroup(like)
+    if document is None:
+        raise ValueError("no target")
+    return AtOffsets({tp: one.offset for tp, one in document.offsets.items()})
+
 
 offsets = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Delete, clone, export and import committed offsets."

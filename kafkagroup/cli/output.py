@@ -1,19 +1,42 @@
-"""What a command prints: rows as tables for people, as JSON, or as CSV. The names of columns are the same in all."""
+"""What a command prints: rows, and their values as short texts for tables and CSV. Pure."""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any
-
-import typer
-
-from kafkagroup.cli.listing import Listing
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from assignors.model import TopicPartition
     from kafkagroup.admin.rows import Rows
+if TYPE_CHECKING:
+    from kafkagroup.admin.rows import Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Rows to print.
+
+    Attributes:
+        name: Its name in a JSON document with several listings.
+        rows: The rows.
+        title: The title of the table.
+        hidden: Columns that the table leaves out; JSON and CSV have all.
+        total: What the last row of the table has in some columns.
+        empty: What is printed instead of a table without rows.
+        headings: What the table calls columns, if not by their names.
+        first: The column with which the table begins; empty: the first one.
+    """
+
+    name: str
+    rows: Rows[object]
+    title: str = ""
+    hidden: frozenset[str] = frozenset()
+    total: Mapping[str, object] = field(default_factory=dict)
+    empty: str = ""
+    headings: Mapping[str, str] = field(default_factory=dict)
+    first: str = ""
 
 
 class Output(str, Enum):
@@ -24,46 +47,32 @@ class Output(str, Enum):
     CSV = "csv"
 
 
-def emit(output: Output, *listings: Listing, document: bool = False) -> None:
-    """Print listings to standard output.
-
-    Args:
-        output: As tables; as JSON: an array of objects for one listing, an object with an array for each of several;
-            or as CSV with a line of names: the first listing.
-        listings: The listings.
-        document: Whether the JSON of one listing is an object too.
-    """
-    if output is Output.JSON:
-        print_json(as_json(*listings, document=document))
-    elif output is Output.CSV:
-        typer.echo(as_csv(listings[0].rows), nl=False)
-    else:
-        # Imported here, because rich takes longer than everything else that a command with JSON needs.
-        from kafkagroup.cli.tables import print_tables
-
-        print_tables(listings)
+MISSING = "-"
+"""What a table shows for a missing value, as Kafka's own tools."""
 
 
-def as_json(*listings: Listing, document: bool = False) -> Any:
-    """Return listings as JSON values, see `emit`."""
-    if len(listings) == 1 and not document:
-        return listings[0].rows.records()
-    return {one.name: one.rows.records() for one in listings}
+def cell(value: object, missing: str = MISSING) -> str:
+    """Return a value as a text, for tables and CSV."""
+    if value is None:
+        return missing
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{round(value, 3):.12g}"
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        if not value:
+            return missing
+        # Named tuples of two fields: partitions.
+        if hasattr(value[0], "_fields"):
+            return partitions_text(value)
+        return ", ".join(cell(one, missing) for one in value)
+    return str(value)
 
 
-def print_json(value: object) -> None:
-    """Print one JSON document."""
-    typer.echo(json.dumps(value, indent=1))
+def partitions_text(partitions: Iterable[TopicPartition]) -> str:
+    """Return partitions with their numbers as ranges: `orders 0-3, 7; payments 0`."""
+    # Imported here: it loads the assignors, and `--help` must not.
+    from kafka_source.model.partition_runs import numbers_by_topic, runs_text
 
-
-def as_csv(rows: Rows[object]) -> str:
-    """Return rows as CSV with a line of names; nothing is written for a missing value."""
-    from kafkagroup.admin.row_schema import columns
-    from kafkagroup.cli.cells import cell
-
-    names = list(columns(rows.kind))
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(names)
-    writer.writerows([cell(getattr(row, name), missing="") for name in names] for row in rows)
-    return text.getvalue()
+    by_topic = numbers_by_topic(sorted(partitions))
+    return "; ".join(f"{topic} {runs_text(numbers, ', ')}" for topic, numbers in by_topic.items())

@@ -12,10 +12,12 @@ import typer
 from kafkagroup.cli.common import (
     OutputOption,
     Yes,
+    emit,
     exit_on_error,
     note_outcome,
+    print_json,
 )
-from kafkagroup.cli.output import Output, emit, print_json
+from kafkagroup.cli.output import Output
 from kafkagroup.cli.settings import NO_OPTIONS, Connection, with_connection
 
 quota = typer.Typer(
@@ -38,7 +40,7 @@ def show(
     if output is Output.JSON:
         print_json(figures)
         return
-    from kafkagroup.cli.quota_rows import usage
+    from kafkagroup.cli.rows import usage
 
     emit(output, usage(figures))
 
@@ -117,7 +119,7 @@ def brokers(
     with exit_on_error():
         from kafka_source.cluster.client_quotas import CLIENT, alter_quota, describe_quotas
         from kafka_source.kafka_client import Deadline, KafkaClient
-        from kafkagroup.cli.quota_rows import broker_quotas, quota_changes
+        from kafkagroup.cli.rows import broker_quotas, quota_changes
 
         with closing(KafkaClient(connection.settings())) as client:
             deadline = Deadline(_SECONDS)

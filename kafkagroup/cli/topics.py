@@ -1,15 +1,18 @@
-"""The command `kafkagroup topics`: the topics of a cluster, or the partitions of some."""
+"""The commands `kafkagroup topics | peek`: topics with their partitions, and records of a topic."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkagroup.cli.common import OutputOption, check_regex, exit_on_error
-from kafkagroup.cli.listing import Listing
-from kafkagroup.cli.output import Output, emit
+from kafkagroup.cli.common import OutputOption, check_regex, emit, exit_on_error, parse_topics, usage_of
+from kafkagroup.cli.output import Listing, Output
 from kafkagroup.cli.settings import NO_OPTIONS, Connection, with_connection
+
+if TYPE_CHECKING:
+    from kafkagroup.admin.peek import Start
 
 
 @with_connection
@@ -36,3 +39,97 @@ def topics(
         else:
             rows = found.list(pattern=pattern, internal=internal)
             emit(output, Listing("topics", rows, empty="There are no such topics."))
+
+
+class Isolation(str, Enum):
+    """Which records of transactions are read, with Kafka's words."""
+
+    READ_UNCOMMITTED = "read_uncommitted"
+    READ_COMMITTED = "read_committed"
+
+
+class Engine(str, Enum):
+    """Which engine reads."""
+
+    AUTO = "auto"
+    NATIVE = "native"
+    LIBRDKAFKA = "librdkafka"
+
+
+@with_connection
+def peek(
+    topic: Annotated[
+        str, typer.Argument(metavar="TOPIC[:0,1]", show_default=False, help="The topic, or some partitions of it.")
+    ],
+    connection: Connection = NO_OPTIONS,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="POSITION",
+            help="From where on: earliest, a time (ISO 8601, or ms since 1970), or @OFFSET such as @1500. Without it, "
+            "the last records.",
+        ),
+    ] = None,
+    back: Annotated[
+        str | None, typer.Option("--back", metavar="DURATION", help="From so far back on: 90s, 2h30m, 7d.")
+    ] = None,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, metavar="N", help="How many records.")] = 10,
+    isolation: Annotated[
+        Isolation,
+        typer.Option(
+            "--isolation-level",
+            metavar="read_uncommitted|read_committed",
+            help="Whether to leave out records that are not committed.",
+        ),
+    ] = Isolation.READ_UNCOMMITTED,
+    engine: Annotated[
+        Engine, typer.Option("--engine", metavar="auto|native|librdkafka", help="Which engine reads.")
+    ] = Engine.AUTO,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show records of a topic by time: keys, values, headers; JSON and the schema ids of Confluent's framing.
+
+    No group is joined, and no offset is committed.
+    """
+    selection = parse_topics([topic], "TOPIC")
+    if start is not None and back is not None:
+        raise typer.BadParameter("contradicts --from", param_hint="--back")
+    with usage_of("--from" if back is None else "--back"):
+        position = _start(start, back)
+    with exit_on_error():
+        from kafkagroup.admin.peek import peek as read_records
+
+        (name,) = selection.names
+        records = read_records(
+            connection.settings(),
+            name,
+            start=position,
+            partitions=tuple(tp.partition for tp in selection.partitions),
+            limit=count,
+            read_committed=isolation is Isolation.READ_COMMITTED,
+            engine=engine.value,
+        )
+        hidden = frozenset({"topic", "timestamp_type"})
+        emit(output, Listing("records", records, hidden=hidden, empty="There are no such records."))
+
+
+def _start(position: str | None, back: str | None) -> Start:
+    import time
+
+    from kafka_source.errors import OptionError
+    from kafka_source.model.rewind_target import MAX_LONG, parse_duration, parse_position
+    from kafkagroup.admin import AtOffset, AtTime
+
+    if back is not None:
+        return AtTime(max(0, round(time.time() * 1000) - parse_duration(back)))
+    if position is None:
+        return None
+    if position.startswith("@") and position[1:].isdecimal() and int(position[1:]) <= MAX_LONG:
+        return AtOffset(int(position[1:]))
+    target = parse_position(position)
+    if isinstance(target, AtTime):
+        return target
+    if target != "earliest":
+        raise OptionError("from", position, "earliest, a time, or @OFFSET; without --from the last records are shown")
+    return AtOffset(0)

@@ -16,11 +16,11 @@ from kafkagroup.cli.common import (
     DRY_RUN,
     OutputOption,
     Yes,
+    emit,
     exit_on_error,
     note,
 )
-from kafkagroup.cli.listing import Listing
-from kafkagroup.cli.output import Output, emit
+from kafkagroup.cli.output import Listing, Output
 from kafkagroup.cli.settings import NO_OPTIONS, Connection, with_connection
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def repair(
         from kafka_source.kafka_client import Deadline
         from kafka_source.model.topic_selection import TopicSelection
         from kafka_source.sink.two_phase.commit_markers import lost_markers, write_marker
-        from kafkagroup.cli.transaction_rows import marker_rows
+        from kafkagroup.cli.rows import marker_rows
 
         settings = connection.settings()
         partitions = Cluster(settings, client=client).partitions(TopicSelection(topics=tuple(topic)))
@@ -164,7 +164,7 @@ def _look(client: KafkaClient, phases: TwoPhaseCommit) -> tuple[Decision | None,
 
 
 def _show(output: Output, prefix: str, decision: Decision | None, undecided: list[Described]) -> None:
-    from kafkagroup.cli.transaction_rows import tables, transaction_rows
+    from kafkagroup.cli.rows import tables, transaction_rows
 
     rows = transaction_rows(decision, undecided, time.time())
     if output is Output.TABLE and rows:

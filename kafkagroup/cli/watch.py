@@ -1,10 +1,12 @@
-"""The command `kafkagroup watch`: groups while they run."""
+"""The commands `kafkagroup watch | plot`: groups while they run, and pictures of recorded samples."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from enum import Enum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,8 +22,8 @@ from kafkagroup.cli.settings import NO_OPTIONS, Connection, with_connection
 
 if TYPE_CHECKING:
     from kafkagroup.admin import Groups, Rows
+    from kafkagroup.cli.tables import Show
     from kafkagroup.cli.watch_rates import History, WatchMember, WatchRow
-    from kafkagroup.cli.watch_view import Show
 
 
 @with_connection
@@ -129,7 +131,7 @@ def _shown(output: Output) -> Iterator[Show]:
     elif output is Output.CSV:
         yield _csv_lines()
     else:
-        from kafkagroup.cli.watch_view import live
+        from kafkagroup.cli.tables import live
 
         with live() as show:
             yield show
@@ -143,7 +145,7 @@ def _json_line(rows: Rows[WatchRow] | Rows[WatchMember], _: Mapping[str, str]) -
 
 def _csv_lines() -> Show:
     """Return the function that writes the names of the columns once."""
-    from kafkagroup.cli.output import as_csv
+    from kafkagroup.cli.common import as_csv
 
     begun = False
 
@@ -154,3 +156,37 @@ def _csv_lines() -> Show:
         begun = True
 
     return show
+
+
+class Picture(str, Enum):
+    """What to draw; the values are the names of the functions of `kafkagroup.plots`."""
+
+    OVERVIEW = "overview"
+    LAG = "lag"
+    THROUGHPUT = "throughput"
+    ASSIGNMENT = "assignment"
+    LATENCY = "latency"
+
+
+def plot(
+    file: Annotated[Path, typer.Argument(help="The samples that `metrics.start(spark, file=…)` has written.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The picture; its ending names the format: png, svg, pdf.")
+    ],
+    picture: Annotated[Picture, typer.Option("--picture", "-p", help="Which picture to draw.")] = Picture.OVERVIEW,
+    query: Annotated[str | None, typer.Option(help="The query's name; else the one with the most samples.")] = None,
+    source: Annotated[int | None, typer.Option(help="The number of the source in the query.")] = None,
+) -> None:
+    """Draw a file of samples: lag, throughput, assignment and latency over time. Needs the extra `plots`."""
+    with exit_on_error():
+        # matplotlib takes half a second to load, and needs an extra.
+        from kafkagroup import plots
+        from kafkagroup.metrics import read_samples
+
+        draw = getattr(plots, picture.value)
+        figure = draw(read_samples(file), query=query, source=source)
+        try:
+            figure.savefig(output, dpi=150)
+        except (OSError, ValueError) as error:
+            raise typer.BadParameter(str(error), param_hint="--output") from None
+        typer.echo(f"Wrote {output}.")

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from assignors.model import TopicPartition
-from kafkagroup.admin.model import Group, PartitionLag
+from kafkagroup.admin.rows import Group, PartitionLag
 
 SAMPLES = 40
 """How many samples are kept for the line of the lag."""

@@ -9,6 +9,6 @@ The command `kafkagroup doctor` shows the same findings.
 """
 
 from kafkagroup.doctor.examine import examine
-from kafkagroup.doctor.finding import Finding, State
+from kafkagroup.doctor.versions import Finding, State
 
 __all__ = ["Finding", "State", "examine"]

@@ -12,12 +12,10 @@ from kafka_source.client_config import Settings
 from kafka_source.errors import KafkaGroupError
 from kafka_source.kafka_client import Broker, Deadline, KafkaClient, parse_servers
 from kafkagroup.doctor import rights
-from kafkagroup.doctor.brokers import advertised_finding, broker_findings
-from kafkagroup.doctor.clocks import clock_finding, newest_timestamp
-from kafkagroup.doctor.finding import Finding
+from kafkagroup.doctor.brokers import advertised_finding, broker_findings, clock_finding, newest_timestamp
 from kafkagroup.doctor.java_and_spark import java_and_spark_findings, look
 from kafkagroup.doctor.probe import probe
-from kafkagroup.doctor.versions import Installed, installed, version_findings
+from kafkagroup.doctor.versions import Finding, Installed, installed, version_findings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

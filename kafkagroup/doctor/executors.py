@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 from kafka_source.client_config import Settings
 from kafka_source.kafka_client import Broker
 from kafkagroup.doctor.brokers import broker_findings
-from kafkagroup.doctor.finding import Finding
 from kafkagroup.doctor.probe import Probe, probe
-from kafkagroup.doctor.versions import Installed, installed
+from kafkagroup.doctor.versions import Finding, Installed, installed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

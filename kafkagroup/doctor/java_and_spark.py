@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib import util
 from pathlib import Path
 
-from kafkagroup.doctor.finding import Finding
+from kafkagroup.doctor.versions import Finding
 
 OLDEST_JAVA = 17
 """Spark 4 and Kafka 4 need it."""

@@ -19,7 +19,7 @@ from kafka_source.kafka_client.messages import (
     EndTxnRequest,
     MetadataRequest,
 )
-from kafkagroup.doctor.finding import Finding
+from kafkagroup.doctor.versions import Finding
 
 READ, WRITE, DESCRIBE = "READ", "WRITE", "DESCRIBE"
 

@@ -10,8 +10,8 @@ Needs Java 17 or newer and pyspark; Kafka's jars are downloaded once into a cach
 """
 
 from kafkagroup.embedded.cluster import EmbeddedKafka
-from kafkagroup.embedded.errors import BrokerError, EmbeddedKafkaError, JarsError, JavaError
 from kafkagroup.embedded.jars import kafka_jars, resolve
+from kafkagroup.embedded.java import BrokerError, EmbeddedKafkaError, JarsError, JavaError
 from kafkagroup.embedded.security import Security
 from kafkagroup.embedded.tcp_proxy import CutConnection, Frame, TcpProxy
 from kafkagroup.embedded.tools import class_path, java_command, run_java

@@ -15,18 +15,30 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from kafkagroup.embedded import admin_calls
-from kafkagroup.embedded.class_archive import prepare_archive
-from kafkagroup.embedded.errors import BrokerError
 from kafkagroup.embedded.jars import KAFKA_VERSION, Progress, broker_version, kafka_jars, reporter
-from kafkagroup.embedded.java import find_java
-from kafkagroup.embedded.node import Node, NodeFiles, wait_until_started
-from kafkagroup.embedded.ports import LOOPBACK, free_ports
-from kafkagroup.embedded.security import Mechanism, Security, broker_settings, client_settings, java_client_settings
-from kafkagroup.embedded.server_config import NodePorts, render_properties, server_config
-from kafkagroup.embedded.storage import cluster_id_of, format_storage, is_formatted, new_uuid
-from kafkagroup.embedded.tls import TlsFiles, make_tls_files
-from kafkagroup.embedded.tools import QUICK_START, class_path, jvm_command
-from kafkagroup.embedded.zookeeper import needs_zookeeper, zookeeper_node
+from kafkagroup.embedded.java import BrokerError, find_java
+from kafkagroup.embedded.node import (
+    Node,
+    NodeFiles,
+    cluster_id_of,
+    format_storage,
+    is_formatted,
+    needs_zookeeper,
+    new_uuid,
+    wait_until_started,
+    zookeeper_node,
+)
+from kafkagroup.embedded.security import (
+    Mechanism,
+    Security,
+    TlsFiles,
+    broker_settings,
+    client_settings,
+    java_client_settings,
+    make_tls_files,
+)
+from kafkagroup.embedded.server_config import LOOPBACK, NodePorts, free_ports, render_properties, server_config
+from kafkagroup.embedded.tools import QUICK_START, class_path, jvm_command, prepare_archive
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import importlib.util
 import logging
@@ -10,16 +12,34 @@ import pwd
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO, cast
 from xml.sax.saxutils import quoteattr
 
-from kafkagroup.embedded.errors import JarsError
-from kafkagroup.embedded.file_lock import file_lock
-from kafkagroup.embedded.java import find_java
+from kafkagroup.embedded.java import JarsError, find_java
+
+
+@contextlib.contextmanager
+def file_lock(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
+    """Hold an advisory lock on a file, which is created if it does not exist.
+
+    The operating system releases the lock when its holder ends, also after SIGKILL.
+
+    Args:
+        path: The lock file.
+        on_wait: Called once if another process holds the lock.
+    """
+    with path.open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            on_wait()
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,10 @@
-"""Finds the Java that runs the broker."""
+"""Finds the Java that runs the broker. Also the errors of the embedded Kafka.
+
+EmbeddedKafkaError
+├── JavaError         no Java was found, or it is too old
+├── JarsError         Kafka's jars are not in the cache and could not be downloaded
+└── BrokerError       a node did not start, stopped unexpectedly, or did not answer
+"""
 
 from __future__ import annotations
 
@@ -9,7 +15,22 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from kafkagroup.embedded.errors import JavaError
+
+class EmbeddedKafkaError(RuntimeError):
+    """Base of the embedded Kafka's errors; the message gives the reason and what to do."""
+
+
+class JavaError(EmbeddedKafkaError):
+    """No usable Java was found."""
+
+
+class JarsError(EmbeddedKafkaError):
+    """Jars could not be resolved."""
+
+
+class BrokerError(EmbeddedKafkaError):
+    """A node failed; the message contains the end of its log."""
+
 
 #: Kafka 4's broker needs Java 17 (KIP-1013), and so does Spark 4.
 MINIMUM_JAVA = 17

@@ -1,18 +1,27 @@
-"""One broker process, controlled through its supervisor."""
+"""One broker process, controlled through its supervisor; its storage; and ZooKeeper for old brokers.
+
+A node's storage needs `meta.properties` (the ids of the cluster and the node) and `bootstrap.checkpoint` (the cluster's
+feature levels). The checkpoint is the same on every node, so one run of StorageTool is enough for a cluster.
+"""
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import re
+import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+import uuid
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
 
-from kafkagroup.embedded.errors import BrokerError
+from kafkagroup.embedded.java import BrokerError
+from kafkagroup.embedded.server_config import LOOPBACK
+from kafkagroup.embedded.tools import QUICK_START, jvm_command
 
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
 
@@ -187,3 +196,89 @@ def wait_until_started(nodes: Sequence[Node], deadline: float) -> None:
                 f"The end of its log:\n{node.log_tail()}"
             )
         time.sleep(0.05 if waiting else 0)
+
+
+def new_uuid() -> str:
+    """Return a random id in Kafka's format: 22 characters of URL-safe base64, not starting with a dash."""
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text
+
+
+def is_formatted(log_dir: Path) -> bool:
+    """Return whether the folder is formatted, so that a node can start on it."""
+    return (log_dir / "meta.properties").is_file()
+
+
+def cluster_id_of(log_dir: Path) -> str:
+    """Return the id of the cluster that a formatted folder belongs to.
+
+    Raises:
+        ValueError: The folder's `meta.properties` has no cluster id.
+    """
+    for line in (log_dir / "meta.properties").read_text().splitlines():
+        if line.startswith("cluster.id="):
+            return line.partition("=")[2]
+    raise ValueError(f"{log_dir / 'meta.properties'} has no cluster.id; delete the folder to format it again")
+
+
+def format_storage(
+    log_dirs: Sequence[tuple[int, Path]], cluster_id: str, first_config: Path, run_tool: Callable[..., object]
+) -> None:
+    """Format the folder of every node.
+
+    Args:
+        log_dirs: Each node's id and folder; the first folder is formatted by StorageTool.
+        cluster_id: The id of the cluster, as returned by `new_uuid`.
+        first_config: The first node's server.properties.
+        run_tool: Runs a Java main class with its arguments, and raises if it fails.
+    """
+    (_, first), *others = log_dirs
+    first.mkdir(parents=True, exist_ok=True)
+    run_tool("kafka.tools.StorageTool", "format", "--cluster-id", cluster_id, "--config", str(first_config))
+    for node_id, folder in others:
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(first / "bootstrap.checkpoint", folder / "bootstrap.checkpoint")
+        (folder / "meta.properties").write_text(
+            f"version=1\ncluster.id={cluster_id}\nnode.id={node_id}\ndirectory.id={new_uuid()}\n"
+        )
+
+
+#: KRaft mode is ready for production since this version (KIP-833).
+_KRAFT = (3, 3)
+
+
+def needs_zookeeper(version: str) -> bool:
+    """Return whether brokers of this version run with ZooKeeper here.
+
+    Raises:
+        ValueError: The text is no version of Kafka, such as `3.9.1`.
+    """
+    match = re.match(r"(\d+)\.(\d+)\.", version)
+    if match is None:
+        raise ValueError(f"Expected a version of Kafka such as 3.9.1, got {version!r}")
+    return (int(match[1]), int(match[2])) < _KRAFT
+
+
+def zookeeper_node(version: str, folder: Path, port: int) -> Node:
+    """Return a process of ZooKeeper that is not started yet. It listens on the loopback address only.
+
+    Args:
+        version: The version of Kafka with whose jars ZooKeeper comes.
+        folder: The cluster's folder; ZooKeeper has one in it.
+        port: The port for the brokers.
+    """
+    files = NodeFiles(folder / "zookeeper")
+    files.folder.mkdir(mode=0o700, exist_ok=True)
+    files.config.write_text(
+        f"dataDir={files.data}\nclientPort={port}\nclientPortAddress={LOOPBACK}\nadmin.enableServer=false\n"
+    )
+    command = jvm_command(
+        "-Xmx256m",
+        *QUICK_START,
+        main_class="org.apache.zookeeper.server.ZooKeeperServerMain",
+        args=[str(files.config)],
+        version=version,
+    )
+    return Node(0, files, command, None)

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal
 
-from kafkagroup.embedded.ports import LOOPBACK, free_ports
+from kafkagroup.embedded.server_config import LOOPBACK, free_ports
 
 Direction = Literal["request", "response"]
 

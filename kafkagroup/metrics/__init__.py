@@ -10,10 +10,9 @@ works wherever a `StreamingQueryListener` does, also in a client of Spark Connec
 
 from __future__ import annotations
 
-from kafkagroup.metrics.exporter import Exporter, Update
-from kafkagroup.metrics.point import Point, Series
+from kafkagroup.metrics.catalog import Point, Series
+from kafkagroup.metrics.exporter import Exporter, Update, read_samples
 from kafkagroup.metrics.sample import PartitionSample, Sample
-from kafkagroup.metrics.sample_file import read_samples
 from kafkagroup.metrics.start import Metrics, TransactionWatch, start
 
 __all__ = [

@@ -291,3 +291,54 @@ METRICS = (
     OLDEST_TRANSACTION,
 )
 """All metrics, in the order of the documentation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A metric with the values of its labels, in the order of `Metric.labels`."""
+
+    metric: Metric
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A new figure of a series: a gauge's value, what a counter grew by, or one observation of a histogram."""
+
+    series: Series
+    value: float
+
+
+def point(metric: Metric, value: float, *labels: object) -> Point:
+    """Return a point of a metric with these values of its labels.
+
+    Raises:
+        ValueError: The metric has another number of labels.
+    """
+    if len(labels) != len(metric.labels):
+        raise ValueError(f"{metric.name} has {len(metric.labels)} labels, not {len(labels)}")
+    return Point(Series(metric, tuple(map(str, labels))), float(value))
+
+
+def as_markdown() -> str:
+    """Return a table of all metrics, and one of their labels."""
+    labels: dict[str, Label] = {label.name: label for metric in METRICS for label in metric.labels}
+    rows = [
+        "| metric | type | labels | OpenTelemetry | what it is |",
+        "| --- | --- | --- | --- | --- |",
+        *map(_row, METRICS),
+        "",
+        "| label | attribute of OpenTelemetry | what it is |",
+        "| --- | --- | --- |",
+        *(f"| `{label.name}` | `{label.attribute}` | {label.doc} |" for label in labels.values()),
+    ]
+    return "\n".join(rows) + "\n"
+
+
+def _row(metric: Metric) -> str:
+    labels = ", ".join(label.name for label in metric.labels)
+    attributes = "".join(f", `{name}={value}`" for name, value in metric.attributes)
+    return (
+        f"| `{metric.name}` | {metric.kind.value} | {labels} | `{metric.otel}` in `{metric.unit}`{attributes} "
+        f"| {metric.doc} |"
+    )

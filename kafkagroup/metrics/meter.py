@@ -1,20 +1,28 @@
-"""From samples to points: which metrics get which figures. Pure, except that it remembers totals and gauges."""
+"""From Spark's events to points: the listener, the samples of a query, and which metrics get which figures."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timezone
 from typing import Any
 
-from pyspark.sql.streaming.listener import StreamingQueryProgress
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+    StreamingQueryProgress,
+)
 
+from assignors.model import TopicPartition
 from kafka_source.model.driver_figures import RebalanceCause
 from kafkagroup.metrics import catalog
-from kafkagroup.metrics.catalog import Kind
-from kafkagroup.metrics.exporter import Update
-from kafkagroup.metrics.point import Point, Series, point
-from kafkagroup.metrics.sample import Sample
-from kafkagroup.metrics.sampler import Sampler
-from kafkagroup.progress import name_of
+from kafkagroup.metrics.catalog import Kind, Point, Series, point
+from kafkagroup.metrics.exporter import Exports, Update
+from kafkagroup.metrics.sample import PartitionSample, ProductionCurve, Sample
+from kafkagroup.progress import SourceOffsets, name_of, sources_of
 
 _THROTTLED_BY = {"delayMs": "quota", "throttleMs": "broker"}
 # Spark's name of the whole trigger, of which the other durations are parts.
@@ -137,3 +145,106 @@ def _of_partitions(sample: Sample, labels: Iterable[object]) -> Iterator[Point]:
 
 def _labels(sample: Sample) -> tuple[object, ...]:
     return sample.query, sample.source, sample.group or ""
+
+
+class MetricsListener(StreamingQueryListener):
+    """Exports the figures of every streaming query of a session.
+
+    Args:
+        exports: Where the figures go.
+    """
+
+    def __init__(self, exports: Exports) -> None:
+        self._exports = exports
+        # By run id. Spark calls on one thread.
+        self._meters: dict[str, QueryMeter] = {}
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
+        """Begin with a query."""
+        meter = self._meters[str(event.runId)] = QueryMeter(event.name or str(event.id), seconds_of(event.timestamp))
+        self._exports.export(meter.started(time.time()))
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
+        """Export the figures of a micro-batch."""
+        progress = event.progress
+        # A query that was started before this listener has had no event of its start.
+        meter = self._meters.setdefault(str(progress.runId), QueryMeter(progress.name or str(progress.id)))
+        self._exports.export(meter.progress(progress, time.time()))
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
+        """Export that the query is alive."""
+        meter = self._meters.get(str(event.runId))
+        if meter is not None:
+            self._exports.export(meter.idle(time.time()))
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
+        """Export the end of a query, and forget it."""
+        meter = self._meters.pop(str(event.runId), None)
+        if meter is not None:
+            self._exports.export(meter.terminated(failed=event.exception is not None))
+
+
+class Sampler:
+    """Makes samples of one run of a query. It remembers the ends of partitions, to tell the age of records.
+
+    Args:
+        began: When the run began by Spark's clock, in seconds since 1970; 0: unknown.
+    """
+
+    def __init__(self, began: float = 0.0) -> None:
+        self._began = began
+        self._curves: dict[tuple[int, TopicPartition], ProductionCurve] = {}
+
+    def samples(self, progress: StreamingQueryProgress) -> tuple[Sample, ...]:
+        """Return a sample for each Kafka source of the query, in their order."""
+        sources = sources_of(progress)
+        self._forget_others(sources)
+        return tuple(self._sample(progress, source) for source in sources)
+
+    def _sample(self, progress: StreamingQueryProgress, source: SourceOffsets) -> Sample:
+        driver = source.driver
+        at = seconds_of(progress.timestamp) if driver is None else driver.at_ms / 1000
+        # A batch that a restart runs again has its end offset from the checkpoint, with the figures of the driver
+        # process of the run before. They are not of this run, and its own process counts the quota's totals from 0.
+        of_this_run = at >= self._began
+        new = driver if source.has_read and of_this_run else None
+        return Sample(
+            at=at,
+            query=name_of(progress),
+            query_id=str(progress.id),
+            run_id=str(progress.runId),
+            batch=progress.batchId,
+            source=source.number,
+            group=None if driver is None else driver.group,
+            generation=source.end.generation,
+            rows=progress.sources[source.number].numInputRows,
+            seconds=progress.durationMs.get("triggerExecution", 0) / 1000,
+            partitions=self._partitions(source, at),
+            commits=() if new is None else new.commits,
+            failed_commits=0 if new is None else new.failed_commits,
+            rebalances=() if new is None else new.rebalances,
+            quota=(source.quota if of_this_run else None) or {},
+        )
+
+    def _partitions(self, source: SourceOffsets, at: float) -> dict[TopicPartition, PartitionSample]:
+        found = {}
+        for tp, span in source.end.partitions.items():
+            latest = source.latest.get(tp, span.end)
+            curve = self._curves.setdefault((source.number, tp), ProductionCurve())
+            if source.has_read:
+                curve.observe(at, latest)
+                curve.forget_before(span.end)
+            start = span.start if source.has_read else span.end
+            found[tp] = PartitionSample(start, span.end, span.slot, latest, curve.age(span.end, at))
+        return found
+
+    def _forget_others(self, sources: Iterable[SourceOffsets]) -> None:
+        known = {(source.number, tp) for source in sources for tp in source.end.partitions}
+        for key in self._curves.keys() - known:
+            del self._curves[key]
+
+
+def seconds_of(timestamp: str) -> float:
+    """Return a timestamp of Spark's events in seconds since 1970."""
+    # Python 3.10 does not parse the Z of Spark's "2026-11-23T02:20:00.123Z".
+    return datetime.fromisoformat(timestamp.replace("Z", "+00:00")).astimezone(timezone.utc).timestamp()

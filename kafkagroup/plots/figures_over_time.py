@@ -11,8 +11,7 @@ from statistics import median
 from assignors.model import TopicPartition
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.model.driver_figures import Rebalance
-from kafkagroup.metrics.production_curve import ProductionCurve
-from kafkagroup.metrics.sample import Sample
+from kafkagroup.metrics.sample import ProductionCurve, Sample
 
 
 def of_one_source(samples: Sequence[Sample], query: str | None, source: int | None) -> list[Sample]:

@@ -21,9 +21,9 @@ from jsonschema import Draft202012Validator
 from typer.testing import CliRunner
 
 from assignors import TopicPartition
+from docs.json_documents import DOCUMENTS
 from kafkagroup.admin import Groups, OffsetsDocument
 from kafkagroup.cli.app import app
-from kafkagroup.cli.json_documents import DOCUMENTS
 from kafkagroup.embedded import EmbeddedKafka
 from tests.commands import Command
 from tests.groups import everything

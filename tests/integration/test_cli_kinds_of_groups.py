@@ -19,11 +19,11 @@ from jsonschema import Draft202012Validator
 from typer.testing import CliRunner
 
 from assignors import Subscription, TopicPartition, encode_subscription
+from docs.json_documents import DOCUMENTS
 from kafka_source.client_config import Settings
 from kafka_source.group import GenericMember, MemberSettings
 from kafkagroup.admin import Groups, MemberDescription, Rows
 from kafkagroup.cli.app import app
-from kafkagroup.cli.json_documents import DOCUMENTS
 from kafkagroup.embedded import EmbeddedKafka
 from tests.apps.process import java_app
 from tests.commands import Command, one_of_each

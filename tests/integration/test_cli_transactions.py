@@ -11,8 +11,8 @@ from confluent_kafka import Producer
 from jsonschema import Draft202012Validator
 from typer.testing import CliRunner
 
+from docs.json_documents import DOCUMENTS
 from kafkagroup.cli.app import app
-from kafkagroup.cli.json_documents import DOCUMENTS
 from kafkagroup.embedded import EmbeddedKafka
 from tests.two_phase import SIGKILL, TASKS, Sink, in_a_process, rows, take_over, visible, whole
 

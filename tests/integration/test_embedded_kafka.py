@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 
 from kafkagroup.embedded import BrokerError, EmbeddedKafka, Security, run_java
 from kafkagroup.embedded import cluster as cluster_module
-from kafkagroup.embedded.ports import free_ports
+from kafkagroup.embedded.server_config import free_ports
 from kafkagroup.embedded.tcp_proxy import Frame, TcpProxy
 
 PRODUCE = 0

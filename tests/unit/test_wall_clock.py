@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[2]
 # The functions that may use the wall clock, how many times, and what for.
 ALLOWED = {
     "kafkagroup/admin/checkpoints.py::Checkpoint.rewrite": (1, "a timestamp of Spark's own, in a checkpoint"),
-    "kafkagroup/admin/target_offsets.py::moves_now": (1, "a place that a user names as a time before now"),
-    "kafkagroup/cli/peek.py::_start": (1, "the same"),
+    "kafkagroup/admin/lag.py::moves_now": (1, "a place that a user names as a time before now"),
+    "kafkagroup/cli/topics.py::_start": (1, "the same"),
     "kafkagroup/cli/transactions.py::_show": (1, "how long ago a transaction began, for people"),
     "kafka_source/client_config/tokens.py::_google": (1, "the time at which a token was issued, for its server"),
     "kafkagroup/doctor/examine.py::_brokers": (2, "compares the clocks of driver, executors and brokers"),
@@ -25,10 +25,10 @@ ALLOWED = {
     "kafka_source/group/rebalance_log.py::RebalanceLog.note": (1, "the time at which a rebalance ended, for metrics"),
     "kafka_source/kafka_client/sasl.py::_new_token": (1, "tokens expire by the wall clock (RFC 7519)"),
     "kafka_source/kafka_client/sasl.py::_unsecured": (1, "the same"),
-    "kafkagroup/metrics/listener.py::MetricsListener.onQueryIdle": (1, "the time of a sample"),
-    "kafkagroup/metrics/listener.py::MetricsListener.onQueryProgress": (1, "the same"),
-    "kafkagroup/metrics/listener.py::MetricsListener.onQueryStarted": (1, "the same"),
-    "kafkagroup/metrics/transaction_watch.py::TransactionWatcher._points": (1, "its age, for metrics"),
+    "kafkagroup/metrics/meter.py::MetricsListener.onQueryIdle": (1, "the time of a sample"),
+    "kafkagroup/metrics/meter.py::MetricsListener.onQueryProgress": (1, "the same"),
+    "kafkagroup/metrics/meter.py::MetricsListener.onQueryStarted": (1, "the same"),
+    "kafkagroup/metrics/start.py::TransactionWatcher._points": (1, "its age, for metrics"),
     "kafkagroup/plots/pictures.py::_dates": (1, "shows times that were measured"),
     "kafka_source/runtime/logs.py::JsonFormatter.format": (2, "the time of a log line"),
     "kafka_source/sink/produce/accumulator.py::Accumulator.add": (

@@ -7,7 +7,7 @@ import pytest
 from assignors import ClusterMetadata, Subscription, TopicPartition, load
 from kafka_source.errors import AssignmentFailed, OptionError
 from kafkagroup.admin.assignment_plan import PlanMember, members_of, plan
-from kafkagroup.admin.model import Group, MemberDescription, UserData
+from kafkagroup.admin.rows import Group, MemberDescription, UserData
 
 CLUSTER = ClusterMetadata({"orders": 6, "clicks": 6})
 TOPICS = ("clicks", "orders")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from assignors.model import TopicPartition
-from kafkagroup.admin.member_rates import rates_of
-from kafkagroup.admin.model import MemberDescription
-from kafkagroup.admin.rows import Rows
+from kafkagroup.admin.lag import rates_of
+from kafkagroup.admin.rows import MemberDescription, Rows
 
 T = [TopicPartition("t", n) for n in range(4)]
 

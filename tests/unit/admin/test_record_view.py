@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkagroup.admin.record_view import Payload, view
+from kafkagroup.admin.peek import Payload, view
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator, ValidationError
 
 from assignors import TopicPartition
 from kafkagroup.admin import GroupSummary, MemberDescription, PartitionLag, Rows, UserData
-from kafkagroup.admin.row_schema import arrow_schema, columns, json_schema
+from kafkagroup.admin.rows import arrow_schema, columns, json_schema
 
 LAG = Rows(
     PartitionLag,

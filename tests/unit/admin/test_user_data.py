@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from assignors import Assignment, TopicPartition, load
-from kafkagroup.admin.model import UserData
-from kafkagroup.admin.user_data import decode_assigned_data, decode_user_data
+from kafkagroup.admin.group_requests import decode_assigned_data, decode_user_data
+from kafkagroup.admin.rows import UserData
 
 HELD = (TopicPartition("orders", 0), TopicPartition("orders", 3))
 

@@ -9,8 +9,8 @@ import typer
 from jsonschema import Draft202012Validator
 
 from docs import cli_page
+from docs.json_documents import DOCUMENTS
 from kafkagroup.cli.app import app
-from kafkagroup.cli.json_documents import DOCUMENTS
 
 PAGE = Path(__file__).parents[3] / "docs" / "cli.md"
 

@@ -15,10 +15,9 @@ from jsonschema import Draft202012Validator
 from typer import BadParameter
 from typer.testing import CliRunner
 
+from docs.json_documents import DOCUMENTS
 from kafkagroup.cli.app import app
-from kafkagroup.cli.context_file import contexts_path
-from kafkagroup.cli.json_documents import DOCUMENTS
-from kafkagroup.cli.settings import Connection
+from kafkagroup.cli.settings import Connection, contexts_path
 
 ROOT = Path(__file__).parents[3]
 PASSWORD = "correct-horse-battery"

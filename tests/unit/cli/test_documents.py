@@ -12,8 +12,8 @@ import pytest
 from jsonschema import Draft202012Validator
 from typer.testing import CliRunner
 
+from docs.json_documents import DOCUMENTS
 from kafkagroup.cli.app import app
-from kafkagroup.cli.json_documents import DOCUMENTS
 
 ABOUT = '{"batchWatermarkMs":7,"batchTimestampMs":8,"conf":{}}'
 

@@ -10,11 +10,9 @@ import pytest
 
 from assignors import TopicPartition
 from kafkagroup.admin import GroupSummary, PartitionLag, Rows
-from kafkagroup.admin.model import MemberDescription
-from kafkagroup.cli.cells import cell, partitions_text
-from kafkagroup.cli.listing import Listing
-from kafkagroup.cli.output import Output, as_csv, as_json, emit
-from kafkagroup.cli.selection import Selection, parse_topics
+from kafkagroup.admin.rows import MemberDescription
+from kafkagroup.cli.common import Selection, as_csv, as_json, emit, parse_topics
+from kafkagroup.cli.output import Listing, Output, cell, partitions_text
 from kafkagroup.cli.tables import widths
 
 LAG = Rows(PartitionLag, [PartitionLag("orders", 0, 7, 10, "app-0"), PartitionLag("orders", 1, None, 10, None)])

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from kafka_source.cluster.client_quotas import CLIENT, USER, ClientQuota
 from kafkagroup.cli.app import app
-from kafkagroup.cli.quota_rows import quota_changes
+from kafkagroup.cli.rows import quota_changes
 
 
 @pytest.mark.parametrize("yes", [[], ["--yes"]])

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from assignors import TopicPartition
-from kafkagroup.admin.model import Group, MemberDescription, PartitionLag
+from kafkagroup.admin.rows import Group, MemberDescription, PartitionLag
 from kafkagroup.cli.watch_rates import SAMPLES, History, Sample, WatchMember, duration_text, spark_line
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)

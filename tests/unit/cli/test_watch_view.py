@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from kafkagroup.admin.rows import Rows
+from kafkagroup.cli.tables import view
 from kafkagroup.cli.watch_rates import SAMPLES, WatchMember, WatchRow
-from kafkagroup.cli.watch_view import view
 
 LINE = "▁▂▃▄▅▆▇█" * (SAMPLES // 8)
 LONG = "reports-of-the-whole-company"

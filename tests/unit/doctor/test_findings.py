@@ -8,14 +8,12 @@ from dataclasses import replace
 import pytest
 
 from kafka_source.kafka_client import Endpoint
-from kafkagroup.doctor.brokers import advertised_finding, broker_findings
-from kafkagroup.doctor.clocks import clock_finding
+from kafkagroup.doctor.brokers import advertised_finding, broker_findings, clock_finding
 from kafkagroup.doctor.executors import SeenThere, packages_finding
-from kafkagroup.doctor.finding import Finding, document, healthy
 from kafkagroup.doctor.java_and_spark import Found, java_and_spark_findings
 from kafkagroup.doctor.probe import Certificate, Listener, Probe, Step
 from kafkagroup.doctor.rights import READ, WRITE, Allowed, named, right_finding
-from kafkagroup.doctor.versions import Installed, engine_finding, version_findings, within
+from kafkagroup.doctor.versions import Finding, Installed, document, engine_finding, healthy, version_findings, within
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from kafkagroup.embedded import BrokerError
-from kafkagroup.embedded.class_archive import archive_options, archive_path, prepare_archive
 from kafkagroup.embedded.java import find_java
+from kafkagroup.embedded.tools import archive_options, archive_path, prepare_archive
 
 CLASS_PATH = "/jars/kafka.jar"
 

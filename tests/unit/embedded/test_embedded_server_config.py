@@ -8,12 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkagroup.embedded import EmbeddedKafka, Security
-from kafkagroup.embedded.ports import free_ports, is_free
-from kafkagroup.embedded.security import broker_settings, client_settings, java_client_settings
-from kafkagroup.embedded.server_config import NodePorts, render_properties, server_config
-from kafkagroup.embedded.storage import new_uuid
-from kafkagroup.embedded.tls import TlsFiles
-from kafkagroup.embedded.zookeeper import needs_zookeeper
+from kafkagroup.embedded.node import needs_zookeeper, new_uuid
+from kafkagroup.embedded.security import TlsFiles, broker_settings, client_settings, java_client_settings
+from kafkagroup.embedded.server_config import NodePorts, free_ports, is_free, render_properties, server_config
 
 SECRET = 'pass "word" \\ ü'
 

@@ -12,9 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kafkagroup.metrics.catalog import METRICS, Kind
-from kafkagroup.metrics.point import point
-from kafkagroup.metrics.reference import as_markdown
+from kafkagroup.metrics.catalog import METRICS, Kind, as_markdown, point
 
 ROOT = Path(__file__).parents[3]
 DASHBOARD = ROOT / "observability" / "grafana-dashboard.json"

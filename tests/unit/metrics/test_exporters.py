@@ -23,12 +23,11 @@ from kafka_source.errors import InvalidConfigurationError
 from kafka_source.model.driver_figures import Commit, DriverFigures
 from kafka_source.model.stream_offset import Span
 from kafkagroup.metrics import Update, catalog, read_samples
-from kafkagroup.metrics.exporter import Exports
+from kafkagroup.metrics.catalog import Series, point
+from kafkagroup.metrics.exporter import Exports, SampleFile
 from kafkagroup.metrics.meter import QueryMeter
 from kafkagroup.metrics.otel import OtlpExporter
-from kafkagroup.metrics.point import Series, point
 from kafkagroup.metrics.prometheus import PrometheusEndpoint
-from kafkagroup.metrics.sample_file import SampleFile
 from tests.progresses import START, end_of, progress_of
 
 TOPIC = 'or"ders\\'

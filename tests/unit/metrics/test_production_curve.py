@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkagroup.metrics.production_curve import ProductionCurve
+from kafkagroup.metrics.sample import ProductionCurve
 
 
 def curve(*points: tuple[float, int]) -> ProductionCurve:

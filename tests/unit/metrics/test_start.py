@@ -10,7 +10,7 @@ import pytest
 
 from kafka_source.client_config import Settings
 from kafkagroup import metrics
-from kafkagroup.embedded.ports import free_ports, is_free
+from kafkagroup.embedded.server_config import free_ports, is_free
 
 
 def test_nothing_stays_open_if_spark_refuses_the_listener() -> None:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
 from kafkagroup import plots
-from kafkagroup.cli.plot import plot
+from kafkagroup.cli.watch import plot
 from tests.incident import PARTITIONS, incident
 
 PNG = b"\x89PNG"

@@ -1,4 +1,7 @@
-"""The JSON that each command prints with `-o json`: the types of its rows, and the JSON schema that follows."""
+"""The JSON that each command prints with `-o json`: the types of its rows, and the JSON schema that follows.
+
+The page of the command line shows it (`cli_page`), and tests compare what the commands print with it.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,20 @@ from typing import Any
 
 from kafka_source.model.rewind_target import Move
 from kafkagroup.admin.assignment_plan import PlannedMember
-from kafkagroup.admin.model import GroupSummary, MemberDescription, PartitionLag
-from kafkagroup.admin.record_view import Record
-from kafkagroup.admin.row_schema import json_schema
+from kafkagroup.admin.peek import Record
+from kafkagroup.admin.rows import GroupSummary, MemberDescription, PartitionLag, json_schema
 from kafkagroup.admin.topics import PartitionSummary, TopicSummary
-from kafkagroup.cli.checkpoint_rows import PositionRow
-from kafkagroup.cli.context_rows import ContextRow
-from kafkagroup.cli.group_rows import GroupOverview, LagOf
-from kafkagroup.cli.option_rows import OptionRow
-from kafkagroup.cli.quota_rows import BrokerQuota, QuotaChange
-from kafkagroup.cli.transaction_rows import MarkerRow, TransactionRow
+from kafkagroup.cli.rows import (
+    BrokerQuota,
+    ContextRow,
+    GroupOverview,
+    LagOf,
+    MarkerRow,
+    OptionRow,
+    PositionRow,
+    QuotaChange,
+    TransactionRow,
+)
 from kafkagroup.cli.watch_rates import WatchMember, WatchRow
 
 _SCHEMA = "https://json-schema.org/draft/2020-12/schema"

@@ -1,4 +1,4 @@
-"""The command `kafkagroup doctor`: checks the installation, the way to a cluster, and the rights there."""
+"""The commands `kafkagroup doctor | contexts | options`: look at an installation, its settings and its options."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkagroup.cli.common import ERROR, OutputOption, exit_on_error
-from kafkagroup.cli.listing import Listing
-from kafkagroup.cli.output import Output, emit, print_json
-from kafkagroup.cli.settings import NO_OPTIONS, Connection, with_connection
+from kafkagroup.cli.common import ERROR, OutputOption, emit, exit_on_error, print_json
+from kafkagroup.cli.output import Listing, Output
+from kafkagroup.cli.settings import NO_OPTIONS, Connection, contexts, contexts_path, with_connection
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kafkagroup.doctor import Finding, State
+
 
 _COLOURS: dict[State, str] = {"ok": "green", "warn": "yellow", "fail": "red", "skipped": "dim"}
 _CONNECT = "sc://"
@@ -51,7 +51,7 @@ def doctor(
     """
     with exit_on_error():
         from kafkagroup.doctor import examine
-        from kafkagroup.doctor.finding import document, healthy
+        from kafkagroup.doctor.versions import document, healthy
 
         has_cluster = connection.names_cluster()
         if not has_cluster and (connection.config or topic or output_topic or group or transactional_id):
@@ -108,3 +108,28 @@ def _session(master: str) -> SparkSession:
     session = builder.master(master).config("spark.ui.enabled", "false").getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def list_contexts(output: OutputOption = Output.TABLE) -> None:
+    """List the contexts: named sets of settings in a file. Values of settings other than the brokers are not shown.
+
+    The file is KAFKAGROUP_CONTEXTS, or kafkagroup/contexts.ini in XDG_CONFIG_HOME, which is ~/.config by default.
+    """
+    with exit_on_error():
+        from kafkagroup.cli.rows import context_rows
+
+        rows = context_rows(contexts().values())
+        # Columns that say nothing in any row are left out of the table.
+        hidden = frozenset() if any(one.command_config for one in rows) else frozenset({"command_config"})
+        empty = f"There are no contexts: {contexts_path()} does not exist, or is empty."
+        emit(output, Listing("contexts", rows, hidden=hidden, empty=empty))
+
+
+def list_options(
+    name: Annotated[str, typer.Argument(show_default=False, help="Only options whose name contains this.")] = "",
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """List the options of the format, with their values and defaults."""
+    from kafkagroup.cli.rows import option_rows
+
+    emit(output, Listing("options", option_rows(name), empty="There are no such options."))
