@@ -5,22 +5,36 @@ has the source's offset when the sink writes it. But the tasks of both know the 
 first task of the source publishes the ranges of the whole batch, and the member that reads them, as committed offsets
 of a separate group, `{group}-read-by-{query}`. The metadata of each offset holds the run and the batch. The sink's
 driver collects the offsets of exactly its run and batch.
+
+A topic may be deleted, or created again, while the batch runs. Its offsets mean nothing in the new topic, so the
+metadata holds the topic's id too, and neither side hands over or commits anything for another topic of the same name.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import logging
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from pyspark import TaskContext
 
 from assignors.model import TopicPartition
-from kafka_source.errors import FencedError, InvalidConfigurationError, KafkaGroupError
+from kafka_source.errors import FencedError, InvalidConfigurationError, KafkaGroupError, UnknownTopicError
 from kafka_source.group.committed_offsets import commit_offsets, fetch_all_committed
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
+from kafka_source.model.identity import is_recreated
+
+log = logging.getLogger(__name__)
+
+_PAUSE_SECONDS = 0.1
+# Brokers' metadata lack a topic for a moment after it was created, and while its leaders change.
+_DELETED_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,75 +74,161 @@ class Handoff:
         member: The credentials for the commit. A broker refuses them when the group has replaced the member.
         ranges: Start (included) and end (excluded) offset of each partition.
         stream: The stream's id, from its checkpoint.
+        topic_ids: The ids of the topics, by name; without topics whose id the brokers do not tell (before 2.8).
     """
 
     member: SlotCredentials
     ranges: Mapping[TopicPartition, tuple[int, int]]
     stream: str
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+
+    def without(self, topics: Collection[str]) -> Handoff:
+        """Return the hand-off without the ranges of these topics."""
+        return replace(self, ranges={tp: r for tp, r in self.ranges.items() if tp.topic not in topics})
 
 
 def _group(group: str, query: str) -> str:
     return f"{group}-read-by-{query}"
 
 
+class _Entry(NamedTuple):
+    """The metadata of one published offset, which is the end of a range.
+
+    Attributes:
+        start: The start of the range.
+        run: See `BatchOfRun`.
+        number: See `BatchOfRun`.
+        partitions: How many partitions of the topic the member reads.
+        topic_id: The topic's id; None if the brokers do not tell it.
+        generation: Of the member that reads.
+        member_id: Of the member that reads.
+        instance_id: Of the member that reads.
+        stream: The stream's id.
+        renewed_by: See `SlotCredentials`.
+    """
+
+    start: int
+    run: str
+    number: int
+    partitions: int
+    topic_id: str | None
+    generation: int
+    member_id: str
+    instance_id: str | None
+    stream: str
+    renewed_by: str | None
+
+
 async def publish(client: KafkaClient, batch: BatchOfRun, handoff: Handoff, deadline: Deadline) -> None:
     """Publish the ranges that a batch reads. To publish them again changes nothing.
 
     A batch of thousands of partitions takes several commits. If only some of them succeed, the task fails, and
-    `collect` finds fewer partitions than the entries name.
+    `collect` finds fewer partitions than the entries name. Topics that were deleted or created again are left out.
     """
     member = handoff.member
-    identity = (
-        batch.run,
-        batch.number,
-        len(handoff.ranges),
-        member.generation,
-        member.member_id,
-        member.instance_id,
-        handoff.stream,
-        member.renewed_by,
-    )
-    entries = {
-        tp: CommitOffset(end, metadata=json.dumps([start, *identity])) for tp, (start, end) in handoff.ranges.items()
-    }
     no_member = SlotCredentials.without_membership(_group(member.group, batch.query))
-    await commit_offsets(client, no_member, entries, deadline)
+    counts = Counter(tp.topic for tp in handoff.ranges)
+    while True:
+        left = handoff.without(await _lost_topics(client, handoff, deadline))
+        entries = {
+            tp: CommitOffset(
+                end,
+                metadata=json.dumps(
+                    _Entry(
+                        start,
+                        batch.run,
+                        batch.number,
+                        counts[tp.topic],
+                        handoff.topic_ids.get(tp.topic),
+                        member.generation,
+                        member.member_id,
+                        member.instance_id,
+                        handoff.stream,
+                        member.renewed_by,
+                    )
+                ),
+            )
+            for tp, (start, end) in left.ranges.items()
+        }
+        try:
+            if entries:
+                await commit_offsets(client, no_member, entries, deadline, fail_on_unknown_topic=True)
+            return
+        except UnknownTopicError:
+            # It was deleted a moment ago, or was created a moment ago and the coordinator has not heard of it yet.
+            if deadline.over:
+                raise
+            await asyncio.sleep(_PAUSE_SECONDS)
 
 
 async def collect(client: KafkaClient, group: str, batch: BatchOfRun, deadline: Deadline) -> list[Handoff] | None:
     """Return the ranges that the sources of a batch have published, one hand-off for each member.
 
     The list is empty if the batch has no new data. The result is None if no source has ever published anything for this
-    group and query.
+    group and query. Topics that were deleted or created again are left out: there is nothing to commit for them.
 
     Raises:
         FencedError: A part of a hand-off is missing.
         InvalidConfigurationError: Another program commits in the group of the hand-off.
     """
-    entries = await fetch_all_committed(client, _group(group, batch.query), deadline)
-    if not entries:
+    published = await fetch_all_committed(client, _group(group, batch.query), deadline)
+    if not published:
         return None
-    found: dict[tuple[int, int, str, str | None, str, str | None], dict[TopicPartition, tuple[int, int]]] = {}
-    for tp, entry in entries.items():
+    by_member: dict[tuple[SlotCredentials, str], dict[TopicPartition, tuple[int, _Entry]]] = {}
+    for tp, offset in published.items():
         try:
-            start, run, number, *source = json.loads(entry.metadata)
+            start, run, number, *rest = json.loads(offset.metadata)
         except (TypeError, ValueError, RecursionError):
             raise InvalidConfigurationError(
-                f"Group {_group(group, batch.query)} has offset {entry.offset} of {tp.topic}-{tp.partition} with "
+                f"Group {_group(group, batch.query)} has offset {offset.offset} of {tp.topic}-{tp.partition} with "
                 f"metadata that no source has written, so another program commits there. No record of batch "
                 f"{batch.number} is visible. Stop that program, delete this group, and restart the query: its source "
                 "publishes there anew."
             ) from None
         if (run, number) == (batch.run, batch.number):
-            found.setdefault(tuple(source), {})[tp] = (start, entry.offset)
-    for (count, *_), ranges in found.items():
-        if len(ranges) < count:
-            raise FencedError(
-                f"The source of batch {batch.number} reads {count} partitions, but group {_group(group, batch.query)} "
-                f"names {len(ranges)} of them: another run of this query has published there too, or a topic was "
-                "deleted. No record of the batch is visible. Make sure that the query runs only once, and restart it."
+            entry = _Entry(start, run, number, *rest)
+            member = SlotCredentials(
+                group, entry.generation, entry.member_id, entry.instance_id, renewed_by=entry.renewed_by
             )
-    return [
-        Handoff(SlotCredentials(group, generation, member_id, instance_id, renewed_by=renewed_by), ranges, stream)
-        for (_, generation, member_id, instance_id, stream, renewed_by), ranges in found.items()
-    ]
+            by_member.setdefault((member, entry.stream), {})[tp] = offset.offset, entry
+    handoffs = []
+    for (member, stream), entries in by_member.items():
+        ids = {tp.topic: entry.topic_id for tp, (_, entry) in entries.items() if entry.topic_id is not None}
+        ranges = {tp: (entry.start, end) for tp, (end, entry) in entries.items()}
+        handoff = Handoff(member, ranges, stream, ids)
+        lost = await _lost_topics(client, handoff, deadline)
+        if lost:
+            log.warning("batch %d commits no offsets of %s: deleted or created again", batch.number, ", ".join(lost))
+            handoff = handoff.without(lost)
+        _check_complete(batch, handoff, {tp.topic: entry.partitions for tp, (_, entry) in entries.items()})
+        handoffs.append(handoff)
+    return handoffs
+
+
+def _check_complete(batch: BatchOfRun, handoff: Handoff, partitions: Mapping[str, int]) -> None:
+    """Raise an error if some partitions of a topic are missing; `partitions` says how many there must be."""
+    for topic, count in sorted(Counter(tp.topic for tp in handoff.ranges).items()):
+        if count < partitions[topic]:
+            raise FencedError(
+                f"The source of batch {batch.number} reads {partitions[topic]} partitions of {topic}, but group "
+                f"{_group(handoff.member.group, batch.query)} names {count} of them: another run of this query has "
+                "published there too. No record of the batch is visible. Make sure that the query runs only once, and "
+                "restart it."
+            )
+
+
+async def _lost_topics(client: KafkaClient, handoff: Handoff, deadline: Deadline) -> list[str]:
+    """Return the topics of a hand-off that were deleted, or deleted and created again, sorted."""
+    names = sorted({tp.topic for tp in handoff.ranges})
+    patience = Deadline(min(_DELETED_SECONDS, deadline.left))
+    while names:
+        snapshot = await client.retrying(lambda: client.metadata(names, deadline), deadline)
+        absent = [name for name in names if name not in snapshot.topics and name not in snapshot.refused]
+        # Another id tells at once. A broker may lack a topic for a moment after its creation.
+        if not absent or patience.over:
+            others = (
+                t.name for t in snapshot.topics.values() if is_recreated(handoff.topic_ids.get(t.name), t.id_text)
+            )
+            return sorted([*absent, *others])
+        await asyncio.sleep(_PAUSE_SECONDS)
+    return []

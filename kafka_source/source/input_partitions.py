@@ -76,13 +76,16 @@ def bundle_tasks(
     return [TaskBundle(tuple(with_ticket(one) for one in bundle)) for bundle in bundles(planned, min_offsets)]
 
 
-def add_handoff(found: Sequence[TaskBundle], planned: Sequence[PlannedInput], stream: str) -> list[TaskBundle]:
+def add_handoff(
+    found: Sequence[TaskBundle], planned: Sequence[PlannedInput], stream: str, topic_ids: Mapping[str, str]
+) -> list[TaskBundle]:
     """Let the first bundle tell the sink what the whole batch reads (`commit=sink`).
 
     Args:
         found: The bundles of the batch.
         planned: What they read.
         stream: The stream's id.
+        topic_ids: The ids of the topics that the batch was planned with.
 
     Raises:
         ValueError: The tasks have no credentials of a group, whose offsets the sink could commit.
@@ -93,4 +96,4 @@ def add_handoff(found: Sequence[TaskBundle], planned: Sequence[PlannedInput], st
     members = {task.credentials.slot: task.credentials for one in found for task in one.tasks if task.credentials}
     if not members:
         raise ValueError("commit=sink needs tasks of a group's members")
-    return [replace(first, handoffs=handoffs_of(planned, members, stream)), *others]
+    return [replace(first, handoffs=handoffs_of(planned, members, stream, topic_ids)), *others]

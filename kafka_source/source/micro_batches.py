@@ -134,6 +134,10 @@ class MicroBatches:
         latest = self._latest_offsets(starts.keys() - leaderless)
         self._latest = {**{tp: offset for tp, offset in self._latest.items() if tp in leaderless}, **latest}
         self._looked_up_ms = round(time.time() * 1000)
+        beyond = {tp.topic for tp, position in starts.items() if position > latest.get(tp, position)}
+        if beyond and self._topics.are_replaced(beyond):
+            # Their records are not lost, but those of other topics: the trigger begins again and reads all of them.
+            raise RefreshRetriableError(f"Topics were deleted or created again: {', '.join(sorted(beyond))}.")
         starts = self._positions.move_into_log(starts, latest)
         if is_first:
             # The last commit before the restart may have failed. Nothing is committed before the checkpoint is checked.
@@ -141,7 +145,9 @@ class MicroBatches:
         ends = self._admission.ends(starts, latest, owned.slots, limited=limited)
         if ends == starts and leaderless and self._admission.runs_to_an_end:
             raise NoLeaderError(leaderless)
-        self._check_sink(start, has_new=ends not in (None, starts))
+        if known.partitions.keys() == start.partitions.keys():
+            # The sink commits nothing for topics that were deleted or created again since the batch was planned.
+            self._check_sink(start, has_new=ends not in (None, starts))
         if ends is None or (ends == starts and self._positions.are_durable(known, starts) and not start.of_spark):
             # An empty batch is planned only where nothing but the checkpoint can keep the positions, and to replace an
             # offset of Spark's own source, which has no ids of cluster and topics.
@@ -213,7 +219,7 @@ class MicroBatches:
             # behind them: other settings committed before, perhaps not the last batch.
             planned = [*planned, sink_commit_replay.idle(end)]
         self._owner.tasks_made(_ends_of(planned))
-        return add_handoff(found, planned, end.stream or "") if self._sink_commits else found
+        return add_handoff(found, planned, end.stream or "", end.topics) if self._sink_commits else found
 
     def finished(self, end: StreamOffset) -> None:
         """Note that everything before `end` is durable in Spark's sink, so that the group's offsets can follow.

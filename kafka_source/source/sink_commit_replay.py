@@ -126,13 +126,16 @@ def idle(end: StreamOffset) -> PlannedInput:
     )
 
 
-def handoff_of(planned: Iterable[PlannedInput], member: SlotCredentials, stream: str) -> Handoff:
+def handoff_of(
+    planned: Iterable[PlannedInput], member: SlotCredentials, stream: str, topic_ids: Mapping[str, str]
+) -> Handoff:
     """Return what the source tells the sink about a batch.
 
     Args:
         planned: What the batch reads.
         member: Any member of the query: a broker checks the generation, not who owns a partition.
         stream: The stream's id.
+        topic_ids: The ids of the topics that the batch was planned with.
     """
     ranges: dict[TopicPartition, tuple[int, int]] = {}
     for _, parts in planned:
@@ -140,11 +143,15 @@ def handoff_of(planned: Iterable[PlannedInput], member: SlotCredentials, stream:
             start, end = ranges.get(r.topic_partition, (r.start, r.end))
             ranges[r.topic_partition] = (min(start, r.start), max(end, r.end))
     without_slot = replace(member, slot=0, partitions=(), protocols=(), per_member_epoch=False)
-    return Handoff(without_slot, ranges, stream)
+    ids = {tp.topic: topic_ids[tp.topic] for tp in ranges if tp.topic in topic_ids}
+    return Handoff(without_slot, ranges, stream, ids)
 
 
 def handoffs_of(
-    planned: Sequence[PlannedInput], members: Mapping[int, SlotCredentials], stream: str
+    planned: Sequence[PlannedInput],
+    members: Mapping[int, SlotCredentials],
+    stream: str,
+    topic_ids: Mapping[str, str],
 ) -> tuple[Handoff, ...]:
     """Return what the source tells the sink about a batch: one hand-off, or one for each member that vouches alone.
 
@@ -152,11 +159,12 @@ def handoffs_of(
         planned: What the batch reads; the slot -1 stands for any member.
         members: The credentials of the slots that read, by slot number; at least one.
         stream: The stream's id.
+        topic_ids: The ids of the topics that the batch was planned with.
     """
     anybody = members[min(members)]
     if not anybody.per_member_epoch:
-        return (handoff_of(planned, anybody, stream),)
+        return (handoff_of(planned, anybody, stream, topic_ids),)
     parts: dict[int, list[PlannedInput]] = {}
     for one in planned:
         parts.setdefault(members.get(one.slot, anybody).slot, []).append(one)
-    return tuple(handoff_of(part, members[slot], stream) for slot, part in sorted(parts.items()))
+    return tuple(handoff_of(part, members[slot], stream, topic_ids) for slot, part in sorted(parts.items()))

@@ -61,6 +61,13 @@ class TopicTracker:
         """Ask the cluster again at the next question, because something has changed topics."""
         self._cache.invalidate()
 
+    def are_replaced(self, names: Collection[str]) -> bool:
+        """Ask the cluster whether one of these topics was deleted, or created again, since it was last asked."""
+        before = self.ids(names)
+        self.refresh()
+        now = self._cache.describe(names)
+        return any(topic is None or is_recreated(before.get(name), topic.id) for name, topic in now.items())
+
     def existing(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Return those of the partitions that exist, sorted."""
         return self._cache.existing(partitions)

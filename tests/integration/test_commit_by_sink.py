@@ -29,7 +29,7 @@ from kafkagroup.admin import Groups
 from tests.committed_reader import CommittedReader
 from tests.groups import members_of
 from tests.pipes import Pipe
-from tests.support import produce, stream, until
+from tests.support import create_again, produce, stream, until
 from tests.two_phase import visible
 
 PARTITIONS = 4
@@ -286,6 +286,37 @@ def test_where_records_were_lost_the_group_steps_back_and_the_query_goes_on(kafk
     assert committed(kafka, group) == ends(kafka, topics)
 
 
+def replace_topic(kafka, name):
+    """Delete a topic and create it again, with records that the old one did not have."""
+    kafka.delete_topic(name)
+    create_again(kafka, name, PARTITIONS)
+    produce(kafka.bootstrap_servers, name, 30, first=COUNT)
+
+
+@pytest.mark.parametrize("before", ["its tasks run", "its decision"])
+def test_a_topic_that_is_created_again_during_a_batch_is_read_from_its_start(kafka, topics, group, pipe, before):
+    query = pipe(failOnDataLoss="false")
+    if before == "its tasks run":
+        query.offsets.append(query.stream.next(query.offsets[-1], limited=True))
+        replace_topic(kafka, topics[0])
+        query.replay()
+    else:
+        query.batch()
+        replace_topic(kafka, topics[0])
+    of_old_topic = [str(number).encode() for number in query.read if number < COUNT]
+    query.decide()
+    to_the_end(query)
+    expected = sorted([*of_old_topic, *(str(n).encode() for n in range(COUNT, COUNT + 30))])
+    assert visible(kafka, topics[1], len(expected)) == expected
+    assert committed(kafka, group) == ends(kafka, topics)
+    query.close()
+    again = query.restarted(failOnDataLoss="false")
+    again.replay()
+    again.decide()
+    to_the_end(again)
+    assert visible(kafka, topics[1], len(expected)) == expected
+
+
 def test_a_batch_of_whose_source_a_part_was_overwritten_is_not_decided(kafka, topics, group, pipe):
     query = pipe()
     query.batch()
@@ -293,7 +324,7 @@ def test_a_batch_of_whose_source_a_part_was_overwritten_is_not_decided(kafka, to
     part = Handoff(member, {TopicPartition(topics[0], 0): (0, 1)}, "another")
     client = cached_client(query.settings)
     client.run(publish(client, BatchOfRun(query.name, "another-run", 0), part, Deadline(30)))
-    with pytest.raises(FencedError, match=f"reads {PARTITIONS} partitions, .* names {PARTITIONS - 1} of them"):
+    with pytest.raises(FencedError, match=f"reads {PARTITIONS} partitions of .* names {PARTITIONS - 1} of them"):
         query.decide()
     query.abort()
     assert visible(kafka, topics[1]) == []

@@ -50,6 +50,7 @@ async def offsets_of_sources(
             {tp: CommitOffset(end, metadata=handoff.stream) for tp, (_, end) in handoff.ranges.items()},
         )
         for handoff in handoffs or ()
+        if handoff.ranges
     )
 
 

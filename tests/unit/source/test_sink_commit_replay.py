@@ -82,7 +82,7 @@ def test_a_handoff_has_each_partition_once_however_it_was_cut() -> None:
         PlannedInput(1, (Range("t", 0, 15, 20), Range("t", 1, 5, 9))),
     ]
     member = SlotCredentials("g", 3, "m", "i", slot=4, partitions=(A,))
-    handoff = handoff_of(planned, member, "mine")
+    handoff = handoff_of(planned, member, "mine", {})
     assert handoff.ranges == {A: (10, 20), B: (5, 9)}
     assert handoff.member == SlotCredentials("g", 3, "m", "i")
 
@@ -93,12 +93,12 @@ def test_each_member_hands_its_own_ranges_over_where_members_have_epochs_of_thei
     members = {
         slot: SlotCredentials("g", 3 + slot, f"m{slot}", None, slot=slot, per_member_epoch=True) for slot in (0, 1)
     }
-    first, second = handoffs_of([*planned, idle_one], members, "mine")
+    first, second = handoffs_of([*planned, idle_one], members, "mine", {})
     assert (first.member.generation, first.ranges) == (3, {A: (10, 20), TopicPartition("t", 2): (7, 7)})
     assert (second.member.generation, second.ranges) == (4, {B: (5, 9)})
     together = {slot: replace(one, per_member_epoch=False) for slot, one in members.items()}
-    (whole,) = handoffs_of([*planned, idle_one], together, "mine")
-    assert whole == handoff_of([*planned, idle_one], together[0], "mine")
+    (whole,) = handoffs_of([*planned, idle_one], together, "mine", {})
+    assert whole == handoff_of([*planned, idle_one], together[0], "mine", {})
 
 
 def test_a_batch_that_begins_before_the_last_ones_end_is_read_where_the_group_was_rewound() -> None:
@@ -113,7 +113,7 @@ def test_a_batch_that_begins_before_the_last_ones_end_is_read_where_the_group_wa
 
 def test_the_first_batch_hands_over_the_positions_where_there_is_nothing_to_read() -> None:
     end = StreamOffset({A: Span(20, 150, 0), B: Span(7, 7, 0)}, stream="mine", by_sink=True, slots=1)
-    handoff = handoff_of([*plan(end), idle(end)], SlotCredentials("g", 3, "m", None), "mine")
+    handoff = handoff_of([*plan(end), idle(end)], SlotCredentials("g", 3, "m", None), "mine", {})
     assert handoff.ranges == {A: (20, 150), B: (7, 7)}
 
 
