@@ -2,7 +2,7 @@
 
 A module has two importers, or 120 lines, or a unit test of its rules; a folder has at most 15 modules. A module that a
 user names is at the door and stands by itself (docs/public-api.md). `python -m tests.unit.layout_rules` prints what
-breaks the rule, in all folders.
+breaks the rule, in all folders, and the figures of docs/design/layout.md.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from statistics import median_low
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("kafkagroup", "kafka_source", "assignors", "pyspark_kafkagroup")
@@ -98,6 +100,46 @@ def _name_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@dataclass(frozen=True)
+class Figures:
+    """The size of some modules. Code is what is neither blank, comment nor docstring; imports are part of it."""
+
+    files: int
+    median_lines: int
+    under_50_lines: int
+    code_lines: int
+    import_lines: int
+
+    @classmethod
+    def of(cls, paths: Iterable[Path]) -> Figures:
+        """Count the lines of these files."""
+        texts = [path.read_text() for path in paths]
+        sizes = sorted(len(text.splitlines()) for text in texts)
+        counts = [_code_and_import_lines(text) for text in texts]
+        code, imports = (sum(column) for column in zip(*counts, strict=True))
+        return cls(len(sizes), median_low(sizes), sum(size < 50 for size in sizes), code, imports)
+
+
+def _code_and_import_lines(text: str) -> tuple[int, int]:
+    tree = ast.parse(text)
+    without_code: set[int] = set()
+    imports: set[int] = set()
+    for node in ast.walk(tree):
+        lines = range(getattr(node, "lineno", 0), (getattr(node, "end_lineno", None) or 0) + 1)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            without_code.update(lines)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            imports.update(lines)
+    code = {
+        number
+        for number, line in enumerate(text.splitlines(), 1)
+        if line.strip() and not line.lstrip().startswith("#") and number not in without_code
+    }
+    return len(code), len(imports & code)
+
+
 if __name__ == "__main__":
     for room, lines in sorted(broken_rules().items()):
         print(room, *lines, sep="\n    ")
+    for part in (PACKAGES, *((package,) for package in PACKAGES)):
+        print(part, Figures.of(path for path in modules().values() if path.relative_to(ROOT).parts[0] in part))
