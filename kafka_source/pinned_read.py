@@ -24,7 +24,7 @@ from kafka_source.options import ReadOptions, Where, read_options
 from kafka_source.options.declaration import declared_in
 from kafka_source.schema import schema_for
 from kafka_source.source.group_member_owner import GroupMemberOwner
-from kafka_source.source.rewind_marks import RewindMarks
+from kafka_source.source.positions import Positions
 from kafka_source.source.start_and_end import raise_or_warn, resolve_batch
 
 # A block may take as long as a batch: so long the group's other members wait for it when they rebalance.
@@ -96,11 +96,11 @@ def pinned_ranges(options: Mapping[str, str]) -> Iterator[tuple[Range, ...]]:
             group = group_settings(parsed, partitions=len(subscribed), stream=True)
             if parsed.max_poll_interval_ms is None:
                 group = replace(group, rebalance_timeout_ms=_REBALANCE_TIMEOUT_MS)
-            marks = RewindMarks()
-            owner = GroupMemberOwner(parsed, subscription, group, commits=True, marks=marks)
+            positions = Positions()
+            owner = GroupMemberOwner(parsed, subscription, group, commits=True, positions=positions)
             members = ending.enter_context(closing(owner))
             ids, ranges = _ranges(cluster, parsed, members, subscribed)
-            marks.follow(marks.news(members.committed([r.topic_partition for r in ranges])))
+            positions.note_rewinds(positions.unfollowed_rewinds(members.committed([r.topic_partition for r in ranges])))
         yield ranges
         _commit(members, group.group, _of_same_topics(parsed, ids, ranges))
 

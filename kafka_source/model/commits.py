@@ -51,6 +51,25 @@ class OffsetNote:
         return " ".join(part for part in (self.stream, mark) if part is not None)
 
 
+def rewinds_in(committed: Mapping[TopicPartition, CommitOffset]) -> dict[TopicPartition, str]:
+    """Return the ids of the rewinds that committed offsets have marks of.
+
+    A read without a checkpoint begins at the group's offsets, so it follows all of them. Its commits carry them on, for
+    queries with a checkpoint that are stopped meanwhile.
+    """
+    return {tp: rewind_id for tp, entry in committed.items() if (rewind_id := OffsetNote.parse(entry.metadata).rewound)}
+
+
+def with_notes(
+    offsets: Mapping[TopicPartition, int], rewinds: Mapping[TopicPartition, str], stream: str | None
+) -> dict[TopicPartition, CommitOffset]:
+    """Return offsets to commit, each with the stream's id and the mark of its partition's rewind, if there was one."""
+    return {
+        tp: CommitOffset(offset, metadata=OffsetNote(stream, rewinds.get(tp)).metadata)
+        for tp, offset in offsets.items()
+    }
+
+
 # A coordinator appends the offsets of one request as one record batch, and refuses a batch above the broker's
 # message.max.bytes (1,048,588 by default) with INVALID_COMMIT_OFFSET_SIZE. A quarter leaves room for lower settings,
 # and for the records of other requests that the coordinator appends together with them.

@@ -22,6 +22,7 @@ from kafka_source.group.model import GroupSettings
 from kafka_source.group.query_settings import group_settings, subscription_of
 from kafka_source.group.siblings import Siblings
 from kafka_source.group.slot_keeper import keep_waiting_slots
+from kafka_source.model.commits import rewinds_in
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import Where
 from kafka_source.options.assignment_strategies import strategies_of
@@ -38,7 +39,6 @@ from kafka_source.source.input_partitions import TaskFactory
 from kafka_source.source.partition_owner import PartitionOwner
 from kafka_source.source.plan import plan, spans
 from kafka_source.source.read_task import Query, ReadTask, shares_of
-from kafka_source.source.rewind_marks import marks_in
 from kafka_source.source.standalone_owner import Standalone
 from kafka_source.source.start_and_end import resolve_batch
 from kafka_source.source.static_partitions import StaticPartitions
@@ -150,7 +150,7 @@ class BatchReader(DataSourceReader):
             max_records=options.max_records_per_partition,
         )
         inputs = plan(end) if options.in_group else late_bounds.mark(plan(end), bounds)
-        rewinds = marks_in(owner.committed(sorted(owned.slots))) if options.commit == "task" else {}
+        rewinds = rewinds_in(owner.committed(sorted(owned.slots))) if options.commit == "task" else {}
         factory = TaskFactory(owner.credentials, cluster.cluster_id(), topics, rewinds)
         planned = [_without_ids_if_unbound(factory.task(one)) for one in inputs]
         quota = QuotaSettings.of(options)

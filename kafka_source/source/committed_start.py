@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 _MOST_NAMED = 5
 
 
-def tell(options: ReadOptions, committed: Collection[TopicPartition], *, commits: bool) -> None:
+def log_committed_start(options: ReadOptions, committed: Collection[TopicPartition], *, commits: bool) -> None:
     """Log that these partitions start at committed offsets; once in this process, and at WARN if it may surprise.
 
     It is no surprise where the user has set `group.membership=true` or `startingOffsets=committed`.
@@ -45,7 +45,7 @@ def tell(options: ReadOptions, committed: Collection[TopicPartition], *, commits
     )
 
 
-def tell_moves(options: ReadOptions, moves: Mapping[TopicPartition, tuple[int, int]], *, of_spark: bool) -> None:
+def log_moves(options: ReadOptions, moves: Mapping[TopicPartition, tuple[int, int]], *, of_spark: bool) -> None:
     """Log that a query leaves out what others of its group have read; one line for all partitions.
 
     Args:

@@ -36,10 +36,9 @@ from kafka_source.options.assignment_strategies import REDUNDANT, strategies_of
 from kafka_source.runtime.deadline import Deadline
 from kafka_source.runtime.failpoints import failpoint
 from kafka_source.runtime.retry import RetryPolicy, retry
-from kafka_source.source.known_offsets import KnownOffsets, not_below
 from kafka_source.source.owner_events import CommitLog, OwnerEvents
 from kafka_source.source.partition_owner import OwnedPartitions
-from kafka_source.source.rewind_marks import RewindMarks
+from kafka_source.source.positions import Positions, not_below
 from kafka_source.transactions.offset_committer import TransactionalCommitter, transactional_id_of
 
 log = logging.getLogger(__name__)
@@ -47,7 +46,7 @@ log = logging.getLogger(__name__)
 _JOIN_MARGIN_MS = 30_000
 _COMMIT_PAUSE_SECONDS = 1.0
 _COMMIT_PAUSES = RetryPolicy(_COMMIT_PAUSE_SECONDS, _COMMIT_PAUSE_SECONDS)
-_MAY_PASS = (RetriableError, AbortableError, UnknownOutcomeError)
+_TRANSIENT = (RetriableError, AbortableError, UnknownOutcomeError)
 
 
 class GroupMemberOwner:
@@ -58,7 +57,7 @@ class GroupMemberOwner:
         subscription: The topics or partitions that the members subscribe to.
         group: From `group_settings`.
         commits: Whether the driver commits offsets. Else tasks or the sink do, or nobody.
-        marks: The rewinds of the group that the query has followed; None: it has no checkpoint.
+        positions: The query's positions; None: it has no checkpoint.
         siblings: Where to meet the other reads of this driver and group; None: nowhere.
     """
 
@@ -70,11 +69,11 @@ class GroupMemberOwner:
         *,
         commits: bool,
         siblings: Siblings | None = None,
-        marks: RewindMarks | None = None,
+        positions: Positions | None = None,
     ) -> None:
         self._group = group
         self._commits = commits
-        self._marks = marks or RewindMarks()
+        self._positions = positions or Positions()
         self._join_seconds = (group.rebalance_timeout_ms + _JOIN_MARGIN_MS) / 1000
         self._all_copies = options.redundant_emit == "all"
         self._committed_elsewhere = options.commit in ("task", "sink")
@@ -94,11 +93,8 @@ class GroupMemberOwner:
         self._committer: TransactionalCommitter | None = None
         self._stops = options.group_on_lost == "stop"
         self._renewed_by = uuid4().hex if self._committed_elsewhere and not self._stops else None
-        self._known = KnownOffsets()
         self._compared_generation = -1
         self._joined = False
-        # The ends of the micro-batches that are planned and, as far as this driver knows, not committed.
-        self._under_way: dict[TopicPartition, int] = {}
         self._commit_log = CommitLog()
 
     def undisturbed(self) -> AbstractContextManager[None]:
@@ -107,8 +103,8 @@ class GroupMemberOwner:
 
     def batch_planned(self, ends: Mapping[TopicPartition, int]) -> None:
         """Let the slots claim these partitions, should they have to rejoin before the micro-batch is finished."""
-        self._under_way |= ends
-        self._membership.reads(BatchUnderWay(dict(self._under_way)))
+        self._positions.add_in_flight(ends)
+        self._membership.reads(BatchUnderWay(self._positions.in_flight))
 
     def measure(
         self,
@@ -121,11 +117,11 @@ class GroupMemberOwner:
 
     def tasks_made(self, ends: Mapping[TopicPartition, int]) -> None:
         """Let the slots rejoin only if that does not invalidate credentials with which tasks or the sink commit."""
-        self._under_way |= ends
-        self._membership.reads(BatchUnderWay(dict(self._under_way), self._committed_elsewhere, self._renewed_by))
+        self._positions.add_in_flight(ends)
+        self._membership.reads(BatchUnderWay(self._positions.in_flight, self._committed_elsewhere, self._renewed_by))
 
-    def _nothing_under_way(self) -> None:
-        self._under_way = {}
+    def _nothing_in_flight(self) -> None:
+        self._positions.clear_in_flight()
         self._membership.reads(BatchUnderWay())
 
     def commit_and_rejoin(self, finished: Mapping[TopicPartition, int]) -> OwnedPartitions:
@@ -149,7 +145,7 @@ class GroupMemberOwner:
             self._retry_commit_before_rejoin(finished)
         reason = self._membership.rebalance_needed()
         if committed or reason is not None:
-            self._nothing_under_way()
+            self._nothing_in_flight()
         if reason is not None:
             log.info("rejoin group=%s reason=%r", self._group.group, reason)
             self._wait_in(self._membership.rejoin)
@@ -186,7 +182,7 @@ class GroupMemberOwner:
                 code=ErrorCode.UNKNOWN_MEMBER_ID,
             )
         log.warning("rejoin group=%s reason=%r: nothing is committed until then", self._group.group, lost)
-        self._nothing_under_way()
+        self._nothing_in_flight()
         self._wait_in(self._membership.rejoin)
 
     def owned(self) -> OwnedPartitions:
@@ -241,7 +237,7 @@ class GroupMemberOwner:
         if committed:
             self._commit_log.committed(time.monotonic() - started)
             failpoint("offsets-committed")
-        self._known.committed(committed)
+        self._positions.committed(committed)
         return True
 
     def _commit_existing(self, offsets: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -272,26 +268,15 @@ class GroupMemberOwner:
         while not self._commit_finished(finished) and not deadline.over:
             time.sleep(_COMMIT_PAUSE_SECONDS)
 
-    def forget_topics(self, topics: Collection[str]) -> None:
-        """Forget the offsets that were committed for topics which were deleted or created again."""
-        self._known.forget_topics(topics)
-
     def _not_committed(self, finished: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return the part of `finished` that the driver has to commit; empty if it is not the driver that commits."""
         if not self._commits or not self._joined:
             return {}
         owned, held = self.owned(), self._membership.assignment.held
         mine = {tp: end for tp, end in finished.items() if owned.commits(tp) or tp in held}
-        missing = self._known.missing(mine)
+        missing = self._positions.missing(mine)
         if missing and owned.generation != self._compared_generation:
-            # Another application of the group may have read on before these partitions came back: never step back.
-            entries = self.committed(self._known.comparable(missing))
-            rewound = self._marks.news(entries)
-            for tp, entry in entries.items():
-                # `rewound`: while this micro-batch was read, another read of the driver had the slots rejoin. As if it
-                # was committed; the next micro-batch begins at the group's offset.
-                if tp in rewound or entry.offset >= missing[tp]:
-                    self._known.learn({tp: missing.pop(tp)})
+            missing = self._positions.not_behind(missing, self.committed(self._positions.comparable(missing)))
             self._compared_generation = owned.generation
         return missing
 
@@ -311,7 +296,7 @@ class GroupMemberOwner:
                 "reads the records again. Nothing was committed.",
                 code=ErrorCode.ILLEGAL_GENERATION,
             )
-        slots, marked = assignment.slots, self._marks.marked(offsets)
+        slots, marked = assignment.slots, self._positions.with_notes(offsets)
         if self._committer is not None and not slots[0].credentials.per_member_epoch:
             # The coordinator checks that a member of this generation commits, not that it owns each partition.
             self._committer.commit(slots[0].credentials, marked)
@@ -342,20 +327,16 @@ class GroupMemberOwner:
         lowered = not_below(mine, self.committed(sorted(mine)))
         if lowered:
             self._commit_patiently(lowered)
-            self._known.committed(lowered)
+            self._positions.committed(lowered)
 
     def _commit_patiently(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit as `commit` does; a coordinator that is away or loads the group is waited for."""
         deadline = Deadline(self._group.coordinator_timeout_ms / 1000)
-        retry(lambda: self.commit(offsets), _COMMIT_PAUSES, on=_MAY_PASS, deadline=deadline, again=_may_pass)
+        retry(lambda: self.commit(offsets), _COMMIT_PAUSES, on=_TRANSIENT, deadline=deadline, again=_is_transient)
 
     def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
         """Return what the group has committed; open transactions over it are waited for."""
         return self._membership.committed_entries(partitions)
-
-    def rewound(self, partitions: Collection[TopicPartition]) -> None:
-        """Forget what the group had in these partitions before it was rewound."""
-        self._known.forget(partitions)
 
     def credentials(self, slot: int) -> SlotCredentials:
         """Return the slot's credentials; a replayed batch may have had more slots than there are now."""
@@ -381,7 +362,7 @@ class GroupMemberOwner:
         self._membership.close()
 
 
-def _may_pass(error: Exception, _: int, __: float) -> bool:
+def _is_transient(error: Exception, _: int, __: float) -> bool:
     log.info("commit failed and is tried again: %s", error)
     return not isinstance(error, UnknownTopicError)
 

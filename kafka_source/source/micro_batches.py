@@ -38,8 +38,8 @@ from kafka_source.source.input_partitions import TaskFactory, add_handoff, bundl
 from kafka_source.source.partition_owner import OwnedPartitions, PartitionOwner
 from kafka_source.source.plan import PlannedInput, plan, spans
 from kafka_source.source.position_tracker import PositionTracker
+from kafka_source.source.positions import Positions
 from kafka_source.source.read_task import Query, TaskBundle
-from kafka_source.source.rewind_marks import RewindMarks
 from kafka_source.source.standalone_owner import Standalone
 from kafka_source.source.start_and_end import raise_or_warn
 from kafka_source.source.static_partitions import StaticPartitions
@@ -73,13 +73,13 @@ class MicroBatches:
         self._leaderless = PartitionsWithoutLeader(options.coordinator_timeout_ms / 1000)
         self._selection = subscription_of(options)
         self._subscribed = subscribed = self._cluster.partitions(self._selection)
-        self._marks = RewindMarks()
-        self._owner = _partition_owner(options, self._cluster, self._selection, len(subscribed), siblings, self._marks)
+        self._positions = positions = Positions()
+        self._owner = _partition_owner(options, self._cluster, self._selection, len(subscribed), siblings, positions)
         self._topics = TopicTracker(
             TopicIds(self._cluster.topics, options.metadata_max_age_ms),
             fail_on_data_loss=options.fail_on_data_loss,
         )
-        self._positions = PositionTracker(query, self._cluster, self._owner, subscribed, self._marks)
+        self._resolver = PositionTracker(query, self._cluster, self._owner, subscribed, positions)
         # A limit in bytes needs the sizes that tasks measure, and these report to the driver as with a quota.
         by_bytes = options.max_bytes_per_trigger is not None
         quota = QuotaSettings.measuring(options) if by_bytes else QuotaSettings.of(options)
@@ -111,7 +111,7 @@ class MicroBatches:
             InvalidConfigurationError: `start` is of another cluster.
         """
         self._check_cluster(start)
-        self._marks.learn(start)
+        self._positions.learn(start)
         with self._owner.undisturbed():
             return self._retry(lambda: self._next_attempt(start, limited=limited))
 
@@ -123,14 +123,14 @@ class MicroBatches:
 
     def _next(self, start: StreamOffset, *, limited: bool) -> StreamOffset:
         """Plan one trigger: what the query owns, where it continues, how far it may read."""
-        is_first = not self._positions.is_resolved
+        is_first = not self._resolver.is_resolved
         known, owned = self._commit_and_rejoin(start, commits=not is_first)
         self._check_selection(known)
-        self._positions.compare_with_group(known)
+        self._resolver.compare_with_group(known)
         partitions = self._topics.existing(owned.slots)
         leaderless = self._leaderless.partitions & set(partitions)
         self._leaderless.check(leaderless)
-        starts = self._positions.resolve(known, owned, partitions, self._topics.lost_topics, leaderless)
+        starts = self._resolver.resolve(known, owned, partitions, self._topics.lost_topics, leaderless)
         latest = self._latest_offsets(starts.keys() - leaderless)
         self._latest = {**{tp: offset for tp, offset in self._latest.items() if tp in leaderless}, **latest}
         self._looked_up_ms = round(time.time() * 1000)
@@ -138,17 +138,17 @@ class MicroBatches:
         if beyond and self._topics.are_replaced(beyond):
             # Their records are not lost, but those of other topics: the trigger begins again and reads all of them.
             raise RefreshRetriableError(f"Topics were deleted or created again: {', '.join(sorted(beyond))}.")
-        starts = self._positions.move_into_log(starts, latest)
+        starts = self._resolver.move_into_log(starts, latest)
         if is_first:
             # The last commit before the restart may have failed. Nothing is committed before the checkpoint is checked.
-            self._owner.finish(self._marks.current_ends(known))
+            self._owner.finish(self._positions.current_ends(known))
         ends = self._admission.ends(starts, latest, owned.slots, limited=limited)
         if ends == starts and leaderless and self._admission.runs_to_an_end:
             raise NoLeaderError(leaderless)
         if known.partitions.keys() == start.partitions.keys():
             # The sink commits nothing for topics that were deleted or created again since the batch was planned.
             self._check_sink(start, has_new=ends not in (None, starts))
-        if ends is None or (ends == starts and self._positions.are_durable(known, starts) and not start.of_spark):
+        if ends is None or (ends == starts and self._resolver.are_durable(known, starts) and not start.of_spark):
             # An empty batch is planned only where nothing but the checkpoint can keep the positions, and to replace an
             # offset of Spark's own source, which has no ids of cluster and topics.
             return start
@@ -172,7 +172,7 @@ class MicroBatches:
         if not self._sink_commits or self._sink_has_committed or not is_first:
             return
         committed = sink_commit_replay.fetch_committed(self._options)
-        if sink_commit_replay.is_handed_over(start, committed) or self._marks.news(committed):
+        if sink_commit_replay.is_handed_over(start, committed) or self._positions.unfollowed_rewinds(committed):
             self._sink_has_committed = True
             return
         message = sink_commit_replay.nobody_commits(self._options.group_id)
@@ -203,9 +203,9 @@ class MicroBatches:
             end = self._planned_by_spark(start, end)
         is_replay = end != self._planned
         if is_replay:
-            self._marks.learn(end, newest=True)
+            self._positions.learn(end, newest=True)
             end = self._without_lost_topics(end)
-            self._positions.compare_with_group(end)
+            self._resolver.compare_with_group(end)
         planned = plan(end, start)
         if is_replay and self._sink_commits:
             planned = self._remaining(planned, end.stream or "")
@@ -229,7 +229,7 @@ class MicroBatches:
         """
         self._check_cluster(end)
         with self._owner.undisturbed():
-            self._owner.finish(self._marks.current_ends(end.without(self._topics.lost_from(end))))
+            self._owner.finish(self._positions.current_ends(end.without(self._topics.lost_from(end))))
 
     def stop_at_latest(self) -> None:
         """Let an AvailableNow run end at the latest offsets of now, in every partition of the subscription."""
@@ -315,8 +315,8 @@ class MicroBatches:
             `start` without lost topics, and the partitions that the query owns.
         """
         known = self._without_lost_topics(start)
-        owned = self._owner.commit_and_rejoin(self._marks.current_ends(known) if commits else {})
-        if not self._positions.is_resolved_in(owned.generation):
+        owned = self._owner.commit_and_rejoin(self._positions.current_ends(known) if commits else {})
+        if not self._resolver.is_resolved_in(owned.generation):
             # The leader may have started the rebalance because topics have changed.
             self._topics.refresh()
             known = self._without_lost_topics(start)
@@ -326,7 +326,6 @@ class MicroBatches:
         """Remove lost topics from an offset, and their offsets from all that this query knows."""
         checked = self._topics.check(offset, self._cluster.cluster_id())
         if checked.newly_lost:
-            self._owner.forget_topics(checked.newly_lost)
             self._positions.forget_topics(checked.newly_lost)
         return checked.start
 
@@ -366,7 +365,7 @@ class MicroBatches:
         owned: OwnedPartitions,
     ) -> StreamOffset:
         if self._options.in_group and self._options.commit != "none":
-            self._marks.stream = self._marks.stream or uuid.uuid4().hex
+            self._positions.stream = self._positions.stream or uuid.uuid4().hex
         return StreamOffset(
             spans(starts, ends, owned.slots, owned.copies),
             cluster=self._cluster.cluster_id(),
@@ -376,8 +375,8 @@ class MicroBatches:
             max_records=self._options.max_records_per_partition,
             task_records=_min_records_per_task(self._options),
             topics=self._topics.ids({tp.topic for tp in starts}),
-            stream=self._marks.stream,
-            rewinds=self._marks.of(starts),
+            stream=self._positions.stream,
+            rewinds=self._positions.rewinds(starts),
             by_sink=self._sink_commits,
             stale=self._positions.stale(starts),
         )
@@ -394,8 +393,8 @@ class MicroBatches:
         Its tasks would commit its ends over the rewind.
         """
         partitions = {r.topic_partition for one in planned for r in one.ranges}
-        news = self._marks.news(self._owner.committed(sorted(partitions)))
-        kept = [(one, tuple(r for r in one.ranges if r.topic_partition not in news)) for one in planned]
+        rewound = self._positions.unfollowed_rewinds(self._owner.committed(sorted(partitions)))
+        kept = [(one, tuple(r for r in one.ranges if r.topic_partition not in rewound)) for one in planned]
         return [one._replace(ranges=ranges) for one, ranges in kept if ranges]
 
 
@@ -405,15 +404,15 @@ def _partition_owner(
     selection: TopicSelection,
     partitions: int,
     siblings: Siblings | None,
-    marks: RewindMarks,
+    positions: Positions,
 ) -> PartitionOwner:
     if not options.in_group:
         return Standalone(cluster, selection)
     commits = options.commit in (None, "batch")
     if not options.is_member:
-        return StaticPartitions(options, cluster, selection, commits=commits, marks=marks)
+        return StaticPartitions(options, cluster, selection, commits=commits, positions=positions)
     group = group_settings(options, partitions=partitions, stream=True)
-    return GroupMemberOwner(options, selection, group, commits=commits, siblings=siblings, marks=marks)
+    return GroupMemberOwner(options, selection, group, commits=commits, siblings=siblings, positions=positions)
 
 
 def _ends_of(planned: Iterable[PlannedInput]) -> dict[TopicPartition, int]:

@@ -7,7 +7,7 @@ members of a group (`group_member_owner`) and for partitions of `assign` whose o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -81,10 +81,6 @@ class PartitionOwner(Protocol):
         """Commit `finished`; everything before these offsets is durable."""
         ...
 
-    def forget_topics(self, topics: Collection[str]) -> None:
-        """Forget the offsets that were committed for topics which were deleted or created again."""
-        ...
-
     def still_owned(self) -> bool:
         """Return whether the query still owns what `commit_and_rejoin` returned, as far as this process knows."""
         ...
@@ -107,10 +103,6 @@ class PartitionOwner(Protocol):
 
     def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
         """Return what the group has committed, without partitions for which it has nothing; empty without a group."""
-        ...
-
-    def rewound(self, partitions: Collection[TopicPartition]) -> None:
-        """Note that the query continues at the group's offsets in these partitions, because the group was rewound."""
         ...
 
     def credentials(self, slot: int) -> SlotCredentials | None:

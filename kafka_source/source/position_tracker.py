@@ -1,30 +1,6 @@
-"""Track the position of a stream in each partition: the offset that it reads next.
+"""Resolve where the partitions of a stream continue: look up what the checkpoint, the group and the log say.
 
-The checkpoint, the group's committed offsets and the starting options each know positions. This module decides which of
-them counts.
-
-Spark writes the end offset of a batch to its offset log, runs the batch's tasks, lets the sink commit, and notes the
-batch in its commit log. Only then it asks for the next end offset, and the driver commits. So these may be ahead of the
-end of the newest batch in the offset log:
-
-| commit | the query's own commits | commits of others |
-| --- | --- | --- |
-| batch | never: the driver commits when the batch is in the commit log | yes |
-| task | never: a task commits at most the batch's end, which is in the offset log | yes |
-| sink | never: the decision has the same ends | yes |
-| none | there are none | yes |
-
-and after a `kill -9` at any moment the group's offset may be behind that end, with `batch` by the batch whose commit
-was under way, with `task` and `sink` by the batch that Spark replays.
-
-- Ahead by commits of others: these have read what is in between. The query follows, and says so.
-- Ahead by its own commits (their metadata has the stream's id): the offset log has lost batches, so the checkpoint was
-  put back. Nobody but the user knows whether the output was too: `group.on.older.checkpoint`.
-- Behind: the checkpoint counts; with `commit=sink` the group, because it is what the output has.
-- Rewound (the metadata has a mark that the checkpoint does not follow): the group counts, wherever it is.
-- Beyond the end of the log: records were lost. What is left within the log counts, or its end (`failOnDataLoss=false`).
-  The group follows by a rewind, so that the offset from before counts nowhere. A query that commits nothing keeps it in
-  its checkpoint as stale.
+`positions` has the rules, and keeps what was resolved.
 """
 
 from __future__ import annotations
@@ -40,8 +16,8 @@ from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options.kinds import TopicWord
 from kafka_source.source import committed_start, sink_commit_replay, start_and_end
 from kafka_source.source.partition_owner import OwnedPartitions, PartitionOwner
+from kafka_source.source.positions import Positions, group_or_own, max_offset
 from kafka_source.source.read_task import Query
-from kafka_source.source.rewind_marks import RewindMarks
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +30,7 @@ class PositionTracker:
         cluster: Where to look up offsets.
         owner: Knows the group's committed offsets.
         subscribed: The partitions of the subscription when the query started.
-        marks: The rewinds of the group that the query has followed.
+        positions: The positions, which this object resolves.
     """
 
     def __init__(
@@ -63,33 +39,25 @@ class PositionTracker:
         cluster: Cluster,
         owner: PartitionOwner,
         subscribed: Collection[TopicPartition],
-        marks: RewindMarks,
+        positions: Positions,
     ) -> None:
         self._options = query.options
         self._cluster = cluster
         self._owner = owner
-        self._marks = marks
+        self._positions = positions
         self._subscribed = frozenset(subscribed)
         self._sink_commits = query.options.commit == "sink"
         self._commits = query.options.commit != "none"
         self._own_positions = query.options.redundant_emit == "all"
-        # The positions as resolved in `_generation`, and the start offset that they already include.
-        self._positions: dict[TopicPartition, int] = {}
         self._generation: int | None = None
         # Partitions that start at `latest` because startingOffsets says so for their topic, which the checkpoint
         # does not know.
         self._start_at_latest: frozenset[TopicPartition] = frozenset()
-        self._start: StreamOffset | None = None
-        # Of the checkpoint's and the group's offset the one that does not count, as resolved for the next plan.
-        self._second: dict[TopicPartition, int] = {}
-        self._stale: dict[TopicPartition, int] = {}
         # The query's own commits that are ahead of the checkpoint with which it has started.
         self._own_ahead: dict[TopicPartition, int] = {}
         self._is_compared = False
         # Partitions that had no leader when the query started, and start at `earliest`.
         self._starts_later: frozenset[TopicPartition] = frozenset()
-        # The partitions whose position is another one than a restart would find by itself.
-        self._replaced: set[TopicPartition] = set()
 
     @property
     def is_resolved(self) -> bool:
@@ -111,7 +79,7 @@ class PositionTracker:
             self._own_ahead = {
                 tp: entry.offset
                 for tp, entry in committed.items()
-                if entry.offset > ends[tp] and self._marks.is_own(entry)
+                if entry.offset > ends[tp] and self._positions.is_own(entry)
             }
             if self._own_ahead and self._options.group_on_older_checkpoint == "stop":
                 raise self._is_older(ends)
@@ -156,21 +124,15 @@ class PositionTracker:
             NoLeaderError: A partition without a leader starts at `latest` or at a time, which has to be looked up.
             OptionError: The starting options do not name exactly the partitions of the subscription.
         """
-        if start != self._start:
-            self._positions.update(start.ends)
-            self._stale = {**start.stale, **self._stale}
-            self._replaced -= start.partitions.keys()
-            self._start = start
-        if not self.is_resolved_in(owned.generation) or any(tp not in self._positions for tp in partitions):
-            continued = self._continued(start, owned, partitions, lost_topics)
-            added = [tp for tp in partitions if tp not in continued]
-            self._positions = continued | self._first(start, added, lost_topics, leaderless)
-            self._generation = owned.generation
-        return {tp: self._positions[tp] for tp in partitions if tp in self._positions}
-
-    def forget_topics(self, topics: Collection[str]) -> None:
-        """Forget the positions in topics that were deleted or created again."""
-        self._positions = {tp: position for tp, position in self._positions.items() if tp.topic not in topics}
+        self._positions.begin(start)
+        known = self._positions.next_of(partitions)
+        if self.is_resolved_in(owned.generation) and len(known) == len(partitions):
+            return known
+        continued = self._continued(start, owned, partitions, lost_topics)
+        added = [tp for tp in partitions if tp not in continued]
+        self._positions.replace(continued | self._first(start, added, lost_topics, leaderless))
+        self._generation = owned.generation
+        return self._positions.next_of(partitions)
 
     def move_into_log(
         self, starts: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]
@@ -191,20 +153,13 @@ class PositionTracker:
             return dict(starts)
         moved = start_and_end.check_data_loss(self._cluster, self._options, beyond)
         # The others are beyond the last stable offset only.
-        lost = {tp: self._within(tp, to) for tp, to in moved.items() if to < beyond[tp]}
+        ends = {tp: to for tp, to in moved.items() if to < beyond[tp]}
+        # With `commit=sink` the group's offset says what the output has, and nothing is written twice.
+        lost = ends if self._sink_commits else {tp: self._positions.within_log(tp, to) for tp, to in ends.items()}
         if lost:
             self._step_back({tp: (beyond[tp], to) for tp, to in lost.items()})
-        self._second = {}
+        self._positions.settle()
         return {**starts, **lost}
-
-    def _within(self, tp: TopicPartition, end: int) -> int:
-        """Return where a partition continues whose position is beyond the end of its log.
-
-        What the query or the group has not read is read, also if the other one had. With `commit=sink` the group's
-        offset says what the output has, and nothing is written twice.
-        """
-        second = self._second.get(tp, end)
-        return end if self._sink_commits else min(second, end)
 
     def _step_back(self, moves: Mapping[TopicPartition, tuple[int, int]]) -> None:
         """Continue at earlier offsets, and let the group follow, as if somebody had rewound it.
@@ -215,20 +170,13 @@ class PositionTracker:
         for tp, (before, to) in sorted(moves.items()):
             log.warning("stepped back %s-%d from=%d to=%d", tp.topic, tp.partition, before, to)
         back = {tp: to for tp, (_, to) in moves.items()}
-        self._positions |= back
-        self._replaced |= back.keys()
-        if not self._commits:
-            # The group stays where it is, and another rewind of it must not look as if it were news.
-            committed = self._owner.committed(sorted(back))
-            self._stale |= {tp: entry.offset for tp, entry in committed.items() if entry.offset > back[tp]}
+        self._positions.step_back(back, rewinds=self._commits and not self._own_positions)
+        if self._commits:
+            self._owner.rewind_committed(back)
             return
-        if not self._own_positions:
-            self._marks.step_back(back)
-        self._owner.rewind_committed(back)
-
-    def stale(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the group's offsets that do not count, for the checkpoint."""
-        return {tp: self._stale[tp] for tp in partitions if tp in self._stale}
+        # The group stays where it is, and another rewind of it must not look as if it were new.
+        committed = self._owner.committed(sorted(back))
+        self._positions.set_stale({tp: entry.offset for tp, entry in committed.items() if entry.offset > back[tp]})
 
     def are_durable(self, start: StreamOffset, starts: Mapping[TopicPartition, int]) -> bool:
         """Return whether a query that restarts before its next micro-batch would resolve the same positions.
@@ -239,9 +187,9 @@ class PositionTracker:
         """
         if not starts:
             return True
-        if self.stale(starts).items() - start.stale.items():
+        if self._positions.stale(starts).items() - start.stale.items():
             return False
-        if any(starts[tp] != start.ends.get(tp) for tp in self._replaced & starts.keys()):
+        if any(starts[tp] != start.ends.get(tp) for tp in self._positions.replaced(starts)):
             # The group keeps them where the checkpoint has none, and where the sink keeps the group's offsets.
             in_group = self._owner.keeps_positions or self._sink_commits
             return in_group and (start.by_sink or not start.partitions)
@@ -272,23 +220,16 @@ class PositionTracker:
             committed = self._owner.committed(known)
         elif not owned.copies:
             committed = self._rewound_since_start(self._owner.committed(known))
-        committed = self._without_stale(self._without_replayed(committed))
+        committed = self._positions.without_stale(self._without_replayed(committed))
         self._follow_rewinds(committed)
-        positions: dict[TopicPartition, int | None]
-        if self._sink_commits:
-            stream = start.stream if start.by_sink else None
-            positions = {
-                tp: sink_commit_replay.position(tp, self._positions.get(tp), committed, stream) for tp in partitions
-            }
-        else:
-            offsets = {tp: entry.offset for tp, entry in committed.items()}
-            positions = {tp: furthest(self._positions.get(tp), offsets.get(tp)) for tp in partitions}
-            self._second = self._seconds(positions, offsets)
-        self._tell_moves(start, positions)
+        # A batch was decided by the sink, so the group's offsets describe the output, also where they are lower.
+        group_counts = self._sink_commits and start.by_sink and start.stream is not None
+        rule = group_or_own if group_counts else max_offset
+        positions = self._positions.merge(partitions, committed, rule, commits=self._commits)
+        self._log_moves(start, positions)
         if self._generation is None and not start.partitions:
-            found = [tp for tp, position in positions.items() if position is not None]
-            committed_start.tell(self._options, found, commits=self._options.commit != "none")
-        return {tp: position for tp, position in positions.items() if position is not None}
+            committed_start.log_committed_start(self._options, positions, commits=self._commits)
+        return positions
 
     def _without_replayed(
         self, committed: Mapping[TopicPartition, CommitOffset]
@@ -297,37 +238,21 @@ class PositionTracker:
         ahead = {tp for tp in committed if committed[tp].offset == self._own_ahead.pop(tp, None)}
         if not ahead:
             return committed
-        self._replaced |= ahead
+        self._positions.set_replaced(ahead)
         if self._options.group_on_older_checkpoint == "follow":
             return committed
-        self._step_back({tp: (committed[tp].offset, self._positions[tp]) for tp in ahead})
+        own = self._positions.next_of(ahead)
+        self._step_back({tp: (committed[tp].offset, own[tp]) for tp in ahead})
         return {tp: entry for tp, entry in committed.items() if tp not in ahead}
 
-    def _without_stale(self, committed: Mapping[TopicPartition, CommitOffset]) -> dict[TopicPartition, CommitOffset]:
-        """Return the committed offsets that count, and forget which ones were stale where somebody has committed."""
-        for tp in [tp for tp in self._stale if tp in committed and committed[tp].offset != self._stale[tp]]:
-            del self._stale[tp]
-        return {tp: entry for tp, entry in committed.items() if tp not in self._stale}
-
-    def _seconds(
-        self, positions: Mapping[TopicPartition, int | None], committed: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, int]:
-        """Return, of the query's positions and the group's offsets, those that do not count because they are lower."""
-        known = {tp: self._positions[tp] for tp in positions if tp in self._positions}
-        # A query that commits nothing does not step back to the group's offset: it could not tell it from then on.
-        pairs = {tp: (known[tp], committed[tp]) for tp in known.keys() & committed.keys()}
-        return {tp: min(pair) for tp, pair in pairs.items() if self._commits or pair[0] < pair[1]}
-
-    def _tell_moves(self, start: StreamOffset, positions: Mapping[TopicPartition, int | None]) -> None:
-        """Say where the query continues behind its own position, because its group is ahead."""
-        moves = {
-            tp: (self._positions[tp], to)
-            for tp, to in positions.items()
-            if to is not None and to > self._positions.get(tp, to)
-        }
+    def _log_moves(self, start: StreamOffset, positions: Mapping[TopicPartition, int]) -> None:
+        """Log where the query continues behind its own position, because its group is ahead."""
+        own = self._positions.next_of(positions)
+        moves = {tp: (before, positions[tp]) for tp, before in own.items() if positions[tp] > before}
         # What is not in the last batch was another query's meanwhile; what is replaced is followed on purpose.
-        surprising = {tp: move for tp, move in moves.items() if tp in start.partitions and tp not in self._replaced}
-        committed_start.tell_moves(self._options, surprising, of_spark=start.of_spark)
+        expected = self._positions.replaced(moves)
+        surprising = {tp: move for tp, move in moves.items() if tp in start.partitions and tp not in expected}
+        committed_start.log_moves(self._options, surprising, of_spark=start.of_spark)
         others = {tp: move for tp, move in moves.items() if tp not in surprising}
         if others:
             log.info("group=%s has read on: %s", self._options.group_id, committed_start.named(others))
@@ -340,26 +265,20 @@ class PositionTracker:
         Such a query (`group.start=starting`) begins where its options say, whatever the group's offsets are. That
         includes a rewind of the group from before its start.
         """
-        news = self._marks.news(committed)
+        rewinds = self._positions.unfollowed_rewinds(committed)
         if self._generation is None:
-            self._marks.follow(news)
+            self._positions.note_rewinds(rewinds)
             if not self._commits:
                 # The group keeps these, and a restart before they are reached must not continue at them.
-                self._stale |= {tp: entry.offset for tp, entry in committed.items()}
+                self._positions.set_stale({tp: entry.offset for tp, entry in committed.items()})
             return {}
-        return {tp: committed[tp] for tp in news}
+        return {tp: committed[tp] for tp in rewinds}
 
     def _follow_rewinds(self, committed: Mapping[TopicPartition, CommitOffset]) -> None:
-        """Forget the positions from before a rewind of the group, in the partitions that it has rewound."""
-        news = self._marks.news(committed)
-        if not news:
-            return
-        for tp in sorted(news):
-            before = self._positions.pop(tp, None)
-            if before is not None:
-                log.warning("rewound %s-%d from=%d to=%d", tp.topic, tp.partition, before, committed[tp].offset)
-        self._marks.follow(news)
-        self._owner.rewound(news)
+        """Continue at the group's offsets in the partitions that somebody has rewound."""
+        before = self._positions.follow_rewinds(self._positions.unfollowed_rewinds(committed))
+        for tp, offset in sorted(before.items()):
+            log.warning("rewound %s-%d from=%d to=%d", tp.topic, tp.partition, offset, committed[tp].offset)
 
     def _first(
         self,
@@ -412,11 +331,3 @@ class PositionTracker:
     def _is_new(self, tp: TopicPartition) -> bool:
         """Return whether nobody else can have read a partition before this query."""
         return (not self._options.in_group or tp not in self._subscribed) and tp not in self._starts_later
-
-
-def furthest(position: int | None, committed: int | None) -> int | None:
-    """Return the larger of a query's position and the group's committed offset; None if both are unknown.
-
-    Another application of the group may have read the partition while this query did not own it.
-    """
-    return max((offset for offset in (position, committed) if offset is not None), default=None)

@@ -24,7 +24,7 @@ from kafka_source.group.model import GroupSettings
 from kafka_source.group.renewal import Renewal
 from kafka_source.group.slot_session import SlotSession
 from kafka_source.kafka_client import Deadline, cached_client
-from kafka_source.model.commits import CommitOffset
+from kafka_source.model.commits import CommitOffset, with_notes
 from kafka_source.model.credentials import SlotCredentials, representative_slots
 from kafka_source.model.identity import check_same_cluster
 from kafka_source.model.stream_offset import Range
@@ -36,7 +36,6 @@ from kafka_source.quota.task_pacer import Pacer, pacer_of
 from kafka_source.runtime.failpoints import failpoint
 from kafka_source.schema import Column, columns_of
 from kafka_source.source import late_bounds, replica_column
-from kafka_source.source.rewind_marks import with_marks
 from kafka_source.source_sink_handoff import BatchOfRun, Handoff, publish
 from kafka_source.transactions.offset_committer import TransactionalCommitter, transactional_id_of
 
@@ -186,7 +185,7 @@ def read(task: ReadTask, query: Query) -> Iterator[pa.RecordBatch]:
         # Only the primary copy of a partition (replica 0) counts for the group's committed offset.
         ends = {r.topic_partition: r.end for r in task.ranges if r.replica == 0}
         for commit in committers if ends else ():
-            commit(with_marks(ends, task.rewinds, task.stream))
+            commit(with_notes(ends, task.rewinds, task.stream))
             failpoint("task-committed")
         if task.takes_over is not None:
             for session in sessions():

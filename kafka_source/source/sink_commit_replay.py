@@ -1,4 +1,4 @@
-"""Positions, replays and the hand-off of a stream whose sink commits its offsets (`commit=sink`).
+"""Replays and the hand-off of a stream whose sink commits its offsets (`commit=sink`).
 
 A micro-batch that was planned but not decided has left nothing behind, neither in the output nor in the group. While
 the query was down, other members may have read further, so a replay reads only what the group still leaves to this
@@ -48,30 +48,6 @@ def nobody_commits(group: str | None) -> str:
         f"commit.group={group}; or, with any other sink and with foreachBatch, set commit=batch, which commits after "
         "each micro-batch."
     )
-
-
-def position(
-    tp: TopicPartition,
-    checkpointed: int | None,
-    committed: Mapping[TopicPartition, CommitOffset],
-    stream: str | None,
-) -> int | None:
-    """Return the offset at which a partition continues; None if neither the checkpoint nor the group knows one.
-
-    A stream has an id from its first batch with `commit=sink` on. The batch before `checkpointed` is decided then, so
-    the group's offsets describe the output, and the group counts, also where somebody has rewound it. Before, the
-    larger offset counts: other settings have committed the group's offsets, perhaps not the last ones.
-
-    Args:
-        tp: The partition.
-        checkpointed: Its offset in the checkpoint; None: unknown.
-        committed: The group's committed offsets.
-        stream: The stream's id; None: no batch of it was planned with `commit=sink`.
-    """
-    group_offset = committed[tp].offset if tp in committed else None
-    if group_offset is None or checkpointed is None:
-        return checkpointed if group_offset is None else group_offset
-    return max(group_offset, checkpointed) if stream is None else group_offset
 
 
 def remaining(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 
 from assignors.model import TopicPartition
@@ -48,9 +48,6 @@ class Standalone:
     def finish(self, finished: Mapping[TopicPartition, int]) -> None:
         """Do nothing."""
 
-    def forget_topics(self, topics: Collection[str]) -> None:
-        """Do nothing."""
-
     def still_owned(self) -> bool:
         """Return True: nobody else takes the partitions."""
         return True
@@ -69,9 +66,6 @@ class Standalone:
     def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
         """Return an empty dictionary."""
         return {}
-
-    def rewound(self, partitions: Collection[TopicPartition]) -> None:
-        """Do nothing."""
 
     def credentials(self, slot: int) -> None:
         """Return None."""

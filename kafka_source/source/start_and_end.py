@@ -61,7 +61,7 @@ def resolve_batch(
     """
     entries = owner.committed(sorted(partitions)) if options.group_start == "committed" else {}
     committed = {tp: entry.offset for tp, entry in entries.items()}
-    committed_start.tell(options, list(committed), commits=options.commit not in (None, "none"))
+    committed_start.log_committed_start(options, list(committed), commits=options.commit not in (None, "none"))
     starts = starting_offsets(cluster, options, partitions, committed, subscribed=subscribed, default="earliest")
     checked = {tp: start for tp, start in starts.items() if check_all or tp in committed}
     starts |= check_data_loss(cluster, options, checked)

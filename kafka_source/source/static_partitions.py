@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from assignors.model import TopicPartition
 from kafka_source.cluster.lookup import Cluster
@@ -21,10 +21,9 @@ from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.topic_selection import TopicSelection
 from kafka_source.options import ReadOptions
 from kafka_source.runtime.deadline import Deadline
-from kafka_source.source.known_offsets import KnownOffsets, not_below
 from kafka_source.source.owner_events import CommitLog, OwnerEvents
 from kafka_source.source.partition_owner import OwnedPartitions
-from kafka_source.source.rewind_marks import RewindMarks
+from kafka_source.source.positions import Positions, not_below
 from kafka_source.source.standalone_owner import Standalone
 
 log = logging.getLogger(__name__)
@@ -40,8 +39,7 @@ class StaticPartitions(Standalone):
         cluster: Where to look up which partitions exist.
         subscription: The partitions of `assign`.
         commits: Whether the driver commits offsets. Else nobody does.
-        marks: The rewinds of the group that the query has followed; None: it has no checkpoint.
-        known: What the driver knows of the group's offsets.
+        positions: The query's positions; None: it has no checkpoint.
     """
 
     def __init__(
@@ -51,8 +49,7 @@ class StaticPartitions(Standalone):
         subscription: TopicSelection,
         *,
         commits: bool,
-        marks: RewindMarks | None = None,
-        known: KnownOffsets | None = None,
+        positions: Positions | None = None,
     ) -> None:
         if options.group_id is None:
             raise ValueError("the query has no group")
@@ -60,9 +57,8 @@ class StaticPartitions(Standalone):
         self._group = options.group_id
         self._patience = options.coordinator_timeout_ms / 1000
         self._commits = commits
-        self._marks = marks or RewindMarks()
+        self._positions = positions or Positions()
         self._client = cached_client(options.settings, "commit")
-        self._known = known or KnownOffsets()
         self._has_checked = False
         self._commit_log = CommitLog()
 
@@ -81,10 +77,6 @@ class StaticPartitions(Standalone):
     def finish(self, finished: Mapping[TopicPartition, int]) -> None:
         """Commit what the group does not have yet; raises as `commit_and_rejoin`."""
         self._commit_finished(finished)
-
-    def forget_topics(self, topics: Collection[str]) -> None:
-        """Forget the offsets that were committed for topics which were deleted or created again."""
-        self._known.forget_topics(topics)
 
     @property
     def keeps_positions(self) -> bool:
@@ -106,10 +98,6 @@ class StaticPartitions(Standalone):
         """Return what the group has committed; open transactions over it are waited for."""
         return self._client.run(fetch_entries(self._client, self._group, partitions, Deadline(self._patience)))
 
-    def rewound(self, partitions: Collection[TopicPartition]) -> None:
-        """Forget what the group had in these partitions before it was rewound."""
-        self._known.forget(partitions)
-
     def take_events(self) -> OwnerEvents:
         """Return the driver's commits since the last call."""
         return self._commit_log.take(())
@@ -127,14 +115,12 @@ class StaticPartitions(Standalone):
         self._has_checked = True
 
     def _commit_finished(self, finished: Mapping[TopicPartition, int]) -> None:
-        missing = self._known.missing(finished)
+        missing = self._positions.missing(finished)
         if not self._commits or not missing:
             return
         try:
-            for tp, entry in self._unknown_entries(missing).items():
-                # Never step back: a rewind, or a commit that this driver does not know, counts.
-                if entry.offset >= missing[tp] or self._marks.news({tp: entry}):
-                    self._known.learn({tp: missing.pop(tp)})
+            # A rewind counts, or a commit that this driver does not know.
+            missing = self._positions.not_behind(missing, self._unknown_entries(missing))
             if not missing:
                 return
             started = time.monotonic()
@@ -151,7 +137,7 @@ class StaticPartitions(Standalone):
 
         A group without members loses the offsets of an idle partition in a few days, while those of the others stay.
         """
-        old = self._known.old() if self._commits else {}
+        old = self._positions.old() if self._commits else {}
         if not old:
             return
         try:
@@ -165,16 +151,16 @@ class StaticPartitions(Standalone):
         except KafkaGroupError as error:
             log.warning("commit group=%s of idle partitions failed, it is tried again: %s", self._group, error)
             return
-        self._known.learn(old)
+        self._positions.as_committed(old)
 
     def _unknown_entries(self, missing: Mapping[TopicPartition, int]) -> dict[TopicPartition, CommitOffset]:
-        unknown = [tp for tp in self._known.comparable(missing) if tp not in self._known]
+        unknown = [tp for tp in self._positions.comparable(missing) if not self._positions.has_compared(tp)]
         return self.committed(unknown) if unknown else {}
 
     def _commit(self, offsets: Mapping[TopicPartition, int], seconds: float) -> None:
         nobody = SlotCredentials.without_membership(self._group)
         work = commit_offsets(
-            self._client, nobody, self._marks.marked(offsets), Deadline(seconds), fail_on_unknown_topic=True
+            self._client, nobody, self._positions.with_notes(offsets), Deadline(seconds), fail_on_unknown_topic=True
         )
         try:
             self._client.run(work)
@@ -188,4 +174,4 @@ class StaticPartitions(Standalone):
                 f"micro-batch is not committed. Stop the members, or give this query a group of its own. ({error})",
                 code=error.code,
             ) from error
-        self._known.committed(offsets)
+        self._positions.committed(offsets)

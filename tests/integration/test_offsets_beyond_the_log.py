@@ -14,6 +14,7 @@ from assignors import TopicPartition
 from kafka_source.errors import DataLossError
 from kafka_source.model.stream_offset import Span, StreamOffset
 from kafkagroup import pinned
+from tests.groups import wait_for
 from tests.jobs import Job
 from tests.support import produce, reader
 
@@ -62,6 +63,11 @@ def committed_now(kind: str, end: int) -> int:
     return BEYOND if kind.endswith("none") else end
 
 
+def wait_for_committed(groups, group: str, expected: dict[TopicPartition, int]) -> None:
+    """A transaction's offsets are visible a moment after its end: the coordinator writes the markers then."""
+    wait_for(lambda: groups.committed(group) == expected, f"the group to have committed {expected}", 20)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_run_skips_what_comes_after_the_group_was_found_beyond_the_end(groups, group, tp, job, more, kind, caplog):
     groups.rewind(group, {tp: BEYOND}, checkpoints_follow=False)
@@ -72,10 +78,10 @@ def test_no_run_skips_what_comes_after_the_group_was_found_beyond_the_end(groups
         f"stepped back {tp.topic}-0 from={BEYOND} to=50"
     ]
     for end in (100, 150, 200):
-        assert groups.committed(group) == {tp: committed_now(kind, end - 50)}
+        wait_for_committed(groups, group, {tp: committed_now(kind, end - 50)})
         more()
         assert query.run() == list(range(end - 50, end))
-    assert groups.committed(group) == {tp: committed_now(kind, 200)}
+    wait_for_committed(groups, group, {tp: committed_now(kind, 200)})
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -87,7 +93,7 @@ def test_no_run_skips_what_comes_after_the_checkpoint_was_found_beyond_the_end(g
     for end in (100, 150, 200):
         more()
         assert query.run() == list(range(end - 50, end))
-    assert groups.committed(group) == {tp: committed_now(kind, 200)}
+    wait_for_committed(groups, group, {tp: committed_now(kind, 200)})
 
 
 @pytest.mark.parametrize("kind", ["batch", "task", "assign"])
@@ -102,7 +108,7 @@ def test_a_driver_that_dies_when_the_group_has_stepped_back_goes_on_there(groups
     for _ in range(3):
         more()
     assert query.run() == list(range(50, 200))
-    assert groups.committed(group) == {tp: 200}
+    wait_for_committed(groups, group, {tp: 200})
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -111,7 +117,7 @@ def test_the_checkpoint_counts_where_the_group_is_beyond_the_end(groups, group, 
     query = job(kind)
     query.offsets = [StreamOffset({tp: Span(0, 20, 0)}, slots=0 if kind.startswith("assign") else 1)]
     assert query.run() == list(range(20, 50))
-    assert groups.committed(group) == {tp: committed_now(kind, 50)}
+    wait_for_committed(groups, group, {tp: committed_now(kind, 50)})
 
 
 def test_another_query_of_the_group_with_an_old_checkpoint_goes_on_where_the_group_is(groups, group, tp, job, more):
@@ -142,20 +148,20 @@ def test_without_the_option_the_query_stops_and_the_group_stays(groups, group, t
     groups.rewind(group, {tp: BEYOND}, checkpoints_follow=False)
     with pytest.raises(DataLossError, match=f"{BEYOND}"):
         job(kind, failOnDataLoss="true").run()
-    assert groups.committed(group) == {tp: BEYOND}
+    wait_for_committed(groups, group, {tp: BEYOND})
 
 
 def test_batches_that_commit_set_the_group_back_and_read_what_comes_later(spark, kafka, groups, group, tp, more):
     groups.rewind(group, {tp: BEYOND}, checkpoints_follow=False)
     options = {"kafka_group_id": group, "failOnDataLoss": "false", "group_membership": "true"}
     assert reader(spark, kafka, tp.topic, commit="task", **options).load().count() == 0
-    assert groups.committed(group) == {tp: 50}
+    wait_for_committed(groups, group, {tp: 50})
     groups.rewind(group, {tp: BEYOND}, checkpoints_follow=False)
     given = {key.replace("_", "."): value for key, value in options.items()}
     given |= {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": tp.topic}
     with pinned(spark, given) as frame:
         assert frame.count() == 0
-    assert groups.committed(group) == {tp: 50}
+    wait_for_committed(groups, group, {tp: 50})
     more()
     more()
     assert reader(spark, kafka, tp.topic, commit="task", **options).load().count() == 100

@@ -14,8 +14,8 @@ from kafka_source.group.query_settings import subscription_of
 from kafka_source.model.stream_offset import Range, StreamOffset
 from kafka_source.options import Where, read_options
 from kafka_source.schema import source_schema
-from kafka_source.source.known_offsets import KnownOffsets
 from kafka_source.source.micro_batches import MicroBatches
+from kafka_source.source.positions import Positions
 from kafka_source.source.read_task import Query
 from kafka_source.source.static_partitions import StaticPartitions
 from tests.support import numbers, produce, reader
@@ -140,8 +140,8 @@ def test_offsets_of_idle_partitions_are_committed_again_before_the_brokers_forge
         },
         Where.STREAM,
     )
-    known = KnownOffsets(lambda: now)
-    owner = StaticPartitions(options, Cluster.of(options), subscription_of(options), commits=True, known=known)
+    positions = Positions(lambda: now)
+    owner = StaticPartitions(options, Cluster.of(options), subscription_of(options), commits=True, positions=positions)
     tps = [TopicPartition(name, n) for n in range(3)]
     owner.remember(dict.fromkeys(tps, 7))
     groups.delete_offsets(group, tps[:2])

@@ -17,8 +17,8 @@ from kafka_source.options import Where
 from kafka_source.schema import source_schema
 from kafka_source.source.partition_owner import OwnedPartitions
 from kafka_source.source.position_tracker import PositionTracker
+from kafka_source.source.positions import Positions
 from kafka_source.source.read_task import Query
-from kafka_source.source.rewind_marks import RewindMarks
 from kafka_source.source.standalone_owner import Standalone
 
 TP = TopicPartition("t", 0)
@@ -46,8 +46,8 @@ class Log:
 class Group(Standalone):
     """A group in memory; whoever sets an offset back commits with its marks."""
 
-    def __init__(self, entries: dict[TopicPartition, CommitOffset], marks: RewindMarks, *, keeps: bool) -> None:
-        self.entries, self._marks, self._keeps = entries, marks, keeps
+    def __init__(self, entries: dict[TopicPartition, CommitOffset], positions: Positions, *, keeps: bool) -> None:
+        self.entries, self._positions, self._keeps = entries, positions, keeps
 
     @property
     def keeps_positions(self) -> bool:
@@ -57,7 +57,7 @@ class Group(Standalone):
         return {tp: self.entries[tp] for tp in partitions if tp in self.entries}
 
     def rewind_committed(self, starts: Mapping[TopicPartition, int]) -> None:
-        self.entries |= self._marks.marked(starts)
+        self.entries |= self._positions.with_notes(starts)
 
 
 class Start:
@@ -80,14 +80,14 @@ class Start:
             "group.on.older.checkpoint": choice,
             "failOnDataLoss": str(loss).lower(),
         }
-        self.log, self.marks = Log(end), RewindMarks()
-        self.group = Group(entries, self.marks, keeps=commit == "batch")
+        self.log, self.positions = Log(end), Positions()
+        self.group = Group(entries, self.positions, keeps=commit == "batch")
         query = Query.of(given, source_schema(headers=False), Where.STREAM)
         cluster: Any = self.log
-        self.tracker = PositionTracker(query, cluster, self.group, [TP], self.marks)
+        self.tracker = PositionTracker(query, cluster, self.group, [TP], self.positions)
 
     def position(self, checkpoint: StreamOffset) -> int:
-        self.marks.learn(checkpoint)
+        self.positions.learn(checkpoint)
         self.tracker.compare_with_group(checkpoint)
         owned = OwnedPartitions({TP: 0}, 1, 1)
         starts = self.tracker.resolve(checkpoint, owned, [TP], set())
@@ -99,8 +99,8 @@ class Start:
         if self.tracker.are_durable(checkpoint, self.starts):
             return checkpoint
         spans = {tp: Span(at, at, 0) for tp, at in self.starts.items()}
-        stale = self.tracker.stale(spans)
-        return StreamOffset(spans, stream=checkpoint.stream, rewinds=self.marks.of(spans), stale=stale)
+        stale = self.positions.stale(spans)
+        return StreamOffset(spans, stream=checkpoint.stream, rewinds=self.positions.rewinds(spans), stale=stale)
 
 
 def at(offset: int) -> StreamOffset:

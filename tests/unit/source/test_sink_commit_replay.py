@@ -15,7 +15,7 @@ from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import Range, Span, StreamOffset
 from kafka_source.options import Where, check_read
 from kafka_source.source.plan import PlannedInput, plan
-from kafka_source.source.sink_commit_replay import handoff_of, handoffs_of, idle, position, remaining
+from kafka_source.source.sink_commit_replay import handoff_of, handoffs_of, idle, remaining
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -64,16 +64,6 @@ def test_nothing_is_read_that_another_may_have_read_too(mark: str, stands: int, 
         assert read == set(range(10, 20))
     else:
         assert read == (set(range(max(10, stands), 20)) if owned else set())
-
-
-def test_the_checkpoint_counts_until_the_sink_commits_and_the_group_after_it() -> None:
-    assert position(A, 100, {A: CommitOffset(7)}, None) == 100
-    assert position(A, 100, {A: CommitOffset(7), B: CommitOffset(3, metadata="mine")}, "mine") == 7
-    # Nobody's mark is left: the whole group was rewound.
-    assert position(A, 100, {A: CommitOffset(7), B: CommitOffset(3)}, "mine") == 7
-    assert position(A, None, {A: CommitOffset(7)}, None) == 7
-    assert position(A, 100, {}, "mine") == 100
-    assert position(A, None, {}, "mine") is None
 
 
 def test_a_handoff_has_each_partition_once_however_it_was_cut() -> None:

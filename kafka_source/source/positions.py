@@ -1,0 +1,352 @@
+"""Where each partition of a query continues, and what its group has of it. Pure: callers look up and commit.
+
+One object keeps all that a query knows of its partitions. The readers, the owners and the tasks' commits ask it.
+
+Spark writes the end offset of a batch to its offset log, runs the batch's tasks, lets the sink commit, and notes the
+batch in its commit log. Only then it asks for the next end offset, and the driver commits. So the group's offset may be
+ahead of the end of the newest batch in the offset log by commits of others, but never by the query's own: the driver
+commits when the batch is in the commit log, a task or the sink commits at most that end. And after a `kill -9` at any
+moment the group's offset may be behind that end, with `commit=batch` by the batch whose commit was in flight, with
+`task` and `sink` by the batch that Spark replays.
+
+| known of a partition, at a start or after a rebalance | it continues at |
+| --- | --- |
+| only the checkpoint's offset, or only the group's | that one |
+| both, the group's is behind | the checkpoint's; with `commit=sink` the group's, because it is what the output has |
+| both, the group's is ahead by commits of others | the group's: these have read what is in between. A warning says so |
+| both, the group's is ahead by own commits | what `group.on.older.checkpoint` says: the checkpoint was put back, and \
+nobody but the user knows whether the output was too |
+| the group's has the mark of a rewind that the query does not follow yet | the group's, wherever it is |
+| the group's is stale, and nobody has committed another one | the checkpoint's |
+| a position beyond the end of the log | what is left within the log, else its end (`failOnDataLoss=false`). The group \
+follows by a rewind, so that the offset from before counts nowhere; where the query commits nothing, it is stale |
+| its topic was created again | the new topic's first offset |
+| nothing | where the starting options say; if it was added while the query ran, its first offset |
+
+Between two rebalances it continues at the end of the last micro-batch.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from assignors.model import TopicPartition
+from kafka_source.group import rewind
+from kafka_source.model.commits import CommitOffset, OffsetNote, rewinds_in, with_notes
+from kafka_source.model.stream_offset import StreamOffset
+
+# Brokers keep the offsets of a group without members for `offsets.retention.minutes` after each commit: seven days by
+# default, one day before Kafka 2.0.
+_REPEAT_SECONDS = 3600.0
+
+
+@dataclass(slots=True)
+class _Partition:
+    """What is known of one partition.
+
+    Attributes:
+        next: The offset that the query reads next; None: not resolved.
+        other: Of the query's offset and the group's the one that does not count, because it is lower; None: none.
+        is_replaced: Whether a restart would find another offset than `next` by itself.
+        in_flight: The end of a micro-batch that is planned and, as far as this driver knows, not committed.
+        committed: The group's offset, as far as this driver has committed or compared it; None: unknown.
+        committed_at: When that was, by the clock.
+        stale: The group's offset if it does not count, until somebody has committed another one.
+        rewind: The id of the last rewind that the query follows; None: there was none.
+    """
+
+    next: int | None = None
+    other: int | None = None
+    is_replaced: bool = False
+    in_flight: int | None = None
+    committed: int | None = None
+    committed_at: float = 0.0
+    stale: int | None = None
+    rewind: str | None = None
+
+
+class Positions:
+    """The positions of a query's partitions; see the table above.
+
+    Args:
+        clock: The time in seconds; only differences count.
+
+    Attributes:
+        stream: The stream's id, which its commits carry; None: no batch of it is planned yet, or it commits nothing.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._partitions: defaultdict[TopicPartition, _Partition] = defaultdict(_Partition)
+        # Topics that were created again: their next commit may be lower than what the group has.
+        self._recreated: set[str] = set()
+        self._start: StreamOffset | None = None
+        self.stream: str | None = None
+
+    # ---- where the query continues
+
+    def next_of(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the offset that the query reads next, of those of the partitions where it is resolved."""
+        return {tp: at for tp in partitions if (at := self._get(tp).next) is not None}
+
+    def learn(self, offset: StreamOffset, *, newest: bool = False) -> None:
+        """Note whose offset of the checkpoint this is, and which rewinds it follows.
+
+        Args:
+            offset: The offset.
+            newest: Whether the checkpoint has no newer one. Else what this process knows is newer.
+        """
+        self.stream = offset.stream or self.stream
+        for tp, rewind_id in offset.rewinds.items():
+            if newest or self._get(tp).rewind is None:
+                self._partitions[tp].rewind = rewind_id
+
+    def begin(self, start: StreamOffset) -> None:
+        """Continue at the end of a micro-batch, where the next one starts; what is known of it already is kept."""
+        if start == self._start:
+            return
+        for tp, end in start.ends.items():
+            known = self._partitions[tp]
+            known.next, known.is_replaced = end, False
+        for tp, offset in start.stale.items():
+            if self._get(tp).stale is None:
+                self._partitions[tp].stale = offset
+        self._start = start
+
+    def replace(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Continue at these offsets, and nowhere else: what another query owns now is resolved when it comes back."""
+        for known in self._partitions.values():
+            known.next = None
+        for tp, offset in positions.items():
+            self._partitions[tp].next = offset
+
+    def merge(
+        self,
+        partitions: Iterable[TopicPartition],
+        committed: Mapping[TopicPartition, CommitOffset],
+        rule: Callable[[int | None, int | None], int | None],
+        *,
+        commits: bool,
+    ) -> dict[TopicPartition, int]:
+        """Return where partitions continue by the query's own offset and the group's, where there is one of them.
+
+        Args:
+            partitions: The partitions.
+            committed: The group's offsets that count.
+            rule: Returns the offset that counts, of the query's own and the group's; None: unknown.
+            commits: Whether the query, its tasks or its sink commit. If not, the query does not step back to the
+                group's offset: it could not tell it from then on.
+        """
+        merged = {}
+        for tp in partitions:
+            known = self._partitions[tp]
+            own, group = known.next, committed[tp].offset if tp in committed else None
+            known.other = None
+            if own is not None and group is not None and (commits or own < group):
+                known.other = min(own, group)
+            chosen = rule(own, group)
+            if chosen is not None:
+                merged[tp] = chosen
+        return merged
+
+    def within_log(self, tp: TopicPartition, end: int) -> int:
+        """Return where a partition continues whose position is beyond the end of its log.
+
+        What the query or the group has not read is read, also if the other one had.
+        """
+        other = self._get(tp).other
+        return end if other is None else min(other, end)
+
+    def settle(self) -> None:
+        """Forget the offsets that do not count: the positions are within their logs."""
+        for known in self._partitions.values():
+            known.other = None
+
+    def step_back(self, offsets: Mapping[TopicPartition, int], *, rewinds: bool) -> None:
+        """Continue at earlier offsets.
+
+        Args:
+            offsets: The offsets.
+            rewinds: Whether this begins a rewind, which the query follows. What it commits from now on has the mark,
+                so that the positions from before count nowhere: not those of its own checkpoint, and not those of
+                other queries of the group that get the partitions.
+        """
+        mark = rewind.new_id() if rewinds else None
+        for tp, offset in offsets.items():
+            known = self._partitions[tp]
+            known.next, known.is_replaced = offset, True
+            known.rewind = mark or known.rewind
+
+    def set_replaced(self, partitions: Iterable[TopicPartition]) -> None:
+        """Note that a restart would find other offsets in these partitions by itself."""
+        for tp in partitions:
+            self._partitions[tp].is_replaced = True
+
+    def replaced(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
+        """Return the partitions in which a restart would find another offset by itself."""
+        return frozenset(tp for tp in partitions if self._get(tp).is_replaced)
+
+    def forget_topics(self, topics: Collection[str]) -> None:
+        """Forget the offsets in topics that were deleted or created again."""
+        self._recreated |= set(topics)
+        for tp, known in self._partitions.items():
+            if tp.topic in topics:
+                known.next = None
+            if tp.topic in self._recreated:
+                known.committed = None
+
+    # ---- offsets of the group that do not count
+
+    def set_stale(self, committed: Mapping[TopicPartition, int]) -> None:
+        """Note offsets of the group that do not count, where the query cannot set them back."""
+        for tp, offset in committed.items():
+            self._partitions[tp].stale = offset
+
+    def stale(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the group's offsets that do not count, for the checkpoint."""
+        return {tp: offset for tp in partitions if (offset := self._get(tp).stale) is not None}
+
+    def without_stale(self, committed: Mapping[TopicPartition, CommitOffset]) -> dict[TopicPartition, CommitOffset]:
+        """Return the committed offsets that count, and forget which ones were stale where somebody has committed."""
+        for tp, entry in committed.items():
+            if self._get(tp).stale not in (None, entry.offset):
+                self._partitions[tp].stale = None
+        return {tp: entry for tp, entry in committed.items() if self._get(tp).stale is None}
+
+    # ---- rewinds of the group
+
+    def unfollowed_rewinds(self, committed: Mapping[TopicPartition, CommitOffset]) -> dict[TopicPartition, str]:
+        """Return the rewinds that the query has not followed yet: their ids, by partition."""
+        return {tp: rewind_id for tp, rewind_id in rewinds_in(committed).items() if self._get(tp).rewind != rewind_id}
+
+    def note_rewinds(self, rewinds: Mapping[TopicPartition, str]) -> None:
+        """Note that the query starts with these rewinds done."""
+        for tp, rewind_id in rewinds.items():
+            self._partitions[tp].rewind = rewind_id
+
+    def follow_rewinds(self, rewinds: Mapping[TopicPartition, str]) -> dict[TopicPartition, int]:
+        """Forget the offsets from before these rewinds, and return where the query would have continued."""
+        before = self.next_of(rewinds)
+        for tp, rewind_id in rewinds.items():
+            known = self._partitions[tp]
+            known.rewind, known.next, known.committed = rewind_id, None, None
+        return before
+
+    def rewinds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
+        """Return the rewinds that these partitions follow; without partitions that were never rewound."""
+        return {tp: rewind_id for tp in partitions if (rewind_id := self._get(tp).rewind) is not None}
+
+    def current_ends(self, offset: StreamOffset) -> dict[TopicPartition, int]:
+        """Return the ends of an offset without those from before a rewind, which must not be committed over it."""
+        return {tp: end for tp, end in offset.ends.items() if offset.rewinds.get(tp) == self._get(tp).rewind}
+
+    def is_own(self, entry: CommitOffset) -> bool:
+        """Return whether this stream has committed an offset of the group."""
+        return self.stream is not None and OffsetNote.parse(entry.metadata).stream == self.stream
+
+    # ---- what the driver commits
+
+    def with_notes(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, CommitOffset]:
+        """Return offsets as they are committed, each with the stream's id and the mark of its partition's rewind."""
+        return with_notes(offsets, self.rewinds(offsets), self.stream)
+
+    def missing(self, finished: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return the offsets of `finished` that the group does not have, as far as known."""
+        return {tp: offset for tp, offset in finished.items() if self._get(tp).committed != offset}
+
+    def comparable(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
+        """Return the partitions whose committed offset may be compared with the query's: not those created again."""
+        return sorted(tp for tp in partitions if tp.topic not in self._recreated)
+
+    def has_compared(self, tp: TopicPartition) -> bool:
+        """Return whether the group's offset is known."""
+        return self._get(tp).committed is not None
+
+    def not_behind(
+        self, missing: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, CommitOffset]
+    ) -> dict[TopicPartition, int]:
+        """Return the offsets to commit of `missing`, without those that would set the group back.
+
+        Another application may have read on before the partitions came back, or the group was rewound while this
+        micro-batch was read. These count as committed; the next micro-batch begins at the group's offset.
+
+        Args:
+            missing: The offsets that the group does not have, as far as known.
+            committed: What it has now, of the comparable ones.
+        """
+        rewound = self.unfollowed_rewinds(committed)
+        kept = {tp for tp, entry in committed.items() if tp in rewound or entry.offset >= missing[tp]}
+        self.as_committed({tp: missing[tp] for tp in kept})
+        return {tp: offset for tp, offset in missing.items() if tp not in kept}
+
+    def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Note what was committed; from now on the topics' offsets are comparable again."""
+        self.as_committed(offsets)
+        self._recreated -= {tp.topic for tp in offsets}
+
+    def as_committed(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Note what the group has, or what counts as if it had it."""
+        now = self._clock()
+        for tp, offset in offsets.items():
+            known = self._partitions[tp]
+            known.committed, known.committed_at = offset, now
+
+    def old(self) -> dict[TopicPartition, int]:
+        """Return the offsets that were committed long ago, which a broker forgets if nobody commits them again."""
+        oldest = self._clock() - _REPEAT_SECONDS
+        return {
+            tp: known.committed
+            for tp, known in self._partitions.items()
+            if known.committed is not None and known.committed_at <= oldest
+        }
+
+    # ---- the micro-batch in flight
+
+    @property
+    def in_flight(self) -> dict[TopicPartition, int]:
+        """The ends of the micro-batches that are planned and, as far as this driver knows, not committed."""
+        return {tp: known.in_flight for tp, known in self._partitions.items() if known.in_flight is not None}
+
+    def add_in_flight(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Note the ends of a micro-batch that is planned."""
+        for tp, end in ends.items():
+            self._partitions[tp].in_flight = end
+
+    def clear_in_flight(self) -> None:
+        """Note that nothing is in flight any more."""
+        for known in self._partitions.values():
+            known.in_flight = None
+
+    def _get(self, tp: TopicPartition) -> _Partition:
+        return self._partitions.get(tp, _NOTHING)
+
+
+_NOTHING = _Partition()
+
+
+def max_offset(own: int | None, committed: int | None) -> int | None:
+    """Return the larger of a query's position and the group's committed offset; None if both are unknown.
+
+    Another application of the group may have read the partition while this query did not own it.
+    """
+    return max((offset for offset in (own, committed) if offset is not None), default=None)
+
+
+def group_or_own(own: int | None, committed: int | None) -> int | None:
+    """Return the group's committed offset, or the query's position where the group has none.
+
+    A stream has an id from its first batch with `commit=sink` on. The batch before the checkpoint's offset is decided
+    then, so the group's offsets describe the output, also where somebody has rewound them. Before, the larger offset
+    counts: other settings have committed the group's offsets, perhaps not the last ones.
+    """
+    return own if committed is None else committed
+
+
+def not_below(
+    starts: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, CommitOffset]
+) -> dict[TopicPartition, int]:
+    """Return the starts to which the group's offsets can be set back: those that it has not, or has reached."""
+    return {tp: start for tp, start in starts.items() if tp not in committed or committed[tp].offset >= start}

@@ -1,0 +1,235 @@
+"""Where a query continues, which rewinds it has followed, and what it commits: the rules, without a broker."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule
+
+from assignors.model import TopicPartition
+from kafka_source.model.commits import CommitOffset, OffsetNote, with_notes
+from kafka_source.model.stream_offset import Range, Span, StreamOffset
+from kafka_source.source.plan import PlannedInput, plan
+from kafka_source.source.positions import Positions, group_or_own, max_offset, not_below
+from kafka_source.source.sink_commit_replay import remaining
+
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+OFFSETS = st.dictionaries(st.sampled_from([A0, A1, B0]), st.integers(0, 3))
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+FIRST, SECOND = (CommitOffset(10, metadata=OffsetNote(rewound=one).metadata) for one in ("first", "second"))
+
+
+def test_a_mark_is_news_until_it_is_followed() -> None:
+    positions = Positions()
+    committed = {A: FIRST, B: CommitOffset(5, metadata="a stream's id")}
+    assert positions.unfollowed_rewinds(committed) == {A: "first"}
+    positions.note_rewinds({A: "first"})
+    assert positions.unfollowed_rewinds(committed) == {}
+    assert positions.unfollowed_rewinds({A: SECOND}) == {A: "second"}
+
+
+def test_the_checkpoint_knows_what_was_followed_before_a_restart() -> None:
+    positions = Positions()
+    positions.learn(StreamOffset({A: Span(10, 20, 0)}, rewinds={A: "first"}))
+    assert positions.unfollowed_rewinds({A: FIRST}) == {}
+    # An offset that Spark still has from before, in the process that has followed a later one.
+    positions.note_rewinds({A: "second"})
+    positions.learn(StreamOffset({A: Span(10, 20, 0)}, rewinds={A: "first"}))
+    assert positions.rewinds([A, B]) == {A: "second"}
+    positions.learn(StreamOffset({A: Span(10, 20, 0)}, rewinds={A: "third"}), newest=True)
+    assert positions.rewinds([A, B]) == {A: "third"}
+
+
+def test_ends_from_before_a_rewind_are_not_committed_over_it() -> None:
+    positions = Positions()
+    before = StreamOffset({A: Span(90, 100, 0), B: Span(90, 100, 0)})
+    assert positions.current_ends(before) == {A: 100, B: 100}
+    positions.note_rewinds({A: "first"})
+    assert positions.current_ends(before) == {B: 100}
+    after = StreamOffset({A: Span(10, 30, 0), B: Span(100, 110, 0)}, rewinds=positions.rewinds([A, B]))
+    assert positions.current_ends(after) == {A: 30, B: 110}
+
+
+def test_later_commits_keep_the_mark() -> None:
+    positions = Positions()
+    positions.note_rewinds({A: "first"})
+    assert positions.with_notes({A: 30, B: 110}) == {A: CommitOffset(30, metadata=FIRST.metadata), B: CommitOffset(110)}
+    assert with_notes({A: 30}, {}, None) == {A: CommitOffset(30)}
+
+
+def test_an_offset_of_a_checkpoint_keeps_its_rewinds() -> None:
+    marked = StreamOffset({A: Span(10, 30, 0), B: Span(0, 5, 0)}, slots=1, rewinds={A: "first"})
+    assert StreamOffset.from_json(marked.to_json()) == marked
+    assert "rewinds" not in StreamOffset({A: Span(10, 30, 0)}).to_json()
+    assert marked.without({"t"}).rewinds == {}
+
+
+def test_a_rewound_partition_is_read_again_and_the_others_are_not() -> None:
+    start = StreamOffset({A: Span(0, 100, 0), B: Span(0, 100, 0)}, slots=1)
+    end = StreamOffset({A: Span(20, 150, 0), B: Span(20, 150, 0)}, slots=1, rewinds={A: "first"})
+    assert plan(end, start) == [PlannedInput(0, (Range("t", 0, 20, 150), Range("t", 1, 100, 150)))]
+    # The start follows the rewind already.
+    followed = StreamOffset({A: Span(0, 100, 0), B: Span(0, 100, 0)}, slots=1, rewinds={A: "first"})
+    assert plan(end, followed) == [PlannedInput(0, (Range("t", 0, 100, 150), Range("t", 1, 100, 150)))]
+
+
+def test_a_batch_that_nobody_decided_on_before_a_rewind_is_left_to_the_next_one() -> None:
+    planned = [PlannedInput(0, (Range("t", 0, 50, 60), Range("t", 1, 50, 60)))]
+    committed = {A: FIRST, B: CommitOffset(50, metadata="mine")}
+    assert remaining(planned, {A, B}, committed, "mine") == [PlannedInput(0, (Range("t", 1, 50, 60),))]
+    # It was planned at the rewound offset.
+    again = [PlannedInput(0, (Range("t", 0, 10, 60),))]
+    assert remaining(again, {A, B}, committed, "mine") == again
+    assert group_or_own(60, committed[A].offset) == 10
+
+
+@given(OFFSETS, OFFSETS)
+def test_only_what_has_changed_since_the_last_commit_is_missing(
+    before: dict[TopicPartition, int], now: dict[TopicPartition, int]
+) -> None:
+    positions = Positions()
+    positions.committed(before)
+    assert positions.missing(now) == dict(now.items() - before.items())
+    positions.committed(positions.missing(now))
+    assert positions.missing(now) == {}
+
+
+def test_a_topic_created_again_is_not_compared_until_it_is_committed() -> None:
+    positions = Positions()
+    positions.committed({A0: 5, B0: 7})
+    positions.forget_topics({"a"})
+    assert not positions.has_compared(A0)
+    assert positions.has_compared(B0)
+    assert positions.missing({A0: 5, B0: 7}) == {A0: 5}
+    assert positions.comparable([B0, A1, A0]) == [B0]
+    positions.committed({A0: 1})
+    assert positions.comparable([B0, A1, A0]) == [A0, A1, B0]
+
+
+def test_of_a_rewound_partition_everything_is_missing_again() -> None:
+    positions = Positions()
+    positions.committed({A0: 5, A1: 5})
+    positions.follow_rewinds({A0: "first", B0: "first"})
+    assert positions.missing({A0: 5, A1: 5}) == {A0: 5}
+
+
+def test_what_was_committed_an_hour_ago_is_old_until_it_is_committed_again() -> None:
+    now = 0.0
+    positions = Positions(lambda: now)
+    positions.committed({A0: 5})
+    now = 3599.0
+    positions.committed({A1: 6})
+    assert positions.old() == {}
+    now = 3600.0
+    assert positions.old() == {A0: 5}
+    positions.committed({A0: 5})
+    now = 7199.0
+    assert positions.old() == {A1: 6}
+    positions.follow_rewinds({A1: "first"})
+    assert positions.old() == {}
+
+
+@given(
+    st.dictionaries(st.sampled_from([A0, A1, B0]), st.integers(0, 9)),
+    st.dictionaries(st.sampled_from([A0, A1, B0]), st.integers(0, 9)),
+)
+def test_a_group_is_set_back_and_never_forward(
+    starts: dict[TopicPartition, int], there: dict[TopicPartition, int]
+) -> None:
+    committed = {tp: CommitOffset(offset) for tp, offset in there.items()}
+    assert not_below(starts, committed) == {tp: at for tp, at in starts.items() if there.get(tp, at) >= at}
+
+
+def test_the_higher_offset_counts_until_the_sink_commits_and_the_group_after_it() -> None:
+    positions = Positions()
+    for counts, expected in ((max_offset, 100), (group_or_own, 7)):
+        positions.begin(StreamOffset({A: Span(0, 100, 0)}))
+        assert positions.merge([A, B], {A: CommitOffset(7)}, counts, commits=True) == {A: expected}
+        assert positions.merge([A, B], {B: CommitOffset(7)}, counts, commits=True) == {A: 100, B: 7}
+
+
+class OnePartition(RuleBasedStateMachine):
+    """A partition that a query shares with others of its group, against what has been read of it.
+
+    The query resolves its position when it starts and after each rebalance, and its driver commits as `commit=batch`
+    does. Others read what the query does not own, from the group's offset on.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.group: CommitOffset | None = None
+        self.checkpoint = StreamOffset(stream="mine")
+        self.read: set[int] = set()
+        self.start()
+
+    def start(self) -> None:
+        self.positions = Positions()
+        self.positions.learn(self.checkpoint)
+        self.resolve()
+
+    def resolve(self) -> None:
+        """As after a rebalance: nothing is skipped that nobody has read."""
+        committed = {} if self.group is None else {A: self.group}
+        self.positions.begin(self.checkpoint)
+        self.positions.follow_rewinds(self.positions.unfollowed_rewinds(committed))
+        self.positions.replace({A: 0} | self.positions.merge([A], committed, max_offset, commits=True))
+        assert set(range(self.position)) <= self.read
+        self.is_compared = False
+
+    @property
+    def position(self) -> int:
+        return self.positions.next_of([A])[A]
+
+    def commit(self) -> None:
+        committed = {} if self.group is None else {A: self.group}
+        missing = self.positions.missing(self.positions.current_ends(self.checkpoint))
+        if missing and not self.is_compared:
+            missing = self.positions.not_behind(missing, {tp: committed[tp] for tp in missing if tp in committed})
+            self.is_compared = True
+        for tp, entry in self.positions.with_notes(missing).items():
+            assert tp == A
+            assert self.group is None or entry.offset >= self.group.offset or entry.metadata == self.group.metadata
+            self.group = entry
+        self.positions.committed(missing)
+
+    @rule(count=st.integers(1, 5), commits=st.booleans())
+    def read_a_batch(self, count: int, commits: bool) -> None:
+        first = self.position
+        self.read |= set(range(first, first + count))
+        span = {A: Span(first, first + count, 0)}
+        self.checkpoint = StreamOffset(span, stream="mine", rewinds=self.positions.rewinds([A]))
+        self.positions.begin(self.checkpoint)
+        assert self.position == first + count
+        if commits:
+            self.commit()
+
+    @rule(count=st.integers(1, 5))
+    def others_read(self, count: int) -> None:
+        """The query commits in the old generation first, if it can; then others have the partition for a while."""
+        self.commit()
+        first = 0 if self.group is None else self.group.offset
+        self.read |= set(range(first, first + count))
+        mark = None if self.group is None else OffsetNote.parse(self.group.metadata).rewound
+        self.group = CommitOffset(first + count, metadata=OffsetNote("others", mark).metadata)
+        self.resolve()
+
+    @rule(to=st.integers(0, 20))
+    def rewind(self, to: int) -> None:
+        """Everything from there on is to be read again."""
+        to = min(to, max(self.read, default=-1) + 1)
+        self.read = set(range(to))
+        self.marks = getattr(self, "marks", 0) + 1
+        self.group = CommitOffset(to, metadata=OffsetNote(rewound=f"rewind-{self.marks}").metadata)
+        self.resolve()
+        assert self.position == to
+
+    @rule()
+    def restart(self) -> None:
+        self.start()
+
+    @rule()
+    def finish(self) -> None:
+        self.commit()
+
+
+TestOnePartition = OnePartition.TestCase
