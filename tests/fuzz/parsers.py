@@ -209,7 +209,7 @@ def _user_data(data: bytes) -> None:
 
 
 def _decision(data: bytes) -> None:
-    read_decision("prefix", 3, TopicPartition("t", 0), data.decode(errors="replace"), 2)
+    read_decision("prefix", 3, (TopicPartition("t", 0),), data.decode(errors="replace"), 2)
 
 
 _STICKY = encode_sticky_user_data(_OWNED, 4)

@@ -33,7 +33,7 @@ from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.partition_runs import first_names
 from kafka_source.runtime.failpoints import failpoint
 from kafka_source.sink.two_phase.driver_epoch import DriverEpoch, task_number
-from kafka_source.sink.two_phase.ledger import Decision, Ledger
+from kafka_source.sink.two_phase.ledger import Decision, Ledger, homes_of
 from kafka_source.sink.two_phase.open_transactions import (
     EMPTY,
     ONGOING,
@@ -277,7 +277,7 @@ class TwoPhaseCommit:
             FencedError: Another driver has decided since.
         """
         last = await self._ledger.last(deadline)
-        if last is None or last.name != epoch.last:
+        if last is None or epoch.last is None or last.number != epoch.last.number:
             raise FencedError(
                 f"Another driver with transactional.id.prefix={self._prefix} has decided about a batch since this "
                 "driver began. Nothing of this batch is decided. Let only one query use the prefix."
@@ -287,11 +287,11 @@ class TwoPhaseCommit:
     def _decision(self, epoch: DriverEpoch, batch: PreparedBatch) -> Decision | None:
         """Return the decision about a new batch; None if it has neither rows nor offsets."""
         written = batch.partitions
-        read = {tp for source in batch.sources for tp in source.offsets}
-        if not written and not read:
+        read = sorted({tp for source in batch.sources for tp in source.offsets})
+        homes = homes_of([*written, *read])
+        if not homes:
             return None
-        tp = min({*written, *read})
-        return Decision(epoch.number, batch.query, batch.number, tp, tuple(sorted(batch.transactions)), written)
+        return Decision(epoch.number, batch.query, batch.number, homes, tuple(sorted(batch.transactions)), written)
 
     async def _repaired(self, epoch: DriverEpoch, batch: PreparedBatch, deadline: Deadline) -> Decision | None:
         """Return the last decision with the replay's transactions in place of the lost ones; None if none is lost."""

@@ -1,10 +1,11 @@
 """The ledger: decisions about batches, kept in Kafka, so that they survive the driver.
 
-The ledger is a consumer group without members, `{prefix}-ledger`. A decision is one committed offset of this group: the
+The ledger is a consumer group without members, `{prefix}-ledger`. A decision is a committed offset of this group: the
 offset is the decision's number, the metadata is its text. A text that is longer than one offset's metadata may be
-continues in the groups `{prefix}-ledger-1`, `-2`, …, at the same partition and with the same offset. All parts are
-committed in one transaction of `{prefix}-driver`. So a driver that was replaced decides nothing, and the source's
-offsets can be part of the same transaction.
+continues in the groups `{prefix}-ledger-1`, `-2`, …, at the same partition and with the same offset. A deleted topic
+takes the offsets of its partitions along, so the offset is committed at a partition of each of several topics. All
+parts are committed in one transaction of `{prefix}-driver`. So a driver that was replaced decides nothing, and the
+source's offsets can be part of the same transaction.
 
 A decision whose transactions are all committed is recorded as finished in a second group, `{prefix}-finished`: its
 number is the committed offset. A transaction of the transactional id of this name writes it, so a driver that was
@@ -34,8 +35,10 @@ from kafka_source.transactions.open_transaction import OpenTransaction
 _PART_CHARACTERS = 4090
 
 # Far more than a cluster can have. Text that is no decision must not occupy the driver's memory.
-_MOST_PARTITIONS = 1_000_000
-_MOST_PARTS_DIGITS = 4
+_MAX_PARTITIONS = 1_000_000
+_MAX_PARTS_DIGITS = 4
+# More topics are not deleted in the moments between a decision and its end, and each one takes the decision's text.
+_MAX_HOMES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +49,13 @@ class DecidedBatch:
         number: The decision's number in the ledger; the first one is 1.
         query: The id of the query, or of the single write, that the batch belongs to.
         batch: The batch's number in the query.
-        ledger_partition: The partition whose committed offset holds the decision.
+        homes: The partitions whose committed offsets hold the decision, each of another topic.
     """
 
     number: int
     query: str
     batch: int
-    ledger_partition: TopicPartition
+    homes: tuple[TopicPartition, ...]
 
     def covers(self, query: str, batch: int) -> bool:
         """Return whether a batch is this one or an earlier one of the same query, so that its tasks run as a replay."""
@@ -76,7 +79,7 @@ class Decision(DecidedBatch):
     @property
     def name(self) -> DecidedBatch:
         """The decision without its transactions and partitions."""
-        return DecidedBatch(self.number, self.query, self.batch, self.ledger_partition)
+        return DecidedBatch(self.number, self.query, self.batch, self.homes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,14 +132,16 @@ class Ledger:
             finished = max((entry.offset for entry in finished_entries.values()), default=0)
             if not entries:
                 return LedgerState(None, finished)
-            # Every batch chooses the partition anew: the highest number is the newest decision.
-            tp, first = max(entries.items(), key=lambda item: item[1].offset)
+            # Every batch chooses the partitions anew: the highest number is the newest decision.
+            number = max(entry.offset for entry in entries.values())
+            homes = tuple(sorted(tp for tp, entry in entries.items() if entry.offset == number))
+            tp, first = homes[0], entries[homes[0]]
             count, _, text = first.metadata.partition(" ")
-            if not (count.isascii() and count.isdecimal() and len(count) <= _MOST_PARTS_DIGITS):
-                raise _no_decision(self._prefix, first.offset)
-            others = (self._read_part(part, tp, first.offset, deadline) for part in range(1, int(count)))
+            if not (count.isascii() and count.isdecimal() and len(count) <= _MAX_PARTS_DIGITS):
+                raise _no_decision(self._prefix, number)
+            others = (self._read_part(part, tp, number, deadline) for part in range(1, int(count)))
             text = "".join([text, *await asyncio.gather(*others)])
-            decision = read_decision(self._prefix, first.offset, tp, text, finished)
+            decision = read_decision(self._prefix, number, homes, text, finished)
             return LedgerState(decision, finished)
 
         return await self._client.retrying(read, deadline)
@@ -149,7 +154,7 @@ class Ledger:
         return [
             GroupOffsets(
                 SlotCredentials.without_membership(self._group(number)),
-                {decision.ledger_partition: CommitOffset(decision.number, metadata=part)},
+                dict.fromkeys(decision.homes, CommitOffset(decision.number, metadata=part)),
             )
             for number, part in enumerate(parts)
         ]
@@ -173,11 +178,19 @@ class Ledger:
         Raises:
             FencedError: Another driver has begun a batch.
         """
+        snapshot = await self._client.retrying(
+            lambda: self._client.metadata({tp.topic for tp in decision.homes}, deadline), deadline
+        )
+        # A topic that was deleted since has no offsets, neither this one nor the decision's.
+        homes = [tp for tp in decision.homes if tp.topic in snapshot.topics]
         entry = GroupOffsets(
             SlotCredentials.without_membership(self._finished_group),
-            {decision.ledger_partition: CommitOffset(decision.number)},
+            dict.fromkeys(homes, CommitOffset(decision.number)),
         )
-        await commit_in(self._client, transaction, [entry], deadline, before_commit=before_commit)
+        if homes:
+            await commit_in(self._client, transaction, [entry], deadline, before_commit=before_commit)
+        elif before_commit is not None:
+            await before_commit()
 
     def _group(self, number: int) -> str:
         return f"{self._prefix}-ledger-{number}" if number else f"{self._prefix}-ledger"
@@ -197,7 +210,15 @@ class Ledger:
         return json.dumps(content, separators=(",", ":"))
 
 
-def read_decision(prefix: str, number: int, tp: TopicPartition, text: str, finished: int) -> Decision:
+def homes_of(partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
+    """Return the partitions at which a decision is committed: the lowest one of each of the first topics."""
+    lowest: dict[str, TopicPartition] = {}
+    for tp in partitions:
+        lowest[tp.topic] = min(tp, lowest.get(tp.topic, tp))
+    return tuple(sorted(list(lowest.values())[:_MAX_HOMES]))
+
+
+def read_decision(prefix: str, number: int, homes: tuple[TopicPartition, ...], text: str, finished: int) -> Decision:
     """Return the decision in a text that the ledger's groups hold.
 
     Whoever may write to these groups can commit any text in them.
@@ -205,7 +226,7 @@ def read_decision(prefix: str, number: int, tp: TopicPartition, text: str, finis
     Args:
         prefix: The sink's `transactional.id.prefix`.
         number: The decision's number.
-        tp: The partition whose committed offset holds it.
+        homes: The partitions whose committed offsets hold it.
         text: The text of all parts.
         finished: The highest number that is recorded as finished.
 
@@ -215,7 +236,7 @@ def read_decision(prefix: str, number: int, tp: TopicPartition, text: str, finis
     try:
         query, batch, found, ranges = json.loads(text)
         transactions = tuple(OpenTransaction(f"{prefix}-{name}", *map(int, rest)) for name, *rest in found)
-        return Decision(number, str(query), int(batch), tp, transactions, _from_ranges(ranges), finished >= number)
+        return Decision(number, str(query), int(batch), homes, transactions, _from_ranges(ranges), finished >= number)
     except (ValueError, TypeError, AttributeError, RecursionError, OverflowError):
         raise _no_decision(prefix, number) from None
 
@@ -235,7 +256,7 @@ def _to_ranges(partitions: Iterable[TopicPartition]) -> dict[str, list[tuple[int
 
 def _from_ranges(ranges: Mapping[str, Sequence[tuple[int, int]]]) -> tuple[TopicPartition, ...]:
     count = sum(max(0, last - first + 1) for of_topic in ranges.values() for first, last in of_topic)
-    if count > _MOST_PARTITIONS:
+    if count > _MAX_PARTITIONS:
         raise ValueError("a decision about too many partitions")
     return tuple(
         TopicPartition(topic, number)

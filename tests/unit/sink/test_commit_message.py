@@ -22,7 +22,7 @@ DRIVER, FINISHED = OpenTransaction("orders-driver", 1, 2), OpenTransaction("orde
 def decision(tasks: int) -> Decision:
     transactions = tuple(OpenTransaction(f"orders-{task}-0", 1000 + task, 3, 10) for task in range(tasks))
     partitions = tuple(TopicPartition("orders", task) for task in range(tasks))
-    return Decision(7, QUERY, 7, partitions[0], transactions, partitions, done=True)
+    return Decision(7, QUERY, 7, partitions[:1], transactions, partitions, done=True)
 
 
 def epoch_after(tasks: int, lost: list[str]) -> DriverEpoch:

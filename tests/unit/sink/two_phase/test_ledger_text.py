@@ -8,14 +8,14 @@ import pytest
 
 from assignors.model import TopicPartition
 from kafka_source.errors import InvalidConfigurationError
-from kafka_source.sink.two_phase.ledger import Decision, read_decision
+from kafka_source.sink.two_phase.ledger import Decision, homes_of, read_decision
 from kafka_source.transactions.open_transaction import OpenTransaction
 
 LEDGER = TopicPartition("out", 0)
 
 
 def read(text: str) -> Decision:
-    return read_decision("prefix", 3, LEDGER, text, finished=2)
+    return read_decision("prefix", 3, (LEDGER,), text, finished=2)
 
 
 def test_a_decision_is_read() -> None:
@@ -56,3 +56,10 @@ def test_a_few_characters_do_not_make_a_billion_partitions(ranges: str) -> None:
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()
+
+
+def test_a_decision_is_kept_at_a_partition_of_each_of_three_topics() -> None:
+    partitions = [TopicPartition(topic, number) for topic in ("d", "b", "c", "a") for number in (7, 3)]
+    assert homes_of(partitions) == tuple(TopicPartition(topic, 3) for topic in ("b", "c", "d"))
+    assert homes_of(partitions[:2]) == (TopicPartition("d", 3),)
+    assert homes_of([]) == ()
