@@ -3,44 +3,45 @@
 Usable without Spark and without any Kafka client: `load("sticky").assign(cluster, group)`.
 """
 
+# Provisional names are re-exported by `name as name`, in the same statements as the public ones.
+# ruff: noqa: I001
+
 from assignors.interface import (
-    ENTRY_POINT_GROUP,
+    ENTRY_POINT_GROUP as ENTRY_POINT_GROUP,
     AssignmentError,
     Assignor,
     RebalanceProtocol,
-    check_handover,
-    hold_back,
-    in_transfer,
+    check_handover as check_handover,
+    hold_back as hold_back,
+    in_transfer as in_transfer,
     load,
     names,
 )
-from assignors.measures import Measures
 from assignors.model import (
-    NO_GENERATION,
+    NO_GENERATION as NO_GENERATION,
     Assignment,
     ClusterMetadata,
     GroupSubscription,
+    Measures,
     PartitionWork,
     Subscription,
     TopicPartition,
-    TopicPartitions,
+    TopicPartitions as TopicPartitions,
 )
 from assignors.wire import (
-    StickyUserData,
-    WireFormatError,
-    decode_assignment,
-    decode_cooperative_user_data,
-    decode_sticky_user_data,
-    decode_subscription,
-    encode_assignment,
-    encode_cooperative_user_data,
-    encode_sticky_user_data,
-    encode_subscription,
+    StickyUserData as StickyUserData,
+    WireFormatError as WireFormatError,
+    decode_assignment as decode_assignment,
+    decode_cooperative_user_data as decode_cooperative_user_data,
+    decode_sticky_user_data as decode_sticky_user_data,
+    decode_subscription as decode_subscription,
+    encode_assignment as encode_assignment,
+    encode_cooperative_user_data as encode_cooperative_user_data,
+    encode_sticky_user_data as encode_sticky_user_data,
+    encode_subscription as encode_subscription,
 )
 
 __all__ = [
-    "ENTRY_POINT_GROUP",
-    "NO_GENERATION",
     "Assignment",
     "AssignmentError",
     "Assignor",
@@ -49,22 +50,8 @@ __all__ = [
     "Measures",
     "PartitionWork",
     "RebalanceProtocol",
-    "StickyUserData",
     "Subscription",
     "TopicPartition",
-    "TopicPartitions",
-    "WireFormatError",
-    "check_handover",
-    "decode_assignment",
-    "decode_cooperative_user_data",
-    "decode_sticky_user_data",
-    "decode_subscription",
-    "encode_assignment",
-    "encode_cooperative_user_data",
-    "encode_sticky_user_data",
-    "encode_subscription",
-    "hold_back",
-    "in_transfer",
     "load",
     "names",
 ]

@@ -49,7 +49,7 @@ class PartitionIndex:
 
     def integers(self, partitions: Sequence[TopicPartition]) -> list[int]:
         """Return the integers of those partitions that exist, in the given order."""
-        columns = TopicPartitions.of(partitions)
+        columns = TopicPartitions.from_pairs(partitions)
         topics, numbers = columns.topics, columns.numbers
         if not numbers:
             return []

@@ -12,8 +12,7 @@ from enum import IntEnum
 from importlib.metadata import entry_points
 from typing import ClassVar
 
-from assignors.measures import Measures
-from assignors.model import Assignment, ClusterMetadata, GroupSubscription, TopicPartition
+from assignors.model import Assignment, ClusterMetadata, GroupSubscription, Measures, TopicPartition
 
 ENTRY_POINT_GROUP = "kafkagroup.assignors"
 """The packaging entry point group under which other distributions register their strategies."""
@@ -87,7 +86,7 @@ class Assignor(ABC):
     def on_assignment(self, assignment: Assignment, generation: int) -> None:  # noqa: B027 - most keep nothing
         """Take note of this member's new assignment and its generation."""
 
-    def work_interval(self) -> float | None:
+    def rebalance_interval(self) -> float | None:
         """Return the least number of seconds between two rebalances that the leader asks for to balance the work.
 
         None, as most strategies return, means that the strategy does not weigh work: the leader looks up no lags for
@@ -98,7 +97,7 @@ class Assignor(ABC):
     def on_measures(self, measures: Measures) -> None:  # noqa: B027 - most send none
         """Take note of what this member has measured, for its next `subscription_user_data`."""
 
-    def worth_a_rebalance(
+    def should_rebalance(
         self, cluster: ClusterMetadata, group: GroupSubscription, held: Mapping[str, Assignment]
     ) -> str | None:
         """Return why the leader should ask for a rebalance although the group has not changed; None: it should not.

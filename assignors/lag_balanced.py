@@ -1,20 +1,21 @@
 """`lag-balanced`: balances the time that members need for their lag, where other strategies balance numbers.
 
-The leader knows the lag and the rate of each partition (`ClusterMetadata.work`) and how fast each member reads
-(`measures`). A member's work is what it has to read within a horizon: its lag, and what arrives meanwhile. Members get
-work in proportion to their speeds, so that all are done at about the same time; `drain_time` assigns it. Where no lag
-and no rate is known, as in clients without a lookup of offsets, the assignment is that of `sticky`.
+The leader knows the lag and the rate of each partition (`ClusterMetadata.work`), and members tell in their user data
+how fast they read. A unit is a partition, or co-partitioned partitions that stay together. Its work is what is to be
+read in it within a horizon: its lag, and what arrives meanwhile. The time of a member is the work of its units divided
+by its speed. Where nothing is known, the assignment is that of `sticky`. docs/design/balance.md has the reasons.
 """
 
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from functools import cached_property
+from typing import ClassVar, NamedTuple
 
 from assignors.copartition import Folded, check_disjoint, fold
-from assignors.drain_time import Outcome, Workload, balance
 from assignors.index import (
     PartitionIndex,
     alike,
@@ -26,32 +27,68 @@ from assignors.index import (
     sorted_names,
 )
 from assignors.interface import Assignor
-from assignors.measures import MeasuredMember, Measures, decode_measures, encode_measures
-from assignors.model import NO_GENERATION, Assignment, ClusterMetadata, GroupSubscription
+from assignors.model import (
+    NO_GENERATION,
+    Assignment,
+    ClusterMetadata,
+    GroupSubscription,
+    Measures,
+    PartitionWork,
+    TopicPartition,
+)
 from assignors.sticky import share
 from assignors.uniform import RackView
-from assignors.wire import StickyUserData
+from assignors.wire import StickyUserData, decode_sticky_user_data, encode_sticky_user_data
 
 INTERVAL = 300.0
 """The default of the least number of seconds between two rebalances that the leader asks for."""
 
-LONGEST_HORIZON = 3600.0
+MAX_HORIZON = 3600.0
 """The horizon of a group that does not keep up, whose lag never drains, in seconds."""
 
-_HIGHEST_SPEED = 1e12
+BATCH_NOISE = 0.3
+"""The relative error of what one micro-batch shows: those with equally many records differ by 30 % or so."""
+
+AVERAGED_BATCHES = 30
+"""The number of micro-batches of which a measure should be the mean at least."""
+
+NOISE = 2 * BATCH_NOISE / math.sqrt(AVERAGED_BATCHES)
+"""The relative error of a member's time, which only one measure in twenty exceeds: two standard deviations (11 %)."""
+
+TOLERANCE = 0.05
+"""By how much a member's time may be above the shortest possible one before it gives up units that it holds."""
+
+WORTH = (1 + TOLERANCE) * (1 + NOISE) / (1 - NOISE)
+"""By how much the longest time must be above that of the balanced plan before a unit moves, as a factor (1.31): by more
+than the tolerance, and errors that make it look longer and the balanced plan shorter. So noise moves nothing."""
+
+IDLE = 0.01
+"""A unit with less than this part of the mean work is idle. Idle units are given out by number, because members with
+many of them would be busy when the units wake up."""
+
+_MAX_SPEED = 1e12
 # A speed that is further from the median than this factor is taken for an error of measuring. It must not starve the
 # member, nor give everything to it.
-_MOST_APART = 100.0
-# The most units times members, because a plan compares each unit with each member: about 10 s in the leader.
-_MOST_STEPS = 10_000_000
+_MAX_SPEED_RATIO = 100.0
+# Units times members, because a plan compares each unit with each member: about 10 s in the leader.
+_MAX_STEPS = 10_000_000
+
+# The user data, big endian: int8 version; float32 records per second, 0 if unknown; int32 length of the claim; the
+# claim, which is the member's last assignment as `sticky` user data (V1); then a uint16 with the rate of each partition
+# of the claim. A later version may append fields, which a leader of this version ignores.
+_VERSION = 1
+_HEAD = struct.Struct(">bfi")
+# A rate is sent as its logarithm, in steps of 0.3 %: 2 bytes reach from 0 to more than any partition has. 0: unknown.
+_RATE_STEPS = 256
+_MAX_RATE = 0xFFFF
 
 
 class LagBalancedAssignor(Assignor):
     """Let all members be done with their lag at about the same time, and let them keep their partitions.
 
-    A partition moves only if that makes the longest time shorter by a factor of `drain_time.WORTH` (1.31), or if it
-    goes to a member that has none. A member whose speed is unknown counts as one of median speed, and gets no more
-    partitions than its share by number.
+    A partition moves only if that makes the longest time shorter by a factor of `WORTH` (1.31), or if it goes to a
+    member that has none. A member whose speed is unknown counts as one of median speed, and gets no more partitions
+    than its share by number.
 
     Args:
         groups: Sets of co-partitioned topics, whose partitions of the same number stay together; a topic may be in one
@@ -64,14 +101,11 @@ class LagBalancedAssignor(Assignor):
     name: ClassVar[str] = "lag-balanced"
 
     def __init__(
-        self,
-        groups: Sequence[Sequence[str]] | None = None,
-        speed: float | None = None,
-        interval: float = INTERVAL,
+        self, groups: Sequence[Sequence[str]] | None = None, speed: float | None = None, interval: float = INTERVAL
     ) -> None:
-        if speed is not None and not (_is_number(speed) and 0 < speed <= _HIGHEST_SPEED):
+        if speed is not None and not (type(speed) in (int, float) and 0 < speed <= _MAX_SPEED):
             raise ValueError(f"speed must be a number of records per second above 0, got {speed!r}")
-        if not (_is_number(interval) and 1 <= interval < math.inf):
+        if not (type(interval) in (int, float) and 1 <= interval < math.inf):
             raise ValueError(f"interval must be a number of seconds of at least 1, got {interval!r}")
         check_disjoint(groups or ())
         self._groups = groups or ()
@@ -81,7 +115,7 @@ class LagBalancedAssignor(Assignor):
         self._last = StickyUserData((), NO_GENERATION)
 
     def subscription_user_data(self, topics: Iterable[str]) -> bytes | None:
-        """Return this member's speed, its last assignment, and the rates of its partitions; see `measures`."""
+        """Return this member's speed, its last assignment, and the rates of its partitions."""
         return encode_measures(self._measures, self._last)
 
     def on_measures(self, measures: Measures) -> None:
@@ -92,7 +126,7 @@ class LagBalancedAssignor(Assignor):
         """Keep the assignment for the next `subscription_user_data`."""
         self._last = StickyUserData(assignment.partitions, generation)
 
-    def work_interval(self) -> float | None:
+    def rebalance_interval(self) -> float | None:
         """Return the option `interval`."""
         return self._interval
 
@@ -104,81 +138,271 @@ class LagBalancedAssignor(Assignor):
         """
         folded = fold(cluster, group, self._groups)
         members = {member: decode_measures(said.user_data) for member, said in folded.group.items()}
-        found = _balance(folded, members, self._interval)
-        if found is None:
+        known = _workload(folded, members, self._interval)
+        if known is None:
             claims = {member: said.claim for member, said in members.items()}
             return folded.unfold(share(folded.cluster, folded.group, claims).assignments())
-        given: list[list[int]] = [[] for _ in found.members]
-        for unit, place in enumerate(found.outcome.owners):
-            given[place].append(unit)
-        return folded.unfold(
-            {
-                member: Assignment(found.index.partitions(units))
-                for member, units in zip(found.members, given, strict=True)
-            }
-        )
+        index, load = known
+        units: list[list[int]] = [[] for _ in load.speeds]
+        for unit, place in enumerate(balance(load).owners):
+            units[place].append(unit)
+        names = sorted_names(folded.group)
+        return folded.unfold({names[place]: Assignment(index.partitions(own)) for place, own in enumerate(units)})
 
-    def worth_a_rebalance(
+    def should_rebalance(
         self, cluster: ClusterMetadata, group: GroupSubscription, held: Mapping[str, Assignment]
     ) -> str | None:
         """Return how much sooner the group would be done after a rebalance, if that is worth one."""
         folded = fold(cluster, group, self._groups)
         members = {
-            member: replace(decode_measures(said.user_data), claim=StickyUserData(held[member].partitions, 0))
+            member: decode_measures(said.user_data)._replace(claim=StickyUserData(held[member].partitions, 0))
             for member, said in folded.group.items()
             if member in held
         }
-        if len(members) < len(folded.group):
+        known = _workload(folded, members, self._interval) if len(members) == len(folded.group) else None
+        found = None if known is None else balance(known[1])
+        if found is None or not found.worth:
             return None
-        found = _balance(folded, members, self._interval)
-        if found is None or not found.outcome.worth:
-            return None
-        kept, longest = found.outcome.kept, found.outcome.longest
-        return f"the work is out of balance: one member has {kept / longest:.1f} times what a rebalance would leave"
+        ratio = found.kept / found.longest
+        return f"the work is out of balance: one member has {ratio:.1f} times what a rebalance would leave"
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The work of a group.
+
+    Attributes:
+        work: The work of each unit, in records, at least 0.
+        speeds: The speed of each member, in records per second, above 0.
+        readers: The members that may have each unit, ascending, at least one.
+        holders: The member that holds each unit, one of its readers; -1: nobody.
+        racks: The racks; None if they make no difference.
+        max_units: The number of units that each member may have at most, if others can take them; None: any.
+    """
+
+    work: Sequence[int]
+    speeds: Sequence[float]
+    readers: Sequence[Sequence[int]]
+    holders: Sequence[int]
+    racks: RackView | None = None
+    max_units: Sequence[int] | None = None
+
+    @cached_property
+    def bound(self) -> float:
+        """A time that no assignment can beat: all work at the speed of all, and each unit at the highest speed."""
+        units: dict[Sequence[int], list[int]] = {}
+        for places, work in zip(self.readers, self.work, strict=True):
+            units.setdefault(tuple(places), []).append(work)
+        everybody = sorted({place for places in units for place in places})
+        longest = sum(self.work) / sum(sorted(self.speeds[place] for place in everybody)) if everybody else 0.0
+        for places, works in units.items():
+            speeds = sorted(self.speeds[place] for place in places)
+            longest = max(longest, max(works) / speeds[-1], sum(works) / sum(speeds))
+        return longest
 
 
 @dataclass(frozen=True, slots=True)
-class _Balanced:
-    """A balanced assignment: the units by `index`, and the places of `outcome` in `members`."""
+class Outcome:
+    """An assignment of all units.
 
-    members: Sequence[str]
-    index: PartitionIndex
-    outcome: Outcome
+    Attributes:
+        owners: The member of each unit.
+        longest: The time of the member that is done last, in seconds.
+        kept: The longest time if all units that are held had stayed.
+        worth: Whether units have moved because that makes the longest time shorter by a factor of more than `WORTH`.
+    """
+
+    owners: Sequence[int]
+    longest: float
+    kept: float
+    worth: bool
 
 
-def _balance(folded: Folded, said: Mapping[str, MeasuredMember], interval: float) -> _Balanced | None:
-    """Balance a group's work; None if nothing is known of it, or the group is too large."""
-    members = sorted_names(folded.group)
+def balance(load: Workload) -> Outcome:
+    """Assign all units, so that the last member is done as early as possible, with few moves. Pure.
+
+    The plan is greedy and sticky: units are placed in the order of their work (longest processing time, LPT), each with
+    its holder if that is done within `TOLERANCE` of the shortest possible time, else with the member that is done
+    first. It is taken only if the longest time would be more than `WORTH` times as long with all held units kept. Apart
+    from that, units move only to members that hold nothing yet.
+    """
+    plan = _Plan(load, math.inf)
+    kept, worth = plan.longest, False
+    if any(holder >= 0 for holder in load.holders):
+        balanced = _Plan(load, (1 + TOLERANCE) * load.bound)
+        worth = kept > WORTH * balanced.longest
+        if worth:
+            plan = balanced
+        plan.serve_newcomers()
+    return Outcome(plan.owners, plan.longest, kept, worth)
+
+
+class _Plan:
+    """An assignment while it is made. A member keeps a unit that it holds while its time is at most `limit` seconds."""
+
+    def __init__(self, load: Workload, limit: float) -> None:
+        self._load = load
+        # The member of each unit; -1: none yet.
+        self.owners = [-1] * len(load.work)
+        # Whole numbers, so that the order of units makes no difference to a sum.
+        self._sums = [0] * len(load.speeds)
+        self._counts = [0] * len(load.speeds)
+        # Units that stay in any case come first: the others fill up what they leave.
+        last = [holder < 0 and math.isinf(limit) for holder in load.holders]
+        for unit in sorted(range(len(load.work)), key=lambda unit: (last[unit], -load.work[unit], unit)):
+            holder = load.holders[unit]
+            if holder >= 0 and self._has_room(holder) and self._seconds(holder, unit) <= limit:
+                self._put(unit, holder)
+            else:
+                self._place(unit)
+
+    @property
+    def longest(self) -> float:
+        """The time of the member that is done last, in seconds."""
+        return max(map(self._seconds, range(len(self._sums))), default=0.0)
+
+    def serve_newcomers(self) -> None:
+        """Give members that held nothing a share: units whose move makes the longer time of the two clearly shorter."""
+        load = self._load
+        for newcomer in sorted({place for places in load.readers for place in places} - set(load.holders)):
+            while self._has_room(newcomer):
+                gains = []
+                for unit, owner in enumerate(self.owners):
+                    if owner != newcomer and newcomer in load.readers[unit]:
+                        before = self._seconds(owner)
+                        after = max(self._seconds(newcomer, unit), before - load.work[unit] / load.speeds[owner])
+                        if after * (1 + TOLERANCE) < before:
+                            gains.append((-before, after, unit))
+                if not gains:
+                    break
+                self._put(min(gains)[-1], newcomer)
+
+    def _place(self, unit: int) -> None:
+        """Give a unit to the member that is done with it first.
+
+        All members that would be done without making the longest time longer are equal, so the ones on the unit's racks
+        come first, and an idle unit goes to the member with the fewest units for its speed.
+        """
+        load = self._load
+        idle = load.work[unit] <= IDLE * sum(load.work) / len(load.work)
+        places = [place for place in load.readers[unit] if self._has_room(place)] or load.readers[unit]
+        times = {place: self._seconds(place, unit) for place in places}
+        longest = max(load.bound, self.longest, min(times.values()))
+        costs = [
+            (
+                load.racks is not None and load.racks.mismatch(place, unit),
+                (self._counts[place] + 1) / load.speeds[place] if idle else times[place],
+                place,
+            )
+            for place in places
+            if times[place] <= longest
+        ]
+        self._put(unit, min(costs)[-1])
+
+    def _seconds(self, place: int, unit: int | None = None) -> float:
+        """Return the time of a member, with a unit that it does not have."""
+        more = 0 if unit is None or self.owners[unit] == place else self._load.work[unit]
+        return (self._sums[place] + more) / self._load.speeds[place]
+
+    def _has_room(self, place: int) -> bool:
+        return self._load.max_units is None or self._counts[place] < self._load.max_units[place]
+
+    def _put(self, unit: int, place: int) -> None:
+        """Give a unit to a member; the one that had it has it no longer."""
+        work = self._load.work[unit]
+        owner = self.owners[unit]
+        if owner >= 0:
+            self._sums[owner] -= work
+            self._counts[owner] -= 1
+        self.owners[unit] = place
+        self._sums[place] += work
+        self._counts[place] += 1
+
+
+class MeasuredMember(NamedTuple):
+    """What the leader reads in a member's user data: its measures, and the assignment that it had."""
+
+    measures: Measures
+    claim: StickyUserData
+
+
+def encode_measures(measures: Measures, claim: StickyUserData) -> bytes:
+    """Encode a member's measures and its last assignment. Rates of other partitions are left out."""
+    partitions = sorted(TopicPartition(*tp) for tp in claim.partitions)
+    claimed = encode_sticky_user_data(partitions, claim.generation)
+    rates = [_rate_code(measures.rates.get(tp)) for tp in partitions]
+    return _HEAD.pack(_VERSION, measures.speed or 0.0, len(claimed)) + claimed + struct.pack(f">{len(rates)}H", *rates)
+
+
+def decode_measures(data: bytes | None) -> MeasuredMember:
+    """Decode a member's user data. What is absent or malformed is unknown: no member can make the leader fail."""
+    unknown = MeasuredMember(Measures(), StickyUserData((), NO_GENERATION))
+    if data is None or len(data) < _HEAD.size:
+        return unknown
+    version, speed, length = _HEAD.unpack_from(data)
+    end = _HEAD.size + length
+    if version < _VERSION:
+        return unknown
+    measures = Measures(speed if math.isfinite(speed) and speed > 0 else None)
+    if not _HEAD.size <= end <= len(data):
+        return unknown._replace(measures=measures)
+    claim = decode_sticky_user_data(data[_HEAD.size : end])
+    count = len(claim.partitions)
+    if len(data) - end >= 2 * count:
+        codes = zip(claim.partitions, struct.unpack_from(f">{count}H", data, end), strict=True)
+        rates = {TopicPartition(*tp): 2 ** ((code - 1) / _RATE_STEPS) - 1 for tp, code in codes if code}
+        measures = replace(measures, rates=rates)
+    return MeasuredMember(measures, claim)
+
+
+def _rate_code(rate: float | None) -> int:
+    if rate is None or not math.isfinite(rate) or rate < 0:
+        return 0
+    return min(_MAX_RATE, 1 + round(_RATE_STEPS * math.log2(1 + rate)))
+
+
+def _workload(
+    folded: Folded, said: Mapping[str, MeasuredMember], interval: float
+) -> tuple[PartitionIndex, Workload] | None:
+    """Return a group's work, members by the place of their sorted names; None if nothing is known or it is too large.
+
+    A member of unknown speed counts as one of median speed, and has at most its share of the units by number: an equal
+    part of each topic that it subscribes to.
+    """
+    names = sorted_names(folded.group)
+    members = [said[name] for name in names]
     counts = known_topics(folded.cluster, folded.group)
     index = PartitionIndex(sorted_names(counts), counts)
-    if not index.size or index.size * len(members) > _MOST_STEPS:
+    if not index.size or index.size * len(members) > _MAX_STEPS:
         return None
-    lags, rates = _known_work(folded, index, [said[member] for member in members])
+    lags, rates = _known_work(folded, index, members)
     if all(lag is None for lag in lags) and all(rate is None for rate in rates):
         return None
-    by_topic = readers_by_topic(alike(folded.group, members), counts)
+    by_topic = readers_by_topic(alike(folded.group, names), counts)
     readers = [by_topic[topic] for topic, count in index.counts.items() for _ in range(count)]
-    claims = resolve(index, [said[member].claim for member in members])
     holders = [-1] * index.size
-    for place, claimed in enumerate(claims.accepted):
+    for place, claimed in enumerate(resolve(index, [member.claim for member in members]).accepted):
         for unit in claimed:
-            if place in readers[unit]:
-                holders[unit] = place
-    measured = [said[member].measures.speed for member in members]
-    speeds = _speeds(measured)
-    known = any(measured)
-    shares = _shares_by_number(index, by_topic, len(members))
-    work = _work_of(lags, rates, sum(sorted(speeds)) if known else None, interval)
-    load = Workload(
-        work,
+            holders[unit] = place if place in readers[unit] else holders[unit]
+    shares = [0.0] * len(members)
+    for topic, count in index.counts.items():
+        for place in by_topic[topic]:
+            shares[place] = round(shares[place] + count / len(by_topic[topic]), 6)
+    measured = [member.measures.speed for member in members]
+    known = sorted(speed for speed in measured if speed)
+    median = known[len(known) // 2] if known else 1.0
+    lowest, highest = median / _MAX_SPEED_RATIO, median * _MAX_SPEED_RATIO
+    speeds = [min(max(speed or median, lowest), highest) for speed in measured]
+    racks = [folded.group[name].rack or None for name in names]
+    replicas = [one for topic, count in index.counts.items() for one in partition_racks(folded.cluster, topic, count)]
+    return index, Workload(
+        _work(lags, rates, sum(sorted(speeds)) if known else None, interval),
         speeds,
         readers,
         holders,
-        _racks(folded, index, members),
-        [0 if speed or not known else math.floor(shares[place]) for place, speed in enumerate(measured)],
+        RackView(racks, replicas) if racks_matter(racks, replicas) else None,
         [index.size if speed or not known else math.ceil(shares[place]) for place, speed in enumerate(measured)],
     )
-    return _Balanced(members, index, balance(load))
 
 
 def _known_work(
@@ -190,39 +414,28 @@ def _known_work(
     """
     newest: dict[tuple[str, int], tuple[int, float]] = {}
     for member in members:
-        for tp, measured in member.measures.rates.items():
-            newest[tp] = max(newest.get(tp, (NO_GENERATION - 1, 0.0)), (member.claim.generation, measured))
+        for tp, rate in member.measures.rates.items():
+            newest[tp] = max(newest.get(tp, (NO_GENERATION - 1, 0.0)), (member.claim.generation, rate))
     lags: list[int | None] = []
     rates: list[float | None] = []
-    for tp in index.partitions(range(index.size)):
-        lag: int | None = None
-        rate: float | None = None
-        for one in folded.partitions(tp):
-            work = folded.cluster.work.get(one)
-            if work is not None and work.lag is not None:
-                lag = (lag or 0) + max(0, work.lag)
-            if work is not None and work.rate is not None:
-                rate = (rate or 0.0) + max(0.0, work.rate)
-            elif one in newest:
-                rate = (rate or 0.0) + newest[one][1]
-        lags.append(lag)
-        rates.append(rate)
+    for unit in index.partitions(range(index.size)):
+        partitions = folded.partitions(unit)
+        work = [folded.cluster.work.get(tp, PartitionWork()) for tp in partitions]
+        told = [newest[tp][1] if tp in newest else None for tp in partitions]
+        known_lags = [max(0, one.lag) for one in work if one.lag is not None]
+        own = [one.rate if one.rate is not None else rate for one, rate in zip(work, told, strict=True)]
+        known_rates = [max(0.0, rate) for rate in own if rate is not None]
+        lags.append(sum(known_lags) if known_lags else None)
+        rates.append(sum(known_rates) if known_rates else None)
     return lags, rates
 
 
-def _work_of(
-    lags: Sequence[int | None], rates: Sequence[float | None], speed: float | None, interval: float
-) -> list[int]:
+def _work(lags: Sequence[int | None], rates: Sequence[float | None], speed: float | None, interval: float) -> list[int]:
     """Return the records of each unit that are to be read within the horizon; what is unknown counts as the mean.
 
-    The horizon is the time in which the group as a whole drains its lag, but at least the interval in which the
-    assignment stays. If a member has its share of the work of that time, its lag is drained at the end of it, too.
-
-    Args:
-        lags: The lag of each unit.
-        rates: The rate of each unit.
-        speed: The speed of all members together, in records per second; None: unknown.
-        interval: See `LagBalancedAssignor`.
+    The horizon is the time in which the group as a whole, at `speed` records per second (None: unknown), drains its
+    lag, but at least the interval in which the assignment stays. If a member has its share of the work of that time,
+    its lag is drained at the end of it, too.
     """
     known_lags = [lag for lag in lags if lag is not None]
     known_rates = [rate for rate in rates if rate is not None]
@@ -230,41 +443,8 @@ def _work_of(
     mean_rate = math.fsum(known_rates) / len(known_rates) if known_rates else 0.0
     all_lags = [mean_lag if lag is None else lag for lag in lags]
     all_rates = [mean_rate if rate is None else rate for rate in rates]
-    horizon = interval
-    if speed is not None:
-        spare = speed - math.fsum(all_rates)
-        drained = sum(all_lags) / spare if spare > 0 else math.inf
-        horizon = max(interval, min(drained, LONGEST_HORIZON))
+    spare = math.inf if speed is None else speed - math.fsum(all_rates)
+    horizon = max(interval, min(sum(all_lags) / spare if spare > 0 else math.inf, MAX_HORIZON))
     work = [lag + int(rate * horizon) for lag, rate in zip(all_lags, all_rates, strict=True)]
     # A group that has nothing to read is balanced by number.
     return work if any(work) else [1] * len(work)
-
-
-def _speeds(measured: Sequence[float | None]) -> list[float]:
-    """Return the speed of each member; an unknown one is the median of those that are known, and 1 if none is."""
-    known = sorted(speed for speed in measured if speed)
-    if not known:
-        return [1.0] * len(measured)
-    median = known[len(known) // 2]
-    return [min(max(speed or median, median / _MOST_APART), median * _MOST_APART) for speed in measured]
-
-
-def _shares_by_number(index: PartitionIndex, readers: Mapping[str, Sequence[int]], members: int) -> list[float]:
-    """Return each member's share of the units by number: an equal part of each topic that it subscribes to."""
-    shares = [0.0] * members
-    for topic, count in index.counts.items():
-        for place in readers[topic]:
-            shares[place] += count / len(readers[topic])
-    return [round(share, 6) for share in shares]
-
-
-def _racks(folded: Folded, index: PartitionIndex, members: Sequence[str]) -> RackView | None:
-    racks = [folded.group[member].rack or None for member in members]
-    if not any(racks) or not folded.cluster.racks:
-        return None
-    found = [known for topic, count in index.counts.items() for known in partition_racks(folded.cluster, topic, count)]
-    return RackView(racks, found) if racks_matter(racks, found) else None
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)

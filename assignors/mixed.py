@@ -36,7 +36,7 @@ def assign_mixed(
         The partitions of each member, and the claimed partitions that were revoked from their members.
     """
     group = _Group(index, readers, len(claims))
-    revocation = group.keep(claims, racks)
+    revocation = group.keep_claims(claims, racks)
     fresh: Sequence[int] = range(index.size)
     if any(claims):
         fresh = [partition for partition, owner in enumerate(group.owner) if owner < 0]
@@ -80,7 +80,7 @@ class _Group:
         self._came_home: set[int] = set()
         self._movements = _Movements(index)
 
-    def keep(self, claims: Sequence[Sequence[int]], racks: RackView | None) -> bool:
+    def keep_claims(self, claims: Sequence[Sequence[int]], racks: RackView | None) -> bool:
         """Keep the claims on topics that the member still subscribes to and, with racks, that match its rack.
 
         Returns:

@@ -37,7 +37,7 @@ class TopicPartitions(Sequence[TopicPartition]):
         self.numbers = numbers
 
     @classmethod
-    def of(cls, partitions: Iterable[TopicPartition]) -> TopicPartitions:
+    def from_pairs(cls, partitions: Iterable[TopicPartition]) -> TopicPartitions:
         """Build the columns of any partitions; a TopicPartitions is returned as it is, not copied."""
         if isinstance(partitions, TopicPartitions):
             return partitions
@@ -87,6 +87,20 @@ class PartitionWork:
 
 
 @dataclass(frozen=True, slots=True)
+class Measures:
+    """What a member has measured.
+
+    Attributes:
+        speed: The number of records that the member reads and processes per second while there is more to read than it
+            reads; None: unknown.
+        rates: The number of records that are written per second to each of the member's partitions.
+    """
+
+    speed: float | None = None
+    rates: Mapping[TopicPartition, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterMetadata:
     """The part of the cluster's metadata that an assignment depends on.
 
@@ -94,8 +108,8 @@ class ClusterMetadata:
         partitions: The number of partitions of each topic. A topic that is absent, or has 0, is not assigned.
         racks: For each topic, for each partition number, the racks of its replicas (offline ones too, KIP-881).
             A topic may be absent and a list may be short or empty: those racks are unknown.
-        work: The lag and the rate of each partition, for strategies that weigh them (`Assignor.work_interval`). Nothing
-            is known of a partition that is absent.
+        work: The lag and the rate of each partition, for strategies that weigh them (`Assignor.rebalance_interval`).
+            Nothing is known of a partition that is absent.
     """
 
     partitions: Mapping[str, int]

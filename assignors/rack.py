@@ -16,7 +16,7 @@ from assignors.sticky import Shared, StickyAssignor, share
 from assignors.uniform import RackView
 from assignors.wire import decode_sticky_user_data
 
-_MOST_STEPS = 300_000
+_MAX_STEPS = 300_000
 """The limit on examined exchanges, which bounds the time to a fraction of a second."""
 
 
@@ -72,7 +72,7 @@ class _Exchange:
         self._held = [dict.fromkeys(given) for given in shared.given]
         self._readers = [frozenset(places) for places in shared.readers]
         self._topic = {topic: place for place, topic in enumerate(shared.index.topics)}
-        self._steps = _MOST_STEPS
+        self._steps = _MAX_STEPS
         # The size limits are computed once: sizes change only in uniform groups, where any exchange keeps balance.
         sizes = [len(given) for given in shared.given]
         self._most = [min((sizes[place] for place in places), default=0) + 1 for places in shared.readers]

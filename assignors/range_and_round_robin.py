@@ -79,7 +79,7 @@ class TopicShare:
         """
         return max(0, self._each + (self._extra > 0) - len(self.given[member]))
 
-    def take(self, member: str, numbers: Sequence[int]) -> None:
+    def assign_numbers(self, member: str, numbers: Sequence[int]) -> None:
         """Assign partitions to the member; it must have room for them."""
         self.given[member] += numbers
         if len(self.given[member]) > self._each:
@@ -104,7 +104,7 @@ class TopicShare:
         for member in self.members:
             room = self.room(member)
             if room and at < len(self._free):
-                self.take(member, self._free[at : at + room])
+                self.assign_numbers(member, self._free[at : at + room])
                 at += room
 
     def _match_by_partition(
@@ -123,7 +123,7 @@ class TopicShare:
                     queue.pop()
                 fitting += queue[-1:]
             if fitting:
-                self.take(min(fitting)[1], [number])
+                self.assign_numbers(min(fitting)[1], [number])
                 taken.add(number)
         return taken
 
@@ -143,7 +143,7 @@ class TopicShare:
                     taken.add(number)
                     found.append(number)
             if found:
-                self.take(member, found)
+                self.assign_numbers(member, found)
         return taken
 
 

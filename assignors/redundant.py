@@ -54,7 +54,7 @@ class RedundantAssignor(Assignor):
         index = PartitionIndex(sorted(sorted_names(counts), key=lambda topic: len(readers[topic])), counts)
         copies = _Copies(index, [readers[topic] for topic in index.topics], len(members), self._copies)
         claims = [_claim(index, group[member]) for member in members]
-        copies.keep(claims)
+        copies.keep_claims(claims)
         copies.fill()
         copies.level()
         primary = copies.choose_primaries(claims)
@@ -153,7 +153,7 @@ class _Copies:
             pool = pools.setdefault(id(places), Pool(places, self._sizes, self._lowered))
             self._pools += [pool] * index.counts[topic]
 
-    def keep(self, claims: Sequence[_Claim]) -> None:
+    def keep_claims(self, claims: Sequence[_Claim]) -> None:
         """Accept claims up to the number of copies: newer generations first, primaries before standbys."""
         claimed = [
             (-claim.generation, partition not in claim.leading, place, partition)

@@ -27,7 +27,11 @@ from assignors.model import (
 if TYPE_CHECKING:
     from hypothesis import strategies
 
-__all__ = ["Claim", "Figures", "check_assignor", "measure"]
+__all__ = [
+    "Figures",
+    "check_assignor",
+    "measure",
+]
 
 FOLLOW_UPS = 4
 """The number of follow-up rebalances after which a cooperative group must be stable (the limit of Java's own tests)."""

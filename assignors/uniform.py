@@ -131,8 +131,8 @@ def _match_racks(
         if rack is not None:
             on_rack[rack] = on_rack.get(rack, 0) + 1
     reach = {here: sum(on_rack.get(rack, 0) for rack in here) for here in set(racks.partitions)}
-    circle = _by_rack(racks, below, range(len(below)))
-    queue = _by_rack(racks, level, range(len(level)))
+    circle = _places_by_rack(racks, below, range(len(below)))
+    queue = _places_by_rack(racks, level, range(len(level)))
     alive = dict.fromkeys(below)
     at_least = dict.fromkeys(level)
     entered, pointer = len(level), 0
@@ -168,7 +168,7 @@ def _match_racks(
     return rest, extra
 
 
-def _by_rack(racks: RackView, places: Sequence[int], spots: Sequence[int]) -> dict[str, list[int]]:
+def _places_by_rack(racks: RackView, places: Sequence[int], spots: Sequence[int]) -> dict[str, list[int]]:
     """Return the spots of the members on each rack, ascending; members without a rack are left out."""
     found: dict[str, list[int]] = {}
     for place, spot in zip(places, spots, strict=True):

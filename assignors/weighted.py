@@ -48,7 +48,7 @@ class WeightedAssignor(Assignor):
         counts = known_topics(cluster, group)
         readers = readers_by_topic(alike(group, members), counts)
         index = PartitionIndex(sorted(sorted_names(counts), key=lambda topic: len(readers[topic])), counts)
-        said = [_said(member, group[member].user_data) for member in members]
+        said = [_decode_user_data(member, group[member].user_data) for member in members]
         claims = resolve(index, [claim for _, claim in said])
         given = _share(index, [readers[topic] for topic in index.topics], claims.accepted, [w for w, _ in said])
         return {
@@ -60,7 +60,7 @@ class WeightedAssignor(Assignor):
         self._last = StickyUserData(assignment.partitions, generation)
 
 
-def _said(member: str, user_data: bytes | None) -> tuple[int, StickyUserData]:
+def _decode_user_data(member: str, user_data: bytes | None) -> tuple[int, StickyUserData]:
     if user_data is None or len(user_data) < _WEIGHT.size:
         return 1, StickyUserData((), -1)
     weight = int(_WEIGHT.unpack_from(user_data)[0])
@@ -86,7 +86,7 @@ def _share(
         sizes[place] += 1
         loads[place] = (sizes[place] + 1) / weights[place]
 
-    def take(partition: int) -> None:
+    def assign_next(partition: int) -> None:
         place = owner[partition]
         sizes[place] -= 1
         loads[place] = (sizes[place] + 1) / weights[place]
@@ -109,7 +109,7 @@ def _share(
                 target = pool_of[partition].least()
                 source = owner[partition]
                 if sizes[source] * weights[target] > (sizes[target] + 1) * weights[source]:
-                    take(partition)
+                    assign_next(partition)
                     put(partition, target)
                     moved = True
     given: list[list[int]] = [[] for _ in weights]

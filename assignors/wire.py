@@ -146,7 +146,7 @@ def _nullable_bytes(data: bytes | None) -> bytes:
 
 
 def _append_partitions(out: list[bytes], partitions: Iterable[TopicPartition]) -> None:
-    columns = TopicPartitions.of(partitions)
+    columns = TopicPartitions.from_pairs(partitions)
     by_topic: dict[str, list[int]] = {topic: [] for topic in columns.topics}
     for topic, number in zip(columns.topics, columns.numbers, strict=True):
         by_topic[topic].append(number)
@@ -185,16 +185,16 @@ class _Layout:
         return list(self._numbers.unpack_from(data, at))
 
 
-_MOST_LAYOUTS = 16
+_MAX_LAYOUTS = 16
 _layouts: dict[int, _Layout] = {}
 _read_last: list[str] = []
 
 
 def _remember(size: int, data: bytes, bounds: Sequence[tuple[int, int]], topics: list[str]) -> None:
-    """Cache a message's layout by its size, if the message before had the same topics; at most `_MOST_LAYOUTS`."""
+    """Cache a message's layout by its size, if the message before had the same topics; at most `_MAX_LAYOUTS`."""
     global _read_last
     if len(topics) >= 8 and topics == _read_last:
-        if len(_layouts) >= _MOST_LAYOUTS:
+        if len(_layouts) >= _MAX_LAYOUTS:
             _layouts.clear()
         _layouts[size] = _Layout(data, bounds, topics)
     _read_last = topics
@@ -226,7 +226,7 @@ class _Reader:
 
     def nullable_bytes(self) -> bytes | None:
         length = self._int32("bytes length")
-        return None if length < 0 else bytes(self._take("bytes", length))
+        return None if length < 0 else bytes(self._read("bytes", length))
 
     def partitions(self) -> TopicPartitions:
         """Read topics with their partition numbers, in one step if a message of the same layout was read before."""
@@ -274,7 +274,7 @@ class _Reader:
     def left(self) -> int:
         return len(self._data) - self._at
 
-    def _take(self, field: str, size: int) -> bytes:
+    def _read(self, field: str, size: int) -> bytes:
         start, end = self._at, self._at + size
         if end > len(self._data):
             raise WireFormatError(
@@ -285,10 +285,10 @@ class _Reader:
         return self._data[start:end]
 
     def _int16(self, field: str) -> int:
-        return int(_I16.unpack(self._take(field, 2))[0])
+        return int(_I16.unpack(self._read(field, 2))[0])
 
     def _int32(self, field: str) -> int:
-        return int(_I32.unpack(self._take(field, 4))[0])
+        return int(_I32.unpack(self._read(field, 4))[0])
 
     def _count(self, field: str, least_size: int) -> int:
         """Read an array's length. A length that cannot fit into the bytes is refused before anything is allocated."""
@@ -307,7 +307,7 @@ class _Reader:
         return self._text(length)
 
     def _text(self, length: int) -> str:
-        at, raw = self._at, self._take("string", length)
+        at, raw = self._at, self._read("string", length)
         try:
             return str(raw, "utf-8")
         except UnicodeDecodeError as error:

@@ -32,7 +32,7 @@ from assignors import (
     TopicPartition,
     load,
 )
-from assignors.drain_time import AVERAGED_BATCHES, BATCH_NOISE
+from assignors.lag_balanced import AVERAGED_BATCHES, BATCH_NOISE
 from benchmarks._machine import describe_machine
 from kafka_source.group.balance_watch import Patience
 
@@ -215,11 +215,11 @@ def flapping(seeds: int) -> None:
         group, chance = make(seed), random.Random(seed)
         members = Members("lag-balanced")
         members.rebalance(group, chance)
-        interval = members.leader.work_interval() or 0.0
+        interval = members.leader.rebalance_interval() or 0.0
         patience = Patience(interval, since=0.0)
         for look in range(1, LOOKS + 1):
             at = look * interval
-            reason = members.leader.worth_a_rebalance(group.cluster(chance), members.group, members.answer)
+            reason = members.leader.should_rebalance(group.cluster(chance), members.group, members.answer)
             worth += reason is not None
             patience = patience.looked(at, worth=reason is not None)
             if patience.asked:

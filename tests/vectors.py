@@ -24,7 +24,7 @@ def assign(
     options = {"mismatch": "colocate", **options} if name == "copartition" else options
     group = {member["id"]: subscription(name, member) for member in members}
     answer = load(name, options).assign(ClusterMetadata(topics, racks or {}), group)
-    columns = {member: TopicPartitions.of(given.partitions) for member, given in answer.items()}
+    columns = {member: TopicPartitions.from_pairs(given.partitions) for member, given in answer.items()}
     return {member: list(map(list, zip(given.topics, given.numbers, strict=True))) for member, given in columns.items()}
 
 

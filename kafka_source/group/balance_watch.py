@@ -107,7 +107,7 @@ class BalanceWatch:
     def led(self, strategy: Assignor, led: Led, generation: int) -> None:
         """Note what was assigned, to judge it later."""
         before, self._assigned = self._assigned, None
-        interval = strategy.work_interval()
+        interval = strategy.rebalance_interval()
         if interval is None or led.failed is not None:
             return
         moved = before is None or _owners(before.led.plan) != _owners(led.plan)
@@ -129,7 +129,7 @@ class BalanceWatch:
         cluster = replace(cluster, work=await self.lookup.look(partitions_of(cluster)))
         # In a thread, as the assignment itself: the event loop has to send heartbeats.
         reason = await asyncio.get_running_loop().run_in_executor(
-            None, assigned.strategy.worth_a_rebalance, cluster, led.group, led.plan
+            None, assigned.strategy.should_rebalance, cluster, led.group, led.plan
         )
         if self._assigned is not assigned:
             return

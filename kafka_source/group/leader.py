@@ -238,7 +238,7 @@ async def lead(
         # Java's leader fails as a whole (TopicAuthorizationException). The other topics can be assigned, though.
         starved = undescribed(group, snapshot.refused)
         group |= {member: without(group[member], snapshot.refused) for member in starved}
-        if work is not None and assignor.work_interval() is not None:
+        if work is not None and assignor.rebalance_interval() is not None:
             cluster = replace(cluster, work=await work.look(partitions_of(cluster)))
         # In a thread: the assignor may take long for a large group, and the event loop has to send heartbeats.
         plan = await asyncio.get_running_loop().run_in_executor(None, assign, assignor, cluster, group)

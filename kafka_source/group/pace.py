@@ -16,7 +16,7 @@ from assignors.model import TopicPartition
 AVERAGED_SECONDS = 900.0
 """The time over which rates and speeds are averaged: what is older counts for less than 1/e.
 
-With one micro-batch a minute, the average has the weight of 30 of them (`assignors.drain_time.AVERAGED_BATCHES`).
+With one micro-batch a minute, the average has the weight of 30 of them (`assignors.lag_balanced.AVERAGED_BATCHES`).
 """
 
 _FORGOTTEN_SECONDS = 3600.0

@@ -128,7 +128,7 @@ def test_messages_laid_out_alike_do_not_mix(rows: list[list[int]]) -> None:
 
 def test_columns_read_like_a_tuple() -> None:
     pairs = (TopicPartition("a", 1), TopicPartition("b", 0), TopicPartition("a", 2))
-    columns = TopicPartitions.of(iter(pairs))
+    columns = TopicPartitions.from_pairs(iter(pairs))
     assert columns == pairs
     assert tuple(columns) == pairs
     assert columns[1].topic == "b"

@@ -21,8 +21,7 @@ from assignors import (
     encode_sticky_user_data,
     load,
 )
-from assignors.lag_balanced import LagBalancedAssignor
-from assignors.measures import decode_measures, encode_measures
+from assignors.lag_balanced import LagBalancedAssignor, decode_measures, encode_measures
 from assignors.testing import measure
 
 TOPICS = ("a", "b", "c")
@@ -205,23 +204,23 @@ def test_a_group_that_has_drifted_asks_for_one_rebalance_and_is_content_after_it
     even = ClusterMetadata({"a": 8}, work=lags("a", *[10_000] * 8, rate=1.0))
     group, first = rebalanced(members, even, 1)
     leader = members["M"]
-    assert leader.worth_a_rebalance(even, group, first) is None
+    assert leader.should_rebalance(even, group, first) is None
     full = {tp.partition for tp in first["M"].partitions}
     drifted = ClusterMetadata({"a": 8}, work=lags("a", *[50_000 if n in full else 0 for n in range(8)], rate=1.0))
-    assert "1.9 times" in (leader.worth_a_rebalance(drifted, group, first) or "")
+    assert "1.9 times" in (leader.should_rebalance(drifted, group, first) or "")
     group, second = rebalanced(members, drifted, 2)
     assert owners(first) != owners(second)
-    assert leader.worth_a_rebalance(drifted, group, second) is None
+    assert leader.should_rebalance(drifted, group, second) is None
 
 
 def test_an_assignment_that_is_not_known_whole_is_not_judged() -> None:
     group = {"M": member(["a"], 1.0), "N": member(["a"], 1.0)}
     cluster = ClusterMetadata({"a": 2}, work=lags("a", 9000, 9000))
     held = {"M": Assignment([TopicPartition("a", 0), TopicPartition("a", 1)])}
-    assert load("lag-balanced").worth_a_rebalance(cluster, group, held) is None
-    assert load("lag-balanced").worth_a_rebalance(cluster, group, {**held, "N": Assignment([])}) is not None
+    assert load("lag-balanced").should_rebalance(cluster, group, held) is None
+    assert load("lag-balanced").should_rebalance(cluster, group, {**held, "N": Assignment([])}) is not None
     unknown = ClusterMetadata({"a": 2})
-    assert load("lag-balanced").worth_a_rebalance(unknown, group, {**held, "N": Assignment([])}) is None
+    assert load("lag-balanced").should_rebalance(unknown, group, {**held, "N": Assignment([])}) is None
 
 
 def test_a_speed_that_the_user_sets_is_sent_whatever_is_measured() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assignors import Measures, StickyUserData, TopicPartition, encode_sticky_user_data
-from assignors.measures import decode_measures, encode_measures
+from assignors.lag_balanced import decode_measures, encode_measures
 
 CLAIM = StickyUserData((TopicPartition("clicks", 3), TopicPartition("orders", 0), TopicPartition("orders", 7)), 12)
 

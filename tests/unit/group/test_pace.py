@@ -8,7 +8,7 @@ import random
 import pytest
 
 from assignors import TopicPartition
-from assignors.drain_time import AVERAGED_BATCHES, BATCH_NOISE
+from assignors.lag_balanced import AVERAGED_BATCHES, BATCH_NOISE
 from kafka_source.group.pace import Average, Growth, Pace
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)

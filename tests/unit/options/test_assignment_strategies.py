@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assignors import Assignor
-from assignors.measures import decode_measures
+from assignors.lag_balanced import decode_measures
 from assignors.model import ClusterMetadata, Subscription
 from kafka_source.datasource import KafkaGroupSource
 from kafka_source.errors import OptionError
@@ -38,7 +38,7 @@ def test_they_come_in_their_order_with_their_arguments():
 def test_what_the_user_knows_of_a_members_speed_is_told_to_the_leader():
     given = '{"lag-balanced": {"speed": 2500, "interval": 60, "groups": [["orders", "customers"]]}}'
     (strategy,) = strategies(kafka_partition_assignment_strategy="lag-balanced", assignor_options=given)
-    assert strategy.work_interval() == 60
+    assert strategy.rebalance_interval() == 60
     assert decode_measures(strategy.subscription_user_data(["orders"])).measures.speed == 2500
 
 
