@@ -3,9 +3,12 @@
     spark.readStream.format("kafkagroup").option("kafka.bootstrap.servers", "…").option("subscribe", "orders") \
         .option("kafka.group.id", "billing").load()
 
-`__all__` here and in the modules that docs/public-api.md lists is the public API. Everything else is internal, as is
-the whole of `kafka_source`, the connector that Spark runs.
+`__all__` here and in the modules that docs/public-api.md lists is the public API. That page has the provisional names,
+too. Everything else is internal, as is the whole of `kafka_source`, the connector that Spark runs.
 """
+
+# Provisional names are re-exported by `name as name`, in the same statements as the public ones.
+# ruff: noqa: I001
 
 from __future__ import annotations
 
@@ -17,83 +20,71 @@ from kafka_source.version import __version__
 
 if TYPE_CHECKING:
     from kafka_source.client_config import Settings
-    from kafka_source.datasource import FORMAT, KafkaGroupSource, register
+    from kafka_source.datasource import FORMAT as FORMAT, KafkaGroupSource as KafkaGroupSource, register
     from kafka_source.errors import (
         AbortableError,
         ApplicationRecoverableError,
-        AssignmentFailed,
+        AssignmentFailed as AssignmentFailed,
         AuthenticationError,
-        BootstrapError,
-        CorruptRecordsError,
+        BootstrapError as BootstrapError,
+        CorruptRecordsError as CorruptRecordsError,
         DataLossError,
-        DeliveryError,
+        DeliveryError as DeliveryError,
         FencedError,
         InvalidConfigurationError,
         KafkaGroupError,
         LostTransactionsError,
-        NotVisibleError,
+        NotVisibleError as NotVisibleError,
         OptionError,
         RefreshRetriableError,
         RetriableError,
         UnknownGroupError,
         UnknownOutcomeError,
         UnknownTopicError,
-        UnreadableRecordError,
-        category,
-        code_name,
-        error_for_code,
-        from_confluent,
+        UnreadableRecordError as UnreadableRecordError,
+        category as category,
+        code_name as code_name,
+        error_for_code as error_for_code,
+        from_confluent as from_confluent,
     )
-    from kafka_source.group import GenericMember, MemberSettings, MemberState, RebalanceTimeout
+    from kafka_source.group import (
+        GenericMember as GenericMember,
+        MemberSettings as MemberSettings,
+        MemberState as MemberState,
+        RebalanceTimeout as RebalanceTimeout,
+    )
     from kafka_source.pinned_read import pinned
-    from kafka_source.sink.produce.partitioner import partition_of
-    from kafka_source.transactions import Transaction, TransactionalProducers, run_transaction
-    from kafkagroup import progress
+    from kafka_source.sink.produce.partitioner import partition_of as partition_of
+    from kafka_source.transactions import (
+        Transaction as Transaction,
+        TransactionalProducers as TransactionalProducers,
+        run_transaction as run_transaction,
+    )
+    from kafkagroup import progress as progress
 
 __all__ = [
-    "FORMAT",
     "AbortableError",
     "ApplicationRecoverableError",
-    "AssignmentFailed",
     "AuthenticationError",
-    "BootstrapError",
-    "CorruptRecordsError",
     "DataLossError",
-    "DeliveryError",
     "FencedError",
-    "GenericMember",
     "InvalidConfigurationError",
     "KafkaGroupError",
-    "KafkaGroupSource",
     "LostTransactionsError",
-    "MemberSettings",
-    "MemberState",
-    "NotVisibleError",
     "OptionError",
-    "RebalanceTimeout",
     "RefreshRetriableError",
     "RetriableError",
     "Settings",
-    "Transaction",
-    "TransactionalProducers",
     "UnknownGroupError",
     "UnknownOutcomeError",
     "UnknownTopicError",
-    "UnreadableRecordError",
     "__version__",
-    "category",
-    "code_name",
-    "error_for_code",
-    "from_confluent",
-    "partition_of",
     "pinned",
-    "progress",
     "register",
-    "run_transaction",
 ]
 
 # Importing Spark takes most of a second. The embedded broker and the command line do not need it, so that each name
-# loads its module at first use. Each name of `__all__` that is not here is one of the errors.
+# loads its module at first use. Each other name is one of the errors.
 _MODULES = {
     "FORMAT": "kafka_source.datasource",
     "GenericMember": "kafka_source.group",
@@ -112,8 +103,23 @@ _MODULES = {
 }
 
 
+# Errors that the list of provisional names in docs/public-api.md has.
+_PROVISIONAL_ERRORS = (
+    "AssignmentFailed",
+    "BootstrapError",
+    "CorruptRecordsError",
+    "DeliveryError",
+    "NotVisibleError",
+    "UnreadableRecordError",
+    "category",
+    "code_name",
+    "error_for_code",
+    "from_confluent",
+)
+
+
 def __getattr__(name: str) -> object:
-    if name not in __all__:
+    if name not in {*__all__, *_MODULES, *_PROVISIONAL_ERRORS}:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
         module = import_module(_MODULES.get(name, "kafka_source.errors"))
@@ -135,4 +141,4 @@ def _spark_is_missing(error: ImportError) -> str:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_MODULES, *_PROVISIONAL_ERRORS})

@@ -30,7 +30,7 @@ class AtTime:
 
 
 @dataclass(frozen=True, slots=True)
-class Back:
+class ByDuration:
     """The first record in the last `ms` milliseconds (`--by-duration` of Kafka's tool)."""
 
     milliseconds: int
@@ -58,13 +58,13 @@ class Shift:
 
 
 @dataclass(frozen=True, slots=True)
-class LikeGroup:
+class FromGroup:
     """The committed offsets of another group; partitions in which that group has none stay as they are."""
 
     group: str
 
 
-Target: TypeAlias = Word | AtTime | Back | AtOffset | AtOffsets | Shift | LikeGroup
+Target: TypeAlias = Word | AtTime | ByDuration | AtOffset | AtOffsets | Shift | FromGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +114,14 @@ class Move:
 
 def timestamps(target: Target, partitions: Iterable[TopicPartition], now_ms: int) -> dict[TopicPartition, int]:
     """Return the timestamps whose offsets have to be looked up, in ms since 1970; empty for most targets."""
-    if isinstance(target, Back):
+    if isinstance(target, ByDuration):
         return dict.fromkeys(partitions, max(0, now_ms - target.milliseconds))
     return dict.fromkeys(partitions, target.timestamp_ms) if isinstance(target, AtTime) else {}
 
 
 def other_group(target: Target) -> str | None:
     """Return the group whose committed offsets have to be looked up."""
-    return target.group if isinstance(target, LikeGroup) else None
+    return target.group if isinstance(target, FromGroup) else None
 
 
 def resolve(target: Target, partitions: Iterable[TopicPartition], known: Known) -> tuple[Move, ...]:
@@ -129,7 +129,7 @@ def resolve(target: Target, partitions: Iterable[TopicPartition], known: Known) 
 
     Args:
         target: Where the group shall continue.
-        partitions: The partitions to move. With `AtOffsets` and `LikeGroup` only those of them that have an offset.
+        partitions: The partitions to move. With `AtOffsets` and `FromGroup` only those of them that have an offset.
         known: What was looked up.
 
     Raises:
@@ -149,14 +149,14 @@ def _asked(target: Target, tp: TopicPartition, known: Known) -> int | None:
         if target == "earliest":
             return known.earliest[tp]
         return known.latest[tp] if target == "latest" else known.committed.get(tp, known.latest[tp])
-    if isinstance(target, AtTime | Back):
+    if isinstance(target, AtTime | ByDuration):
         found = known.at_time.get(tp)
         return known.latest[tp] if found is None else found
     if isinstance(target, AtOffset):
         return target.offset
     if isinstance(target, AtOffsets):
         return target.offsets.get(tp)
-    if isinstance(target, LikeGroup):
+    if isinstance(target, FromGroup):
         return known.other.get(tp)
     committed = known.committed.get(tp)
     if committed is None:

@@ -1,9 +1,10 @@
 """Administration of consumer groups and topics, and of the checkpoints of queries."""
 
-from kafka_source.model.rewind_target import AtOffset, AtOffsets, AtTime, Back, LikeGroup, Move, Shift
+from kafka_source.model.rewind_target import AtOffset, AtOffsets, AtTime, ByDuration, FromGroup, Move, Shift
 from kafkagroup.admin.groups import Groups
 from kafkagroup.admin.offsets_document import OffsetsDocument
-from kafkagroup.admin.rows import Group, GroupSummary, MemberDescription, PartitionLag, Rows, UserData
+from kafkagroup.admin.rows import Group, GroupSummary, MemberDescription, PartitionLag, Rows
+from kafkagroup.admin.rows import UserData as UserData
 from kafkagroup.admin.running_group import RunningRewind, rewind_running_group
 from kafkagroup.admin.topics import PartitionSummary, Topics, TopicSummary
 
@@ -11,11 +12,11 @@ __all__ = [
     "AtOffset",
     "AtOffsets",
     "AtTime",
-    "Back",
+    "ByDuration",
+    "FromGroup",
     "Group",
     "GroupSummary",
     "Groups",
-    "LikeGroup",
     "MemberDescription",
     "Move",
     "OffsetsDocument",
@@ -26,6 +27,5 @@ __all__ = [
     "Shift",
     "TopicSummary",
     "Topics",
-    "UserData",
     "rewind_running_group",
 ]

@@ -26,7 +26,7 @@ from kafkagroup.admin.rows import Group, Rows
 # The generation in which the members have what they own. Assignors only compare it with that of other members.
 _GENERATION = 1
 # A cooperative strategy moves a partition in two rebalances. In a third one nothing moves.
-_MOST_ROUNDS = 3
+_MAX_ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def plan(assignor: str, cluster: ClusterMetadata, members: Iterable[PlanMember])
     if not given:
         raise OptionError("members", 0, "at least one member")
     now = given
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         own = {name: _assignor(assignor, member) for name, member in now.items()}
         leader = next(iter(own.values()))
         group = {name: _subscription(own[name], member) for name, member in now.items()}

@@ -42,7 +42,7 @@ async def list_groups(client: KafkaClient, deadline: Deadline) -> list[GroupSumm
         KafkaGroupError: A broker does not answer. A list without the groups that it coordinates is not returned.
     """
 
-    async def of_broker(node: int) -> list[GroupSummary]:
+    async def list_on_broker(node: int) -> list[GroupSummary]:
         answer = await client.send(node, ListGroupsRequest(states_filter=[], types_filter=[]), deadline)
         if answer.error_code:
             raise error_for_code(answer.error_code, f"Listing the groups of broker {node} failed")
@@ -57,12 +57,12 @@ async def list_groups(client: KafkaClient, deadline: Deadline) -> list[GroupSumm
             for g in answer.groups
         ]
 
-    async def of_all() -> list[GroupSummary]:
+    async def list_all() -> list[GroupSummary]:
         seen = await client.metadata((), deadline)
-        answers = await asyncio.gather(*map(of_broker, seen.brokers))
+        answers = await asyncio.gather(*map(list_on_broker, seen.brokers))
         return [group for answer in answers for group in answer]
 
-    return sorted(await client.retrying(of_all, deadline), key=lambda group: group.group)
+    return sorted(await client.retrying(list_all, deadline), key=lambda group: group.group)
 
 
 def is_consumer_group(group: GroupSummary) -> bool:
@@ -111,7 +111,7 @@ async def delete_group(client: KafkaClient, group: str, deadline: Deadline) -> N
     """
     unanswered = False
 
-    async def ask() -> None:
+    async def request() -> None:
         nonlocal unanswered
         try:
             answer = await to_coordinator(client, GROUP, group, DeleteGroupsRequest(groups_names=[group]), deadline)
@@ -124,7 +124,7 @@ async def delete_group(client: KafkaClient, group: str, deadline: Deadline) -> N
             return
         check_coordinator(client, GROUP, group, result.error_code, f"Deleting group {group} failed")
 
-    await client.retrying(ask, deadline)
+    await client.retrying(request, deadline)
 
 
 async def delete_offsets(
@@ -140,7 +140,7 @@ async def delete_offsets(
     what = f"Deleting offsets of group {group} failed"
     topic_type = OffsetDeleteRequest.OffsetDeleteRequestTopic
 
-    async def ask() -> None:
+    async def request() -> None:
         request = OffsetDeleteRequest(
             group_id=group,
             topics=[
@@ -157,7 +157,7 @@ async def delete_offsets(
             for p in topic.partitions:
                 check_coordinator(client, GROUP, group, p.error_code, f"{what} for {topic.name}-{p.partition_index}")
 
-    await client.retrying(ask, deadline)
+    await client.retrying(request, deadline)
 
 
 def _member(described: DescribedMember, assignor: str | None) -> MemberDescription:
@@ -227,7 +227,7 @@ def _by_name(members: Iterable[MemberDescription]) -> tuple[MemberDescription, .
 
 _WEIGHT = struct.Struct(">i")
 # Longer texts and bytes that are no text are not shown.
-_LONGEST_TEXT = 500
+_MAX_TEXT = 500
 
 
 def decode_user_data(assignor: str, data: bytes | None) -> UserData | None:
@@ -250,7 +250,7 @@ def decode_assigned_data(data: bytes | None) -> UserData | None:
 
 
 def _sticky(data: bytes) -> UserData:
-    return _of(data, decode_sticky_user_data(data))
+    return _user_data(data, decode_sticky_user_data(data))
 
 
 def _cooperative(data: bytes) -> UserData:
@@ -259,16 +259,16 @@ def _cooperative(data: bytes) -> UserData:
 
 def _weighted(data: bytes) -> UserData:
     (weight,) = _WEIGHT.unpack_from(data)
-    return _of(data, decode_sticky_user_data(data[_WEIGHT.size :]), weight)
+    return _user_data(data, decode_sticky_user_data(data[_WEIGHT.size :]), weight)
 
 
 def _redundant(data: bytes) -> UserData:
     """Decode an assignment with all copies, whose own user data are the primaries (see `assignors.redundant`)."""
     said = decode_assignment(data)
-    return _of(data, StickyUserData(said.partitions, decode_sticky_user_data(said.user_data).generation))
+    return _user_data(data, StickyUserData(said.partitions, decode_sticky_user_data(said.user_data).generation))
 
 
-def _of(data: bytes, said: StickyUserData, weight: int | None = None) -> UserData:
+def _user_data(data: bytes, said: StickyUserData, weight: int | None = None) -> UserData:
     known = said.generation if said.generation >= 0 else None
     return UserData(len(data), weight, known, tuple(sorted(said.partitions)))
 
@@ -278,7 +278,7 @@ def _other(data: bytes) -> UserData:
         text = data.decode()
     except UnicodeDecodeError:
         return UserData(len(data))
-    return UserData(len(data), text=text if len(text) <= _LONGEST_TEXT and text.isprintable() else None)
+    return UserData(len(data), text=text if len(text) <= _MAX_TEXT and text.isprintable() else None)
 
 
 _DECODERS: Mapping[str, Callable[[bytes], UserData]] = {

@@ -134,10 +134,10 @@ class Groups:
             UnknownTopicError: One of `partitions` or `topics` does not exist.
             KafkaGroupError: The brokers do not answer, or refuse the request.
         """
-        _, rows = self.look((group,), partitions, topics=topics)[group]
+        _, rows = self.snapshot((group,), partitions, topics=topics)[group]
         return rows
 
-    def look(
+    def snapshot(
         self,
         groups: Iterable[str],
         partitions: Collection[TopicPartition] = (),

@@ -44,7 +44,7 @@ async def positions_of(client: KafkaClient, groups: Iterable[str], deadline: Dea
         KafkaGroupError: The brokers do not answer, or refuse a request.
     """
 
-    async def of(name: str) -> GroupPositions:
+    async def positions(name: str) -> GroupPositions:
         try:
             group, committed = await asyncio.gather(
                 describe_group(client, name, deadline), fetch_committed(client, name, None, deadline, stable=False)
@@ -54,7 +54,7 @@ async def positions_of(client: KafkaClient, groups: Iterable[str], deadline: Dea
         return GroupPositions(group, {tp: offset for tp, offset in committed.items() if offset is not None})
 
     names = list(dict.fromkeys(groups))
-    return dict(zip(names, await asyncio.gather(*map(of, names)), strict=True))
+    return dict(zip(names, await asyncio.gather(*map(positions, names)), strict=True))
 
 
 def lag_of(

@@ -39,7 +39,7 @@ class OffsetsDocument:
     offsets: Mapping[TopicPartition, CommitOffset]
     topics: Mapping[str, str] = field(default_factory=dict)
 
-    def only(self, topics: frozenset[str]) -> OffsetsDocument:
+    def restricted_to(self, topics: frozenset[str]) -> OffsetsDocument:
         """Return the document with these topics only."""
         return replace(self, offsets={tp: one for tp, one in self.offsets.items() if tp.topic in topics})
 

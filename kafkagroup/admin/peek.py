@@ -29,7 +29,7 @@ Format = Literal["none", "text", "json", "binary"]
 _FRAME = struct.Struct(">bi")
 _MAGIC = 0
 # Schema registries count ids from 1. A larger id in five bytes that begin with 0 is rather no id.
-_MOST_ID = 1 << 24
+_MAX_SCHEMA_ID = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Record:
     headers: tuple[Header, ...]
 
 
-def view(data: bytes | None) -> Payload:
+def payload(data: bytes | None) -> Payload:
     """Return what is in the bytes of a key, a value or a header."""
     if data is None:
         return Payload("none", None, None)
@@ -110,7 +110,7 @@ def _schema_id(data: bytes) -> int | None:
     if len(data) <= _FRAME.size:
         return None
     magic, schema_id = _FRAME.unpack_from(data)
-    return schema_id if magic == _MAGIC and 0 < schema_id < _MOST_ID else None
+    return schema_id if magic == _MAGIC and 0 < schema_id < _MAX_SCHEMA_ID else None
 
 
 def _is_readable(text: str) -> bool:
@@ -235,7 +235,7 @@ def _record(tp: TopicPartition, row: Mapping[str, Any]) -> Record:
         row["offset"],
         row["timestamp"].isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "append" if row["timestampType"] == _APPEND_TIME else "create",
-        view(row["key"]),
-        view(row["value"]),
-        tuple(Header(one["key"], view(one["value"])) for one in headers),
+        payload(row["key"]),
+        payload(row["value"]),
+        tuple(Header(one["key"], payload(one["value"])) for one in headers),
     )

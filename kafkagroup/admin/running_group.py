@@ -47,7 +47,7 @@ _COMMIT_SECONDS = 5.0
 _LOOK_UP_SECONDS = 3.0
 _DESCRIBE_SECONDS = 15.0
 _LEAVE_SECONDS = 5.0
-_MOST_NAMED = 5
+_MAX_NAMED = 5
 # How the client ids of our members end; see `GroupSettings.client_id`.
 _OUR_CLIENT_ID = "-member"
 
@@ -174,7 +174,7 @@ def cannot_be_rewound(group: Group) -> str | None:
 
 
 def _explained(group: Group, why: str, named: Collection[MemberDescription]) -> str:
-    names = first_names([f"{one.name} ({one.client_id}) at {one.host}" for one in named], _MOST_NAMED)
+    names = first_names([f"{one.name} ({one.client_id}) at {one.host}" for one in named], _MAX_NAMED)
     return (
         f"Group {group.group} cannot be rewound while it runs: {why}: {names}. Only streams of "
         "kafkagroup can, except those with redundant.emit=all; consumers of other clients, batch reads and older "

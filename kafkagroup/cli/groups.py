@@ -221,12 +221,12 @@ def _members(group: Group) -> Listing:
 
 
 def _lag(rows: Rows[PartitionLag], by: By, total: int) -> Listing:
-    from kafkagroup.cli.rows import by_member, by_topic
+    from kafkagroup.cli.rows import lag_by_member, lag_by_topic
 
     if by is By.PARTITION:
         hidden, last = frozenset({"start", "lag"}), {"topic": "all", "behind": total}
         return Listing("lag", rows, "lag", hidden, last, headings={"behind": "lag"})
-    grouped = by_topic(rows) if by is By.TOPIC else by_member(rows)
+    grouped = lag_by_topic(rows) if by is By.TOPIC else lag_by_member(rows)
     return Listing(
         "lag", grouped, f"lag by {by.value}", headings={"name": by.value}, total={"name": "all", "lag": total}
     )

@@ -174,7 +174,7 @@ def _check_selection(selection: Selection, all_topics: bool, *, needed: bool) ->
 
 def _selected(file: Path, selection: Selection) -> OffsetsDocument:
     document = read_document(file)
-    return document.only(selection.names) if selection.names else document
+    return document.restricted_to(selection.names) if selection.names else document
 
 
 def _target(
@@ -186,18 +186,18 @@ def _target(
     document: OffsetsDocument | None,
 ) -> Target:
     from kafka_source.model.rewind_target import parse_duration, parse_position
-    from kafkagroup.admin import AtOffset, AtOffsets, Back, LikeGroup, Shift
+    from kafkagroup.admin import AtOffset, AtOffsets, ByDuration, FromGroup, Shift
 
     if to is not None:
         return parse_position(to)
     if back is not None:
-        return Back(parse_duration(back))
+        return ByDuration(parse_duration(back))
     if shift is not None:
         return Shift(shift)
     if offset is not None:
         return AtOffset(offset)
     if like is not None:
-        return LikeGroup(like)
+        return FromGroup(like)
     if document is None:
         raise ValueError("no target")
     return AtOffsets({tp: one.offset for tp, one in document.offsets.items()})
@@ -316,7 +316,7 @@ def import_offsets(
 
         document = read_document(file)
         if topic:
-            document = document.only(frozenset(topic))
+            document = document.restricted_to(frozenset(topic))
         groups = Groups(connection.settings())
         moves = groups.import_offsets(document, group, dry_run=not yes)
         title = f"group {group or document.group}"

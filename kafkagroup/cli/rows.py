@@ -173,17 +173,17 @@ def total(lag: Iterable[PartitionLag]) -> int:
     return sum(row.behind for row in lag)
 
 
-def by_topic(lag: Iterable[PartitionLag]) -> Rows[LagOf]:
+def lag_by_topic(lag: Iterable[PartitionLag]) -> Rows[LagOf]:
     """Return the lag of each topic."""
-    return _by(lag, lambda row: row.topic)
+    return _group_lag(lag, lambda row: row.topic)
 
 
-def by_member(lag: Iterable[PartitionLag]) -> Rows[LagOf]:
+def lag_by_member(lag: Iterable[PartitionLag]) -> Rows[LagOf]:
     """Return the lag of each member, and of partitions that nobody owns."""
-    return _by(lag, lambda row: row.member)
+    return _group_lag(lag, lambda row: row.member)
 
 
-def _by(lag: Iterable[PartitionLag], name_of: Callable[[PartitionLag], str | None]) -> Rows[LagOf]:
+def _group_lag(lag: Iterable[PartitionLag], name_of: Callable[[PartitionLag], str | None]) -> Rows[LagOf]:
     grouped: dict[str | None, list[PartitionLag]] = {}
     for row in lag:
         grouped.setdefault(name_of(row), []).append(row)

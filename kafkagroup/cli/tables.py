@@ -23,8 +23,8 @@ _WIDE = 100_000
 # Between two columns.
 _GAP = 2
 # The least width of a column of words, and of one that is a single word, such as an id.
-_LEAST_WORDS = 12
-_LEAST = 8
+_MIN_TEXT_WIDTH = 12
+_MIN_WIDTH = 8
 
 
 def console() -> Console:
@@ -90,8 +90,8 @@ def widths(cells: Sequence[Sequence[str]], numeric: Sequence[bool], width: int) 
     wide = [max(map(len, column)) for column in cells]
     of_words = [any(" " in one for one in column[1:]) for column in cells]
     for least, folds in (
-        (_LEAST_WORDS, [words and not number for words, number in zip(of_words, numeric, strict=True)]),
-        (_LEAST, [not number for number in numeric]),
+        (_MIN_TEXT_WIDTH, [words and not number for words, number in zip(of_words, numeric, strict=True)]),
+        (_MIN_WIDTH, [not number for number in numeric]),
     ):
         while sum(wide) + _GAP * len(wide) > width:
             widest = max((at for at, fold in enumerate(folds) if fold), key=wide.__getitem__, default=None)
@@ -115,13 +115,13 @@ def live() -> Iterator[Show]:
     """Yield the function that shows a sample. Without a terminal, each sample is a table of its own."""
     out = console()
     if not out.is_terminal:
-        yield lambda rows, lines: out.print(view(rows, lines, out.width))
+        yield lambda rows, lines: out.print(watch_table(rows, lines, out.width))
         return
     with Live(console=out, auto_refresh=False) as screen:
-        yield lambda rows, lines: screen.update(view(rows, lines, out.width), refresh=True)
+        yield lambda rows, lines: screen.update(watch_table(rows, lines, out.width), refresh=True)
 
 
-def view(rows: Rows[WatchRow] | Rows[WatchMember], lines: Mapping[str, str], width: int) -> Table:
+def watch_table(rows: Rows[WatchRow] | Rows[WatchMember], lines: Mapping[str, str], width: int) -> Table:
     """Return a sample as a table.
 
     Args:

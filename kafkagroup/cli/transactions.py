@@ -47,7 +47,7 @@ def list_them(
 ) -> None:
     """List a sink's open transactions: those whose commit is decided but not finished, and those without a decision."""
     with _sink(prefix, connection) as (client, phases):
-        _show(output, prefix, *_look(client, phases))
+        _show(output, prefix, *_decision_and_transactions(client, phases))
 
 
 @transactions.command(short_help="Commit what was decided.")
@@ -71,7 +71,7 @@ def commit(
     with _sink(prefix, connection) as (client, phases):
         from kafka_source.kafka_client import Deadline
 
-        decision, undecided = _look(client, phases)
+        decision, undecided = _decision_and_transactions(client, phases)
         # Without a decision the command changes nothing.
         _show(output, prefix, decision, [] if decision is None else undecided)
         if decision is None:
@@ -106,7 +106,7 @@ def abort(
     with _sink(prefix, connection) as (client, phases):
         from kafka_source.kafka_client import Deadline
 
-        decision, undecided = _look(client, phases)
+        decision, undecided = _decision_and_transactions(client, phases)
         _show(output, prefix, decision, undecided)
         if not undecided:
             return
@@ -156,7 +156,7 @@ def repair(
         note(f"Wrote {len(missing)} commit markers.")
 
 
-def _look(client: KafkaClient, phases: TwoPhaseCommit) -> tuple[Decision | None, list[Described]]:
+def _decision_and_transactions(client: KafkaClient, phases: TwoPhaseCommit) -> tuple[Decision | None, list[Described]]:
     from kafka_source.kafka_client import Deadline
 
     deadline = Deadline(_SECONDS)

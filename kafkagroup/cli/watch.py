@@ -85,7 +85,7 @@ def _run(
         begun = time.monotonic()
         try:
             chosen = _chosen(groups, names, pattern)
-            found = groups.look(chosen, must_exist=False)
+            found = groups.snapshot(chosen, must_exist=False)
         except RetriableError as error:
             if not done:
                 raise
@@ -96,7 +96,7 @@ def _run(
             rows = []
             for name, (group, lag) in found.items():
                 if group is not None:
-                    rows.append(histories.setdefault(name, History()).add(Sample.of(group, lag, at)))
+                    rows.append(histories.setdefault(name, History()).add(Sample.from_group(group, lag, at)))
                 elif histories.pop(name, None) is not None:
                     # The other groups are watched on, and this one too if it is created again.
                     note(f"Group {name} does not exist any more.")

@@ -47,7 +47,7 @@ class Sample:
         return sum(self.behind.values())
 
     @staticmethod
-    def of(group: Group, lag: Iterable[PartitionLag], at: float) -> Sample:
+    def from_group(group: Group, lag: Iterable[PartitionLag], at: float) -> Sample:
         """Return the sample of a group that was described together with its lag."""
         rows = {TopicPartition(row.topic, row.partition): row for row in lag}
         return Sample(
@@ -156,8 +156,8 @@ class History:
             was_there = owner is None or owner in first.members
             seconds = last.at - first.at if was_there and (kept or not partitions) else 0.0
             lag = sum(last.behind[tp] for tp in partitions)
-            rate_in = _rate(_of(first.ends, kept), _of(last.ends, kept), seconds)
-            rate_out = _rate(_of(first.committed, kept), _of(last.committed, kept), seconds)
+            rate_in = _rate(_offsets_in(first.ends, kept), _offsets_in(last.ends, kept), seconds)
+            rate_out = _rate(_offsets_in(first.committed, kept), _offsets_in(last.committed, kept), seconds)
             to_zero = _seconds_to_zero(lag, rate_in, rate_out)
             rows.append(WatchMember(last.group, owner, len(partitions), lag, rate_in, rate_out, to_zero))
         return rows
@@ -197,7 +197,9 @@ def duration_text(seconds: float | None) -> str:
     return f"{whole}s"
 
 
-def _of(offsets: Mapping[TopicPartition, int], partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+def _offsets_in(
+    offsets: Mapping[TopicPartition, int], partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, int]:
     return {tp: offset for tp, offset in offsets.items() if tp in partitions}
 
 

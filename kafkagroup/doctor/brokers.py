@@ -181,13 +181,13 @@ async def newest_timestamp(client: KafkaClient, deadline: Deadline) -> int | Non
         by_leader: dict[int, list[int]] = {}
         for number, partition in ({} if topic is None else topic.partitions).items():
             by_leader.setdefault(partition.leader, []).append(number)
-        asked = (_of_leader(client, node, numbers, deadline) for node, numbers in by_leader.items() if node >= 0)
+        asked = (_newest_on_leader(client, node, numbers, deadline) for node, numbers in by_leader.items() if node >= 0)
         return max([0, *await asyncio.gather(*asked)]) or None
     except KafkaGroupError:
         return None
 
 
-async def _of_leader(client: KafkaClient, node: int, numbers: list[int], deadline: Deadline) -> int:
+async def _newest_on_leader(client: KafkaClient, node: int, numbers: list[int], deadline: Deadline) -> int:
     topic_type = ListOffsetsRequest.ListOffsetsTopic
     partitions = [
         topic_type.ListOffsetsPartition(partition_index=number, current_leader_epoch=-1, timestamp=_MAX_TIMESTAMP)

@@ -13,7 +13,7 @@ from kafka_source.errors import KafkaGroupError
 from kafka_source.kafka_client import Broker, Deadline, KafkaClient, parse_servers
 from kafkagroup.doctor import rights
 from kafkagroup.doctor.brokers import advertised_finding, broker_findings, clock_finding, newest_timestamp
-from kafkagroup.doctor.java_and_spark import java_and_spark_findings, look
+from kafkagroup.doctor.java_and_spark import find_java_and_spark, java_and_spark_findings
 from kafkagroup.doctor.probe import probe
 from kafkagroup.doctor.versions import Finding, Installed, installed, version_findings
 
@@ -53,7 +53,7 @@ def examine(
         OptionError: A setting is missing, unknown or has an invalid value.
     """
     found = installed()
-    findings = [*version_findings(found), *java_and_spark_findings(look(found.spark))]
+    findings = [*version_findings(found), *java_and_spark_findings(find_java_and_spark(found.spark))]
     client_settings = None if settings is None else Settings(settings)
     brokers: tuple[Broker, ...] = ()
     cluster_id: str | None = None
@@ -123,22 +123,22 @@ async def _rights_and_clocks(client: KafkaClient, wanted: _Wanted) -> list[Findi
         if wanted.transactional_id is not None
         else ((rights.WRITE,), wanted.output_topics, "to write the topic"),
     ):
-        allowed_topics = await rights.of_topics(client, topics, deadline) if topics else []
+        allowed_topics = await rights.topic_rights(client, topics, deadline) if topics else []
         findings += [rights.right_finding(f"rights: {one.resource}", needed, one, purpose) for one in allowed_topics]
     both = (rights.WRITE, rights.DESCRIBE)
     if wanted.group is not None:
-        allowed = await rights.of_group(client, wanted.group, deadline)
+        allowed = await rights.group_rights(client, wanted.group, deadline)
         purpose = "to join the group and to commit offsets"
         findings.append(rights.right_finding(f"rights: {allowed.resource}", (rights.READ,), allowed, purpose))
         # The offsets of a group are committed in transactions, whose ids begin with the group's name.
-        allowed = await rights.of_transactional_id(client, f"{wanted.group}-doctor", deadline)
+        allowed = await rights.transactional_id_rights(client, f"{wanted.group}-doctor", deadline)
         purpose = "to commit offsets in transactions (commit.transactional=true)"
         findings.append(rights.right_finding(f"rights: {allowed.resource}", both, allowed, purpose))
     if wanted.transactional_id is not None:
         prefix = wanted.transactional_id
-        allowed = await rights.of_transactional_id(client, f"{prefix}-driver", deadline)
+        allowed = await rights.transactional_id_rights(client, f"{prefix}-driver", deadline)
         findings.append(rights.right_finding(f"rights: {allowed.resource}", both, allowed, "by an exactly-once sink"))
-        allowed = await rights.of_group(client, f"{prefix}-ledger", deadline)
+        allowed = await rights.group_rights(client, f"{prefix}-ledger", deadline)
         purpose = "by an exactly-once sink for its decisions"
         findings.append(rights.right_finding(f"rights: {allowed.resource}", (rights.READ,), allowed, purpose))
     return findings

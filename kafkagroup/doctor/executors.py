@@ -53,7 +53,7 @@ def executor_findings(
     """
     asked = [] if settings is None else brokers
     try:
-        seen = _run(spark, _look(settings, asked, seconds))
+        seen = _run(spark, _check_on_executor(settings, asked, seconds))
     except Exception as problem:
         # Spark's own error, with the traceback of the worker in it. The type depends on Spark's version.
         return [_failure(problem)]
@@ -91,7 +91,7 @@ def _minor(version: str) -> str:
     return ".".join(version.split(".")[:2])
 
 
-def _look(settings: Settings | None, brokers: Iterable[Broker], seconds: float) -> Callable[[int], bytes]:
+def _check_on_executor(settings: Settings | None, brokers: Iterable[Broker], seconds: float) -> Callable[[int], bytes]:
     endpoints = [broker.endpoint for broker in brokers]
 
     def work(_: int) -> bytes:

@@ -45,7 +45,7 @@ class Found:
     format_found: bool
 
 
-def look(spark: str | None) -> Found:
+def find_java_and_spark(spark: str | None) -> Found:
     """Look for Java and Spark.
 
     Args:

@@ -39,7 +39,7 @@ Listener = Literal["plaintext", "tls", "http", ""]
 
 _CLIENT = "kafkagroup-doctor"
 _TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
-_LONGEST_LOOK = 3.0
+_MAX_GUESS_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ def probe(endpoint: Endpoint, settings: Settings, seconds: float) -> Probe:
 
 def listener_at(endpoint: Endpoint, seconds: float) -> Listener:
     """Return what kind of server answers at an endpoint, without a login."""
-    within = min(seconds, _LONGEST_LOOK)
+    within = min(seconds, _MAX_GUESS_SECONDS)
     hello = encode_request(ApiVersionsRequest(), 1, _CLIENT, 0)
     head = _first_bytes(endpoint, hello, within)
     if head[:2] in _TLS_RECORDS or (not head and _speaks_tls(endpoint, within)):

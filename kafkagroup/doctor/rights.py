@@ -91,7 +91,7 @@ def named(codes: object) -> frozenset[str] | None:
     return frozenset(name for name, code in _CODES.items() if code in codes) if isinstance(codes, set) else None
 
 
-async def of_topics(client: KafkaClient, topics: Iterable[str], deadline: Deadline) -> list[Allowed]:
+async def topic_rights(client: KafkaClient, topics: Iterable[str], deadline: Deadline) -> list[Allowed]:
     """Return the rights to topics (Metadata with authorized operations, Kafka 2.3)."""
     names = sorted(set(topics))
     request = MetadataRequest(
@@ -116,26 +116,26 @@ async def of_topics(client: KafkaClient, topics: Iterable[str], deadline: Deadli
     return [found[name] for name in names if name in found]
 
 
-async def of_group(client: KafkaClient, group: str, deadline: Deadline) -> Allowed:
+async def group_rights(client: KafkaClient, group: str, deadline: Deadline) -> Allowed:
     """Return the rights to a group, which need not exist (DescribeGroups with authorized operations, Kafka 2.3)."""
     resource = f"group {group}"
     if await _is_missing(client, _OFFSETS_TOPIC, deadline):
         return Allowed(resource, None, f"{_UNUSED} {_OFFSETS_TOPIC}")
     request = DescribeGroupsRequest(groups=[group], include_authorized_operations=True)
 
-    async def ask() -> Allowed:
+    async def describe() -> Allowed:
         answer = await to_coordinator(client, GROUP, group, request, deadline, _DESCRIBE_GROUPS_VERSION)
         (found,) = answer.groups
         check_coordinator(client, GROUP, group, found.error_code, f"Describing {resource} failed")
         return Allowed(resource, named(found.authorized_operations))
 
     try:
-        return await client.retrying(ask, deadline)
+        return await client.retrying(describe, deadline)
     except KafkaGroupError as error:
         return _refused(resource, error)
 
 
-async def of_transactional_id(client: KafkaClient, name: str, deadline: Deadline) -> Allowed:
+async def transactional_id_rights(client: KafkaClient, name: str, deadline: Deadline) -> Allowed:
     """Return the rights to a transactional id, which need not exist (Kafka 3.0)."""
     resource = f"transactional id {name}"
     if await _is_missing(client, _TRANSACTIONS_TOPIC, deadline):

@@ -9,26 +9,23 @@
 Needs Java 17 or newer and pyspark; Kafka's jars are downloaded once into a cache folder.
 """
 
+# Provisional names are re-exported by `name as name`, in the same statements as the public ones.
+# ruff: noqa: I001
+
 from kafkagroup.embedded.cluster import EmbeddedKafka
-from kafkagroup.embedded.jars import kafka_jars, resolve
-from kafkagroup.embedded.java import BrokerError, EmbeddedKafkaError, JarsError, JavaError
+from kafkagroup.embedded.jars import kafka_jars as kafka_jars, resolve as resolve
+from kafkagroup.embedded.java import (
+    BrokerError as BrokerError,
+    EmbeddedKafkaError,
+    JarsError as JarsError,
+    JavaError as JavaError,
+)
 from kafkagroup.embedded.security import Security
-from kafkagroup.embedded.tcp_proxy import CutConnection, Frame, TcpProxy
-from kafkagroup.embedded.tools import class_path, java_command, run_java
+from kafkagroup.embedded.tcp_proxy import CutConnection as CutConnection, Frame as Frame, TcpProxy as TcpProxy
+from kafkagroup.embedded.tools import class_path as class_path, java_command as java_command, run_java as run_java
 
 __all__ = [
-    "BrokerError",
-    "CutConnection",
     "EmbeddedKafka",
     "EmbeddedKafkaError",
-    "Frame",
-    "JarsError",
-    "JavaError",
     "Security",
-    "TcpProxy",
-    "class_path",
-    "java_command",
-    "kafka_jars",
-    "resolve",
-    "run_java",
 ]

@@ -8,22 +8,21 @@ docs/metrics.md lists the metrics. The figures come from the progress that Spark
 works wherever a `StreamingQueryListener` does, also in a client of Spark Connect.
 """
 
+# Provisional names are re-exported by `name as name`, in the same statements as the public ones.
+# ruff: noqa: I001
+
 from __future__ import annotations
 
-from kafkagroup.metrics.catalog import Point, Series
-from kafkagroup.metrics.exporter import Exporter, Update, read_samples
+from kafkagroup.metrics.catalog import Point as Point, Series as Series
+from kafkagroup.metrics.exporter import Exporter as Exporter, Update as Update, read_samples
 from kafkagroup.metrics.sample import PartitionSample, Sample
 from kafkagroup.metrics.start import Metrics, TransactionWatch, start
 
 __all__ = [
-    "Exporter",
     "Metrics",
     "PartitionSample",
-    "Point",
     "Sample",
-    "Series",
     "TransactionWatch",
-    "Update",
     "read_samples",
     "start",
 ]

@@ -59,10 +59,10 @@ class QueryMeter:
         """
         self._name = name_of(progress)
         samples = self._sampler.samples(progress)
-        points = [*self._of_query(progress, now)]
+        points = [*self._query_points(progress, now)]
         for sample in samples:
-            points += _of_source(sample)
-            points += self._of_quota(sample)
+            points += _source_points(sample)
+            points += self._quota_points(sample)
         gauges = frozenset(p.series for p in points if p.series.metric.kind is Kind.GAUGE)
         gone, self._gauges = self._gauges - gauges, gauges
         return Update(tuple(points), tuple(gone), samples)
@@ -79,7 +79,7 @@ class QueryMeter:
         ended = point(catalog.TERMINATIONS, 1, self._name, "true" if failed else "false")
         return Update((ended,), tuple(gone))
 
-    def _of_query(self, progress: StreamingQueryProgress, now: float) -> Iterator[Point]:
+    def _query_points(self, progress: StreamingQueryProgress, now: float) -> Iterator[Point]:
         yield point(catalog.LAST_PROGRESS, now, self._name)
         for phase, took_ms in progress.durationMs.items():
             if phase == _TRIGGER:
@@ -87,7 +87,7 @@ class QueryMeter:
             else:
                 yield point(catalog.PHASES, took_ms / 1000, self._name, phase)
 
-    def _of_quota(self, sample: Sample) -> Iterator[Point]:
+    def _quota_points(self, sample: Sample) -> Iterator[Point]:
         quota, labels = sample.quota, _labels(sample)
         if not quota:
             return
@@ -109,10 +109,10 @@ class QueryMeter:
         return now - before if now >= before else now
 
 
-def _of_source(sample: Sample) -> Iterator[Point]:
+def _source_points(sample: Sample) -> Iterator[Point]:
     labels = _labels(sample)
     yield point(catalog.INPUT_ROWS, sample.rows, sample.query, sample.source)
-    yield from _of_partitions(sample, labels)
+    yield from _partition_points(sample, labels)
     if sample.group is None:
         return
     yield point(catalog.GENERATION, sample.generation, *labels)
@@ -127,7 +127,7 @@ def _of_source(sample: Sample) -> Iterator[Point]:
         yield point(catalog.REBALANCE_LATENCY, rebalance.took_ms / 1000, *labels)
 
 
-def _of_partitions(sample: Sample, labels: Iterable[object]) -> Iterator[Point]:
+def _partition_points(sample: Sample, labels: Iterable[object]) -> Iterator[Point]:
     assigned: dict[int, int] = {}
     of_source = tuple(map(str, labels))
     for tp, one in sample.partitions.items():

@@ -24,10 +24,10 @@ class _AllMetrics(Collector):
         self._registry = CollectorRegistry(auto_describe=False)
         self._lock = threading.Lock()
         self._metrics: Mapping[Metric, Gauge | Counter | Histogram] = MappingProxyType(
-            {metric: self._made(metric) for metric in METRICS}
+            {metric: self._collector(metric) for metric in METRICS}
         )
 
-    def _made(self, metric: Metric) -> Gauge | Counter | Histogram:
+    def _collector(self, metric: Metric) -> Gauge | Counter | Histogram:
         labels = [label.name for label in metric.labels]
         if metric.kind is Kind.GAUGE:
             return Gauge(metric.name, metric.doc, labels, registry=self._registry)

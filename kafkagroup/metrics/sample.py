@@ -134,7 +134,7 @@ class Sample:
 
 
 class ProductionCurve:
-    """The ends of one partition's log as triggers saw them, over time.
+    """The ends of one partition's log as triggers covers them, over time.
 
     The time of an offset between two ends is interpolated, as Kafka Lag Exporter does it; it is as exact as triggers
     are frequent.
@@ -172,7 +172,7 @@ class ProductionCurve:
         first = max(0, bisect_right(self._ends, offset) - 1)
         del self._times[:first], self._ends[:first]
 
-    def saw(self, offset: int) -> bool:
+    def covers(self, offset: int) -> bool:
         """Return whether the record at this offset was written after the first look."""
         return bool(self._ends) and offset >= self._ends[0]
 

@@ -76,10 +76,10 @@ class TransactionWatcher:
     def _run(self) -> None:
         with closing(self._client):
             while not self._ended.is_set():
-                self._look()
+                self._check_transactions()
                 self._ended.wait(self._watch.seconds)
 
-    def _look(self) -> None:
+    def _check_transactions(self) -> None:
         points: list[Point] = []
         problems: list[str] = []
         for prefix in self._watch.prefixes:

@@ -208,7 +208,7 @@ def _written_at(one: Sample, curves: dict[TopicPartition, ProductionCurve]) -> l
     for tp, partition in one.partitions.items():
         step = max(1, (partition.end - partition.start) // _QUANTILES)
         for offset in range(partition.start, partition.end, step):
-            at = curves[tp].written_at(offset) if curves[tp].saw(offset) else None
+            at = curves[tp].written_at(offset) if curves[tp].covers(offset) else None
             if at is not None:
                 found.append(at)
     return found

@@ -26,9 +26,9 @@ _THROUGHPUT = (2.0, 1.5)
 _LATENCY = 2.6
 # Of each axes, for its title and its time.
 _MARGIN = 0.55
-_MOST_LABELS = 40
-_MOST_NAMED_REBALANCES = 12
-_MOST_SLOTS_IN_LEGEND = 8
+_MAX_LABELS = 40
+_MAX_NAMED_REBALANCES = 12
+_MAX_SLOTS_IN_LEGEND = 8
 _REBALANCE = "#6a3d9a"
 _READ, _WRITTEN, _QUOTA, _THROTTLED, _ABSENT = "#1f78b4", "#999999", "#e31a1c", "#fb9a99", "#ececec"
 
@@ -109,11 +109,11 @@ def _picture(heights: Sequence[float]) -> tuple[Picture, Sequence[Axes]]:
 
 
 def _lag_heights(samples: Sequence[Sample]) -> list[float]:
-    return [1.5, max(1.0, _ROW_HEIGHT * min(_MOST_LABELS, len(over_time.partitions_of(samples))))]
+    return [1.5, max(1.0, _ROW_HEIGHT * min(_MAX_LABELS, len(over_time.partitions_of(samples))))]
 
 
 def _assignment_height(samples: Sequence[Sample]) -> float:
-    return max(1.0, 1.2 * _ROW_HEIGHT * min(_MOST_LABELS, len(over_time.partitions_of(samples))))
+    return max(1.0, 1.2 * _ROW_HEIGHT * min(_MAX_LABELS, len(over_time.partitions_of(samples))))
 
 
 # ---- the drawings
@@ -200,7 +200,7 @@ def _draw_assignment(axes: Axes, samples: Sequence[Sample]) -> None:
     axes.set_facecolor(_ABSENT)
     _time_axis(axes, samples)
     _rebalance_lines(axes, samples, named=True)
-    shown = slots[:_MOST_SLOTS_IN_LEGEND]
+    shown = slots[:_MAX_SLOTS_IN_LEGEND]
     named = [Patch(color=colour[slot], label="no group" if slot < 0 else f"slot {slot}") for slot in shown]
     more = [Patch(color="none", label=f"and {len(slots) - len(shown)} more")] if len(slots) > len(shown) else []
     absent = [Patch(color=_ABSENT, label="not this query's")]
@@ -249,7 +249,7 @@ def _rebalance_lines(axes: Axes, samples: Sequence[Sample], *, named: bool) -> N
     for rebalance in shown:
         (at,) = _dates([rebalance.at_ms / 1000])
         axes.axvline(at, color=_REBALANCE, linewidth=0.9, linestyle=(0, (4, 2)))
-        if named and len(shown) <= _MOST_NAMED_REBALANCES:
+        if named and len(shown) <= _MAX_NAMED_REBALANCES:
             axes.annotate(
                 rebalance.cause.value,
                 (at, 1.0),
@@ -264,7 +264,7 @@ def _rebalance_lines(axes: Axes, samples: Sequence[Sample], *, named: bool) -> N
 
 
 def _partition_axis(axes: Axes, names: Sequence[str]) -> None:
-    step = max(1, -(-len(names) // _MOST_LABELS))
+    step = max(1, -(-len(names) // _MAX_LABELS))
     axes.set_yticks(range(0, len(names), step), names[::step], fontsize="x-small")
     axes.set_ylim(max(1, len(names)) - 0.5, -0.5)
 

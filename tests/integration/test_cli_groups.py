@@ -77,7 +77,8 @@ def test_the_documents_of_groups(command, orders, group, kafka, members):
     members.make(orders, slots=1, strategies=["sticky"], rack="west").join(30)
     (row,) = command.json("groups", "--regex", f"^{group}$", "--lag")
     assert row == {
-        "group": group, "type": "classic", "protocol": "consumer", "state": "Stable", "members": 1, "lag": 14
+        "group": group, "type": "classic", "protocol": "consumer", "state": "Stable", "members": 1, "lag": 14,
+        "uncommitted": 0,
     }  # fmt: skip
     (row,) = command.json("groups", "--regex", f"^{group}$", "--type", "classic", "--state", "stable")
     assert (row["members"], row["lag"]) == (None, None)
@@ -343,7 +344,7 @@ def test_a_watch_goes_on_without_a_group_that_is_deleted(command, orders, group,
     other = f"{group}-other"
     groups.clone(group, other)
     looked: list[list[str]] = []
-    look = Groups.look
+    look = Groups.snapshot
 
     def look_at(self: Groups, names: Iterable[str], **more: Any) -> Any:
         looked.append([*names])
@@ -356,7 +357,7 @@ def test_a_watch_goes_on_without_a_group_that_is_deleted(command, orders, group,
         lines = command.run("watch", *arguments, "-i", "0.1", "-n", 3, "-o", "json").splitlines()
         return [[row["group"] for row in json.loads(line)] for line in lines]
 
-    monkeypatch.setattr(Groups, "look", look_at)
+    monkeypatch.setattr(Groups, "snapshot", look_at)
     assert samples("--regex", f"^{group}") == [[group, other], [group], [group]]
     assert looked == [[group, other], [group, other], [group]]
     looked.clear()

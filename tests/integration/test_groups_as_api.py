@@ -20,7 +20,7 @@ from kafka_source.errors import (
     UnknownTopicError,
 )
 from kafka_source.group.description import describe_consumer_protocol
-from kafkagroup.admin import AtOffset, AtTime, Back, LikeGroup, OffsetsDocument, Shift, Topics
+from kafkagroup.admin import AtOffset, AtTime, ByDuration, FromGroup, OffsetsDocument, Shift, Topics
 from tests.groups import everything
 from tests.support import create_again, produce, until
 
@@ -138,7 +138,7 @@ def test_lag_in_arrow(groups, committed, group):
         (Shift(-5), [0, 1]),
         (AtTime(0), [0, 0]),
         (AtTime(1 << 42), [10, 20]),
-        (Back(3_600_000), [0, 0]),
+        (ByDuration(3_600_000), [0, 0]),
     ],
     ids=str,
 )
@@ -163,10 +163,10 @@ def test_a_time_between_two_records(kafka, groups, committed, group):
 def test_a_group_goes_where_another_one_is(groups, committed, group):
     first = TopicPartition(committed, 0)
     groups.create(f"{group}-other", {first: 9})
-    moves = groups.moves(group, LikeGroup(f"{group}-other"))
+    moves = groups.moves(group, FromGroup(f"{group}-other"))
     assert [(move.topic_partition, move.offset) for move in moves] == [(first, 9)]
     with pytest.raises(UnknownGroupError, match="nobody"):
-        groups.moves(group, LikeGroup("nobody"))
+        groups.moves(group, FromGroup("nobody"))
     with pytest.raises(UnknownTopicError):
         groups.moves(group, "latest", topics=["no-such-topic"])
 

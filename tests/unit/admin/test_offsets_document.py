@@ -43,7 +43,7 @@ def test_its_text_is_stable() -> None:
 
 
 def test_only_some_topics() -> None:
-    assert set(DOCUMENT.only(frozenset({"clicks"})).offsets) == {CLICKS}
+    assert set(DOCUMENT.restricted_to(frozenset({"clicks"})).offsets) == {CLICKS}
 
 
 @pytest.mark.parametrize(

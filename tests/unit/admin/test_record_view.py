@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkagroup.admin.peek import Payload, view
+from kafkagroup.admin.peek import Payload, payload
 
 
 @pytest.mark.parametrize(
@@ -32,12 +32,12 @@ from kafkagroup.admin.peek import Payload, view
     ids=repr,
 )
 def test_bytes(data: bytes | None, shown: Payload) -> None:
-    assert view(data) == shown
+    assert payload(data) == shown
 
 
 @given(st.binary())
 def test_nothing_is_lost(data: bytes) -> None:
-    shown = view(data)
+    shown = payload(data)
     assert shown.text is not None
     body = base64.b64decode(shown.text) if shown.format == "binary" else shown.text.encode()
     frame = b"" if shown.schema_id is None else b"\x00" + shown.schema_id.to_bytes(4, "big")
@@ -45,5 +45,5 @@ def test_nothing_is_lost(data: bytes) -> None:
 
 
 def test_a_line_for_people() -> None:
-    assert str(view(b"\x00\x00\x00\x00\x2a\x06")) == "[schema 42] Bg== (base64)"
-    assert str(view(None)) == "-"
+    assert str(payload(b"\x00\x00\x00\x00\x2a\x06")) == "[schema 42] Bg== (base64)"
+    assert str(payload(None)) == "-"

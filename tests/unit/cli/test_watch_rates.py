@@ -25,7 +25,7 @@ def sample(
 def test_a_sample_of_a_group() -> None:
     member = MemberDescription("m", "a", "c", "h", (FIRST,))
     lag = [PartitionLag("orders", 0, 7, 10, "a"), PartitionLag("orders", 1, None, 5, None, start=1)]
-    found = Sample.of(Group("g", "Stable", "range", (member,), "b:1"), lag, 3.0)
+    found = Sample.from_group(Group("g", "Stable", "range", (member,), "b:1"), lag, 3.0)
     assert found == Sample(
         3.0, "g", "Stable", ("a",), {FIRST: "a"}, {FIRST: 7}, {FIRST: 10, SECOND: 5}, {FIRST: 3, SECOND: 4}
     )

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from kafkagroup.admin.rows import Rows
-from kafkagroup.cli.tables import view
+from kafkagroup.cli.tables import watch_table
 from kafkagroup.cli.watch_rates import SAMPLES, WatchMember, WatchRow
 
 LINE = "▁▂▃▄▅▆▇█" * (SAMPLES // 8)
@@ -17,7 +17,7 @@ LONG = "reports-of-the-whole-company"
 
 def shown(rows: Rows[WatchRow] | Rows[WatchMember], lines: dict[str, str], width: int) -> str:
     console = Console(file=io.StringIO(), width=width, highlight=False)
-    console.print(view(rows, lines, width))
+    console.print(watch_table(rows, lines, width))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 

@@ -10,9 +10,9 @@ from kafka_source.model.rewind_target import (
     AtOffset,
     AtOffsets,
     AtTime,
-    Back,
+    ByDuration,
+    FromGroup,
     Known,
-    LikeGroup,
     Shift,
     Target,
     other_group,
@@ -41,14 +41,14 @@ KNOWN = Known(
         ("latest", (FIRST, SECOND), {FIRST: 100, SECOND: 50}),
         ("current", (FIRST, NEW), {FIRST: 40, NEW: 7}),
         (AtTime(1000), (FIRST, SECOND), {FIRST: 60, SECOND: 50}),
-        (Back(1000), (FIRST, SECOND), {FIRST: 60, SECOND: 50}),
+        (ByDuration(1000), (FIRST, SECOND), {FIRST: 60, SECOND: 50}),
         (AtOffset(30), (FIRST, SECOND), {FIRST: 30, SECOND: 30}),
         (AtOffset(70), (FIRST, SECOND), {FIRST: 70, SECOND: 50}),
         (AtOffset(3), (FIRST,), {FIRST: 10}),
         (AtOffsets({SECOND: 5}), (FIRST, SECOND), {SECOND: 5}),
         (Shift(-20), (FIRST, SECOND), {FIRST: 20, SECOND: 30}),
         (Shift(1000), (FIRST,), {FIRST: 100}),
-        (LikeGroup("other"), (FIRST, SECOND), {FIRST: 20}),
+        (FromGroup("other"), (FIRST, SECOND), {FIRST: 20}),
     ],
     ids=str,
 )
@@ -73,10 +73,10 @@ def test_what_is_not_committed_cannot_be_shifted() -> None:
 
 def test_what_has_to_be_looked_up() -> None:
     assert timestamps(AtTime(5), (FIRST,), now_ms=100) == {FIRST: 5}
-    assert timestamps(Back(30), (FIRST,), now_ms=100) == {FIRST: 70}
-    assert timestamps(Back(300), (FIRST,), now_ms=100) == {FIRST: 0}
+    assert timestamps(ByDuration(30), (FIRST,), now_ms=100) == {FIRST: 70}
+    assert timestamps(ByDuration(300), (FIRST,), now_ms=100) == {FIRST: 0}
     assert timestamps("earliest", (FIRST,), now_ms=100) == {}
-    assert other_group(LikeGroup("billing")) == "billing"
+    assert other_group(FromGroup("billing")) == "billing"
     assert other_group("latest") is None
 
 
