@@ -87,7 +87,7 @@ def test_a_topic_that_was_created_again_begins_again() -> None:
 
 
 def test_noise_of_single_batches_is_averaged_out() -> None:
-    # With a batch a minute, errors of 30 % become errors of 5.5 %, as `drain_time.NOISE` has it.
+    # With a batch a minute, errors of 30 % become errors of 5.5 %, as `lag_balanced.NOISE` has it.
     chance = random.Random(7)
     found = []
     for _ in range(200):
