@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from pyspark.sql.datasource import InputPartition
 
@@ -24,6 +24,7 @@ from tests.pairs.model import JSON_START, TIMESTAMP, reads_all_again
 from tests.pipes import Pipe
 
 SLOTS = 2
+SECONDS = 15.0
 _SCHEMA = source_schema(headers=False)
 
 
@@ -166,6 +167,8 @@ class Stream:
         self._note = note or (lambda what, value: None)
         self.options = options_of(draw, names, query)
         self.prefix = f"{names.prefix}-{query}"
+        self.may_fail: frozenset[str] = frozenset()
+        self.seconds = SECONDS
         self.planner: MicroBatches | None = None
         self._pipe: Pipe | None = None
         self._query: Query | None = None
@@ -237,8 +240,14 @@ class Stream:
         self._did("durable", len(self.checkpoint.offsets) - 1)
         self._stage = "durable"
 
+    def counts(self) -> Counter[int]:
+        """How often each record is in the output."""
+        return self.checkpoint.counts()
+
     def stop(self) -> None:
-        """Stop the query."""
+        """Stop the query; Spark has the sink abort the batch that is under way."""
+        if self._pipe is not None and self._stage == "read":
+            self._pipe.abort()
         if self.planner is not None:
             self.planner.close()
         self.planner = self._pipe = None
@@ -292,20 +301,22 @@ class Stream:
 
     def leave_out(self, name: str) -> None:
         """Read only the other topic from now on, with `failOnDataLoss=false`."""
-        _leave_out(self.options, self.names.topic(name))
+        leave_out(self.options, self.names.topic(name))
 
     def name_partition(self, name: str, partition: int) -> None:
         """Let the JSON of `startingOffsets` name a partition that was added."""
-        _name_partition(self.options, self.names.topic(name), partition)
+        name_partition(self.options, self.names.topic(name), partition)
 
 
-def _name_partition(options: dict[str, str], topic: str, partition: int) -> None:
+def name_partition(options: dict[str, str], topic: str, partition: int) -> None:
+    """Change options so that the JSON of `startingOffsets` names another partition."""
     starts = json.loads(options["startingOffsets"])
     starts[topic][str(partition)] = -2
     options["startingOffsets"] = json.dumps(starts)
 
 
-def _leave_out(options: dict[str, str], topic: str) -> None:
+def leave_out(options: dict[str, str], topic: str) -> None:
+    """Change options so that a query reads the other topic only, with `failOnDataLoss=false`."""
     if "assign" in options:
         options["assign"] = _without(options["assign"], topic)
     else:
@@ -345,6 +356,8 @@ class Batches:
         self._note = note or (lambda what, value: None)
         self.options = options_of(draw, names, query)
         self.prefix = f"{names.prefix}-{query}"
+        self.may_fail: frozenset[str] = frozenset()
+        self.seconds = SECONDS
         self._block: ExitStack | None = None
         self._reader: BatchReader | None = None
         self._tasks: list[InputPartition] = []
@@ -353,6 +366,10 @@ class Batches:
     @property
     def ended(self) -> bool:
         return self._block is None
+
+    def counts(self) -> Counter[int]:
+        """How often each record is in the output."""
+        return self.checkpoint.counts()
 
     def start(self) -> None:
         """Plan a read."""
@@ -415,18 +432,39 @@ class Batches:
 
     def leave_out(self, name: str) -> None:
         """Read only the other topic from now on."""
-        _leave_out(self.options, self.names.topic(name))
+        leave_out(self.options, self.names.topic(name))
 
     def name_partition(self, name: str, partition: int) -> None:
         """Let the JSON of `startingOffsets` name a partition that was added."""
-        _name_partition(self.options, self.names.topic(name), partition)
+        name_partition(self.options, self.names.topic(name), partition)
 
 
 class JobFailed(Exception):
     """What ends the job of a batch read."""
 
 
-Running = Stream | Batches
+class Running(Protocol):
+    """A query that a draw is played with."""
+
+    draw: Draw
+    checkpoint: Checkpoint
+    options: dict[str, str]
+    prefix: str
+    # Errors that have their reason in how the query is driven.
+    may_fail: frozenset[str]
+    # How long it may take to read what is there.
+    seconds: float
+
+    @property
+    def ended(self) -> bool: ...
+    def counts(self) -> Counter[int]: ...
+    def start(self) -> None: ...
+    def go_to(self, moment: Moment) -> None: ...
+    def finish(self) -> None: ...
+    def poll(self) -> bool: ...
+    def stop(self) -> None: ...
+    def leave_out(self, name: str) -> None: ...
+    def name_partition(self, name: str, partition: int) -> None: ...
 
 
 def open_query(draw: Draw, names: Names, query: str = "a", note: Callable[[str, Any], object] | None = None) -> Running:
