@@ -115,6 +115,13 @@ class SparkStream:
         if self.draw.kind == "available-now":
             writer = writer.trigger(availableNow=True)
         self._query = writer.start()
+        if self.draw.kind == "stream":
+            # A query that starts at `latest` reads what comes from now on.
+            deadline = time.monotonic() + SECONDS
+            while self._query.isActive and not self._query.status["message"].startswith("Waiting"):
+                if self._halted.is_set() or time.monotonic() > deadline:
+                    break
+                time.sleep(0.05)
 
     def _write(self, frame: DataFrame, number: int) -> None:
         rows = [int(row[0]) for row in frame.select("value").collect()]
