@@ -17,7 +17,7 @@ from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.error_codes import ErrorCode
-from kafka_source.errors import FencedError, KafkaGroupError, RetriableError
+from kafka_source.errors import DataLossError, FencedError, KafkaGroupError, RetriableError
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.select import engine_for
 from kafka_source.group.model import GroupSettings
@@ -26,7 +26,7 @@ from kafka_source.group.slot_session import SlotSession
 from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.model.commits import CommitOffset, with_notes
 from kafka_source.model.credentials import SlotCredentials, representative_slots
-from kafka_source.model.identity import check_same_cluster
+from kafka_source.model.identity import check_same_cluster, describe_recreated, is_recreated
 from kafka_source.model.stream_offset import Range
 from kafka_source.options import ReadOptions, Where, read_options
 from kafka_source.options.assignment_strategies import strategies_of
@@ -36,6 +36,7 @@ from kafka_source.quota.task_pacer import Pacer, pacer_of
 from kafka_source.runtime.failpoints import failpoint
 from kafka_source.schema import Column, columns_of
 from kafka_source.source import late_bounds, replica_column
+from kafka_source.source.start_and_end import raise_or_warn
 from kafka_source.source_sink_handoff import BatchOfRun, Handoff, publish
 from kafka_source.transactions.offset_committer import TransactionalCommitter, transactional_id_of
 
@@ -184,12 +185,32 @@ def read(task: ReadTask, query: Query) -> Iterator[pa.RecordBatch]:
         yield from _while_held(sessions, _batches(task, query, pacer))
         # Only the primary copy of a partition (replica 0) counts for the group's committed offset.
         ends = {r.topic_partition: r.end for r in task.ranges if r.replica == 0}
+        ends = _of_same_topics(task, query, ends) if committers else {}
         for commit in committers if ends else ():
             commit(with_notes(ends, task.rewinds, task.stream))
             failpoint("task-committed")
         if task.takes_over is not None:
             for session in sessions():
                 session.leave()
+
+
+def _of_same_topics(task: ReadTask, query: Query, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Return the ends that may be committed: not those of topics that were created again since the plan.
+
+    The offsets of the deleted topic would be those of the new one, and whoever reads next would leave its records out.
+
+    Raises:
+        DataLossError: A topic was created again, and `failOnDataLoss` is set.
+    """
+    topics = Cluster.of(query.options, cached_client(query.settings)).topics({tp.topic for tp in ends})
+    kept = {}
+    for tp, end in ends.items():
+        now = topics[tp.topic]
+        if now is None or not is_recreated(task.topics.get(tp.topic), now.id):
+            kept[tp] = end
+            continue
+        raise_or_warn(query.options, DataLossError.of_deleted(tp, planned=end, reason=describe_recreated(now.id)))
+    return kept
 
 
 def _batches(task: ReadTask, query: Query, pacer: Pacer) -> Iterator[pa.RecordBatch]:
