@@ -31,7 +31,7 @@ _BUILT_IN = {
 
 
 class RebalanceProtocol(IntEnum):
-    """How members give up partitions in a rebalance (KIP-429); the numbers are Java's."""
+    """The ways in which members give up partitions in a rebalance (KIP-429); the numbers are Java's."""
 
     EAGER = 0
     """A member revokes all its partitions before it joins."""

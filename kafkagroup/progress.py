@@ -40,13 +40,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SourceLag:
-    """How far one source of a query is behind.
+    """The lag of one source of a query.
 
     Attributes:
         query: The query's name, or its id if it has none.
         batch: The number of the micro-batch after which this is so.
         source: The number of the source in the query, from 0.
-        behind: By partition, the number of offsets between what was read and the latest offset of then.
+        behind: By partition, the number of offsets between what was read and the latest offset at that time.
         bytes_per_offset: About how many bytes an offset has in a fetch response; None: unknown.
     """
 
@@ -81,7 +81,7 @@ class SourceLag:
 
 @dataclass(frozen=True, slots=True)
 class SourceOffsets:
-    """What the progress of a query shows of one Kafka source: kafkagroup, or Spark's own source.
+    """The offsets of one Kafka source in the progress of a query: of kafkagroup, or Spark's own source.
 
     Attributes:
         number: The number of the source in the query, from 0.

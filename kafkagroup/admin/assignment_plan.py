@@ -50,7 +50,7 @@ class PlanMember:
 
 @dataclass(frozen=True, slots=True)
 class PlannedMember:
-    """What a member would get.
+    """The partitions that a member would get.
 
     Attributes:
         member: The member's name.

@@ -40,7 +40,7 @@ _CONF_OF_NEW_QUERY = {
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a source of a query continues.
+    """The position at which a source of a query continues.
 
     Attributes:
         source: The number of the source in the query, from 0.

@@ -97,7 +97,7 @@ class Groups:
 
         Args:
             group: The group id.
-            rate_seconds: Also look a second time after so many seconds, and return each member's rate of commits.
+            rate_seconds: Also return each member's commit rate, from two samples this many seconds apart.
 
         Raises:
             UnknownGroupError: The group has neither members nor committed offsets.
@@ -410,9 +410,9 @@ class Groups:
         return replace(now, members=tuple(replace(one, rate=rates[one.member_id]) for one in now.members))
 
     def _commit(self, group: str, offsets: Mapping[TopicPartition, int | CommitOffset]) -> None:
-        nobody = SlotCredentials.without_membership(group)
+        no_member = SlotCredentials.without_membership(group)
         try:
-            self._call(lambda client, deadline: commit_offsets(client, nobody, offsets, deadline))
+            self._call(lambda client, deadline: commit_offsets(client, no_member, offsets, deadline))
         except FencedError as error:
             raise FencedError(
                 f"Group {group} has members, which would overwrite the offsets: stop them, then rewind the group.",

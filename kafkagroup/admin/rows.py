@@ -187,7 +187,7 @@ class GroupSummary:
 
 @dataclass(frozen=True, slots=True)
 class UserData:
-    """What a member told the leader's assignor, or the leader the member, beside topics and partitions.
+    """User data, decoded: of a member for the leader's assignor, or of the leader for the member.
 
     Attributes:
         size: The number of bytes.

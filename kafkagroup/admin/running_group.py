@@ -59,7 +59,7 @@ class RunningRewind:
     Attributes:
         group: The group id.
         rewind_id: The id that the offsets' metadata has from now on.
-        generation: The generation in which nobody read and the offsets were set.
+        generation: The generation in which no member read and the offsets were set.
         before: The committed offset of each partition right before it; without partitions that had none.
         offsets: The new offset of each partition.
         moves: The same as rows, with the offsets that the target meant before the nearest ones of the log were taken.
@@ -74,7 +74,7 @@ class RunningRewind:
 
 
 _Aim = Callable[[KafkaClient, Mapping[TopicPartition, int]], tuple[Move, ...]]
-"""Returns the new positions, from the committed offsets of the moment at which nobody reads any more."""
+"""Returns the new positions, from the committed offsets at the moment when all members have stopped reading."""
 
 
 def rewind_running_group(

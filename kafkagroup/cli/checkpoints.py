@@ -36,7 +36,7 @@ Source = Annotated[
 ]
 
 
-@checkpoint.command(short_help="Show where a query is.")
+@checkpoint.command(short_help="Show a checkpoint's offsets.")
 def show(
     path: Location,
     source: Source = None,

@@ -109,7 +109,7 @@ def note_outcome(done: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What `--topic` selects.
+    """The topics and partitions that `--topic` selects.
 
     Attributes:
         topics: Topics of which all partitions are selected.

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class By(str, Enum):
-    """What a row of the lag is about."""
+    """Show the lag by partition, by topic or by member."""
 
     PARTITION = "partition"
     TOPIC = "topic"
@@ -64,7 +64,7 @@ def list_groups(
         list[str] | None,
         typer.Option("--state", metavar="STATE", help="Only groups in this state, such as Stable. Can be repeated."),
     ] = None,
-    lag: Annotated[bool, typer.Option("--lag", help="Also the number of members and the lag.")] = False,
+    lag: Annotated[bool, typer.Option("--lag", help="Also show the number of members and the lag.")] = False,
     fail_above: FailAbove = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -89,11 +89,14 @@ def show_group(
     connection: Connection = NO_OPTIONS,
     topic: Topics = None,
     by: Annotated[
-        By, typer.Option("--by", metavar="partition|topic|member", help="What a row of the lag is about.")
+        By,
+        typer.Option(
+            "--by", metavar="partition|topic|member", help="Show the lag by partition, by topic or by member."
+        ),
     ] = By.PARTITION,
-    summary: Annotated[bool, typer.Option("--summary", help="Only one row about the whole group.")] = False,
-    members: Annotated[bool, typer.Option("--members", help="Only the members.")] = False,
-    only_with_lag: Annotated[bool, typer.Option("--only-with-lag", help="Only rows with lag.")] = False,
+    summary: Annotated[bool, typer.Option("--summary", help="Show only one row for the whole group.")] = False,
+    members: Annotated[bool, typer.Option("--members", help="Show only the members.")] = False,
+    only_with_lag: Annotated[bool, typer.Option("--only-with-lag", help="Show only partitions with lag.")] = False,
     rate: Annotated[
         float | None,
         typer.Option(
@@ -269,7 +272,7 @@ def plan(
     ] = None,
     group: Annotated[
         str | None,
-        typer.Option("--group", "-g", metavar="GROUP", help="Also the members of this group, with what they have now."),
+        typer.Option("--group", "-g", metavar="GROUP", help="Include this group's members and their partitions."),
     ] = None,
     options: Annotated[
         str | None, typer.Option("--options", metavar="JSON", help='Options of the assignor, such as {"copies": 3}.')
@@ -316,7 +319,7 @@ def _options(text: str | None) -> dict[str, Any]:
     try:
         found = json.loads(text or "{}")
     except ValueError as problem:
-        raise typer.BadParameter(f"is no JSON: {problem}", param_hint="--options") from None
+        raise typer.BadParameter(f"is not JSON: {problem}", param_hint="--options") from None
     if not isinstance(found, dict):
         raise typer.BadParameter('must be an object such as {"copies": 3}', param_hint="--options")
     return found

@@ -55,14 +55,18 @@ def rewind(
     back: Annotated[
         str | None,
         typer.Option(
-            "--back", "--by-duration", metavar="DURATION", help="So far back from now: 90s, 2h30m, 7d, P1DT2H."
+            "--back", "--by-duration", metavar="DURATION", help="This long before now: 90s, 2h30m, 7d, P1DT2H."
         ),
     ] = None,
     shift: Annotated[
         int | None, typer.Option("--shift-by", metavar="N", help="N offsets ahead, or back if N is negative.")
     ] = None,
-    offset: Annotated[int | None, typer.Option("--to-offset", min=0, metavar="N", help="This offset.")] = None,
-    like: Annotated[str | None, typer.Option("--to-group", metavar="GROUP", help="Where this other group is.")] = None,
+    offset: Annotated[
+        int | None, typer.Option("--to-offset", min=0, metavar="N", help="This offset in each partition.")
+    ] = None,
+    like: Annotated[
+        str | None, typer.Option("--to-group", metavar="GROUP", help="The committed offsets of another group.")
+    ] = None,
     file: Annotated[
         Path | None,
         typer.Option("--from-file", metavar="FILE", help="The offsets in a file of `kafkagroup offsets export`."),
@@ -243,7 +247,7 @@ def delete_offsets(
         note_outcome(yes)
 
 
-@offsets.command(short_help="Create a group where another one is.")
+@offsets.command(short_help="Copy a group's offsets to a new group.")
 @with_connection
 def clone(
     source: Annotated[str, typer.Argument(metavar="SOURCE", show_default=False, help="The group to copy.")],

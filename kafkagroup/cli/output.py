@@ -40,7 +40,7 @@ class Listing:
 
 
 class Output(str, Enum):
-    """How a command prints its result."""
+    """The formats of a result."""
 
     TABLE = "table"
     JSON = "json"

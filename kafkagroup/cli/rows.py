@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PositionRow:
-    """Where a source of a query continues in one partition.
+    """The position at which a source of a query continues in one partition.
 
     Attributes:
         source: The number of the source in the query, from 0.
@@ -179,7 +179,7 @@ def lag_by_topic(lag: Iterable[PartitionLag]) -> Rows[LagOf]:
 
 
 def lag_by_member(lag: Iterable[PartitionLag]) -> Rows[LagOf]:
-    """Return the lag of each member, and of partitions that nobody owns."""
+    """Return the lag of each member, and of partitions without an owner."""
     return _group_lag(lag, lambda row: row.member)
 
 
@@ -236,7 +236,7 @@ def option_rows(name: str) -> Rows[OptionRow]:
 
 @dataclass(frozen=True, slots=True)
 class SlotUse:
-    """What one slot of a query has read or written.
+    """The bytes, records and delays of one slot of a query.
 
     Attributes:
         slot: The slot's number.
@@ -346,7 +346,7 @@ class TransactionRow:
         transactional_id: Its transactional id.
         producer_id: Its producer id.
         epoch: Its producer epoch.
-        state: decided: it is to be committed; undecided: it is open, and nobody has decided.
+        state: decided: it is to be committed; undecided: it is open, without a decision.
         query: The query that decided; None: undecided.
         batch: The micro-batch that it is part of; None: undecided.
         open_seconds: For how long it has been open; None: decided.

@@ -214,7 +214,7 @@ _Context = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """How a command reaches its cluster: the options that every such command has, see `with_connection`.
+    """The options with which a command reaches its cluster; see `with_connection`.
 
     Attributes:
         servers: The value of `--bootstrap-servers`.

@@ -25,7 +25,7 @@ def topics(
     pattern: Annotated[
         str | None, typer.Option("--regex", metavar="REGEX", help="Only topics whose name matches somewhere.")
     ] = None,
-    internal: Annotated[bool, typer.Option("--internal", help="Also Kafka's own topics.")] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Also list Kafka's internal topics.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """List the topics of a cluster, or with --topic the partitions of topics with their leaders and offsets."""
@@ -67,20 +67,20 @@ def peek(
         typer.Option(
             "--from",
             metavar="POSITION",
-            help="From where on: earliest, a time (ISO 8601, or ms since 1970), or @OFFSET such as @1500. Without it, "
+            help="Start at earliest, a time (ISO 8601, or ms since 1970), or @OFFSET such as @1500. Without it, "
             "the last records.",
         ),
     ] = None,
     back: Annotated[
-        str | None, typer.Option("--back", metavar="DURATION", help="From so far back on: 90s, 2h30m, 7d.")
+        str | None, typer.Option("--back", metavar="DURATION", help="Start this long before now: 90s, 2h30m, 7d.")
     ] = None,
-    count: Annotated[int, typer.Option("--count", "-n", min=1, metavar="N", help="How many records.")] = 10,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, metavar="N", help="The number of records.")] = 10,
     isolation: Annotated[
         Isolation,
         typer.Option(
             "--isolation-level",
             metavar="read_uncommitted|read_committed",
-            help="Whether to leave out records that are not committed.",
+            help="read_committed: without records of open and aborted transactions.",
         ),
     ] = Isolation.READ_UNCOMMITTED,
     engine: Annotated[

@@ -38,7 +38,7 @@ Prefix = Annotated[str, typer.Option("--prefix", "-p", metavar="PREFIX", help="T
 _SECONDS = 60.0
 
 
-@transactions.command("list", short_help="List what is not finished.")
+@transactions.command("list", short_help="List unfinished transactions.")
 @with_connection
 def list_them(
     prefix: Prefix,
@@ -50,7 +50,7 @@ def list_them(
         _show(output, prefix, *_decision_and_transactions(client, phases))
 
 
-@transactions.command(short_help="Commit what was decided.")
+@transactions.command(short_help="Commit decided transactions.")
 @with_connection
 def commit(
     prefix: Prefix,

@@ -41,7 +41,9 @@ def watch(
     count: Annotated[
         int | None, typer.Option("--count", "-n", min=1, metavar="N", help="Stop after N samples.")
     ] = None,
-    members: Annotated[bool, typer.Option("--members", help="A row for each member in place of each group.")] = False,
+    members: Annotated[
+        bool, typer.Option("--members", help="Show a row for each member instead of each group.")
+    ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Watch groups: lag, rates of writing and committing, time until the lag is zero, rebalances. Ends with Ctrl-C.
@@ -159,7 +161,7 @@ def _csv_lines() -> Show:
 
 
 class Picture(str, Enum):
-    """What to draw; the values are the names of the functions of `kafkagroup.plots`."""
+    """The pictures; the values are the names of the functions of `kafkagroup.plots`."""
 
     OVERVIEW = "overview"
     LAG = "lag"

@@ -10,7 +10,7 @@ from assignors.model import TopicPartition
 from kafkagroup.admin.rows import Group, PartitionLag
 
 SAMPLES = 40
-"""How many samples are kept for the line of the lag."""
+"""The number of samples in the line of the lag."""
 
 _WINDOW_SECONDS = 30.0
 _REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
@@ -64,7 +64,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class WatchRow:
-    """How a group is doing.
+    """The lag and the rates of a group.
 
     Attributes:
         group: The group id.
@@ -91,7 +91,7 @@ class WatchRow:
 
 @dataclass(frozen=True, slots=True)
 class WatchMember:
-    """How a member of a group is doing.
+    """The lag and the rate of a member of a group.
 
     Attributes:
         group: The group id.

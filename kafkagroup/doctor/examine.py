@@ -70,7 +70,7 @@ def examine(
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What the user wants to do in the cluster; the fields are arguments of `examine`."""
+    """The work that the user plans in the cluster; the fields are arguments of `examine`."""
 
     topics: Collection[str]
     output_topics: Collection[str]

@@ -23,7 +23,7 @@ _TASKS = 8
 
 @dataclass(frozen=True, slots=True)
 class SeenThere:
-    """What one task saw on its machine: the packages there, and the way to each broker in the given order."""
+    """The packages on a task's machine, and the way from there to each broker, in the order of the brokers."""
 
     host: str
     installed: Installed

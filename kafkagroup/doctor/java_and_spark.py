@@ -22,7 +22,7 @@ _CORE_JAR = re.compile(r"spark-core_[0-9.]+-(.+)\.jar$")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What is on this machine.
+    """The Java and the Spark of this machine.
 
     Attributes:
         spark: The version of pyspark; None if there is none.

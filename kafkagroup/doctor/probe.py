@@ -35,7 +35,7 @@ Step = Literal["settings", "resolve", "connect", "tls", "kafka", "login", "metad
 """`kafka` is ApiVersions, the first request; a listener that requires SASL refuses the first request after it."""
 
 Listener = Literal["plaintext", "tls", "http", ""]
-"""What answers at a port: Kafka without TLS, any server with TLS, an HTTP server; empty: unknown."""
+"""The server that answers at a port: Kafka without TLS, any server with TLS, an HTTP server; empty: unknown."""
 
 _CLIENT = "kafkagroup-doctor"
 _TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
@@ -52,7 +52,7 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What happened on the way to one broker; it contains no secrets.
+    """The way to one broker, up to the step that failed; it contains no secrets.
 
     Attributes:
         endpoint: host:port.

@@ -44,7 +44,7 @@ _UNUSED = "the cluster is new, and the question would make it create the topic"
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """What a broker says about a user's rights to one resource.
+    """The rights of a user to one resource, as a broker tells.
 
     Attributes:
         resource: The resource, for example `topic orders`.

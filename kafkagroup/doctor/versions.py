@@ -57,7 +57,7 @@ _BOUND = re.compile(r"^(>=|<=|==|!=|~=|>|<)\s*([0-9.]+)")
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """What is installed for one Python.
+    """The packages and the engine of one Python.
 
     Attributes:
         python: The version of Python.

@@ -11,7 +11,7 @@ from enum import Enum
 
 
 class Kind(str, Enum):
-    """How a metric behaves."""
+    """The type of a metric."""
 
     GAUGE = "gauge"
     COUNTER = "counter"

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """What is new since the last update.
+    """The changes since the last update.
 
     Attributes:
         points: New figures.
@@ -129,4 +129,4 @@ def _samples(path: Path) -> Iterator[Sample]:
             try:
                 yield Sample.from_json(json.loads(line))
             except (KeyError, TypeError, ValueError) as error:
-                raise InvalidConfigurationError(f"{path}, line {number} is no sample: {error!r}.") from None
+                raise InvalidConfigurationError(f"{path}, line {number} is not a sample: {error!r}.") from None

@@ -39,7 +39,7 @@ class PartitionSample:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What one source of a query did in one micro-batch.
+    """The work of one source of a query in one micro-batch.
 
     Attributes:
         at: When the latest offsets were looked up, in seconds since 1970.

@@ -1,4 +1,4 @@
-"""The pictures. Each function returns a `Figure` that is no part of pyplot's state; a notebook shows it."""
+"""The pictures. Each function returns a `Figure` outside of pyplot's state, which a notebook shows."""
 
 from __future__ import annotations
 

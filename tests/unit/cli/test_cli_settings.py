@@ -137,7 +137,7 @@ def test_a_missing_cluster_is_wrong_usage(arguments: list[str]) -> None:
         (["plan", "range", "-t", "t=4"], "--slots"),
         (["plan", "nobody", "-t", "t=4", "--slots", "2"], "no assignor named"),
         (["plan", "range", "-t", "t=x", "--slots", "2"], "TOPIC=N"),
-        (["plan", "range", "-t", "t=4", "--slots", "2", "--options", "x"], "no JSON"),
+        (["plan", "range", "-t", "t=4", "--slots", "2", "--options", "x"], "not JSON"),
         (["plan", "range", "--slots", "2"], "what the members read"),
         (["groups", "-o", "yaml"], "yaml"),
     ],

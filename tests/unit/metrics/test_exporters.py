@@ -166,7 +166,7 @@ def test_a_file_of_samples_is_the_users_own_and_is_read_while_it_grows(tmp_path:
     assert len(read_samples(path)) == 2
     with path.open("a") as file_again:
         file_again.write("\n")
-    with pytest.raises(InvalidConfigurationError, match=r"samples.jsonl, line 3 is no sample"):
+    with pytest.raises(InvalidConfigurationError, match=r"samples.jsonl, line 3 is not a sample"):
         read_samples(path)
 
 
