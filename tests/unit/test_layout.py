@@ -21,11 +21,12 @@ PACKAGES = sorted(
     for name in ("kafkagroup", "kafka_source", "assignors", "pyspark_kafkagroup")
     for path in (ROOT / name).rglob("__init__.py")
 )
-BY_THE_RULE = ("kafkagroup", "assignors", "pyspark_kafkagroup")
+# Rooms that are being cut.
+UNDER_WORK = {"kafka_source/group", "kafka_source/sink/two_phase", "kafka_source/source"}
 
 
 def test_a_module_stands_by_itself_and_a_folder_has_at_most_fifteen() -> None:
-    broken = {str(folder): problems for folder, problems in broken_rules().items() if folder.parts[0] in BY_THE_RULE}
+    broken = {str(folder): problems for folder, problems in broken_rules().items() if str(folder) not in UNDER_WORK}
     assert broken == {}
 
 
