@@ -25,6 +25,7 @@ class TaskFactory:
         topics: The ids of the topics that are read, as far as they have one.
         rewinds: The rewind of the group that each partition follows; without partitions that were never rewound.
         stream: The id of the stream; None in a batch.
+        uncommitted: The partitions in which no task commits.
     """
 
     credentials: Callable[[int], SlotCredentials | None]
@@ -32,6 +33,7 @@ class TaskFactory:
     topics: Mapping[str, str]
     rewinds: Mapping[TopicPartition, str] = field(default_factory=dict)
     stream: str | None = None
+    uncommitted: frozenset[TopicPartition] = frozenset()
 
     def task(self, planned: PlannedInput) -> ReadTask:
         """Return the task that reads `planned`, without a quota."""
@@ -45,6 +47,7 @@ class TaskFactory:
             topics=topics,
             rewinds=rewinds,
             stream=self.stream,
+            uncommitted=self.uncommitted & {r.topic_partition for r in planned.ranges},
         )
 
 

@@ -131,6 +131,8 @@ class MicroBatches:
         leaderless = self._leaderless.partitions & set(partitions)
         self._leaderless.check(leaderless)
         starts = self._resolver.resolve(known, owned, partitions, self._topics.lost_topics, leaderless)
+        if not start.partitions:
+            self._topics.note_unread(starts)
         latest = self._latest_offsets(starts.keys() - leaderless)
         self._latest = {**{tp: offset for tp, offset in self._latest.items() if tp in leaderless}, **latest}
         self._looked_up_ms = round(time.time() * 1000)
@@ -207,11 +209,14 @@ class MicroBatches:
             end = self._without_lost_topics(end)
             self._resolver.compare_with_group(end)
         planned = plan(end, start)
+        uncommitted: frozenset[TopicPartition] = frozenset()
         if is_replay and self._sink_commits:
             planned = self._remaining(planned, end.stream or "")
         elif is_replay and self._options.commit == "task":
             planned = self._without_rewound(planned)
-        factory = TaskFactory(self._owner.credentials, self._cluster.cluster_id(), end.topics, end.rewinds, end.stream)
+            uncommitted = self._committed_further(planned)
+        cluster = self._cluster.cluster_id()
+        factory = TaskFactory(self._owner.credentials, cluster, end.topics, end.rewinds, end.stream, uncommitted)
         ticket = None if self._quota is None else self._quota.ticket
         found = bundle_tasks(planned, factory, min_offsets=end.task_records, ticket=ticket)
         if self._sink_commits and not is_replay and not start.by_sink:
@@ -396,6 +401,11 @@ class MicroBatches:
         rewound = self._positions.unfollowed_rewinds(self._owner.committed(sorted(partitions)))
         kept = [(one, tuple(r for r in one.ranges if r.topic_partition not in rewound)) for one in planned]
         return [one._replace(ranges=ranges) for one, ranges in kept if ranges]
+
+    def _committed_further(self, planned: Iterable[PlannedInput]) -> frozenset[TopicPartition]:
+        """Return the partitions of a replayed batch in which others have read on: its tasks commit nothing there."""
+        ends = _ends_of(planned)
+        return frozenset(tp for tp, entry in self._owner.committed(sorted(ends)).items() if entry.offset > ends[tp])
 
 
 def _partition_owner(

@@ -62,6 +62,7 @@ class ReadTask(InputPartition):
         ticket: The task's share of the query's quota; None: no quota.
         rewinds: The rewind of the group that each partition follows, for the commit with `commit=task`.
         stream: The id of the stream that commits, likewise; None in a batch.
+        uncommitted: The partitions in which the task commits nothing: others of the group have committed further.
     """
 
     ranges: tuple[Range, ...]
@@ -72,6 +73,7 @@ class ReadTask(InputPartition):
     ticket: Ticket | None = None
     rewinds: Mapping[TopicPartition, str] = field(default_factory=dict)
     stream: str | None = None
+    uncommitted: frozenset[TopicPartition] = frozenset()
 
     def renewal(self) -> Renewal | None:
         """Return how the task gets new credentials if its slot is lost; None: it ends then."""
@@ -185,6 +187,7 @@ def read(task: ReadTask, query: Query) -> Iterator[pa.RecordBatch]:
         yield from _while_held(sessions, _batches(task, query, pacer))
         # Only the primary copy of a partition (replica 0) counts for the group's committed offset.
         ends = {r.topic_partition: r.end for r in task.ranges if r.replica == 0}
+        ends = {tp: end for tp, end in ends.items() if tp not in task.uncommitted}
         ends = _of_same_topics(task, query, ends) if committers else {}
         for commit in committers if ends else ():
             commit(with_notes(ends, task.rewinds, task.stream))

@@ -16,7 +16,7 @@ from kafka_source.cluster.topic_ids import TopicIds
 from kafka_source.errors import RetriableError
 from kafka_source.model.identity import is_recreated, lost_topic
 from kafka_source.model.partition_runs import format_partitions
-from kafka_source.model.stream_offset import StreamOffset
+from kafka_source.model.stream_offset import Span, StreamOffset
 from kafka_source.model.topic_selection import Topic
 
 log = logging.getLogger(__name__)
@@ -51,6 +51,19 @@ class TopicTracker:
         self._fail_on_data_loss = fail_on_data_loss
         # Each lost topic as the cluster had it when the loss was reported; None: deleted.
         self._lost: dict[str, Topic | None] = {}
+        # The positions of a query that has read nothing yet, whose checkpoint has neither positions nor ids.
+        self._unread = StreamOffset()
+
+    def note_unread(self, starts: Mapping[TopicPartition, int]) -> None:
+        """Remember the topics of a query that has read nothing yet, with the positions at which it starts."""
+        names = {tp.topic for tp in starts} - self._unread.topics.keys()
+        if names:
+            spans = {tp: Span(start, start, -1) for tp, start in starts.items() if tp.topic in names}
+            self._unread = replace(
+                self._unread,
+                partitions={**self._unread.partitions, **spans},
+                topics={**self._unread.topics, **self.ids(names)},
+            )
 
     @property
     def lost_topics(self) -> frozenset[str]:
@@ -91,11 +104,12 @@ class TopicTracker:
             start = replace(start, topics={})
             self.refresh()
         self._cache.invalidate_if_old()
-        lost = self._lost_since(start)
-        still_lost = {name: topic for name, topic in self._lost.items() if name in lost or name not in start.topics}
+        known = start if start.partitions else self._unread
+        lost = self._lost_since(known)
+        still_lost = {name: topic for name, topic in self._lost.items() if name in lost or name not in known.topics}
         newly_lost = {n: topic for n, topic in lost.items() if n not in still_lost or still_lost[n] != topic}
         for name, topic in sorted(newly_lost.items()):
-            error = lost_topic(start, name, topic)
+            error = lost_topic(known, name, topic)
             if self._fail_on_data_loss:
                 raise error
             log.warning("%s (failOnDataLoss is false: the query continues)", error)

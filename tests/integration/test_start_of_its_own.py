@@ -1,4 +1,4 @@
-"""A query with `group.start=starting` reads all from its start on, whatever its group has committed before."""
+"""Where a query goes on that has read little or nothing yet, beside what its group has committed."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import json
 import pytest
 
 from assignors import TopicPartition
+from kafka_source.errors import DataLossError
+from tests.groups import wait_for
 from tests.jobs import Job
-from tests.support import produce
+from tests.support import create_again, produce
 
 COUNT = 100
 COMMITTED = 60
@@ -59,3 +61,57 @@ def test_what_others_commit_later_counts(groups, group, tp, job, kind):
     assert one_batch(query) == list(range(20))
     groups.rewind(group, {tp: 90}, checkpoints_follow=False)
     assert query.run() == list(range(90, COUNT))
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_topic_that_is_created_again_before_the_first_record_is_no_topic_to_go_on_in(kafka, topic, group, fails):
+    name = topic("unread", partitions=1)
+    produce(kafka.bootstrap_servers, name, 10)
+    query = Job(kafka, group, subscribe=name, startingOffsets="latest", failOnDataLoss=str(fails).lower(),
+                kafka_metadata_max_age_ms=200)  # fmt: skip
+    planner = query.planner()
+    try:
+        assert planner.next(query.offsets[-1], limited=True) is query.offsets[-1]
+        kafka.delete_topic(name)
+        create_again(kafka, name, 1)
+        # More than the old one had: its end is an offset of the new one, too.
+        produce(kafka.bootstrap_servers, name, 15, first=500)
+
+        found: list[int] = []
+
+        def has_read() -> bool:
+            end = planner.next(query.offsets[-1], limited=True)
+            if end is not query.offsets[-1]:
+                query.offsets.append(end)
+                found.extend(query.read(planner, *query.offsets[-2:]))
+            return bool(found)
+
+        if fails:
+            with pytest.raises(DataLossError, match="created again"):
+                wait_for(has_read, "an error", 20)
+        else:
+            wait_for(has_read, "a batch")
+            assert found == list(range(500, 515))
+    finally:
+        planner.close()
+
+
+def test_a_batch_that_runs_again_does_not_lower_what_others_have_committed(kafka, topic, groups, group):
+    name = topic("ahead", partitions=1)
+    tp = TopicPartition(name, 0)
+    produce(kafka.bootstrap_servers, name, 20)
+    query = Job(kafka, group, subscribe=name, commit="task")
+    planner = query.planner()
+    query.offsets.append(planner.next(query.offsets[-1], limited=True))
+    planner.close()
+    produce(kafka.bootstrap_servers, name, 10, first=20)
+    assert Job(kafka, group, subscribe=name).run() == list(range(30))
+    assert groups.committed(group) == {tp: 30}
+    planner = query.planner()
+    try:
+        # Spark's sink may have a part of these rows, so the batch is read whole.
+        assert query.read(planner, *query.offsets[-2:]) == list(range(20))
+    finally:
+        planner.close()
+    assert groups.committed(group) == {tp: 30}
+    assert query.run() == []

@@ -208,7 +208,7 @@ def rewound_while_stopped(draw: Draw) -> bool:
 def _deleted(draw: Draw, r: Record, times: Times) -> Times:
     """Records of the deleted topic that were not read are gone.
 
-    A query that has read nothing yet knows no topic, and begins at `latest` in the new one.
+    A query that starts again and has read nothing yet knows no topic, and begins at `latest` in the new one.
     """
     if r.life == 2 and r.phase == "event" and draw.start == "latest" and not _has_checkpoint(draw):
         return MAYBE
@@ -253,11 +253,7 @@ def must_fail(draw: Draw) -> bool:
         return draw.fail_on_data_loss and _has_checkpoint(draw)
     if draw.event == "beyond the end":
         # Without a group it is the checkpoint that is beyond the end, and Spark has no batch left to run again.
-        is_whole = draw.moment in ("idle", "durable")
-        in_checkpoint = _has_checkpoint(draw) and is_whole
-        if draw.commit == "task" and not is_whole:
-            # The tasks of the batch that runs again commit its end over the group's offset.
-            return False
+        in_checkpoint = _has_checkpoint(draw) and draw.moment in ("idle", "durable")
         return draw.fail_on_data_loss and (draw.membership != "none" or in_checkpoint)
     if draw.event == "retention":
         return draw.fail_on_data_loss and draw.moment in ("idle", "planned") and not draw.limited
