@@ -111,8 +111,9 @@ def test_a_version_promises_few_names() -> None:
 
 
 def test_the_reference_has_all_public_and_provisional_modules() -> None:
-    listed = re.findall(r"^::: ([\w.]+)", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE)
-    assert set(listed) == {*PUBLIC_MODULES, *PROVISIONAL}
+    listed = set(re.findall(r"^::: ([\w.]+)", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE))
+    one_by_one = {f"{module}.{name}" for module in PUBLIC_MODULES for name in PROVISIONAL.get(module, set())}
+    assert listed == {*PUBLIC_MODULES, *PROVISIONAL, *(one_by_one - {"kafkagroup.FORMAT", "kafkagroup.progress"})}
 
 
 def test_the_page_lists_these_modules_only() -> None:
