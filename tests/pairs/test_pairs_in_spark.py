@@ -25,7 +25,7 @@ from tests.pairs.test_pairs import KNOWN, check
 from tests.pairs.world import World
 
 FIRST_SEED = 34_000
-DRAWS, THREADS = 20, 2
+PIECES, DRAWS_OF_PIECE, THREADS = 5, 4, 2
 LONG_PIECES, DRAWS_OF_LONG_PIECE = 15, 20
 
 pytestmark = pytest.mark.requires_native
@@ -77,8 +77,10 @@ def differences(spark: SparkSession, kafka: EmbeddedKafka, folder: Path, seeds: 
         return [text for text in pool.map(one, seeds) if text is not None]
 
 
-def test_through_spark_is_read_what_the_model_says(spark, kafka, tmp_path):
-    check(differences(spark, kafka, tmp_path, range(FIRST_SEED, FIRST_SEED + DRAWS)))
+@pytest.mark.parametrize("piece", range(PIECES))
+def test_through_spark_is_read_what_the_model_says(spark, kafka, tmp_path, piece):
+    first = FIRST_SEED + piece * DRAWS_OF_PIECE
+    check(differences(spark, kafka, tmp_path, range(first, first + DRAWS_OF_PIECE)))
 
 
 @pytest.fixture(scope="module")
