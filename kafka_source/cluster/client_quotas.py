@@ -11,7 +11,7 @@ from kafka_source.client_config import Settings
 from kafka_source.client_config.sasl import sasl_of
 from kafka_source.errors import error_for_code
 from kafka_source.kafka_client import Deadline, KafkaClient, cached_client
-from kafka_source.kafka_client.messages import AlterClientQuotasRequest, DescribeClientQuotasRequest
+from kafka_source.kafka_client.messages.quota import AlterClientQuotasRequest, DescribeClientQuotasRequest
 
 USER, CLIENT = "user", "client-id"
 _SECONDS = 15.0

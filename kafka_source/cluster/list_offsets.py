@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from assignors.model import TopicPartition
 from kafka_source.errors import KafkaGroupError, error_for_code
 from kafka_source.kafka_client import Deadline, KafkaClient
-from kafka_source.kafka_client.messages import ListOffsetsRequest
+from kafka_source.kafka_client.messages.cluster import ListOffsetsRequest
 
 EARLIEST, LATEST = -2, -1
 """Special timestamps: the first offset, and the offset after the last record."""

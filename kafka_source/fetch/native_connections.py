@@ -15,7 +15,7 @@ from kafka_source.fetch import librdkafka
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.protocol import MAX_WAIT_MS, MIN_BYTES, FetchConnection
 from kafka_source.kafka_client import Deadline, IdleConnections, KafkaClient, Snapshot, cached_client
-from kafka_source.kafka_client.messages import OffsetForLeaderEpochRequest
+from kafka_source.kafka_client.messages.cluster import OffsetForLeaderEpochRequest
 from kafka_source.model.identity import MOVED_FROM, check_same_cluster
 from kafka_source.model.stream_offset import Range
 

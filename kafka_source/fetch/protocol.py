@@ -14,7 +14,7 @@ from functools import partial
 
 from kafka_source.kafka_client import BlockingConnection, RequestConnection
 from kafka_source.kafka_client.framing import frame, string
-from kafka_source.kafka_client.messages import FetchRequest
+from kafka_source.kafka_client.messages.records import FetchRequest
 
 API_KEY = 1
 VERSION = 11

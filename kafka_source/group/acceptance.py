@@ -14,7 +14,7 @@ from kafka_source.group.leaving import leave_group
 from kafka_source.group.model import CONSUMER, GroupSettings
 from kafka_source.group.rewind import CLIENT_ID
 from kafka_source.kafka_client import GROUP, Deadline, KafkaClient, to_coordinator
-from kafka_source.kafka_client.messages import JoinGroupRequest
+from kafka_source.kafka_client.messages.group import JoinGroupRequest
 
 
 async def is_refused(

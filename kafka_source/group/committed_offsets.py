@@ -17,7 +17,7 @@ from kafka_source.kafka_client import (
     check_coordinator,
     to_coordinator,
 )
-from kafka_source.kafka_client.messages import OffsetCommitRequest, OffsetFetchRequest
+from kafka_source.kafka_client.messages.group import OffsetCommitRequest, OffsetFetchRequest
 from kafka_source.model.commits import CommitOffset, chunks
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.partition_runs import first_names, numbers_by_topic

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from assignors import (
     Assignment,
@@ -17,7 +16,11 @@ from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import AuthenticationError, InvalidConfigurationError
 from kafka_source.group.model import CONSUMER, GroupMember
 from kafka_source.kafka_client import GROUP, Deadline, KafkaClient, check_coordinator, to_coordinator
-from kafka_source.kafka_client.messages import ConsumerGroupDescribeRequest, DescribeGroupsRequest
+from kafka_source.kafka_client.messages.group import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribeGroupsRequest,
+)
 
 DEAD = "Dead"
 STABLE = "Stable"
@@ -149,20 +152,22 @@ async def describe_assigned_by_brokers(client: KafkaClient, group: str, deadline
     return GroupDescription(found.group_state, CONSUMER, found.assignor_name, tuple(members), settled)
 
 
-async def describe_consumer_protocol(client: KafkaClient, group: str, deadline: Deadline) -> Any | None:
+async def describe_consumer_protocol(
+    client: KafkaClient, group: str, deadline: Deadline
+) -> ConsumerGroupDescribeResponse.DescribedGroup | None:
     """Return ConsumerGroupDescribe's answer about a group (KIP-848).
 
     A request of the classic protocol gets the state "Dead" for a group of the consumer protocol too.
 
     Returns:
-        The answer as kafka-python decodes it; None if there is no such group, or brokers do not know the protocol.
+        The answer; None if there is no such group, or brokers do not know the protocol.
 
     Raises:
         AuthenticationError: This user is not authorized to describe the group.
         RetriableError: The coordinator cannot be reached before the deadline.
     """
 
-    async def ask() -> Any:
+    async def ask() -> ConsumerGroupDescribeResponse.DescribedGroup | None:
         request = ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)
         (found,) = (await to_coordinator(client, GROUP, group, request, deadline)).groups
         if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
@@ -179,7 +184,9 @@ async def describe_consumer_protocol(client: KafkaClient, group: str, deadline: 
         return None
 
 
-def _is_settled(group: Any, member: Any) -> bool:
+def _is_settled(
+    group: ConsumerGroupDescribeResponse.DescribedGroup, member: ConsumerGroupDescribeResponse.DescribedGroup.Member
+) -> bool:
     if not group.group_epoch == group.assignment_epoch == member.member_epoch:
         return False
     return sorted(_partitions(member.assignment)) == sorted(_partitions(member.target_assignment))
@@ -192,5 +199,5 @@ def _topics(metadata: bytes) -> frozenset[str] | None:
         return None
 
 
-def _partitions(assignment: Any) -> tuple[TopicPartition, ...]:
+def _partitions(assignment: ConsumerGroupDescribeResponse.Assignment) -> tuple[TopicPartition, ...]:
     return tuple(TopicPartition(t.topic_name, n) for t in assignment.topic_partitions for n in t.partitions)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kafka_source.error_codes import ErrorCode
 from kafka_source.kafka_client import GROUP, Deadline, KafkaClient, check_coordinator, to_coordinator
-from kafka_source.kafka_client.messages import LeaveGroupRequest
+from kafka_source.kafka_client.messages.group import LeaveGroupRequest
 
 # Any other error says that the group does not know the members, which is what they want.
 _ASK_AGAIN = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)

@@ -17,7 +17,7 @@ from kafka_source.group.member_state import Action, Membership, State, Step, ste
 from kafka_source.group.model import CONSUMER, GroupMember
 from kafka_source.group.rewind import PROTOCOL as REWIND_PROTOCOL
 from kafka_source.kafka_client import GROUP, Connection, ConnectionLost, Deadline, KafkaClient, to_coordinator
-from kafka_source.kafka_client.messages import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
+from kafka_source.kafka_client.messages.group import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
 
 log = logging.getLogger(__name__)
 
@@ -285,7 +285,7 @@ class Member:
                 chosen,
                 answer.leader,
                 tuple(GroupMember(m.member_id, m.group_instance_id, bytes(m.metadata)) for m in answer.members),
-                bool(getattr(answer, "skip_assignment", False)),
+                answer.skip_assignment,
             )
         else:
             log.debug("join group=%s member=%s code=%d", settings.group, self._name, answer.error_code)

@@ -10,7 +10,7 @@ from kafka_source.errors import InvalidConfigurationError, KafkaGroupError
 from kafka_source.group.description import describe
 from kafka_source.group.model import CONSUMER
 from kafka_source.kafka_client import Deadline, KafkaClient
-from kafka_source.kafka_client.messages import ListGroupsRequest
+from kafka_source.kafka_client.messages.group import ListGroupsRequest
 
 REFUSALS = frozenset({ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ErrorCode.GROUP_ID_NOT_FOUND})
 """The error codes of JoinGroup behind which another kind of group may be."""
@@ -71,4 +71,4 @@ async def _look(client: KafkaClient, group: str, deadline: Deadline) -> str | No
     protocol = ""
     if listed.protocol_type == CONSUMER:
         protocol = (await describe(client, group, deadline)).protocol
-    return kind_of(getattr(listed, "group_type", None) or "", listed.protocol_type, protocol)
+    return kind_of(listed.group_type, listed.protocol_type, protocol)

@@ -1,7 +1,6 @@
-"""Our client of a Kafka cluster, built on the message schemas and SASL mechanisms of kafka-python.
+"""Our client of a Kafka cluster: connections, logins, messages and metadata.
 
-It is the only package of the connector that imports `kafka.*`. It never logs requests, responses or settings, because
-they may contain secrets.
+It never logs requests, responses or settings, because they may contain secrets.
 """
 
 from kafka_source.kafka_client.blocking_connection import (

@@ -13,7 +13,7 @@ import struct
 import time
 from collections.abc import Callable, Hashable, Iterable
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from kafka_source.errors import RetriableError
 from kafka_source.kafka_client.connection import ConnectionLost, explain_failure
@@ -26,8 +26,10 @@ from kafka_source.kafka_client.framing import (
     read_into,
 )
 from kafka_source.kafka_client.handshake import Call, Session, advance, handshake
-from kafka_source.kafka_client.messages import ApiVersions, decode_response, encode_request
+from kafka_source.kafka_client.messages import ApiVersions, Request, decode_response, encode_request
 from kafka_source.kafka_client.settings import ConnectionSettings, Endpoint
+
+_R = TypeVar("_R")
 
 
 class BlockingConnection:
@@ -79,27 +81,21 @@ class BlockingConnection:
                 raise explain_failure(endpoint, problem, tls=settings.tls is not None) from None
             raise
 
-    def encode(self, request: Any, correlation_id: int, max_version: int | None = None) -> bytes:
-        """Return a request as bytes with its length prefix, in the newest version that both sides support."""
-        return encode_request(request, correlation_id, self.client_id, self.versions.version_for(request, max_version))
-
-    def decode(self, request: Any, payload: bytes | memoryview) -> Any:
-        """Return the response to a request that `encode` encoded; `payload` has no length prefix."""
-        return decode_response(request, payload)
-
-    def exchange(self, request: Any, timeout: float, max_version: int | None = None) -> Any:
-        """Send one request and return its response.
+    def exchange(self, request: Request[_R], timeout: float, max_version: int | None = None) -> _R:
+        """Send one request, in the newest version that both sides support, and return its response.
 
         Raises:
             ConnectionLost: The connection was lost, or no response arrived within `timeout` seconds. It is closed.
         """
+        version = self.versions.version_for(request, max_version)
+        correlation_id = time.monotonic_ns() & 0x7FFFFFFF
         try:
             self.socket.settimeout(timeout)
-            self.socket.sendall(self.encode(request, time.monotonic_ns() & 0x7FFFFFFF, max_version))
-            response = decode_response(request, read_frame(self.socket, RESPONSE_BYTES))
+            self.socket.sendall(encode_request(request, correlation_id, self.client_id, version))
+            response = decode_response(request, version, correlation_id, read_frame(self.socket, RESPONSE_BYTES))
             self.socket.settimeout(None)
             return response
-        except (OSError, ValueError, IndexError, struct.error) as problem:
+        except (OSError, ValueError) as problem:
             self.close()
             raise ConnectionLost(f"{request.name} to {self.endpoint} failed: {problem}.") from None
 
@@ -129,8 +125,8 @@ def _shake_hands(sock: socket.socket, endpoint: Endpoint, settings: ConnectionSe
         frame = read_frame(sock, HANDSHAKE_BYTES)
         fastest = min(fastest, time.monotonic() - sent_at)
         try:
-            response = decode_response(step.request, frame)
-        except (ValueError, IndexError, struct.error) as problem:
+            response = decode_response(step.request, step.version, correlation_id, frame)
+        except ValueError as problem:
             raise FrameError(f"it sent a malformed answer to {step.request.name}: {problem}") from None
         step = advance(talk, response)
     return step, fastest

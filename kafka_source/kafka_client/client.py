@@ -15,7 +15,8 @@ from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import BootstrapError, KafkaGroupError, RetriableError, error_for_code
 from kafka_source.kafka_client.blocking_connection import BlockingConnection
 from kafka_source.kafka_client.connection import Connection, ConnectionLost, explain_failure
-from kafka_source.kafka_client.messages import FindCoordinatorRequest, MetadataRequest
+from kafka_source.kafka_client.messages import Request
+from kafka_source.kafka_client.messages.cluster import FindCoordinatorRequest, MetadataRequest
 from kafka_source.kafka_client.metadata import Broker, Snapshot, read_snapshot
 from kafka_source.kafka_client.rebootstrap import Recovery
 from kafka_source.kafka_client.settings import ConnectionSettings, Endpoint
@@ -114,7 +115,7 @@ class KafkaClient:
         try:
             connection = await self.any_connection(deadline)
             response = await connection.send(_metadata_request(names, create=create), self._patience(deadline))
-            code = getattr(response, "error_code", 0) or 0
+            code = response.error_code
             demanded = code == ErrorCode.REBOOTSTRAP_REQUIRED
             if code:
                 raise error_for_code(code, "Asking for metadata failed")
@@ -244,7 +245,7 @@ class KafkaClient:
         except KeyError:
             raise ConnectionLost(f"Broker {node_id} is not in the cluster's metadata: it is down.") from None
 
-    async def send(self, node_id: int, request: Any, deadline: Deadline, max_version: int | None = None) -> Any:
+    async def send(self, node_id: int, request: Request[_T], deadline: Deadline, max_version: int | None = None) -> _T:
         """Send a request to a broker over the shared connection and return the response; no retries."""
         connection = await self.connection(await self.broker(node_id, deadline), deadline)
         return await connection.send(request, self._patience(deadline), max_version)

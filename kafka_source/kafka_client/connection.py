@@ -7,16 +7,17 @@ import collections
 import contextlib
 import socket
 import ssl
-import struct
 import time
-from typing import Any, cast
+from typing import TypeVar, cast
 
 from kafka_source.errors import AuthenticationError, KafkaGroupError, RefreshRetriableError, RetriableError
 from kafka_source.kafka_client.framing import HANDSHAKE_BYTES, RESPONSE_BYTES, FrameBuffer, FrameError, StreamEnded
 from kafka_source.kafka_client.handshake import Call, Session, advance, handshake
-from kafka_source.kafka_client.messages import ApiVersions, decode_response, encode_request
+from kafka_source.kafka_client.messages import ApiVersions, Request, decode_response, encode_request
 from kafka_source.kafka_client.settings import ConnectionSettings, Endpoint
 from kafka_source.runtime.event_loop import answer_within
+
+_R = TypeVar("_R")
 
 # The part of a session's lifetime after which the connection is replaced; Java's client uses 0.85 to 0.95.
 _REAUTHENTICATE_AT = 0.85
@@ -96,7 +97,7 @@ class Connection:
         """Seconds since the last request was sent or answered; 0 while a request is in flight."""
         return 0.0 if self._wire.waiting else time.monotonic() - self._used_at
 
-    async def send(self, request: Any, timeout: float, max_version: int | None = None) -> Any:
+    async def send(self, request: Request[_R], timeout: float, max_version: int | None = None) -> _R:
         """Send a request and return its response; the caller checks the error codes in it.
 
         Raises:
@@ -113,14 +114,14 @@ class Connection:
         """Close the connection as soon as no request is in flight; the caller sends no more requests over it."""
         self._wire.retire("another connection has replaced it")
 
-    async def _send(self, request: Any, version: int, timeout: float) -> Any:
-        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        data = encode_request(request, self._correlation_id, self._client_id, version)
+    async def _send(self, request: Request[_R], version: int, timeout: float) -> _R:
+        correlation_id = self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        data = encode_request(request, correlation_id, self._client_id, version)
         self._used_at = time.monotonic()
         answer = self._wire.exchange(data)
         try:
             payload = await answer_within(answer, timeout)
-            return decode_response(request, payload)
+            return decode_response(request, version, correlation_id, payload)
         except asyncio.TimeoutError:
             self._wire.close("a request was not answered")
             raise ConnectionLost(f"{request.name} got no answer from {self.endpoint} within {timeout:g} s.") from None
@@ -128,7 +129,7 @@ class Connection:
             raise UnexpectedAnswer(f"The connection to {self.endpoint} was closed: {problem}.") from None
         except _WireError as closed:
             raise ConnectionLost(f"The connection to {self.endpoint} was lost: {closed}.") from None
-        except (ValueError, IndexError, struct.error) as error:
+        except ValueError as error:
             self._wire.close("a response was malformed")
             raise UnexpectedAnswer(f"{self.endpoint} sent a malformed answer to {request.name}: {error}.") from error
         finally:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import error_for_code
 from kafka_source.kafka_client.client import GROUP, KafkaClient
 from kafka_source.kafka_client.connection import ConnectionLost
+from kafka_source.kafka_client.messages import Request
 from kafka_source.runtime.deadline import Deadline
+
+if TYPE_CHECKING:
+    # Their modules take time to load, and not every process needs them.
+    from kafka_source.kafka_client.messages.group import OffsetCommitResponse
+    from kafka_source.kafka_client.messages.transaction import TxnOffsetCommitResponse
+
+_R = TypeVar("_R")
 
 
 async def to_coordinator(
-    client: KafkaClient, kind: int, key: str, request: Any, deadline: Deadline, max_version: int | None = None
-) -> Any:
+    client: KafkaClient, kind: int, key: str, request: Request[_R], deadline: Deadline, max_version: int | None = None
+) -> _R:
     """Send a request to the coordinator and return its response.
 
     If the coordinator cannot be reached, the client forgets it, so that the next attempt looks it up again.
@@ -50,7 +58,14 @@ def check_coordinator(client: KafkaClient, kind: int, key: str, code: int, what:
         raise error_for_code(code, what)
 
 
-def check_commits(client: KafkaClient, group: str, answer: Any, failed: str, *, skip_unknown: bool) -> list[str]:
+def check_commits(
+    client: KafkaClient,
+    group: str,
+    answer: OffsetCommitResponse | TxnOffsetCommitResponse,
+    failed: str,
+    *,
+    skip_unknown: bool,
+) -> list[str]:
     """Raise the error of the first partition whose offset was refused, and return the partitions of unknown topics.
 
     Args:

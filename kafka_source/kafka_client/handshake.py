@@ -7,23 +7,20 @@ blocking sockets of the engines share it.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
-
-from kafka.net.sasl import get_sasl_mechanism
+from typing import NamedTuple, TypeVar, cast
 
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import AuthenticationError, KafkaGroupError, code_name, error_for_code
-from kafka_source.kafka_client.messages import (
-    ApiVersions,
-    ApiVersionsRequest,
-    SaslAuthenticateRequest,
-    SaslHandshakeRequest,
-)
-from kafka_source.kafka_client.sasl import KEYTAB, PRINCIPAL, KerberosLogin
+from kafka_source.kafka_client.messages import ApiVersions, Request
+from kafka_source.kafka_client.messages.cluster import ApiVersionsRequest
+from kafka_source.kafka_client.messages.login import SaslAuthenticateRequest, SaslHandshakeRequest
+from kafka_source.kafka_client.sasl import Exchange, Login, SaslError
 from kafka_source.kafka_client.settings import Endpoint
 from kafka_source.version import __version__
+
+_R = TypeVar("_R")
 
 _SOFTWARE_NAME = "kafkagroup"
 
@@ -31,7 +28,7 @@ _SOFTWARE_NAME = "kafkagroup"
 class Call(NamedTuple):
     """A request and the version in which to send it."""
 
-    request: Any
+    request: Request[object]
     version: int
 
 
@@ -49,7 +46,7 @@ class Session:
     expires_at: float | None = None
 
 
-def handshake(endpoint: Endpoint, sasl: Mapping[str, object] | None) -> Generator[Call, Any, Session]:
+def handshake(endpoint: Endpoint, sasl: Login | None) -> Generator[Call, object, Session]:
     """Yield the calls to make, in order; return the session.
 
     Raises:
@@ -63,7 +60,7 @@ def handshake(endpoint: Endpoint, sasl: Mapping[str, object] | None) -> Generato
     return Session(versions, time.monotonic() + lifetime_ms / 1000 if lifetime_ms > 0 else None)
 
 
-def advance(talk: Generator[Call, Any, Session], response: Any) -> Call | Session:
+def advance(talk: Generator[Call, object, Session], response: object) -> Call | Session:
     """Pass a response to the handshake; return its next call, or the session when it is complete.
 
     This can take seconds: OAUTHBEARER may have to fetch a token, and SCRAM hashes the password thousands of times.
@@ -75,11 +72,11 @@ def advance(talk: Generator[Call, Any, Session], response: Any) -> Call | Sessio
         return session
 
 
-def _api_versions(endpoint: Endpoint) -> Generator[Call, Any, ApiVersions]:
+def _api_versions(endpoint: Endpoint) -> Generator[Call, object, ApiVersions]:
     version = ApiVersionsRequest.max_version
     while True:
         request = ApiVersionsRequest(client_software_name=_SOFTWARE_NAME, client_software_version=__version__)
-        response = yield Call(request, version)
+        response = yield from _ask(request, version)
         ranges = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION and version > 0:
             # The broker does not know this version. It responds in version 0, with the versions it supports (KIP-511).
@@ -87,13 +84,18 @@ def _api_versions(endpoint: Endpoint) -> Generator[Call, Any, ApiVersions]:
             continue
         if response.error_code:
             raise error_for_code(response.error_code, f"Asking the broker {endpoint} for its API versions failed")
-        features = {f.name: f.max_version_level for f in getattr(response, "finalized_features", None) or ()}
+        features = {f.name: f.max_version_level for f in response.finalized_features}
         return ApiVersions(ranges, features)
 
 
-def _authenticate(endpoint: Endpoint, versions: ApiVersions, sasl: Mapping[str, object]) -> Generator[Call, Any, int]:
-    name = str(sasl["sasl_mechanism"])
-    response = yield Call(SaslHandshakeRequest(mechanism=name), 1)
+def _ask(request: Request[_R], version: int) -> Generator[Call, object, _R]:
+    """Yield one call; return its response."""
+    return cast(_R, (yield Call(request, version)))
+
+
+def _authenticate(endpoint: Endpoint, versions: ApiVersions, login: Login) -> Generator[Call, object, int]:
+    name = login.sasl.mechanism
+    response = yield from _ask(SaslHandshakeRequest(mechanism=name), 1)
     if response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
         raise AuthenticationError(
             f"The broker {endpoint} does not support kafka.sasl.mechanism={name}; it supports "
@@ -105,10 +107,11 @@ def _authenticate(endpoint: Endpoint, versions: ApiVersions, sasl: Mapping[str, 
             f"The broker {endpoint} refuses SASL: {code_name(response.error_code)}. Check kafka.security.protocol.",
             code=response.error_code,
         )
-    mechanism = _mechanism(name, endpoint, sasl)
     version = versions.version_for(SaslAuthenticateRequest)
-    while True:
-        answer = yield Call(SaslAuthenticateRequest(auth_bytes=_token(mechanism, endpoint)), version)
+    exchange = login.begin(endpoint.host)
+    token = _first(exchange, name)
+    while token is not None:
+        answer = yield from _ask(SaslAuthenticateRequest(auth_bytes=token), version)
         if answer.error_code:
             raise AuthenticationError(
                 f"The broker {endpoint} refuses the credentials ({name}): "
@@ -116,16 +119,15 @@ def _authenticate(endpoint: Endpoint, versions: ApiVersions, sasl: Mapping[str, 
                 "credentials (kafka.sasl.jaas.config).",
                 code=answer.error_code,
             )
-        _receive(mechanism, answer.auth_bytes, endpoint)
-        if mechanism.is_done():
-            return int(getattr(answer, "session_lifetime_ms", 0) or 0)
+        token = _next(exchange, answer.auth_bytes, endpoint)
+    return answer.session_lifetime_ms
 
 
-def _mechanism(name: str, endpoint: Endpoint, sasl: Mapping[str, object]) -> Any:
+def _first(exchange: Exchange, name: str) -> bytes | None:
     try:
-        has_login = KEYTAB in sasl or PRINCIPAL in sasl
-        mechanism = KerberosLogin if has_login else get_sasl_mechanism(name)
-        return mechanism(host=endpoint.host, **sasl)
+        return next(exchange)
+    except KafkaGroupError:
+        raise  # From our own token provider, whose messages contain no secrets.
     except Exception as error:
         # The message of the error may contain settings, and these may be secret: report the type of the error only.
         raise AuthenticationError(
@@ -133,28 +135,22 @@ def _mechanism(name: str, endpoint: Endpoint, sasl: Mapping[str, object]) -> Any
         ) from None
 
 
-def _token(mechanism: Any, endpoint: Endpoint) -> bytes:
+def _next(exchange: Exchange, answer: bytes, endpoint: Endpoint) -> bytes | None:
+    """Pass what the broker answered to the login; return what to send next, None when the login is complete."""
     try:
-        token: bytes = mechanism.auth_bytes()
+        return exchange.send(answer)
+    except StopIteration:
+        return None
     except KafkaGroupError:
-        raise  # From our own token provider, whose messages contain no secrets.
-    except Exception as error:
-        raise _failed(endpoint, error) from None
-    return token
-
-
-def _receive(mechanism: Any, answer: bytes, endpoint: Endpoint) -> None:
-    try:
-        mechanism.receive(answer)
-        if mechanism.is_done() and not mechanism.is_authenticated():
-            raise ValueError("the broker's proof is wrong")
+        raise
     except Exception as error:
         raise _failed(endpoint, error) from None
 
 
 def _failed(endpoint: Endpoint, error: Exception) -> AuthenticationError:
+    reason = str(error) if isinstance(error, SaslError) else type(error).__name__
     return AuthenticationError(
-        f"Authentication with the broker {endpoint} failed: {type(error).__name__}. "
+        f"Authentication with the broker {endpoint} failed: {reason}. "
         "Check kafka.sasl.mechanism and kafka.sasl.jaas.config.",
         code=ErrorCode.SASL_AUTHENTICATION_FAILED,
     )

@@ -6,11 +6,11 @@ import base64
 import uuid
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from assignors.model import ClusterMetadata
 from kafka_source.errors import InvalidConfigurationError, category
 from kafka_source.kafka_client.connection import ConnectionLost
+from kafka_source.kafka_client.messages.cluster import MetadataResponse
 from kafka_source.kafka_client.settings import Endpoint
 
 
@@ -94,7 +94,7 @@ class Snapshot:
         return [rack for rack in racks if rack]
 
 
-def read_snapshot(response: Any) -> Snapshot:
+def read_snapshot(response: MetadataResponse) -> Snapshot:
     """Return a MetadataResponse as a snapshot; it leaves out topics with an error."""
     topics = {}
     for topic in response.topics:
@@ -102,7 +102,7 @@ def read_snapshot(response: Any) -> Snapshot:
         if topic.error_code == 0 and topic.name:
             topics[topic.name] = TopicMetadata(
                 topic.name,
-                _topic_id(topic),
+                topic.topic_id if topic.topic_id.int else None,
                 {
                     p.partition_index: PartitionMetadata(p.leader_id, p.leader_epoch, tuple(p.replica_nodes))
                     for p in topic.partitions
@@ -118,8 +118,3 @@ def read_snapshot(response: Any) -> Snapshot:
 
 def _is_final(code: int) -> bool:
     return code != 0 and issubclass(category(code), InvalidConfigurationError)
-
-
-def _topic_id(topic: Any) -> uuid.UUID | None:
-    found = getattr(topic, "topic_id", None)
-    return found if isinstance(found, uuid.UUID) and found.int else None

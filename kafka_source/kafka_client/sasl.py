@@ -1,64 +1,215 @@
-"""SASL over kafka-python's mechanisms: their arguments, OAUTHBEARER's tokens, and Kerberos logins."""
+"""Logins by SASL: PLAIN, SCRAM (RFC 5802), OAUTHBEARER (RFC 7628) and GSSAPI (RFC 4752).
+
+Each mechanism is a generator that yields what to send and receives what the broker answers. It ends when the broker has
+accepted the login, and proved who it is where the mechanism has such a proof.
+"""
 
 from __future__ import annotations
 
 import base64
+import binascii
+import hashlib
+import hmac
 import http.client
 import importlib
 import json
 import logging
+import re
+import secrets
 import ssl
 import threading
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from kafka.net.sasl.gssapi import SaslMechanismGSSAPI
-from kafka.net.sasl.oauth import AbstractTokenProvider
-
 from kafka_source.client_config import Settings
-from kafka_source.client_config.sasl import OAuth, sasl_of
+from kafka_source.client_config.sasl import OAuth, Sasl, sasl_of
 from kafka_source.client_config.tokens import provided_token
 from kafka_source.errors import AuthenticationError, KafkaGroupError, RetriableError
 
-# As for OAUTHBEARER: the mechanisms are the public way to log in with kafka-python.
+Exchange = Generator[bytes, bytes, None]
+"""A login under way."""
 
-KEYTAB = "sasl_kerberos_keytab"
-PRINCIPAL = "sasl_kerberos_principal"
+MIN_ITERATIONS = 4096
+"""The fewest rounds of SCRAM that are accepted, as in Java's client (RFC 7677): fewer make a stolen exchange cheap to
+search for the password."""
+
+# A round takes half a microsecond: more than this is no setting of a broker, and would only occupy this process.
+_MAX_ITERATIONS = 1_000_000
+_HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+# No security layer: Kafka has none beside TLS.
+_AUTHENTICATION_ONLY = 1
 
 
-class KerberosLogin(SaslMechanismGSSAPI):  # type: ignore[misc]
-    """GSSAPI with credentials of its own in place of those of the process.
+class SaslError(ValueError):
+    """The broker's part of a login is wrong; the message contains no secret."""
 
-    Args:
-        config: The arguments of a kafka-python mechanism, with `KEYTAB`, `PRINCIPAL` or both.
 
-    Raises:
-        gssapi.exceptions.GSSError: The KDC refuses the principal, or the keytab has no key of it.
+@dataclass(frozen=True, slots=True)
+class Login:
+    """How a client logs in. It contains secrets in clear text and a lock: never log or pickle it.
+
+    Attributes:
+        sasl: The mechanism and its credentials.
+        tokens: The tokens, for OAUTHBEARER.
     """
 
-    def __init__(self, **config: Any) -> None:
-        gssapi = importlib.import_module("gssapi")
-        credentials = _credentials(gssapi, str(config.get(KEYTAB) or ""), str(config.get(PRINCIPAL) or ""))
-        self.auth_id = f"{config['sasl_kerberos_service_name']}@{config['host']}"
-        service = gssapi.Name(self.auth_id, name_type=gssapi.NameType.hostbased_service)
-        self.gssapi_name = service.canonicalize(gssapi.MechType.kerberos)
-        self._client_ctx = gssapi.SecurityContext(name=self.gssapi_name, creds=credentials, usage="initiate")
-        self._is_done = self._is_authenticated = False
-        self._next_token = self._client_ctx.step(None)
+    sasl: Sasl = field(repr=False)
+    tokens: Tokens | None = None
+
+    @staticmethod
+    def of(settings: Settings) -> Login | None:
+        """Return the login of the settings; None if the security protocol has no SASL.
+
+        Raises:
+            OptionError: The mechanism is unknown, or one of its settings is missing.
+        """
+        sasl = sasl_of(settings)
+        return None if sasl is None else Login(sasl, None if sasl.oauth is None else Tokens(sasl.oauth))
+
+    def begin(self, host: str) -> Exchange:
+        """Return a login at a broker.
+
+        Args:
+            host: The broker's host name, which Kerberos needs.
+        """
+        sasl = self.sasl
+        if self.tokens is not None:
+            return oauthbearer(self.tokens)
+        if sasl.mechanism == "GSSAPI":
+            return gssapi(f"{sasl.service_name}@{host}", keytab=sasl.keytab, principal=sasl.principal)
+        if sasl.mechanism in _HASHES:
+            return scram(_HASHES[sasl.mechanism], sasl.username, sasl.password)
+        return plain(sasl.username, sasl.password)
 
 
-def _credentials(gssapi: Any, keytab: str, principal: str) -> Any:
-    name = gssapi.Name(principal, name_type=gssapi.NameType.kerberos_principal) if principal else None
-    # A cache in memory has a name, so that all connections of the process with this login share its ticket.
-    store = {"client_keytab": keytab, "ccache": f"MEMORY:kafkagroup-{principal}-{keytab}"} if keytab else None
-    return gssapi.Credentials(name=name, usage="initiate", store=store)
+def plain(username: str, password: str) -> Exchange:
+    """Log in with a password in clear text (RFC 4616)."""
+    yield f"\0{username}\0{password}".encode()
 
 
-# The base class that kafka-python's public documentation names for `sasl_oauth_token_provider`.
+def scram(hash_name: str, username: str, password: str, nonce: str = "") -> Exchange:
+    """Log in without showing the password, and check that the broker knows it too.
+
+    Args:
+        hash_name: The name of the hash function.
+        username: The user.
+        password: The password.
+        nonce: The client's random text; empty: a new one.
+
+    Raises:
+        SaslError: The broker's answer is malformed, asks for too few or too many iterations, or has a wrong proof.
+    """
+    nonce = nonce or secrets.token_urlsafe(24)
+    # RFC 5802, section 5.1: these two signs have a meaning in the message.
+    escaped = username.replace("=", "=3D").replace(",", "=2C")
+    first_bare = f"n={escaped},r={nonce}"
+    first_answer = yield f"n,,{first_bare}".encode()
+
+    found = _attributes(first_answer)
+    server_nonce, iterations = found.get("r", ""), found.get("i", "")
+    if not server_nonce.startswith(nonce) or server_nonce == nonce:
+        raise SaslError("the broker's nonce does not continue the client's")
+    if re.fullmatch("[0-9]{1,9}", iterations) is None:
+        raise SaslError("the broker's number of iterations is no number")
+    if not MIN_ITERATIONS <= int(iterations) <= _MAX_ITERATIONS:
+        raise SaslError(
+            f"the broker asks for {iterations} iterations, where {MIN_ITERATIONS} to {_MAX_ITERATIONS} are accepted: "
+            "store the user's credentials with another number"
+        )
+    salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), _base64(found.get("s", "")), int(iterations))
+    client_key = hmac.digest(salted, b"Client Key", hash_name)
+    final_bare = f"c=biws,r={server_nonce}"
+    signed = b",".join((first_bare.encode(), first_answer, final_bare.encode()))
+    signature = hmac.digest(hashlib.new(hash_name, client_key).digest(), signed, hash_name)
+    proof = bytes(key ^ sign for key, sign in zip(client_key, signature, strict=True))
+    last = _attributes((yield f"{final_bare},p={base64.b64encode(proof).decode()}".encode()))
+
+    if "e" in last:
+        raise SaslError(f"the broker refuses the login: {last['e']}")
+    expected = hmac.digest(hmac.digest(salted, b"Server Key", hash_name), signed, hash_name)
+    if not hmac.compare_digest(expected, _base64(last.get("v", ""))):
+        raise SaslError("the broker's proof is wrong: it does not know the user's password")
+
+
+def _attributes(message: bytes) -> dict[str, str]:
+    """Return the attributes of a message of SCRAM by their letters."""
+    try:
+        parts = [part.partition("=") for part in message.decode().split(",")]
+    except UnicodeDecodeError:
+        raise SaslError("the broker's message is not UTF-8 text") from None
+    found = {name: value for name, mark, value in parts if mark}
+    if "m" in found or len(found) != len(parts):
+        raise SaslError("the broker's message has another form than RFC 5802 defines")
+    return found
+
+
+def _base64(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error:
+        raise SaslError("a part of the broker's message is not base64") from None
+
+
+def oauthbearer(tokens: Tokens) -> Exchange:
+    """Log in with a token.
+
+    Raises:
+        SaslError: The broker refuses the token.
+        RetriableError: No token is available now.
+        AuthenticationError: The token endpoint refuses the client.
+    """
+    extensions = "".join(f"\1{name}={value}" for name, value in tokens.extensions.items())
+    if (yield f"n,,\1auth=Bearer {tokens.token()}{extensions}\1\1".encode()):
+        # A broker that refuses the token says so, waits for this byte, and only then ends the login (RFC 7628, 3.2.3).
+        yield b"\1"
+        raise SaslError("the broker refuses the token")
+
+
+def gssapi(service: str, *, keytab: str, principal: str) -> Exchange:
+    """Log in by Kerberos.
+
+    MIT's library gets the ticket from the KDC when a connection needs one, and another one before the first has
+    expired. With a keytab no kinit and no ticket cache on disk are needed.
+
+    Args:
+        service: The broker's service and host, with `@` between them.
+        keytab: The file with the principal's keys; empty: the tickets of the process's user.
+        principal: Who logs in; empty: the owner of the default ticket.
+
+    Raises:
+        SaslError: The broker offers no login without a security layer.
+        gssapi.exceptions.GSSError: The KDC or the broker refuses, or the keytab has no key of the principal.
+    """
+    context = _security_context(service, keytab, principal)
+    answer = yield context.step(None) or b""
+    while not context.complete:
+        answer = yield context.step(answer) or b""
+    # The broker offers security layers (one byte) and the size of its buffer (three).
+    offered: bytes = context.unwrap(answer).message
+    if len(offered) < 4 or not offered[0] & _AUTHENTICATION_ONLY:
+        raise SaslError("the broker offers no login without a security layer")
+    chosen = bytes((_AUTHENTICATION_ONLY,)) + offered[1:] + service.encode()
+    if (yield context.wrap(chosen, False).message):
+        raise SaslError("the broker goes on after the end of the login")
+
+
+def _security_context(service: str, keytab: str, principal: str) -> Any:
+    library = importlib.import_module("gssapi")
+    credentials = None
+    if keytab or principal:
+        name = library.Name(principal, name_type=library.NameType.kerberos_principal) if principal else None
+        # A cache in memory has a name, so that all connections of the process with this login share its ticket.
+        store = {"client_keytab": keytab, "ccache": f"MEMORY:kafkagroup-{principal}-{keytab}"} if keytab else None
+        credentials = library.Credentials(name=name, usage="initiate", store=store)
+    host = library.Name(service, name_type=library.NameType.hostbased_service)
+    return library.SecurityContext(
+        name=host.canonicalize(library.MechType.kerberos), creds=credentials, usage="initiate"
+    )
 
 
 log = logging.getLogger(__name__)
@@ -71,18 +222,15 @@ _RETRY_SECONDS = 10.0
 _TOO_BUSY = (408, 429)
 
 
-def token_provider(oauth: OAuth, refresh_after: float = _REFRESH_AFTER) -> AbstractTokenProvider:
-    """Return the object from which kafka-python gets its tokens.
+class Tokens:
+    """The OAUTHBEARER tokens of a client; all its connections share one until it is refreshed.
 
     Args:
         oauth: The token endpoint and the client's credentials.
         refresh_after: The part of a token's lifetime after which it is refreshed.
     """
-    return _TokenProvider(oauth, refresh_after)
 
-
-class _TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
-    def __init__(self, oauth: OAuth, refresh_after: float) -> None:
+    def __init__(self, oauth: OAuth, refresh_after: float = _REFRESH_AFTER) -> None:
         self._oauth = oauth
         self._refresh_after = refresh_after
         self._lock = threading.Lock()
@@ -90,7 +238,7 @@ class _TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
         self._refresh_at = self._expires_at = float("-inf")
 
     def token(self) -> str:
-        """Return a valid token; all connections share it.
+        """Return a valid token.
 
         Raises:
             RetriableError: No token is available now; a later attempt may succeed.
@@ -119,9 +267,10 @@ class _TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
             self._token, self._expires_at = token, now + seconds
             self._refresh_at = now + seconds * self._refresh_after
 
+    @property
     def extensions(self) -> Mapping[str, str]:
-        """Return the SASL extensions of the login module."""
-        return dict(self._oauth.extensions)
+        """The SASL extensions of the login module (KIP-342)."""
+        return self._oauth.extensions
 
 
 def _new_token(oauth: OAuth) -> tuple[str, float]:
@@ -177,31 +326,3 @@ def _unsecured(principal: str, seconds: float = 3600.0) -> tuple[str, float]:
         return base64.urlsafe_b64encode(json.dumps(claims).encode()).rstrip(b"=").decode()
 
     return f"{part({'alg': 'none'})}.{part({'sub': principal, 'iat': now, 'exp': now + seconds})}.", seconds
-
-
-def sasl_arguments(settings: Settings) -> dict[str, object] | None:
-    """Return the keyword arguments of a `kafka.net.sasl` mechanism; None if the security protocol has no SASL.
-
-    They contain secrets in clear text, and perhaps a token provider with a lock: never log or pickle them.
-
-    Raises:
-        OptionError: The mechanism is unknown, or one of its settings is missing.
-    """
-    sasl = sasl_of(settings)
-    if sasl is None:
-        return None
-    arguments: dict[str, object] = {
-        "sasl_mechanism": sasl.mechanism,
-        # This value is independent of the actual protocol: with SASL_PLAINTEXT the mechanisms of kafka-python would
-        # log a warning for each connection.
-        "security_protocol": "SASL_SSL",
-    }
-    if sasl.username:
-        arguments |= {"sasl_plain_username": sasl.username, "sasl_plain_password": sasl.password}
-    if sasl.mechanism == "GSSAPI":
-        arguments["sasl_kerberos_service_name"] = sasl.service_name
-        login = {KEYTAB: sasl.keytab, PRINCIPAL: sasl.principal}
-        arguments |= {name: value for name, value in login.items() if value}
-    if sasl.oauth is not None:
-        arguments["sasl_oauth_token_provider"] = token_provider(sasl.oauth)
-    return arguments

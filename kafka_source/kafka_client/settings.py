@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kafka_source.client_config import Settings
 from kafka_source.client_config.sasl import security_protocol
 from kafka_source.client_config.tls import ssl_context, tls_of
 from kafka_source.errors import OptionError
-from kafka_source.kafka_client.sasl import sasl_arguments
+from kafka_source.kafka_client.sasl import Login
 from kafka_source.model.identity import MOVED_FROM
 from kafka_source.runtime.retry import RetryPolicy
 
@@ -38,7 +37,7 @@ class ConnectionSettings:
         bootstrap: The endpoints of `bootstrap.servers`.
         client_id: The client id in every request's header.
         tls: The TLS context, or None without TLS.
-        sasl: kafka-python's arguments for its SASL mechanism, or None. It contains secrets, so the repr leaves it out.
+        sasl: How to log in, or None without SASL. It contains secrets, so the repr leaves it out.
         connect_timeout: Seconds for TCP, TLS and SASL together.
         request_timeout: Seconds to wait for a response.
         retry: The pauses between attempts.
@@ -51,7 +50,7 @@ class ConnectionSettings:
     bootstrap: tuple[Endpoint, ...]
     client_id: str
     tls: ssl.SSLContext | None
-    sasl: Mapping[str, object] | None = field(repr=False)
+    sasl: Login | None = field(repr=False)
     connect_timeout: float
     request_timeout: float
     retry: RetryPolicy
@@ -83,7 +82,7 @@ class ConnectionSettings:
             bootstrap=parse_servers(settings.get("bootstrap.servers", "")),
             client_id=client_id or settings.client_id(),
             tls=ssl_context(tls_of(settings)) if security_protocol(settings).endswith("SSL") else None,
-            sasl=sasl_arguments(settings),
+            sasl=Login.of(settings),
             connect_timeout=settings.seconds("socket.connection.setup.timeout.ms", 10_000),
             request_timeout=settings.seconds("request.timeout.ms", 30_000),
             retry=retry_policy(settings),

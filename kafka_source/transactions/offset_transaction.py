@@ -31,7 +31,7 @@ from kafka_source.kafka_client import (
     check_coordinator,
     to_coordinator,
 )
-from kafka_source.kafka_client.messages import AddOffsetsToTxnRequest, TxnOffsetCommitRequest
+from kafka_source.kafka_client.messages.transaction import AddOffsetsToTxnRequest, TxnOffsetCommitRequest
 from kafka_source.model.commits import CommitOffset, chunks
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.transactions.open_transaction import OpenTransaction, end
@@ -160,7 +160,7 @@ async def _commit(
         group_id=member.group,
         producer_id=transaction.producer_id,
         producer_epoch=transaction.epoch,
-        generation_id=member.generation,
+        generation_id_or_member_epoch=member.generation,
         member_id=member.member_id,
         group_instance_id=member.instance_id,
         topics=[

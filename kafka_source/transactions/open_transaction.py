@@ -20,7 +20,7 @@ from kafka_source.kafka_client import (
     check_coordinator,
     to_coordinator,
 )
-from kafka_source.kafka_client.messages import EndTxnRequest, InitProducerIdRequest
+from kafka_source.kafka_client.messages.transaction import EndTxnRequest, InitProducerIdRequest
 from kafka_source.runtime.retry import RetryPolicy
 
 # The last version before KIP-890's second protocol, in which EndTxn raises the epoch. Every broker since 2.8 has it.
@@ -95,8 +95,12 @@ async def initialise(
     async def ask() -> OpenTransaction:
         nonlocal tried
         again, tried = tried, True
-        known = {} if ended is None else {"producer_id": ended.producer_id, "producer_epoch": ended.epoch}
-        request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, **known)
+        request = InitProducerIdRequest(
+            transactional_id=transactional_id,
+            transaction_timeout_ms=timeout_ms,
+            producer_id=-1 if ended is None else ended.producer_id,
+            producer_epoch=-1 if ended is None else ended.epoch,
+        )
         for pause in _PAUSES.pauses():
             answer = await to_coordinator(client, TRANSACTION, transactional_id, request, deadline, _INIT_VERSION)
             if answer.error_code != ErrorCode.CONCURRENT_TRANSACTIONS or deadline.left <= pause:

@@ -19,11 +19,7 @@ from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import InvalidConfigurationError, UnknownGroupError, error_for_code
 from kafka_source.group.description import DEAD, DescribedMember, describe, describe_consumer_protocol
 from kafka_source.kafka_client import GROUP, ConnectionLost, Deadline, KafkaClient, check_coordinator, to_coordinator
-from kafka_source.kafka_client.messages import (
-    DeleteGroupsRequest,
-    ListGroupsRequest,
-    OffsetDeleteRequest,
-)
+from kafka_source.kafka_client.messages.group import DeleteGroupsRequest, ListGroupsRequest, OffsetDeleteRequest
 from kafka_source.model.partition_runs import numbers_by_topic
 from kafkagroup.admin.rows import Group, GroupSummary, MemberDescription, UserData
 
@@ -50,9 +46,9 @@ async def list_groups(client: KafkaClient, deadline: Deadline) -> list[GroupSumm
             # Brokers before 3.7 do not send the type, brokers before 2.6 not the state.
             GroupSummary(
                 g.group_id,
-                (getattr(g, "group_type", "") or _UNKNOWN).lower(),
+                (g.group_type or _UNKNOWN).lower(),
                 g.protocol_type,
-                getattr(g, "group_state", "") or _UNKNOWN.capitalize(),
+                g.group_state or _UNKNOWN.capitalize(),
             )
             for g in answer.groups
         ]

@@ -8,7 +8,7 @@ from ipaddress import ip_address
 
 from kafka_source.errors import KafkaGroupError
 from kafka_source.kafka_client import Deadline, Endpoint, KafkaClient
-from kafka_source.kafka_client.messages import ListOffsetsRequest
+from kafka_source.kafka_client.messages.cluster import ListOffsetsRequest
 from kafkagroup.doctor.probe import Probe, Step
 from kafkagroup.doctor.versions import Finding
 

@@ -12,7 +12,7 @@ import struct
 import time
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal, TypeVar
 
 from kafka_source.client_config import Settings
 from kafka_source.client_config.sasl import security_protocol
@@ -28,7 +28,8 @@ from kafka_source.kafka_client import (
 from kafka_source.kafka_client.connection import explain_failure
 from kafka_source.kafka_client.framing import HANDSHAKE_BYTES, FrameError, read_frame
 from kafka_source.kafka_client.handshake import Call, Session, advance, handshake
-from kafka_source.kafka_client.messages import ApiVersionsRequest, MetadataRequest
+from kafka_source.kafka_client.messages import Request
+from kafka_source.kafka_client.messages.cluster import ApiVersionsRequest, MetadataRequest, MetadataResponse
 from kafka_source.kafka_client.metadata import read_snapshot
 
 Step = Literal["settings", "resolve", "connect", "tls", "kafka", "login", "metadata"]
@@ -39,6 +40,7 @@ Listener = Literal["plaintext", "tls", "http", ""]
 
 _CLIENT = "kafkagroup-doctor"
 _TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
+_R = TypeVar("_R")
 _MAX_GUESS_SECONDS = 3.0
 
 
@@ -221,7 +223,7 @@ def _shake_hands(sock: socket.socket, endpoint: Endpoint, connection: Connection
     return step
 
 
-def _metadata(sock: socket.socket, session: Session) -> Any:
+def _metadata(sock: socket.socket, session: Session) -> MetadataResponse:
     request = MetadataRequest(
         topics=[],
         allow_auto_topic_creation=False,
@@ -231,10 +233,10 @@ def _metadata(sock: socket.socket, session: Session) -> Any:
     return _exchange(sock, request, session.versions.version_for(request))
 
 
-def _exchange(sock: socket.socket, request: Any, version: int) -> Any:
+def _exchange(sock: socket.socket, request: Request[_R], version: int) -> _R:
     sock.sendall(encode_request(request, 1, _CLIENT, version))
     frame = read_frame(sock, HANDSHAKE_BYTES)
     try:
-        return decode_response(request, frame)
-    except (ValueError, IndexError, struct.error) as problem:
+        return decode_response(request, version, 1, frame)
+    except ValueError as problem:
         raise FrameError(f"it sent a malformed answer to {request.name}: {problem}") from None

@@ -13,18 +13,17 @@ from dataclasses import dataclass
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import InvalidConfigurationError, KafkaGroupError, code_name, error_for_code
 from kafka_source.kafka_client import GROUP, TRANSACTION, Deadline, KafkaClient, check_coordinator, to_coordinator
-from kafka_source.kafka_client.messages import (
-    DescribeGroupsRequest,
-    DescribeTransactionsRequest,
-    EndTxnRequest,
-    MetadataRequest,
-)
+from kafka_source.kafka_client.messages.cluster import MetadataRequest
+from kafka_source.kafka_client.messages.group import DescribeGroupsRequest
+from kafka_source.kafka_client.messages.transaction import DescribeTransactionsRequest, EndTxnRequest
 from kafkagroup.doctor.versions import Finding
 
 READ, WRITE, DESCRIBE = "READ", "WRITE", "DESCRIBE"
 
 # Kafka's codes of `AclOperation`.
 _CODES = {READ: 3, WRITE: 4, DESCRIBE: 8}
+# What a broker answers that was not asked for operations.
+_UNTOLD = -(2**31)
 _DENIED = frozenset(
     {
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -82,13 +81,13 @@ def right_finding(name: str, needed: Collection[str], allowed: Allowed, purpose:
     return Finding(name, "ok", f"This user has {listed} on {allowed.resource}, needed {purpose}.")
 
 
-def named(codes: object) -> frozenset[str] | None:
+def named(bits: int) -> frozenset[str] | None:
     """Return the names of the operations in a response; None if the broker does not tell.
 
     Args:
-        codes: A set of codes of `AclOperation`; anything else from a broker that does not tell.
+        bits: A bit for each code of `AclOperation`.
     """
-    return frozenset(name for name, code in _CODES.items() if code in codes) if isinstance(codes, set) else None
+    return None if bits == _UNTOLD else frozenset(name for name, code in _CODES.items() if bits >> code & 1)
 
 
 async def topic_rights(client: KafkaClient, topics: Iterable[str], deadline: Deadline) -> list[Allowed]:
@@ -112,7 +111,7 @@ async def topic_rights(client: KafkaClient, topics: Iterable[str], deadline: Dea
         elif topic.error_code:
             found[topic.name] = Allowed(resource, None, code_name(topic.error_code))
         else:
-            found[topic.name] = Allowed(resource, named(topic.authorized_operations))
+            found[topic.name] = Allowed(resource, named(topic.topic_authorized_operations))
     return [found[name] for name in names if name in found]
 
 

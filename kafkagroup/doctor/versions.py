@@ -50,7 +50,7 @@ def document(findings: Iterable[Finding]) -> dict[str, object]:
 _DISTRIBUTION = "kafkagroup"
 # The distributions that bring the module `pyspark`.
 _SPARKS = ("pyspark", "pyspark-client", "databricks-connect")
-_LIBRARIES = ("pyarrow", "confluent-kafka", "kafka-python")
+_LIBRARIES = ("pyarrow", "confluent-kafka")
 _REQUIREMENT = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^]]*\])?\s*\(?([^;)]*)")
 _BOUND = re.compile(r"^(>=|<=|==|!=|~=|>|<)\s*([0-9.]+)")
 

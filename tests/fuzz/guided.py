@@ -12,7 +12,6 @@ import pkgutil
 import resource
 import sys
 import time
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -22,7 +21,8 @@ import atheris
 import assignors
 from kafka_source.fetch import protocol
 from kafka_source.group import claims, leader
-from kafka_source.kafka_client import framing, metadata, response_decoder
+from kafka_source.kafka_client import framing, metadata
+from kafka_source.kafka_client.messages import cluster, codec, group, login, quota, records, transaction
 from kafka_source.sink.produce import produce_protocol
 from kafka_source.sink.two_phase import ledger
 from tests.fuzz.parsers import PARSERS
@@ -32,7 +32,8 @@ LONGEST_SECONDS = 1.0
 MOST_BYTES = 128 << 20
 
 # Whole packages take minutes to instrument.
-PARTS = (protocol, claims, leader, framing, metadata, produce_protocol, ledger)
+MESSAGES = (cluster, codec, group, login, quota, records, transaction)
+PARTS = (*MESSAGES, protocol, claims, leader, framing, metadata, produce_protocol, ledger)
 
 
 def main(name: str, corpus: str, folder: str, *arguments: str) -> None:
@@ -40,10 +41,6 @@ def main(name: str, corpus: str, folder: str, *arguments: str) -> None:
     strategies = (import_module(f"assignors.{one.name}") for one in pkgutil.iter_modules(assignors.__path__))
     for module in (*PARTS, *strategies):
         instrument(module)
-    # The functions that decode responses are generated for each kind and version.
-    generated = response_decoder._function
-    instrumented = cache(lambda kind, version: atheris.instrument_func(generated(kind, version)))
-    setattr(response_decoder, "_function", instrumented)  # noqa: B010 - mypy knows it as a function
     for number, seed in enumerate(parser.seeds):
         (Path(folder) / f"seed-{number}").write_bytes(seed)
 
@@ -61,9 +58,11 @@ def main(name: str, corpus: str, folder: str, *arguments: str) -> None:
 
 def instrument(module: ModuleType) -> None:
     """Instrument the functions and methods of a module."""
-    classes = [one for one in vars(module).values() if isinstance(one, type) and one.__module__ == module.__name__]
-    for scope in (module, *classes):
+    scopes: list[ModuleType | type] = [module]
+    for scope in scopes:
         for one in vars(scope).values():
+            if isinstance(one, type) and one.__module__ == module.__name__ and one not in scopes:
+                scopes.append(one)
             function = getattr(one, "__func__", getattr(one, "fget", one))
             if isinstance(function, FunctionType) and function.__module__ == module.__name__:
                 atheris.instrument_func(function)

@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kafka.protocol.api_header import ResponseClassRegistry
-
 from assignors import (
     Assignment,
     AssignmentError,
@@ -35,8 +33,9 @@ from kafka_source.fetch import protocol
 from kafka_source.group.claims import with_held, without_held
 from kafka_source.group.leader import check, failure, failure_reason, stale
 from kafka_source.group.model import GroupMember
-from kafka_source.kafka_client import messages, response_decoder
 from kafka_source.kafka_client.framing import FrameBuffer, FrameError
+from kafka_source.kafka_client.messages import cluster, decode_response, group, login, quota, records, transaction
+from kafka_source.kafka_client.messages.codec import Request
 from kafka_source.kafka_client.metadata import read_snapshot
 from kafka_source.sink.produce import produce_protocol
 from kafka_source.sink.two_phase.ledger import read_decision
@@ -102,34 +101,37 @@ _PRODUCED = (
     + struct.pack(">i", 0)
 )
 
-# ---- responses that are parsed by kafka-python's schemas
+# ---- responses that are parsed by generated code
 
-RESPONSES: Sequence[Any] = sorted(
+REQUESTS: Sequence[Any] = sorted(
     {
-        ResponseClassRegistry._response_class_registry[request.API_KEY][0][None]
-        for name, request in vars(messages).items()
-        if name.endswith("Request") and name in messages.__all__
+        request
+        for module in (cluster, group, login, quota, records, transaction)
+        for request in vars(module).values()
+        if isinstance(request, type) and issubclass(request, Request) and request is not Request
     },
-    key=lambda response: int(response.API_KEY),
+    key=lambda request: int(request.API_KEY),
 )
+_CORRELATION = bytes(4)
 
 
 def _response(data: bytes) -> None:
     """Decode a response; the first two bytes choose the kind and the version."""
     if len(data) < 2:
         raise ValueError("no kind")
-    kind = RESPONSES[data[0] % len(RESPONSES)]
-    decoded = response_decoder.decode(kind, data[1] % (kind.max_version + 1), memoryview(data)[2:])
-    if kind.name == "MetadataResponse":
+    kind = REQUESTS[data[0] % len(REQUESTS)]
+    version = kind.min_version + data[1] % (kind.max_version + 1 - kind.min_version)
+    decoded = decode_response(kind(), version, 0, _CORRELATION + data[2:])
+    if isinstance(decoded, cluster.MetadataResponse):
         read_snapshot(decoded)
-    if kind.name == "JoinGroupResponse":
+    if isinstance(decoded, group.JoinGroupResponse):
         for member in decoded.members:
             GroupMember(member.member_id, member.group_instance_id, bytes(member.metadata))
 
 
 def _empty_responses() -> list[bytes]:
     """Return bytes of zeros and ones for each kind in its newest version: a few are valid."""
-    heads = [bytes([number, kind.max_version]) for number, kind in enumerate(RESPONSES)]
+    heads = [bytes([number, kind.max_version - kind.min_version]) for number, kind in enumerate(REQUESTS)]
     return [head + body for head in heads for body in (bytes(40), b"\x01" * 40, b"\x02" * 200)]
 
 

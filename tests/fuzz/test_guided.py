@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.fuzz.libfuzzer import CORPUS, KERNEL, Outcome, run_kernel, run_parser
-from tests.fuzz.parsers import PARSERS, RESPONSES
+from tests.fuzz.parsers import PARSERS, REQUESTS
 from tests.native import cargo_works
 
 INPUTS = int(os.environ.get("KAFKAGROUP_FUZZ_INPUTS", 100_000_000))
@@ -84,7 +84,7 @@ def test_changed_inputs_keep_every_promise(parser: str) -> None:
 
 
 def test_every_kind_of_response_that_we_ask_for_is_fuzzed() -> None:
-    assert len(RESPONSES) >= 25
+    assert len(REQUESTS) >= 25
 
 
 # The start of a process, and its instrumentation, takes longer than the run: not every parser.

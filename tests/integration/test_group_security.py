@@ -10,7 +10,7 @@ import pytest
 from kafka_source.client_config import Settings
 from kafka_source.errors import AuthenticationError, BootstrapError
 from kafka_source.kafka_client import KafkaClient
-from kafka_source.kafka_client.messages import MetadataRequest
+from kafka_source.kafka_client.messages.cluster import MetadataRequest
 from kafkagroup.embedded import EmbeddedKafka, Security
 from tests.groups import Memberships, attach, everything, held
 

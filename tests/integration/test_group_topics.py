@@ -9,7 +9,7 @@ from confluent_kafka.admin import NewPartitions
 
 from assignors import TopicPartition
 from kafka_source.errors import OptionError
-from kafka_source.kafka_client.messages import JoinGroupRequest
+from kafka_source.kafka_client.messages.group import JoinGroupRequest
 from kafka_source.model import topic_pattern
 from tests.groups import everything, held, wait_for
 

@@ -35,8 +35,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run(sys.executable, "-m", "venv", home)
     python = home / "bin" / "python"
     # Not pyspark: Spark brings it to the executors.
-    run(python, "-m", "pip", "install", "-q", "venv-pack", "setuptools", "pyarrow", "confluent-kafka>=2.12,<3",
-        "kafka-python>=3.0.8,<3.1")  # fmt: skip
+    run(python, "-m", "pip", "install", "-q", "venv-pack", "setuptools", "pyarrow", "confluent-kafka>=2.12,<3")
     packages = home / "lib" / f"python{sysconfig.get_python_version()}" / "site-packages"
     for name in ("kafkagroup", "kafka_source", "assignors", "pyspark_kafkagroup"):
         shutil.copytree(ROOT / name, packages / name, ignore=shutil.ignore_patterns("__pycache__"))

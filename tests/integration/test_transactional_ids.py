@@ -8,7 +8,7 @@ import pytest
 
 from kafka_source.client_config import Settings
 from kafka_source.kafka_client import Deadline, cached_client
-from kafka_source.kafka_client.messages import ListTransactionsRequest
+from kafka_source.kafka_client.messages.transaction import ListTransactionsRequest
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import Where
 from kafka_source.schema import source_schema

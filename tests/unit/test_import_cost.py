@@ -60,7 +60,10 @@ def test_executors_load_no_library_of_the_command_line(module: str) -> None:
         ("kafka_source.datasource", {"pyarrow", "numpy", "kafka"}),
         ("kafkagroup", {"pyspark", "pyarrow", "kafka", "confluent_kafka", "assignors"}),
         ("kafka_source", {"pyspark", "pyarrow", "kafka", "confluent_kafka", "assignors"}),
-        *((f"kafka_source.{part}", {"pyspark"}) for part in ("kafka_client", "fetch", "group", "transactions")),
+        *(
+            (f"kafka_source.{part}", {"pyspark", "kafka"})
+            for part in ("kafka_client", "fetch", "group", "transactions")
+        ),
         ("kafkagroup.embedded", {"pyspark", "pyarrow", "kafka", "confluent_kafka", "pytest"}),
         ("kafkagroup.embedded.pytest_plugin", {"pyspark", "pyarrow", "kafka", "confluent_kafka"}),
         ("assignors", {"pyspark", "pyarrow", "kafka", "confluent_kafka", "kafka_source", "kafkagroup"}),

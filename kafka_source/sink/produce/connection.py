@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from kafka_source.kafka_client import BlockingConnection, RequestConnection
-from kafka_source.kafka_client.messages import ProduceRequest
+from kafka_source.kafka_client.messages.records import ProduceRequest
 from kafka_source.sink.produce import produce_protocol
 from kafka_source.sink.produce.accumulator import RecordBatch
 

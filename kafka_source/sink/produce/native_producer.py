@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from kafka_source.client_config import Settings
 from kafka_source.errors import error_for_code
 from kafka_source.kafka_client import Deadline, IdleConnections, KafkaClient, Snapshot, cached_client
-from kafka_source.kafka_client.messages import InitProducerIdRequest
+from kafka_source.kafka_client.messages.transaction import InitProducerIdRequest
 from kafka_source.sink.produce.accumulator import NO_IDENTITY, Accumulator, ProducerIdentity
 from kafka_source.sink.produce.connection import ProduceConnection
 from kafka_source.sink.produce.producer_settings import ProducerSettings

@@ -8,7 +8,7 @@ from assignors.model import TopicPartition
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import AbortableError, KafkaGroupError, RetriableError
 from kafka_source.kafka_client import TRANSACTION, Deadline, KafkaClient, check_coordinator, to_coordinator
-from kafka_source.kafka_client.messages import AddPartitionsToTxnRequest
+from kafka_source.kafka_client.messages.transaction import AddPartitionsToTxnRequest
 from kafka_source.model.partition_runs import numbers_by_topic
 from kafka_source.sink.produce.accumulator import ProducerIdentity
 from kafka_source.transactions.open_transaction import OpenTransaction, initialise

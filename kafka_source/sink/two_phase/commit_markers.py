@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from assignors.model import TopicPartition
 from kafka_source.errors import error_for_code
 from kafka_source.kafka_client import Deadline, KafkaClient
-from kafka_source.kafka_client.messages import WriteTxnMarkersRequest
+from kafka_source.kafka_client.messages.transaction import WriteTxnMarkersRequest
 from kafka_source.sink.two_phase.open_transactions import COMMITTED, list_in_states
 from kafka_source.sink.two_phase.visibility import open_producers
 from kafka_source.transactions.open_transaction import OpenTransaction

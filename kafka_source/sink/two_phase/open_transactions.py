@@ -11,7 +11,7 @@ from typing import Any
 from assignors.model import TopicPartition
 from kafka_source.errors import RetriableError, error_for_code
 from kafka_source.kafka_client import TRANSACTION, Deadline, KafkaClient, check_coordinator, to_coordinator
-from kafka_source.kafka_client.messages import DescribeTransactionsRequest, ListTransactionsRequest
+from kafka_source.kafka_client.messages.transaction import DescribeTransactionsRequest, ListTransactionsRequest
 from kafka_source.transactions.open_transaction import OpenTransaction
 
 EMPTY = "Empty"

@@ -6,7 +6,7 @@ from kafka_source.client_config import Settings
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import InvalidConfigurationError, error_for_code
 from kafka_source.kafka_client import TRANSACTION, Deadline, KafkaClient
-from kafka_source.kafka_client.messages import DescribeConfigsRequest
+from kafka_source.kafka_client.messages.cluster import DescribeConfigsRequest
 from kafka_source.runtime.process_cache import ProcessCache
 from kafka_source.sink.produce.producer_config import transaction_timeout_ms
 from kafka_source.transactions.open_transaction import initialise

@@ -24,7 +24,7 @@ from kafka_source.errors import (
     error_for_code,
 )
 from kafka_source.kafka_client import Deadline, KafkaClient
-from kafka_source.kafka_client.messages import DescribeProducersRequest
+from kafka_source.kafka_client.messages.transaction import DescribeProducersRequest
 from kafka_source.runtime.retry import RetryPolicy
 from kafka_source.transactions.open_transaction import OpenTransaction
 

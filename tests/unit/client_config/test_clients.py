@@ -7,7 +7,6 @@ import importlib.util
 import json
 import threading
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -17,7 +16,7 @@ from kafka_source.client_config.check import check_settings
 from kafka_source.client_config.java_settings import Role
 from kafka_source.client_config.sasl import sasl_of
 from kafka_source.errors import AuthenticationError, OptionError, RetriableError
-from kafka_source.kafka_client.sasl import sasl_arguments
+from kafka_source.kafka_client.sasl import Login, Tokens
 
 PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="pw";'
 SCRAM = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="alice" password="pw";'
@@ -32,11 +31,18 @@ def librdkafka(**settings: str) -> dict[str, object]:
     return librdkafka_config(Settings({name.replace("_", "."): value for name, value in settings.items()}))
 
 
-def python_sasl(settings: Settings) -> dict[str, Any]:
-    """What kafka-python's SASL mechanism gets."""
-    arguments = sasl_arguments(settings)
-    assert arguments is not None
-    return arguments
+def login(settings: Settings) -> Login:
+    """How our own client logs in."""
+    found = Login.of(settings)
+    assert found is not None
+    return found
+
+
+def tokens(settings: Settings) -> Tokens:
+    """The tokens of our own client."""
+    found = login(settings).tokens
+    assert found is not None
+    return found
 
 
 @pytest.mark.parametrize(
@@ -230,12 +236,8 @@ def test_user_and_password(protocol: str, mechanism: str, jaas: str) -> None:
         "pw",
     )
     Producer({**config, "log_level": 0})
-    other = python_sasl(by_jaas)
-    assert (other["sasl_mechanism"], other["sasl_plain_username"], other["sasl_plain_password"]) == (
-        mechanism.upper(),
-        "alice",
-        "pw",
-    )
+    other = login(by_jaas).sasl
+    assert (other.mechanism, other.username, other.password) == (mechanism.upper(), "alice", "pw")
 
 
 @pytest.mark.parametrize(
@@ -300,7 +302,7 @@ def test_user_and_password(protocol: str, mechanism: str, jaas: str) -> None:
     ],
 )
 def test_security_that_cannot_work_is_named(settings: dict[str, str], named: str) -> None:
-    for make in (librdkafka_config, sasl_arguments):
+    for make in (librdkafka_config, Login.of):
         with pytest.raises(OptionError) as caught:
             make(Settings(settings))
         assert caught.value.option == f"kafka.{named}"
@@ -320,14 +322,11 @@ def test_a_kerberos_login_is_read_as_java_reads_it(jaas: str, keytab: str, princ
     sasl = sasl_of(settings)
     assert sasl is not None
     assert (sasl.keytab, sasl.principal, sasl.service_name) == (keytab, principal, "kafka")
-    arguments = python_sasl(settings)
-    assert arguments.get("sasl_kerberos_keytab", "") == keytab
-    assert arguments.get("sasl_kerberos_principal", "") == principal
 
 
 def test_kerberos() -> None:
     settings = Settings({"security.protocol": "SASL_PLAINTEXT", "sasl.kerberos.service.name": "broker"})
-    assert python_sasl(settings)["sasl_kerberos_service_name"] == "broker"
+    assert login(settings).sasl.service_name == "broker"
     try:
         config = librdkafka_config(settings)
     except OptionError as error:
@@ -384,17 +383,17 @@ def test_oauth_tokens_are_fetched_once_and_kept(token_endpoint: str) -> None:
     assert config["sasl.oauthbearer.method"] == "oidc"
     assert config["sasl.oauthbearer.client.secret"] == "s3cret"
     assert config["sasl.oauthbearer.extensions"] == "tenant=t1"
-    provider = python_sasl(settings)["sasl_oauth_token_provider"]
+    provider = tokens(settings)
     token = provider.token()
     assert token == provider.token() == "Basic bWU6czNjcmV0|grant_type=client_credentials&scope=kafka|0"
-    assert provider.extensions() == {"tenant": "t1"}
+    assert provider.extensions == {"tenant": "t1"}
 
 
 @pytest.mark.parametrize(("path", "kind"), [("/refused", AuthenticationError), (None, RetriableError)])
 def test_an_oauth_server_that_gives_no_token(token_endpoint: str, path: str | None, kind: type[Exception]) -> None:
     url = f"{token_endpoint}{path}" if path else "http://127.0.0.1:1/token"
     with pytest.raises(kind, match="No token came from") as caught:
-        python_sasl(oauth(url))["sasl_oauth_token_provider"].token()
+        tokens(oauth(url)).token()
     assert "s3cret" not in str(caught.value)
     assert caught.value.__cause__ is None
 
@@ -408,6 +407,6 @@ def test_unsecured_tokens_for_test_brokers() -> None:
         }
     )
     assert librdkafka_config(settings)["sasl.oauthbearer.config"] == "principal=alice"
-    token = python_sasl(settings)["sasl_oauth_token_provider"].token()
+    token = tokens(settings).token()
     assert token.count(".") == 2
     assert token.endswith(".")

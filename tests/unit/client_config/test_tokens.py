@@ -14,7 +14,7 @@ from kafka_source.client_config import Settings, hidden, librdkafka_config
 from kafka_source.client_config.sasl import OAuth, sasl_of
 from kafka_source.client_config.tokens import provided_token
 from kafka_source.errors import AuthenticationError, OptionError
-from kafka_source.kafka_client.sasl import sasl_arguments
+from kafka_source.kafka_client.sasl import Tokens
 
 PROVIDER = "sasl.oauthbearer.token.provider"
 MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
@@ -52,11 +52,9 @@ def oauth_of(given: Settings) -> OAuth:
 
 def test_a_function_makes_the_tokens_of_both_engines(mine: Any) -> None:
     given = settings("tokens_of_this_test:token")
-    arguments = sasl_arguments(given)
-    assert arguments is not None
-    provider: Any = arguments["sasl_oauth_token_provider"]
+    provider = Tokens(oauth_of(given))
     assert (provider.token(), provider.token()) == ("token-1", "token-1")
-    assert provider.extensions() == {"tenant": "t1"}
+    assert provider.extensions == {"tenant": "t1"}
     config = librdkafka_config(given)
     token, expires_at, _, extensions = config["oauth_cb"]("")
     assert (token, extensions) == ("token-2", {"tenant": "t1"})
@@ -67,9 +65,7 @@ def test_a_function_makes_the_tokens_of_both_engines(mine: Any) -> None:
 
 def test_a_token_that_has_expired_is_made_again(mine: Any) -> None:
     mine.lifetime = -1.0
-    arguments = sasl_arguments(settings("tokens_of_this_test:token"))
-    assert arguments is not None
-    provider: Any = arguments["sasl_oauth_token_provider"]
+    provider = Tokens(oauth_of(settings("tokens_of_this_test:token")))
     assert (provider.token(), provider.token()) == ("token-1", "token-2")
 
 

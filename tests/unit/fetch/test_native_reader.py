@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from math import inf
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from kafka_source.client_config import Settings
 from kafka_source.errors import CorruptRecordsError, DataLossError, RetriableError, UnreadableRecordError
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.native_connections import FAR_BYTES, NEAR_BYTES
-from kafka_source.kafka_client import KafkaClient, TopicMetadata, messages
+from kafka_source.kafka_client import KafkaClient, TopicMetadata
 from kafka_source.model.stream_offset import Range
 from kafka_source.quota.account import Grant
 from kafka_source.quota.task_pacer import Pacer
@@ -299,7 +300,7 @@ def test_without_fail_on_data_loss_what_a_new_leader_wrote_instead_is_read(broke
 
 def test_the_settings_of_fetches_are_those_of_java(broker):
     """`fetch.max.bytes` bounds a response, `max.partition.fetch.bytes` each partition in it."""
-    seen: list[messages.FetchRequest] = []
+    seen: list[Any] = []
     broker.on_fetch = seen.append
     broker.partitions = {0: filled(2), 1: filled(2)}
     ours = {

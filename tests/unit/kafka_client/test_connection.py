@@ -12,7 +12,7 @@ import pytest
 
 from kafka_source.client_config import Settings
 from kafka_source.kafka_client import Connection, ConnectionLost, Deadline, EventLoop, KafkaClient
-from kafka_source.kafka_client.messages import FindCoordinatorRequest
+from kafka_source.kafka_client.messages.cluster import FindCoordinatorRequest
 from kafka_source.kafka_client.metadata import Broker
 from kafka_source.kafka_client.settings import Endpoint
 from tests.fake_broker import FakeBroker

@@ -15,7 +15,7 @@ from kafka_source.client_config.sasl import OAuth
 from kafka_source.errors import AuthenticationError, RetriableError
 from kafka_source.kafka_client import ConnectionLost, Deadline, KafkaClient
 from kafka_source.kafka_client.metadata import Broker
-from kafka_source.kafka_client.sasl import token_provider
+from kafka_source.kafka_client.sasl import Tokens
 from kafka_source.kafka_client.settings import Endpoint
 from tests.fake_broker import FakeBroker
 
@@ -88,15 +88,15 @@ def client(tokens: TokenServer, broker: FakeBroker) -> KafkaClient:
 
 
 def test_a_token_is_replaced_before_its_end(tokens):
-    provider = token_provider(oauth(tokens))
+    provider = Tokens(oauth(tokens))
     assert [provider.token(), provider.token()] == ["token-1", "token-1"]
-    eager = token_provider(oauth(tokens), refresh_after=0.0)
+    eager = Tokens(oauth(tokens), refresh_after=0.0)
     assert [eager.token(), eager.token()] == ["token-2", "token-3"]
 
 
 @pytest.mark.parametrize("status", [500, 503, 429, 401])
 def test_a_token_that_is_good_still_serves_when_no_other_comes(tokens, status):
-    provider = token_provider(oauth(tokens), refresh_after=0.0)
+    provider = Tokens(oauth(tokens), refresh_after=0.0)
     assert provider.token() == "token-1"
     tokens.status = status
     assert provider.token() == "token-1"
@@ -111,7 +111,7 @@ def test_a_token_that_is_good_still_serves_when_no_other_comes(tokens, status):
 )
 def test_without_a_good_token_trouble_passes_and_a_refusal_does_not(tokens, status, kind):
     tokens.seconds = 0.0
-    provider = token_provider(oauth(tokens))
+    provider = Tokens(oauth(tokens))
     assert provider.token() == "token-1"
     tokens.status = status
     with pytest.raises(kind, match=f"HTTP {status}") as caught:
@@ -126,9 +126,9 @@ def test_a_token_server_that_is_down_may_come_back():
         url = f"http://name:{SECRET}@127.0.0.1:{closed.getsockname()[1]}/token"
     plain = url.replace(f"name:{SECRET}@", "")
     with pytest.raises(RetriableError, match=r"No token came from http://127.*ConnectionRefusedError"):
-        token_provider(OAuth(plain, "etl", SECRET)).token()
+        Tokens(OAuth(plain, "etl", SECRET)).token()
     with pytest.raises(RetriableError, match="No token came from 127") as caught:
-        token_provider(OAuth(url, "etl", SECRET)).token()
+        Tokens(OAuth(url, "etl", SECRET)).token()
     assert SECRET not in str(caught.value)
 
 

@@ -42,5 +42,5 @@ def test_no_secret_is_in_the_repr() -> None:
     given = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas}
     settings = ConnectionSettings.of(Settings({"bootstrap.servers": "a:1", **given}))
     assert settings.sasl is not None
-    assert settings.sasl["sasl_plain_password"] == "hunter22"
+    assert settings.sasl.sasl.password == "hunter22"
     assert "hunter22" not in repr(settings)

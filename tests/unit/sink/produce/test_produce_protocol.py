@@ -9,7 +9,7 @@ from kafka.protocol.producer import ProduceResponse
 
 from assignors.model import TopicPartition
 from kafka_source.kafka_client import encode_request
-from kafka_source.kafka_client.messages import ProduceRequest
+from kafka_source.kafka_client.messages.records import ProduceRequest
 from kafka_source.sink.produce import produce_protocol
 
 TOPIC_NAMES = st.text("abcdefghijklmnopqrstuvwxyz-._0123456789", min_size=1, max_size=249)

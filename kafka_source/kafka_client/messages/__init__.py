@@ -1,0 +1,96 @@
+"""Requests and responses of the Kafka protocol, generated from Kafka's schemas, with their headers and versions."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from kafka_source.errors import InvalidConfigurationError
+from kafka_source.kafka_client.messages.codec import Reader, Request, Writer
+
+__all__ = ["ApiVersions", "Request", "decode_response", "encode_request"]
+
+_R = TypeVar("_R")
+
+_API_VERSIONS = 18
+
+
+@dataclass(frozen=True, slots=True)
+class ApiVersions:
+    """The API versions and features that a broker supports.
+
+    Attributes:
+        ranges: The lowest and highest version of each API, by API key.
+        features: The finalized features of the cluster, for example {"transaction.version": 2} (KIP-584).
+    """
+
+    ranges: Mapping[int, tuple[int, int]]
+    features: Mapping[str, int] = field(default_factory=dict)
+
+    def version_for(self, request: Request[_R] | type[Request[_R]], max_version: int | None = None) -> int:
+        """Return the newest version of a request (or its class) that both sides support, at most `max_version`.
+
+        Raises:
+            InvalidConfigurationError: There is no such version: the broker is too old or too new.
+        """
+        newest = request.max_version if max_version is None else min(max_version, request.max_version)
+        lowest, highest = self.ranges.get(request.API_KEY, (0, -1))
+        version = min(newest, highest)
+        if version < max(lowest, request.min_version):
+            offered = f"versions {lowest} to {highest}" if highest >= 0 else "no version"
+            raise InvalidConfigurationError(
+                f"The broker supports {offered} of {request.name}, and this client versions {request.min_version} to "
+                f"{newest}. Brokers from 2.5 to 4.x are supported."
+            )
+        return version
+
+
+def encode_request(request: Request[_R], correlation_id: int, client_id: str, version: int) -> bytes:
+    """Return a request as bytes, with its header and its length prefix."""
+    flexible = version >= request.flexible_from
+    writer = Writer()
+    writer.int16(request.API_KEY)
+    writer.int16(version)
+    writer.int32(correlation_id)
+    # Never flexible, so that a broker can read it before it knows the version.
+    writer.string(client_id)
+    writer.flexible = flexible
+    if flexible:
+        writer.tags()
+    request.encode(writer, version)
+    body = writer.written()
+    return len(body).to_bytes(4, "big") + body
+
+
+def decode_response(request: Request[_R], version: int, correlation_id: int, payload: bytes | memoryview) -> _R:
+    """Return the response to a request that `encode_request` encoded.
+
+    Args:
+        request: The request.
+        version: The version in which it was sent.
+        correlation_id: The id with which it was sent.
+        payload: The response without its length prefix.
+
+    Raises:
+        ValueError: It is the response to another request, or it does not match the schema.
+    """
+    data = bytes(payload)
+    reader = Reader(data)
+    try:
+        found = reader.int32()
+        if found != correlation_id:
+            raise ValueError(f"the response has correlation id {found}, the request {correlation_id}")
+        if request.API_KEY == _API_VERSIONS:
+            # Its header is never flexible. A broker that does not know the version answers with an error in version 0
+            # (KIP-511).
+            if data[4:6] != b"\x00\x00":
+                version = 0
+            reader.flexible = version >= request.flexible_from
+        elif version >= request.flexible_from:
+            reader.flexible = True
+            reader.skip_tags()
+        return request.decode_response(reader, version)
+    except (struct.error, IndexError) as problem:
+        raise ValueError(f"it does not match the schema of {request.name} {version}: {problem}") from None

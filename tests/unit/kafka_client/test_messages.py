@@ -1,0 +1,131 @@
+"""Responses are decoded in time and memory that are linear in their size, whatever a peer sends."""
+
+from __future__ import annotations
+
+import struct
+import time
+
+import pytest
+from kafka.protocol.metadata import ApiVersionsResponse as TheirVersions
+from kafka.protocol.metadata import MetadataResponse as TheirMetadata
+
+from kafka_source.errors import InvalidConfigurationError
+from kafka_source.kafka_client import ApiVersions, encode_request
+from kafka_source.kafka_client.framing import HANDSHAKE_BYTES
+from kafka_source.kafka_client.messages import decode_response
+from kafka_source.kafka_client.messages.cluster import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+
+FLEXIBLE = 3
+CORRELATION = struct.pack(">i", 7)
+# Throttle time, no brokers, a null cluster id, a controller and no topics, in version 4.
+METADATA = CORRELATION + struct.pack(">iihii", 0, 0, -1, 1, 0)
+
+
+def api_versions(payload: bytes, version: int = FLEXIBLE) -> ApiVersionsResponse:
+    return decode_response(ApiVersionsRequest(), version, 7, payload)
+
+
+def metadata(payload: bytes, version: int = 4) -> MetadataResponse:
+    return decode_response(MetadataRequest(), version, 7, payload)
+
+
+def test_a_varint_of_a_megabyte_is_refused_at_its_sixth_byte() -> None:
+    payload = CORRELATION + bytes(2) + b"\xff" * (HANDSHAKE_BYTES - 6)
+    began = time.process_time()
+    with pytest.raises(ValueError, match="a varint has more than 5 bytes"):
+        api_versions(payload)
+    assert time.process_time() - began < 0.5
+
+
+def test_tagged_fields_do_not_copy_the_rest_of_the_response() -> None:
+    # Each of these 200,000 structures has one tagged field. Copies of the rest would be 200 GB.
+    count = 200_000
+    api = struct.pack(">hhh", 1, 0, 1) + b"\x01\x09\x00"
+    varint = bytes((count + 1 >> shift & 0x7F) | (0x80 if shift < 14 else 0) for shift in (0, 7, 14))
+    payload = CORRELATION + bytes(2) + varint + api * count + struct.pack(">i", 0) + b"\x00"
+    began = time.process_time()
+    assert len(api_versions(payload).api_keys) == count
+    assert time.process_time() - began < 15
+
+
+def test_an_array_that_announces_more_than_the_response_has_is_refused_before_it_is_read() -> None:
+    with pytest.raises(ValueError, match="more elements than the message has bytes"):
+        metadata(CORRELATION + struct.pack(">ii", 0, 2**31 - 1))
+
+
+def test_null_is_refused_where_the_schema_has_none() -> None:
+    with pytest.raises(ValueError, match="an array is null"):
+        metadata(METADATA[:-4] + struct.pack(">i", -1))
+
+
+def test_null_is_read_where_the_schema_has_it() -> None:
+    assert metadata(METADATA).cluster_id is None
+
+
+def test_null_is_not_written_where_the_schema_has_none() -> None:
+    with pytest.raises(ValueError, match="topics is null"):
+        encode_request(MetadataRequest(topics=None), 7, "test", 0)
+    assert encode_request(MetadataRequest(topics=None), 7, "test", 1).endswith(b"\xff\xff\xff\xff")
+
+
+@pytest.mark.parametrize("end", range(len(METADATA)))
+def test_what_is_cut_is_refused(end: int) -> None:
+    with pytest.raises(ValueError):
+        metadata(METADATA[:end])
+
+
+def test_a_string_that_is_longer_than_the_response_is_refused() -> None:
+    payload = CORRELATION + struct.pack(">ii", 0, 1) + struct.pack(">ih", 1, 30_000) + b"host"
+    with pytest.raises(ValueError, match="it ends after"):
+        metadata(payload)
+
+
+def test_the_response_to_another_request_is_refused() -> None:
+    with pytest.raises(ValueError, match="correlation id 7, the request 8"):
+        decode_response(MetadataRequest(), 4, 8, METADATA)
+
+
+@pytest.mark.parametrize("version", range(TheirMetadata.max_version + 1))
+def test_every_version_reads_what_kafka_python_writes(version: int) -> None:
+    topic = TheirMetadata.MetadataResponseTopic
+    partition = topic.MetadataResponsePartition(
+        error_code=0,
+        partition_index=0,
+        leader_id=1,
+        leader_epoch=5,
+        replica_nodes=[1, 2],
+        isr_nodes=[1],
+        offline_replicas=[],
+        version=version,
+    )
+    response = TheirMetadata(
+        version=version,
+        throttle_time_ms=1,
+        brokers=[TheirMetadata.MetadataResponseBroker(node_id=1, host="one", port=9092, rack="r", version=version)],
+        cluster_id="c",
+        controller_id=1,
+        topics=[topic(error_code=0, name="t", is_internal=False, version=version, partitions=[partition])],
+    )
+    header = CORRELATION + (b"\x00" if TheirMetadata.flexible_version_q(version) else b"")
+    decoded = metadata(header + response.encode(version=version), version)
+    assert [(b.node_id, b.host, b.port) for b in decoded.brokers] == [(1, "one", 9092)]
+    assert decoded.cluster_id == ("c" if version >= 2 else None)
+    (found,) = decoded.topics[0].partitions
+    assert (found.leader_id, found.leader_epoch, found.replica_nodes) == (1, 5 if version >= 7 else -1, (1, 2))
+
+
+def test_an_error_is_read_in_version_0() -> None:
+    # A broker that does not know version 3 of ApiVersions answers so (KIP-511).
+    body = TheirVersions(error_code=35, api_keys=[]).encode(version=0)
+    assert api_versions(CORRELATION + body).error_code == 35
+
+
+@pytest.mark.parametrize("offered", [(0, -1), (14, 20)])
+def test_a_broker_without_a_common_version_is_named_with_what_it_has(offered: tuple[int, int]) -> None:
+    with pytest.raises(InvalidConfigurationError, match="of MetadataRequest, and this client versions 0 to 13"):
+        ApiVersions({MetadataRequest.API_KEY: offered}).version_for(MetadataRequest)
