@@ -79,7 +79,7 @@ def _run(
     from kafka_source.errors import RetriableError
     from kafkagroup.admin import Rows
     from kafkagroup.admin.group_requests import unknown_group
-    from kafkagroup.cli.watch_rates import History, Sample, WatchMember, WatchRow
+    from kafkagroup.cli.watch_rates import GroupSample, History, WatchMember, WatchRow
 
     histories: dict[str, History] = {}
     done = 0
@@ -98,7 +98,7 @@ def _run(
             rows = []
             for name, (group, lag) in found.items():
                 if group is not None:
-                    rows.append(histories.setdefault(name, History()).add(Sample.from_group(group, lag, at)))
+                    rows.append(histories.setdefault(name, History()).add(GroupSample.from_group(group, lag, at)))
                 elif histories.pop(name, None) is not None:
                     # The other groups are watched on, and this one too if it is created again.
                     note(f"Group {name} does not exist any more.")

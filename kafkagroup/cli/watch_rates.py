@@ -18,7 +18,7 @@ _BARS = "▁▂▃▄▅▆▇█"
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class GroupSample:
     """A group at one moment.
 
     Attributes:
@@ -47,10 +47,10 @@ class Sample:
         return sum(self.behind.values())
 
     @staticmethod
-    def from_group(group: Group, lag: Iterable[PartitionLag], at: float) -> Sample:
+    def from_group(group: Group, lag: Iterable[PartitionLag], at: float) -> GroupSample:
         """Return the sample of a group that was described together with its lag."""
         rows = {TopicPartition(row.topic, row.partition): row for row in lag}
-        return Sample(
+        return GroupSample(
             at,
             group.group,
             group.state,
@@ -116,12 +116,12 @@ class History:
     """The last samples of one group."""
 
     def __init__(self) -> None:
-        self._samples: deque[Sample] = deque(maxlen=SAMPLES)
+        self._samples: deque[GroupSample] = deque(maxlen=SAMPLES)
         self._rebalances = 0
         self._settled: Mapping[TopicPartition, str] | None = None
         self._moving = False
 
-    def add(self, sample: Sample) -> WatchRow:
+    def add(self, sample: GroupSample) -> WatchRow:
         """Add a sample and return how the group is doing."""
         self._note_rebalance(sample)
         self._samples.append(sample)
@@ -162,7 +162,7 @@ class History:
             rows.append(WatchMember(last.group, owner, len(partitions), lag, rate_in, rate_out, to_zero))
         return rows
 
-    def _first(self) -> Sample:
+    def _first(self) -> GroupSample:
         """Return the first sample of the window over which rates are measured."""
         return next(one for one in self._samples if self._samples[-1].at - one.at <= _WINDOW_SECONDS)
 
@@ -170,7 +170,7 @@ class History:
         """Return the lag of all samples as a line of bars; the highest bar is the greatest lag."""
         return spark_line([one.lag for one in self._samples])
 
-    def _note_rebalance(self, sample: Sample) -> None:
+    def _note_rebalance(self, sample: GroupSample) -> None:
         if sample.state in _REBALANCING:
             self._moving = True
             return

@@ -21,7 +21,7 @@ _CORE_JAR = re.compile(r"spark-core_[0-9.]+-(.+)\.jar$")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class JavaAndSpark:
     """The Java and the Spark of this machine.
 
     Attributes:
@@ -45,7 +45,7 @@ class Found:
     format_found: bool
 
 
-def find_java_and_spark(spark: str | None) -> Found:
+def find_java_and_spark(spark: str | None) -> JavaAndSpark:
     """Look for Java and Spark.
 
     Args:
@@ -56,7 +56,7 @@ def find_java_and_spark(spark: str | None) -> Found:
     home = os.environ.get("SPARK_HOME", "")
     java_home = os.environ.get("JAVA_HOME", "")
     java = str(Path(java_home) / "bin" / "java") if java_home else shutil.which("java")
-    return Found(
+    return JavaAndSpark(
         spark=spark,
         own_jars=None if folder is None else _version_of_jars(folder / "jars"),
         spark_home=home,
@@ -68,12 +68,12 @@ def find_java_and_spark(spark: str | None) -> Found:
     )
 
 
-def java_and_spark_findings(found: Found) -> list[Finding]:
+def java_and_spark_findings(found: JavaAndSpark) -> list[Finding]:
     """Return the findings about Java and Spark."""
     return [_spark(found), _java(found), _format(found)]
 
 
-def _spark(found: Found) -> Finding:
+def _spark(found: JavaAndSpark) -> Finding:
     name = "spark"
     if found.spark is None:
         return Finding(name, "skipped", "There is no pyspark.")
@@ -100,7 +100,7 @@ def _spark(found: Found) -> Finding:
     return Finding(name, "ok", f"Spark {jars}" + (f" in {found.spark_home}." if found.spark_home else " of pyspark."))
 
 
-def _java(found: Found) -> Finding:
+def _java(found: JavaAndSpark) -> Finding:
     name = "java"
     if found.own_jars is None and not found.spark_home:
         connect = "Spark Connect's client needs no Java."
@@ -118,7 +118,7 @@ def _java(found: Found) -> Finding:
     return Finding(name, "ok", f"Java {found.java_version}: {where}.")
 
 
-def _format(found: Found) -> Finding:
+def _format(found: JavaAndSpark) -> Finding:
     if found.format_found:
         return Finding("format", "ok", 'Spark finds format("kafkagroup") by itself.')
     return Finding(

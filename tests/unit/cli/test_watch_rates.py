@@ -8,25 +8,25 @@ import pytest
 
 from assignors import TopicPartition
 from kafkagroup.admin.rows import Group, MemberDescription, PartitionLag
-from kafkagroup.cli.watch_rates import SAMPLES, History, Sample, WatchMember, duration_text, spark_line
+from kafkagroup.cli.watch_rates import SAMPLES, GroupSample, History, WatchMember, duration_text, spark_line
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
 def sample(
     at: float, committed: int, end: int, state: str = "Stable", owner: str = "a", second: int | None = None
-) -> Sample:
+) -> GroupSample:
     owners = {FIRST: owner} | ({} if second is None else {SECOND: "b"})
     done = {FIRST: committed} | ({} if second is None else {SECOND: second})
     ends = {FIRST: end} | ({} if second is None else {SECOND: 1000})
-    return Sample(at, "g", state, (owner, "b"), owners, done, ends, {tp: ends[tp] - done[tp] for tp in ends})
+    return GroupSample(at, "g", state, (owner, "b"), owners, done, ends, {tp: ends[tp] - done[tp] for tp in ends})
 
 
 def test_a_sample_of_a_group() -> None:
     member = MemberDescription("m", "a", "c", "h", (FIRST,))
     lag = [PartitionLag("orders", 0, 7, 10, "a"), PartitionLag("orders", 1, None, 5, None, start=1)]
-    found = Sample.from_group(Group("g", "Stable", "range", (member,), "b:1"), lag, 3.0)
-    assert found == Sample(
+    found = GroupSample.from_group(Group("g", "Stable", "range", (member,), "b:1"), lag, 3.0)
+    assert found == GroupSample(
         3.0, "g", "Stable", ("a",), {FIRST: "a"}, {FIRST: 7}, {FIRST: 10, SECOND: 5}, {FIRST: 3, SECOND: 4}
     )
     assert found.lag == 7

@@ -10,7 +10,7 @@ import pytest
 from kafka_source.kafka_client import Endpoint
 from kafkagroup.doctor.brokers import advertised_finding, broker_findings, clock_finding
 from kafkagroup.doctor.executors import SeenThere, packages_finding
-from kafkagroup.doctor.java_and_spark import Found, java_and_spark_findings
+from kafkagroup.doctor.java_and_spark import JavaAndSpark, java_and_spark_findings
 from kafkagroup.doctor.probe import Certificate, Listener, Probe, Step
 from kafkagroup.doctor.rights import READ, WRITE, Allowed, named, right_finding
 from kafkagroup.doctor.versions import Finding, Installed, document, engine_finding, healthy, version_findings, within
@@ -27,7 +27,7 @@ INSTALLED = Installed(
     librdkafka="2.12.1",
     requires={"pyspark": ">=4.0", "confluent-kafka": ">=2.12,<3"},
 )
-MACHINE = Found(
+MACHINE = JavaAndSpark(
     spark="4.0.1",
     own_jars="4.0.1",
     spark_home="",
