@@ -70,13 +70,13 @@ class KafkaGroupSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of a batch query."""
-        from kafka_source.sink.create_writer import batch_writer
+        from kafka_source.sink.writer import batch_writer
 
         return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         """Return the writer of a streaming query."""
-        from kafka_source.sink.create_writer import stream_writer
+        from kafka_source.sink.writer import stream_writer
 
         return stream_writer(self.options, schema, overwrite)
 

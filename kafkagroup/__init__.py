@@ -54,13 +54,13 @@ if TYPE_CHECKING:
         RebalanceTimeout as RebalanceTimeout,
     )
     from kafka_source.pinned_read import pinned
-    from kafka_source.sink.produce.partitioner import partition_of as partition_of
     from kafka_source.transactions import (
         Transaction as Transaction,
         TransactionalProducers as TransactionalProducers,
         run_transaction as run_transaction,
     )
     from kafkagroup import progress as progress
+    from kafkagroup.partitioner import partition_of as partition_of
 
 __all__ = [
     "AbortableError",
@@ -95,7 +95,7 @@ _MODULES = {
     "Settings": "kafka_source.client_config",
     "Transaction": "kafka_source.transactions",
     "TransactionalProducers": "kafka_source.transactions",
-    "partition_of": "kafka_source.sink.produce.partitioner",
+    "partition_of": "kafkagroup.partitioner",
     "pinned": "kafka_source.pinned_read",
     "progress": "kafkagroup.progress",
     "register": "kafka_source.datasource",

@@ -13,11 +13,13 @@ from kafka_source.quota.bounds import QuotaSettings, Ticket
 from kafka_source.quota.server import ticket_of_server_process
 from kafka_source.runtime.spark_processes import driver_pid
 from kafka_source.sink.exactly_once import begin_batch
-from kafka_source.sink.pacing import PRODUCER_RATE
 from kafka_source.sink.target import Target
-from kafka_source.sink.two_phase.driver_epoch import DriverEpoch
+from kafka_source.sink.two_phase.committer import DriverEpoch
 
 log = logging.getLogger(__name__)
+
+PRODUCER_RATE = "producer_byte_rate"
+"""The name of the brokers' quota for writes (KIP-13)."""
 
 
 @dataclass(frozen=True, slots=True)

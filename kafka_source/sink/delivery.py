@@ -9,7 +9,7 @@ from kafka_source.client_config import Settings
 from kafka_source.engine_selection import is_native
 from kafka_source.errors import OptionError
 from kafka_source.sink.produce import librdkafka
-from kafka_source.sink.produce.producer_settings import librdkafka_only
+from kafka_source.sink.produce.settings import librdkafka_only
 from kafka_source.sink.records import Records
 from kafka_source.transactions.open_transaction import OpenTransaction
 

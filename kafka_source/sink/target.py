@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from kafka_source.client_config import Settings
 from kafka_source.options import SinkOptions
 from kafka_source.quota.bounds import QuotaSettings
-from kafka_source.sink.schema import SinkColumns
+from kafka_source.sink.records import SinkColumns
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,26 +1,41 @@
-"""Spark's writers: `write` runs in each task, `commit` and `abort` in the driver; see `BatchStart` for the begin."""
+"""Spark's writers, from their options to their commits: `write` runs in each task, `commit` and `abort` in the driver.
+
+What begins a batch, before its tasks: see `BatchStart`.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+import time
+import uuid
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import datasource
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, DataSourceWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
 
-from kafka_source.quota.task_pacer import pacer_of
+from kafka_source.client_config import hidden
+from kafka_source.client_config.java_settings import Role
+from kafka_source.engine_selection import check_engine
+from kafka_source.errors import InvalidConfigurationError, OptionError
+from kafka_source.options import SinkOptions, sink_options
+from kafka_source.quota.bounds import QuotaSettings
+from kafka_source.quota.task_pacer import Pacer, pacer_of
 from kafka_source.runtime import spark_processes
-from kafka_source.sink.batch_start import BatchStart
-from kafka_source.sink.commit_message import CommitMessage
-from kafka_source.sink.delivery import deliver
-from kafka_source.sink.exactly_once import commit_batch, give_up_batch, prepare_task
-from kafka_source.sink.pacing import PRODUCER_RATE, paced
-from kafka_source.sink.records import Records, from_arrow, from_rows
-from kafka_source.sink.target import Target
-from kafka_source.sink.two_phase.driver_epoch import DriverEpoch
+from kafka_source.sink.batch_start import PRODUCER_RATE, BatchStart
+from kafka_source.sink.delivery import check_settings, deliver, writes_native
+from kafka_source.sink.exactly_once import CommitMessage, commit_batch, give_up_batch, prepare_task
+from kafka_source.sink.produce.settings import check_transactional
+from kafka_source.sink.records import Records, from_arrow, from_rows, sink_columns
+from kafka_source.sink.target import ExactlyOnce, Target
+from kafka_source.sink.two_phase.committer import DriverEpoch
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +66,7 @@ class _Writer:
         task = TaskContext.get()
         ticket = context.ticket.of(-1 if task is None else task.partitionId(), 1.0)
         with pacer_of(ticket, self._target.settings, PRODUCER_RATE) as pacer:
-            return self._write_unpaced(paced(records, pacer), context.epoch)
+            return self._write_unpaced(_paced(records, pacer), context.epoch)
 
     def _write_unpaced(self, records: Iterable[Records], epoch: DriverEpoch | None) -> CommitMessage:
         target = self._target
@@ -66,14 +81,14 @@ class _Writer:
     def _commit(self, messages: Sequence[WriterCommitMessage | None]) -> int:
         """Commit the batch, and return its number of records."""
         self.start.close()
-        written = _of_sink(messages)
+        written = _commit_messages(messages)
         if self._target.exactly_once is not None:
             commit_batch(self._target.settings, self._target.exactly_once, written)
         return sum(message.records for message in written)
 
     def _abort(self, messages: Sequence[WriterCommitMessage | None], what: str) -> None:
         self.start.close()
-        written = _of_sink(messages)
+        written = _commit_messages(messages)
         if self._target.exactly_once is None:
             count = sum(message.records for message in written)
             log.warning("%s failed; the other tasks have written %d records, which stay in the topic", what, count)
@@ -135,5 +150,85 @@ else:
     StreamWriter = RowStreamWriter
 
 
-def _of_sink(messages: Iterable[WriterCommitMessage | None]) -> list[CommitMessage]:
+def _commit_messages(messages: Iterable[WriterCommitMessage | None]) -> list[CommitMessage]:
     return [message for message in messages if isinstance(message, CommitMessage)]
+
+
+def _paced(batches: Iterable[Records], pacer: Pacer) -> Iterator[Records]:
+    """Yield records in pieces that the quota allows at once, each when the quota allows it."""
+    if not pacer.enabled:
+        yield from batches
+        return
+    for records in batches:
+        # Bytes of all records before each.
+        before = [0, *accumulate(records.sizes())]
+        at, end = 0, len(before) - 1
+        while at < end:
+            while (pause := pacer.wait(end - at)) > 0:
+                time.sleep(pause)
+            limit = pacer.max_bytes(before[-1] / end)
+            until = end if limit is None else max(at + 1, bisect_right(before, before[at] + limit) - 1)
+            pacer.fetched(before[until] - before[at], until - at)
+            yield records if until - at == end else records.slice(at, until - at)
+            at = until
+
+
+def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceWriter:
+    """Create the writer of a batch write.
+
+    Args:
+        options: The user's options.
+        schema: The DataFrame's schema.
+        overwrite: Whether the save mode is `overwrite`, which Kafka does not support.
+
+    Raises:
+        OptionError: An option is wrong.
+        InvalidConfigurationError: The save mode is `overwrite`, or a column cannot be written to Kafka.
+    """
+    if overwrite:
+        raise InvalidConfigurationError(
+            "Save mode overwrite not allowed for Kafka: records can only be appended to a topic. Use mode append."
+        )
+    return BatchWriter(_target(options, schema, write_id=uuid.uuid4().hex))
+
+
+def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+    """Create the writer of a stream, in any output mode: `complete` appends its whole result in each micro-batch.
+
+    Args:
+        options: The user's options.
+        schema: The stream's schema.
+        overwrite: Whether the output mode is `complete`; ignored.
+
+    Raises:
+        OptionError: An option is wrong.
+        InvalidConfigurationError: A column cannot be written to Kafka.
+    """
+    return StreamWriter(_target(options, schema))
+
+
+def _target(given: Mapping[str, str], schema: StructType, write_id: str | None = None) -> Target:
+    options = sink_options(given)
+    exactly_once = _exactly_once(options, write_id)
+    check_settings(options.settings, options.engine)
+    native = writes_native(options.settings, options.engine)
+    check_engine(options.engine, options.settings, Role.PRODUCER, native=native)
+    if exactly_once is not None:
+        check_transactional(options.settings)
+    return Target(options, sink_columns(schema, options.topic), exactly_once, QuotaSettings.of(options), _name(given))
+
+
+def _exactly_once(options: SinkOptions, write_id: str | None) -> ExactlyOnce | None:
+    prefix, group = options.transactional_id_prefix, options.commit_group
+    if prefix is None:
+        # `check_sink` ensures that there is a prefix if and only if `transactional` is true.
+        return None
+    if group is not None and write_id is not None:
+        raise OptionError("commit.group", group, "nothing in a batch write: kafkagroup.pinned commits a batch read")
+    return ExactlyOnce(prefix, write_id, group, replays=options.transactional_on_lost == "replay")
+
+
+def _name(given: Mapping[str, str]) -> str:
+    """Return a hash of all options without their secrets. Option names are case-insensitive."""
+    public = hidden({name.lower(): value for name, value in given.items()})
+    return hashlib.sha256(json.dumps(public, sort_keys=True).encode()).hexdigest()[:16]

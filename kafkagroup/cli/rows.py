@@ -18,9 +18,9 @@ from kafkagroup.cli.settings import DEFAULT, NAME_VARIABLE, Context
 
 if TYPE_CHECKING:
     from kafka_source.cluster.client_quotas import ClientQuota
-    from kafka_source.sink.two_phase.commit_markers import LostMarker
     from kafka_source.sink.two_phase.ledger import Decision
     from kafka_source.sink.two_phase.open_transactions import Described
+    from kafka_source.sink.two_phase.visibility import LostMarker
     from kafkagroup.admin.checkpoints import Position
 
 

@@ -138,7 +138,7 @@ def repair(
         from kafka_source.cluster.lookup import Cluster
         from kafka_source.kafka_client import Deadline
         from kafka_source.model.topic_selection import TopicSelection
-        from kafka_source.sink.two_phase.commit_markers import lost_markers, write_marker
+        from kafka_source.sink.two_phase.visibility import lost_markers, write_marker
         from kafkagroup.cli.rows import marker_rows
 
         settings = connection.settings()

@@ -22,12 +22,12 @@ from kafka_source.kafka_client import Deadline, KafkaClient, cached_client
 from kafka_source.runtime.deadline import Deadline as Wait
 from kafka_source.runtime.failpoints import install
 from kafka_source.sink.delivery import in_transaction
+from kafka_source.sink.exactly_once import check_timeout
 from kafka_source.sink.records import Records
 from kafka_source.sink.two_phase.committer import PreparedBatch, TwoPhaseCommit
 from kafka_source.sink.two_phase.ledger import Decision, Ledger
 from kafka_source.sink.two_phase.open_transactions import describe
 from kafka_source.sink.two_phase.prepare import Prepared, SinkTask, prepare
-from kafka_source.sink.two_phase.timeout import check_timeout
 from kafka_source.transactions.offset_transaction import commit_in
 from kafka_source.transactions.open_transaction import OpenTransaction, initialise
 from kafkagroup.embedded import EmbeddedKafka

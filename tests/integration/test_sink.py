@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 
 from kafka_source.datasource import register
 from kafka_source.runtime.deadline import Deadline
-from kafka_source.sink.produce.partitioner import partition_of
 from kafkagroup.embedded import EmbeddedKafka
+from kafkagroup.partitioner import partition_of
 
 Topic = Callable[..., str]
 

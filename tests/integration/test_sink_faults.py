@@ -29,11 +29,10 @@ from kafka_source.errors import (
     NotVisibleError,
 )
 from kafka_source.kafka_client import Deadline, cached_client
-from kafka_source.sink.create_writer import batch_writer
 from kafka_source.sink.records import Records
 from kafka_source.sink.two_phase.open_transactions import describe
 from kafka_source.sink.two_phase.prepare import SinkTask, prepare
-from kafka_source.sink.writer import BatchWriter
+from kafka_source.sink.writer import BatchWriter, batch_writer
 from kafka_source.transactions.producer_pool import TransactionalProducers
 from kafka_source.transactions.transactional_loop import run_transaction
 from kafkagroup.embedded import EmbeddedKafka, Security

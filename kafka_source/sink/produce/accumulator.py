@@ -13,7 +13,7 @@ import pyarrow as pa
 from assignors.model import TopicPartition
 from kafka_source.error_codes import ErrorCode
 from kafka_source.sink.produce.delivery_errors import delivery_error
-from kafka_source.sink.produce.producer_settings import ProducerSettings
+from kafka_source.sink.produce.settings import ProducerSettings
 from kafka_source.sink.records import Records
 
 # The last field of a record batch's header (`DefaultRecordBatch.RECORDS_COUNT_OFFSET`).

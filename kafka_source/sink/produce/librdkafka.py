@@ -13,12 +13,20 @@ from typing import Any
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from kafka_source.client_config import Settings
+from kafka_source.client_config import DEFAULT_CLIENT_ID, Settings, librdkafka_config
+from kafka_source.client_config.java_settings import Role
 from kafka_source.client_config.tls import check_versions
 from kafka_source.errors import AuthenticationError, KafkaGroupError, from_confluent
 from kafka_source.runtime.deadline import Deadline, call_within
 from kafka_source.sink.produce.delivery_errors import delivery_error
-from kafka_source.sink.produce.producer_config import producer_config, transactional_config
+from kafka_source.sink.produce.settings import (
+    DELIVERY_TIMEOUT_MS,
+    LINGER_MS,
+    REQUEST_BYTES,
+    check_transactional,
+    is_idempotent,
+    transaction_timeout_ms,
+)
 from kafka_source.sink.records import Records
 from kafka_source.transactions.producer_pool import TransactionalProducers, cause_of
 
@@ -28,6 +36,24 @@ _POLL_SECONDS = 0.1
 _MAX_IDLE = 4
 _ABORT_SECONDS = 5.0
 _INIT_SECONDS = 60.0
+
+# librdkafka's name for Java's default partitioner: murmur2 of the key; for records without a key, one partition until
+# its batch is full, then another one.
+_JAVA_COMPATIBLE = "murmur2_random"
+
+# Java's defaults where librdkafka's differ; the last two are our own.
+_DEFAULTS = {
+    "client.id": DEFAULT_CLIENT_ID,
+    "partitioner": _JAVA_COMPATIBLE,
+    "message.timeout.ms": str(DELIVERY_TIMEOUT_MS),
+    "message.max.bytes": str(REQUEST_BYTES),
+    "linger.ms": str(LINGER_MS),
+    # Memory for records that wait to be sent. A Python worker's memory is outside of the executor's heap, so keep it
+    # small.
+    "queue.buffering.max.kbytes": "65536",
+}
+
+_ALIASES = {"delivery.timeout.ms": "message.timeout.ms"}
 
 
 class LibrdkafkaDelivery:
@@ -223,3 +249,33 @@ def _in_new_transaction(transactional_id: str, config: dict[str, Any]) -> Produc
 def _headers(headers: pa.Scalar) -> list[tuple[str, bytes | None]] | None:
     found = headers.as_py()
     return None if found is None else [(header["key"], header["value"]) for header in found]
+
+
+def producer_config(settings: Settings) -> dict[str, Any]:
+    """Return librdkafka's configuration for an at-least-once sink.
+
+    Raises:
+        OptionError: A setting is unknown or not allowed, or its value is wrong.
+    """
+    given = librdkafka_config(settings, Role.PRODUCER)
+    given = {_ALIASES.get(name, name): value for name, value in given.items()}
+    config: dict[str, Any] = {**_DEFAULTS, **given}
+    config.setdefault("enable.idempotence", is_idempotent(settings))
+    return config
+
+
+def transactional_config(settings: Settings) -> dict[str, Any]:
+    """Return librdkafka's configuration for an exactly-once sink, without `transactional.id`.
+
+    Raises:
+        OptionError: As `producer_config`, or a setting contradicts transactions.
+    """
+    config = producer_config(settings)
+    check_transactional(settings)
+    timeout_ms = transaction_timeout_ms(settings)
+    return {
+        **config,
+        "message.timeout.ms": str(min(int(config["message.timeout.ms"]), timeout_ms)),
+        "transaction.timeout.ms": timeout_ms,
+        "enable.idempotence": True,
+    }

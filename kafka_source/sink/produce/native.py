@@ -1,4 +1,8 @@
-"""The native engine: deliveries of one task each, over the worker's producer."""
+"""The native engine: deliveries of one task each, over the worker's producer.
+
+A delivery lives as long as its task. What outlives it belongs to the `NativeProducer`, one in each worker process for
+each set of settings: connections, metadata, and an idempotent identity.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +14,8 @@ from kafka_source.runtime.process_cache import ProcessCache
 from kafka_source.sink.produce.accumulator import Accumulator
 from kafka_source.sink.produce.delivery_errors import delivery_error
 from kafka_source.sink.produce.native_producer import CONTROL_SECONDS, NativeProducer
-from kafka_source.sink.produce.producer_config import transaction_timeout_ms
-from kafka_source.sink.produce.producer_settings import ProducerSettings
-from kafka_source.sink.produce.sender import Sender
-from kafka_source.sink.produce.task_transaction import TaskTransaction
+from kafka_source.sink.produce.sender import Sender, TaskTransaction
+from kafka_source.sink.produce.settings import ProducerSettings, transaction_timeout_ms
 from kafka_source.sink.records import Records
 from kafka_source.transactions.open_transaction import initialise
 

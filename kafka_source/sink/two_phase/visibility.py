@@ -5,6 +5,8 @@ killed in between, it sends them after its restart; but a single broker did not,
 last stable offset never passes the records, although the transaction counts as committed. So this module asks the
 partitions' leaders for open transactions (DescribeProducers). The last stable offset would not answer the question,
 since the transaction of another producer may hold it back too.
+
+Markers that a broker has lost can be found and written: `kafkagroup transactions repair`.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from assignors.model import TopicPartition
 from kafka_source.error_codes import ErrorCode
@@ -24,8 +27,9 @@ from kafka_source.errors import (
     error_for_code,
 )
 from kafka_source.kafka_client import Deadline, KafkaClient
-from kafka_source.kafka_client.messages.transaction import DescribeProducersRequest
+from kafka_source.kafka_client.messages.transaction import DescribeProducersRequest, WriteTxnMarkersRequest
 from kafka_source.runtime.retry import RetryPolicy
+from kafka_source.sink.two_phase.open_transactions import COMMITTED, list_in_states
 from kafka_source.transactions.open_transaction import OpenTransaction
 
 log = logging.getLogger(__name__)
@@ -34,6 +38,8 @@ _PAUSES = RetryPolicy(0.002, 0.5)
 _WHAT = "Looking for the commit marker"
 # Brokers' metadata lack a topic for a moment after it was created, and while its leaders change.
 _DELETED_SECONDS = 5.0
+_MARKERS_VERSION = 1
+_NO_COORDINATOR = -1
 
 
 async def wait_until_visible(
@@ -166,3 +172,55 @@ async def _ask(
                 if state.current_txn_start_offset >= 0
             }
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class LostMarker:
+    """A committed transaction, and a partition without its commit marker."""
+
+    transaction: OpenTransaction
+    partition: TopicPartition
+
+
+async def lost_markers(
+    client: KafkaClient, prefix: str, partitions: Iterable[TopicPartition], deadline: Deadline
+) -> list[LostMarker]:
+    """Return the missing commit markers of a sink's committed transactions in these partitions."""
+    committed = await list_in_states(client, prefix, [COMMITTED], deadline)
+    by_producer = {(one.transaction.producer_id, one.transaction.epoch): one.transaction for one in committed}
+    still_open = await open_producers(client, partitions, deadline)
+    return [
+        LostMarker(by_producer[key], tp)
+        for tp, keys in sorted(still_open.items())
+        for key in sorted(keys)
+        if key in by_producer
+    ]
+
+
+async def write_marker(client: KafkaClient, lost: LostMarker, deadline: Deadline) -> None:
+    """Write a missing marker. This needs the right to alter the cluster.
+
+    Raises:
+        KafkaGroupError: The partition's leader refuses the marker.
+    """
+    tp, marker = lost.partition, WriteTxnMarkersRequest.WritableTxnMarker
+    request = WriteTxnMarkersRequest(
+        markers=[
+            marker(
+                producer_id=lost.transaction.producer_id,
+                producer_epoch=lost.transaction.epoch,
+                transaction_result=True,
+                topics=[marker.WritableTxnMarkerTopic(name=tp.topic, partition_indexes=[tp.partition])],
+                coordinator_epoch=_NO_COORDINATOR,
+            )
+        ]
+    )
+    snapshot = await client.metadata({tp.topic}, deadline)
+    leader = snapshot.topics[tp.topic].partitions[tp.partition].leader
+    answer = await client.send(leader, request, deadline, _MARKERS_VERSION)
+    for written in answer.markers:
+        for topic in written.topics:
+            for partition in topic.partitions:
+                if partition.error_code:
+                    where = f"{topic.name}-{partition.partition_index}"
+                    raise error_for_code(partition.error_code, f"Writing the commit marker to {where} failed")

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from kafka_source.sink.produce.partitioner import partition_of
+from kafkagroup.partitioner import partition_of
 from tests.native import kernel
 from tests.unit.native.batches import HEADER, Row, batch, decode, with_crc
 

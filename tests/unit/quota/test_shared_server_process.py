@@ -17,7 +17,7 @@ from kafka_source.client_config import Settings
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.quota.bounds import Bounds, QuotaSettings
 from kafka_source.quota.server import ticket_of_server_process
-from kafka_source.sink.create_writer import stream_writer
+from kafka_source.sink.writer import stream_writer
 
 ASK = """
 import sys

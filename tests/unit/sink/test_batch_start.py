@@ -11,9 +11,9 @@ from pyspark import SparkContext
 from kafka_source.errors import KafkaGroupError
 from kafka_source.options import sink_options
 from kafka_source.sink.batch_start import BatchContext, BatchStart
-from kafka_source.sink.schema import SinkColumns
+from kafka_source.sink.records import SinkColumns
 from kafka_source.sink.target import ExactlyOnce, Target
-from kafka_source.sink.two_phase.driver_epoch import DriverEpoch
+from kafka_source.sink.two_phase.committer import DriverEpoch
 from kafka_source.transactions.open_transaction import OpenTransaction
 
 OPTIONS = {

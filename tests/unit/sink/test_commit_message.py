@@ -7,8 +7,8 @@ import pickle
 import pytest
 
 from assignors.model import TopicPartition
-from kafka_source.sink.commit_message import CommitMessage
-from kafka_source.sink.two_phase.driver_epoch import DriverEpoch
+from kafka_source.sink.exactly_once import CommitMessage
+from kafka_source.sink.two_phase.committer import DriverEpoch
 from kafka_source.sink.two_phase.ledger import Decision, LedgerState
 from kafka_source.sink.two_phase.prepare import Prepared
 from kafka_source.source_sink_handoff import BatchOfRun

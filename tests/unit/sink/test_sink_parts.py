@@ -15,10 +15,9 @@ from pyspark.sql.types import ArrayType, StructType
 
 from kafka_source.errors import InvalidConfigurationError, OptionError
 from kafka_source.sink.batch_start import BatchContext
-from kafka_source.sink.create_writer import batch_writer, stream_writer
-from kafka_source.sink.produce.partitioner import murmur2, partition_of
-from kafka_source.sink.records import from_arrow, from_rows
-from kafka_source.sink.schema import SinkColumns, sink_columns
+from kafka_source.sink.records import SinkColumns, from_arrow, from_rows, sink_columns
+from kafka_source.sink.writer import batch_writer, stream_writer
+from kafkagroup.partitioner import murmur2, partition_of
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 

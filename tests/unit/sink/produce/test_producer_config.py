@@ -8,8 +8,8 @@ from pyspark.sql.types import StringType, StructType
 
 from kafka_source.client_config import Settings
 from kafka_source.errors import OptionError
-from kafka_source.sink.create_writer import batch_writer, stream_writer
-from kafka_source.sink.produce.producer_config import producer_config, transactional_config
+from kafka_source.sink.produce.librdkafka import producer_config, transactional_config
+from kafka_source.sink.writer import batch_writer, stream_writer
 
 
 def test_java_defaults_where_librdkafka_has_others() -> None:

@@ -1,22 +1,32 @@
-"""The settings of the native engine's producers, and the settings that only librdkafka supports."""
+"""The settings of the sink's producers: Java's defaults, the native engine's, and what transactions require."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kafka_source.client_config import Settings
 from kafka_source.client_config.java_settings import FOLLOWED_BY_NATIVE, is_known
 from kafka_source.client_config.librdkafka import is_librdkafkas
+from kafka_source.errors import OptionError
 from kafka_source.kafka_client.settings import retry_policy
 from kafka_source.runtime.retry import RetryPolicy
-from kafka_source.sink.produce.producer_config import (
-    DELIVERY_TIMEOUT_MS,
-    LINGER_MS,
-    REQUEST_BYTES,
-    check_transactional,
-    is_idempotent,
-    transaction_timeout_ms,
-)
+
+DELIVERY_TIMEOUT_MS = 120_000
+"""Java's default of `delivery.timeout.ms`."""
+
+REQUEST_BYTES = 1_048_576
+"""Java's default of `max.request.size`."""
+
+LINGER_MS = 50
+"""Our default of `linger.ms`.
+
+Full batches cost half as much as small ones. No record waits longer for it: the flush at the end of a task sends every
+batch at once.
+"""
+
+# Brokers allow 15 minutes by default (transaction.max.timeout.ms). A batch and a restart of the driver have to fit in.
+_TRANSACTION_TIMEOUT_MS = 600_000
 
 _ACKS = {"all": -1, "-1": -1, "1": 1}
 # librdkafka's default. Java's 16 KiB would mean 60 times as many requests for the broker.
@@ -100,3 +110,72 @@ def librdkafka_only(settings: Settings) -> list[str]:
     if settings.integer("retries") == 0:
         found.append("retries")
     return found
+
+
+def transaction_timeout_ms(settings: Settings) -> int:
+    """Return the timeout of the tasks' transactions in milliseconds: the user's setting, else 10 minutes."""
+    return int(settings.get("transaction.timeout.ms", _TRANSACTION_TIMEOUT_MS))
+
+
+@dataclass(frozen=True, slots=True)
+class _Demand:
+    """A requirement on a setting.
+
+    Attributes:
+        names: The setting's names in Java and librdkafka.
+        takes: The allowed values, for the error text.
+        is_met: Whether the user's value is allowed, by settings and name.
+    """
+
+    names: tuple[str, ...]
+    takes: str
+    is_met: Callable[[Settings, str], bool]
+
+
+def _at_most(limit: int) -> Callable[[Settings, str], bool]:
+    return lambda settings, name: (settings.integer(name) or 0) <= limit
+
+
+_IDEMPOTENCE = (
+    _Demand(("acks", "request.required.acks"), "all", lambda settings, name: settings[name].lower() in ("all", "-1")),
+    _Demand(("max.in.flight.requests.per.connection", "max.in.flight"), "at most 5", _at_most(5)),
+    _Demand(("retries", "message.send.max.retries"), "at least 1", lambda settings, name: settings.integer(name) != 0),
+)
+
+
+def is_idempotent(settings: Settings) -> bool:
+    """Return whether an at-least-once producer is idempotent: by Java's rule, unless another setting contradicts it."""
+    given = settings.get("enable.idempotence")
+    return not _contradicting(settings, _IDEMPOTENCE) if given is None else given.lower() in ("true", "t", "1")
+
+
+def check_transactional(settings: Settings) -> None:
+    """Check that no setting contradicts transactions.
+
+    Raises:
+        OptionError: One does.
+    """
+    timeout_ms = transaction_timeout_ms(settings)
+    # librdkafka refuses a producer whose delivery or request timeout exceeds its transaction timeout.
+    demands = (
+        *_IDEMPOTENCE,
+        _Demand(
+            ("enable.idempotence",), "true", lambda settings, name: settings[name].lower() not in ("false", "f", "0")
+        ),
+        _Demand(
+            ("delivery.timeout.ms", "message.timeout.ms", "request.timeout.ms", "socket.timeout.ms"),
+            f"at most kafka.transaction.timeout.ms ({timeout_ms})",
+            _at_most(timeout_ms),
+        ),
+    )
+    for name, demand in _contradicting(settings, demands):
+        raise OptionError(f"kafka.{name}", settings.shown(name), f"{demand.takes} with transactional=true")
+
+
+def _contradicting(settings: Settings, demands: tuple[_Demand, ...]) -> list[tuple[str, _Demand]]:
+    return [
+        (name, demand)
+        for demand in demands
+        for name in demand.names
+        if name in settings and not demand.is_met(settings, name)
+    ]

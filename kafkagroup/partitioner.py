@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-JAVA_COMPATIBLE = "murmur2_random"
-"""librdkafka's name for Java's default partitioner: murmur2 of the key; for records without a key, one partition until
-its batch is full, then another one."""
-
 _MULTIPLIER = 0x5BD1E995
 _SEED = 0x9747B28C
 _SHIFT = 24
