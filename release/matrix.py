@@ -30,13 +30,13 @@ BEGIN, END = "<!-- matrix: begin -->", "<!-- matrix: end -->"
 
 #: The main job as a batch and as a stream, and groups: alone, shared, with Java and librdkafka members, rebalanced.
 TESTS = (
-    "tests/integration/test_main_job.py",
-    "tests/integration/test_read_batch_in_group.py",
-    "tests/integration/test_sharing_a_group.py",
-    "tests/integration/test_group_membership.py",
-    "tests/integration/test_group_with_other_clients.py",
-    "tests/integration/test_restart_in_a_group.py",
-    "tests/integration/test_other_sparks.py",
+    "tests/integration/spark/test_main_job.py",
+    "tests/integration/read/test_read_batch_in_group.py",
+    "tests/integration/group/test_sharing_a_group.py",
+    "tests/integration/group/test_group_membership.py",
+    "tests/integration/group/test_group_with_other_clients.py",
+    "tests/integration/group/test_restart_in_a_group.py",
+    "tests/integration/spark/test_other_sparks.py",
 )
 #: Two tests at a time. Warnings are no errors here: other versions have their own, such as sockets that Spark 4.0 does
 #: not close.

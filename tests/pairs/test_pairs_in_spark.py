@@ -1,5 +1,5 @@
 """The draws of `test_pairs.py` through Spark, in one session. Draws with `kill -9` need a driver of their own, and are
-played without Spark; `integration/test_crash_and_restart.py` kills Spark's drivers."""
+played without Spark; `integration/spark/test_crash_and_restart.py` kills Spark's drivers."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from tests.support import produce
 
 pytestmark = pytest.mark.long
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 COUNT = 100
 
 

@@ -23,7 +23,7 @@ from pyspark.sql.streaming import StreamingQuery, StreamingQueryListener
 from examples.setting import produce
 from kafkagroup.embedded import EmbeddedKafka
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAGES = [
     ROOT / "README.md",
     *(ROOT / "docs" / f"{name}.md" for name in ("index", "quickstart", "concepts", "tuning", "troubleshooting")),

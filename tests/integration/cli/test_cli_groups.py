@@ -29,7 +29,7 @@ from tests.commands import Command
 from tests.groups import everything
 from tests.support import produce, until
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka, Security
 from tests.support import numbers, produce, until, written
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 TOPIC = "payroll"
 COUNT = 120
 SECONDS = 60

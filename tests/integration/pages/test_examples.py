@@ -15,7 +15,7 @@ from examples.lag_plot import WIDTH, lag_plot
 from examples.setting import ORDERS, PARTITIONS
 from tests.support import produce
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 pytestmark = pytest.mark.timeout(400)
 

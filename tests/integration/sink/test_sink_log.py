@@ -11,7 +11,7 @@ import pytest
 
 from tests.support import produce
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 # Writes a topic's records to another, as a batch and then as a stream.
 PROGRAM = """

@@ -13,7 +13,7 @@ import kafkagroup
 from tests.apps.process import streaming_app
 from tests.support import produce, stream, until, written
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 NOWHERE = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "none"}
 
 

@@ -46,7 +46,7 @@ def java_topics(broker: EmbeddedKafka) -> dict[tuple[str, str], str]:
     for name in topics.values():
         broker.create_topic(name, PARTITIONS)
     jobs = [f"{name}:{codec}:{kind}" for (codec, kind), name in topics.items()]
-    program = str(Path(__file__).parents[1] / "apps" / "MixedProducer.java")
+    program = str(Path(__file__).parents[2] / "apps" / "MixedProducer.java")
     command = java_command(program, broker.bootstrap_servers, str(RECORDS), *jobs)
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout.strip() == "written", done.stderr[-3000:]
