@@ -36,12 +36,10 @@ from kafka_source.runtime.spark_processes import driver_pid
 from kafka_source.source import late_bounds, read_task
 from kafka_source.source.group_member_owner import GroupMemberOwner
 from kafka_source.source.input_partitions import TaskFactory
-from kafka_source.source.partition_owner import PartitionOwner
+from kafka_source.source.owners import PartitionOwner, Standalone, StaticPartitions
 from kafka_source.source.plan import plan, spans
 from kafka_source.source.read_task import Query, ReadTask, shares_of
-from kafka_source.source.standalone_owner import Standalone
 from kafka_source.source.start_and_end import resolve_batch
-from kafka_source.source.static_partitions import StaticPartitions
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +108,7 @@ class BatchReader(DataSourceReader):
         def join_and_plan() -> list[ReadTask]:
             siblings = Siblings.find(group.group, options.bootstrap_servers, driver_pid())
             members = GroupMemberOwner(options, subscription_of(options), group, commits=False, siblings=siblings)
-            with _one_planner(group), closing(members), members.undisturbed():
+            with _one_planner(group), closing(members), members.rebalance_paused():
                 planned = self._plan(cluster, members, subscribed)
                 if options.commit == "task":
                     # A slot without a task would stay until its session ends, and hold up every other read.

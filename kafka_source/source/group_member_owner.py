@@ -36,9 +36,8 @@ from kafka_source.options.assignment_strategies import REDUNDANT, strategies_of
 from kafka_source.runtime.deadline import Deadline
 from kafka_source.runtime.failpoints import failpoint
 from kafka_source.runtime.retry import RetryPolicy, retry
-from kafka_source.source.owner_events import CommitLog, OwnerEvents
-from kafka_source.source.partition_owner import OwnedPartitions
-from kafka_source.source.positions import Positions, not_below
+from kafka_source.source.owners import CommittingOwner, OwnedPartitions, OwnerEvents
+from kafka_source.source.positions import Positions
 from kafka_source.transactions.offset_committer import TransactionalCommitter, transactional_id_of
 
 log = logging.getLogger(__name__)
@@ -49,7 +48,7 @@ _COMMIT_PAUSES = RetryPolicy(_COMMIT_PAUSE_SECONDS, _COMMIT_PAUSE_SECONDS)
 _TRANSIENT = (RetriableError, AbortableError, UnknownOutcomeError)
 
 
-class GroupMemberOwner:
+class GroupMemberOwner(CommittingOwner):
     """The owner in a group: the slots are members, and the leader's assignment says which partitions they own.
 
     Args:
@@ -71,12 +70,13 @@ class GroupMemberOwner:
         siblings: Siblings | None = None,
         positions: Positions | None = None,
     ) -> None:
+        self._committed_elsewhere = options.commit in ("task", "sink")
+        super().__init__(positions or Positions(), commits=commits, sets_back=commits or self._committed_elsewhere)
         self._group = group
-        self._commits = commits
-        self._positions = positions or Positions()
         self._join_seconds = (group.rebalance_timeout_ms + _JOIN_MARGIN_MS) / 1000
         self._all_copies = options.redundant_emit == "all"
-        self._committed_elsewhere = options.commit in ("task", "sink")
+        # Whether this driver commits offsets, and starts where it has committed.
+        self.keeps_positions = commits and not self._all_copies
         self._assignment: GroupAssignment | None = None
         self._owned = OwnedPartitions({})
         self._membership = GroupMembership(
@@ -95,25 +95,24 @@ class GroupMemberOwner:
         self._renewed_by = uuid4().hex if self._committed_elsewhere and not self._stops else None
         self._compared_generation = -1
         self._joined = False
-        self._commit_log = CommitLog()
 
-    def undisturbed(self) -> AbstractContextManager[None]:
+    def rebalance_paused(self) -> AbstractContextManager[None]:
         """Return a block in which the slots rejoin only by its own calls; see `GroupMembership.undisturbed`."""
         return self._membership.undisturbed()
 
-    def batch_planned(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Let the slots claim these partitions, should they have to rejoin before the micro-batch is finished."""
-        self._positions.add_in_flight(ends)
-        self._membership.reads(BatchUnderWay(self._positions.in_flight))
-
-    def measure(
+    def batch_planned(
         self,
         starts: Mapping[TopicPartition, int],
         ends: Mapping[TopicPartition, int],
         latest: Mapping[TopicPartition, int],
     ) -> None:
-        """Measure how fast the query reads, from this micro-batch to the next call of `commit_and_rejoin`."""
+        """Measure how fast the query reads, from this micro-batch to the next call of `commit_and_rejoin`.
+
+        The slots claim the partitions that it reads, should they have to rejoin before it is finished.
+        """
         self._pace = self._pace.planned(time.monotonic(), starts, ends, latest)
+        self._positions.add_in_flight({tp: end for tp, end in ends.items() if end > starts[tp]})
+        self._membership.reads(BatchUnderWay(self._positions.in_flight))
 
     def tasks_made(self, ends: Mapping[TopicPartition, int]) -> None:
         """Let the slots rejoin only if that does not invalidate credentials with which tasks or the sink commit."""
@@ -220,10 +219,10 @@ class GroupMemberOwner:
         """Commit what the group does not have yet; return False if another try may commit it."""
         try:
             missing = self._not_committed(finished)
-            started = time.monotonic()
+            began = time.monotonic()
             committed = self._commit_existing(missing)
         except FencedError as error:
-            self._commit_log.failed()
+            self._count_failure()
             if error.code == ErrorCode.FENCED_INSTANCE_ID:
                 raise
             self._rejoin_after(f"its commit was refused ({error})")
@@ -231,11 +230,11 @@ class GroupMemberOwner:
         except InvalidConfigurationError:
             raise
         except KafkaGroupError as error:
-            self._commit_log.failed()
+            self._count_failure()
             log.warning("commit group=%s failed, the next micro-batch tries again: %s", self._group.group, error)
             return False
         if committed:
-            self._commit_log.committed(time.monotonic() - started)
+            self._count_commit(began)
             failpoint("offsets-committed")
         self._positions.committed(committed)
         return True
@@ -309,30 +308,15 @@ class GroupMemberOwner:
         else:
             self._committer.commit_as([(slots[number].credentials, part) for number, part in sorted(by_slot.items())])
 
-    @property
-    def keeps_positions(self) -> bool:
-        """Whether this driver commits offsets, and starts where it has committed."""
-        return self._commits and not self._all_copies
-
-    def remember(self, starts: Mapping[TopicPartition, int]) -> None:
-        """Commit the starting offsets, so that a query which ends before its first batch starts there again."""
-        if self.keeps_positions and starts:
-            self._commit_patiently(starts)
-
     def rewind_committed(self, starts: Mapping[TopicPartition, int]) -> None:
-        """Set the group's offsets back to these; see `PartitionOwner.rewind_committed`."""
-        if not self._commits and not self._committed_elsewhere:
-            return
-        mine = {tp: start for tp, start in starts.items() if self.owned().commits(tp)}
-        lowered = not_below(mine, self.committed(sorted(mine)))
-        if lowered:
-            self._commit_patiently(lowered)
-            self._positions.committed(lowered)
+        """Set the group's offsets back where this query commits; see `PartitionOwner.rewind_committed`."""
+        super().rewind_committed({tp: start for tp, start in starts.items() if self.owned().commits(tp)})
 
     def _commit_patiently(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit as `commit` does; a coordinator that is away or loads the group is waited for."""
         deadline = Deadline(self._group.coordinator_timeout_ms / 1000)
         retry(lambda: self.commit(offsets), _COMMIT_PAUSES, on=_TRANSIENT, deadline=deadline, again=_is_transient)
+        self._positions.committed(offsets)
 
     def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
         """Return what the group has committed; open transactions over it are waited for."""
@@ -346,7 +330,7 @@ class GroupMemberOwner:
 
     def take_events(self) -> OwnerEvents:
         """Return the driver's commits and the slots' rebalances since the last call."""
-        return self._commit_log.take(self._membership.take_rebalances())
+        return replace(super().take_events(), rebalances=self._membership.take_rebalances())
 
     def leave(self) -> None:
         """Leave the group at once, also with instance ids of the user's."""

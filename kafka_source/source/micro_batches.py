@@ -35,14 +35,12 @@ from kafka_source.source import sink_commit_replay, spark_checkpoint
 from kafka_source.source.admission import Admission
 from kafka_source.source.group_member_owner import GroupMemberOwner
 from kafka_source.source.input_partitions import TaskFactory, add_handoff, bundle_tasks
-from kafka_source.source.partition_owner import OwnedPartitions, PartitionOwner
+from kafka_source.source.owners import OwnedPartitions, PartitionOwner, Standalone, StaticPartitions
 from kafka_source.source.plan import PlannedInput, plan, spans
 from kafka_source.source.position_tracker import PositionTracker
 from kafka_source.source.positions import Positions
 from kafka_source.source.read_task import Query, TaskBundle
-from kafka_source.source.standalone_owner import Standalone
 from kafka_source.source.start_and_end import raise_or_warn
-from kafka_source.source.static_partitions import StaticPartitions
 from kafka_source.source.topic_tracker import PartitionsWithoutLeader, TopicTracker
 
 # Spark starts one task in the time in which a task reads many more records than this.
@@ -95,7 +93,7 @@ class MicroBatches:
 
     def join(self) -> None:
         """Join the group, if there is one and the query has not joined yet; raises as `next`."""
-        with self._owner.undisturbed():
+        with self._owner.rebalance_paused():
             self._owner.join()
 
     def next(self, start: StreamOffset, *, limited: bool) -> StreamOffset:
@@ -112,7 +110,7 @@ class MicroBatches:
         """
         self._check_cluster(start)
         self._positions.learn(start)
-        with self._owner.undisturbed():
+        with self._owner.rebalance_paused():
             return self._retry(lambda: self._next_attempt(start, limited=limited))
 
     def _next_attempt(self, start: StreamOffset, *, limited: bool) -> StreamOffset:
@@ -159,8 +157,7 @@ class MicroBatches:
             return start
         self._admission.batch_planned()
         self._planned = self._end_offset(starts, ends, owned)
-        self._owner.measure(starts, ends, {**starts, **latest})
-        self._owner.batch_planned({tp: end for tp, end in ends.items() if end > starts[tp]})
+        self._owner.batch_planned(starts, ends, {**starts, **latest})
         failpoint("batch-planned")
         return self._planned
 
@@ -197,7 +194,7 @@ class MicroBatches:
             InvalidConfigurationError: `end` is of another cluster, or `spark_checkpoint` does not know its start.
         """
         self._check_cluster(end)
-        with self._owner.undisturbed():
+        with self._owner.rebalance_paused():
             return self._tasks(start, end)
 
     def _tasks(self, start: StreamOffset, end: StreamOffset) -> list[TaskBundle]:
@@ -233,7 +230,7 @@ class MicroBatches:
             InvalidConfigurationError: `end` is of another cluster, whose group has nothing to do with these offsets.
         """
         self._check_cluster(end)
-        with self._owner.undisturbed():
+        with self._owner.rebalance_paused():
             self._owner.finish(self._positions.current_ends(end.without(self._topics.lost_from(end))))
 
     def stop_at_latest(self) -> None:

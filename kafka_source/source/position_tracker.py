@@ -14,8 +14,8 @@ from kafka_source.errors import InvalidConfigurationError
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options.kinds import TopicWord
-from kafka_source.source import committed_start, sink_commit_replay, start_and_end
-from kafka_source.source.partition_owner import OwnedPartitions, PartitionOwner
+from kafka_source.source import sink_commit_replay, start_and_end
+from kafka_source.source.owners import OwnedPartitions, PartitionOwner
 from kafka_source.source.positions import Positions, group_or_own, max_offset
 from kafka_source.source.read_task import Query
 
@@ -89,7 +89,7 @@ class PositionTracker:
         moves = {tp: (ends[tp], offset) for tp, offset in self._own_ahead.items()}
         return InvalidConfigurationError(
             "The checkpoint is older than this query's own commits, so it was put back: group "
-            f"{self._options.group_id} has {committed_start.named(moves)}. Nothing was read or committed. Put back the "
+            f"{self._options.group_id} has {start_and_end.named(moves)}. Nothing was read or committed. Put back the "
             "newest checkpoint. Or, if the output was put back together with this one, start the query once with "
             "group.on.older.checkpoint=replay: it reads again from the checkpoint's offsets. If the output still has "
             "those records, start it once with group.on.older.checkpoint=follow."
@@ -228,7 +228,7 @@ class PositionTracker:
         positions = self._positions.merge(partitions, committed, rule, commits=self._commits)
         self._log_moves(start, positions)
         if self._generation is None and not start.partitions:
-            committed_start.log_committed_start(self._options, positions, commits=self._commits)
+            start_and_end.log_committed_start(self._options, positions, commits=self._commits)
         return positions
 
     def _without_replayed(
@@ -252,10 +252,10 @@ class PositionTracker:
         # What is not in the last batch was another query's meanwhile; what is replaced is followed on purpose.
         expected = self._positions.replaced(moves)
         surprising = {tp: move for tp, move in moves.items() if tp in start.partitions and tp not in expected}
-        committed_start.log_moves(self._options, surprising, of_spark=start.of_spark)
+        start_and_end.log_moves(self._options, surprising, of_spark=start.of_spark)
         others = {tp: move for tp, move in moves.items() if tp not in surprising}
         if others:
-            log.info("group=%s has read on: %s", self._options.group_id, committed_start.named(others))
+            log.info("group=%s has read on: %s", self._options.group_id, start_and_end.named(others))
 
     def _rewound_since_start(
         self, committed: Mapping[TopicPartition, CommitOffset]

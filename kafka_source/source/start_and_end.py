@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from assignors.model import TopicPartition
 from kafka_source.cluster.list_offsets import EARLIEST, LATEST
 from kafka_source.cluster.lookup import Cluster
-from kafka_source.errors import DataLossError, InvalidConfigurationError
+from kafka_source.errors import DataLossError, InvalidConfigurationError, OptionError
 from kafka_source.options import ReadOptions
-from kafka_source.options.kinds import PartitionValues, TopicWord
-from kafka_source.source import committed_start, json_options
-from kafka_source.source.partition_owner import PartitionOwner
+from kafka_source.options.kinds import PartitionValues, StartingValues, TopicWord
+from kafka_source.runtime.logs import once
+from kafka_source.source.owners import PartitionOwner
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ def resolve_batch(
     """
     entries = owner.committed(sorted(partitions)) if options.group_start == "committed" else {}
     committed = {tp: entry.offset for tp, entry in entries.items()}
-    committed_start.log_committed_start(options, list(committed), commits=options.commit not in (None, "none"))
+    log_committed_start(options, list(committed), commits=options.commit not in (None, "none"))
     starts = starting_offsets(cluster, options, partitions, committed, subscribed=subscribed, default="earliest")
     checked = {tp: start for tp, start in starts.items() if check_all or tp in committed}
     starts |= check_data_loss(cluster, options, checked)
@@ -103,7 +103,7 @@ def starting_offsets(
         default: The value of `startingOffsets` where it is not set.
 
     Raises:
-        OptionError: The starting JSON does not name the partitions of the subscription; see `json_options.starts`.
+        OptionError: The starting JSON does not name the partitions of the subscription; see `_starts_of_json`.
         InvalidConfigurationError: No record matches a timestamp.
     """
     partitions = sorted(partitions)
@@ -126,7 +126,7 @@ def starting_offsets(
     wanted = default if options.starting_offsets is None else options.starting_offsets
     if isinstance(wanted, dict):
         may_come = options.subscribe_pattern is not None
-        starts = json_options.starts(wanted, rest, subscribed, default=default, may_come=may_come)
+        starts = _starts_of_json(wanted, rest, subscribed, default=default, may_come=may_come)
         return known | _replace_sentinels(cluster, options, starts)
     return known | (_latest(cluster, options, rest) if wanted == "latest" else cluster.earliest(rest))
 
@@ -153,7 +153,7 @@ def ending_offsets(
         return _or_latest(cluster, options, cluster.at_times({tp: timestamps[tp] for tp in partitions}))
     wanted = options.ending_offsets
     if isinstance(wanted, dict):
-        by_partition = json_options.exactly("endingOffsets", wanted, subscribed)
+        by_partition = _exactly("endingOffsets", wanted, subscribed)
         return _replace_sentinels(cluster, options, {tp: by_partition[tp] for tp in partitions})
     return _latest(cluster, options, partitions)
 
@@ -284,4 +284,138 @@ def _timestamps(
     """
     if for_all is not None:
         return dict.fromkeys(subscribed, for_all)
-    return None if by_partition is None else json_options.exactly(option, by_partition, subscribed)
+    return None if by_partition is None else _exactly(option, by_partition, subscribed)
+
+
+# ---- options in JSON: a number for each partition, and topics that start at a word
+
+_SENTINELS: Mapping[str, int] = {"earliest": EARLIEST, "latest": LATEST}
+
+
+def _exactly(
+    option: str, values: Mapping[str, Mapping[int, int]], subscribed: Collection[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Return the value of each partition of an option that must name exactly the partitions of the subscription.
+
+    Raises:
+        OptionError: It names others.
+    """
+    expected = set(subscribed)
+    flat = {TopicPartition(topic, p): value for topic, parts in values.items() for p, value in parts.items()}
+    if set(flat) != expected:
+        missing = ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(expected - set(flat)))
+        unknown = ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(set(flat) - expected))
+        difference = "; ".join(
+            part for part in (missing and f"not named: {missing}", unknown and f"not of this query: {unknown}") if part
+        )
+        raise OptionError(
+            option,
+            values,
+            f"a value for exactly the partitions that are read ({difference})",
+            condition="KAFKA_TIMESTAMP_OFFSET_DOES_NOT_MATCH_ASSIGNED"
+            if "ByTimestamp" in option
+            else "KAFKA_START_OFFSET_DOES_NOT_MATCH_ASSIGNED",
+        )
+    return flat
+
+
+def _starts_of_json(
+    wanted: StartingValues,
+    partitions: Collection[TopicPartition],
+    subscribed: Collection[TopicPartition],
+    *,
+    default: TopicWord,
+    may_come: bool,
+) -> dict[TopicPartition, int]:
+    """Return the offset at which each partition starts; -2 is earliest and -1 is latest.
+
+    JSON of offsets only must name exactly the partitions of the subscription, as in Spark. With a word for a topic,
+    topics that are not named start at the default, and a topic that is named by its partitions must name all of its
+    own.
+
+    Args:
+        wanted: The value of `startingOffsets`.
+        partitions: The partitions to resolve.
+        subscribed: All partitions of the query's subscription.
+        default: Where topics start that are not named.
+        may_come: Whether a named topic need not exist yet, as with `subscribePattern`.
+
+    Raises:
+        OptionError: The JSON names partitions or topics that are not those of the subscription.
+    """
+    offsets = {topic: of_it for topic, of_it in wanted.items() if isinstance(of_it, dict)}
+    words = {topic: of_it for topic, of_it in wanted.items() if isinstance(of_it, str)}
+    if not words:
+        flat = _exactly("startingOffsets", offsets, subscribed)
+        return {tp: flat[tp] for tp in partitions}
+    known = {tp.topic for tp in subscribed}
+    if not may_come and (unknown := sorted(wanted.keys() - known)):
+        raise OptionError("startingOffsets", wanted, f"only topics that this query reads, which {unknown[0]} is not")
+    named = {tp.topic for tp in partitions} & offsets.keys()
+    flat = _exactly(
+        "startingOffsets",
+        {topic: offsets[topic] for topic in named},
+        [tp for tp in subscribed if tp.topic in named],
+    )
+    return {tp: flat.get(tp, _SENTINELS[words.get(tp.topic, default)]) for tp in partitions}
+
+
+# ---- log lines about offsets that somebody else has committed
+
+# The maximum number of partitions that a line names.
+_MOST_NAMED = 5
+
+
+def log_committed_start(options: ReadOptions, committed: Collection[TopicPartition], *, commits: bool) -> None:
+    """Log that these partitions start at committed offsets; once in this process, and at WARN if it may surprise.
+
+    It is no surprise where the user has set `group.membership=true` or `startingOffsets=committed`.
+
+    Args:
+        options: Of a query in a group that has read nothing yet.
+        committed: The partitions for which the group has committed an offset.
+        commits: Whether the query commits the group's offsets, over those that are there.
+    """
+    if not committed or not once(("committed start", options.group_id)):
+        return
+    is_meant = options.group_membership is True or options.starting_offsets == "committed"
+    log.log(
+        logging.INFO if is_meant else logging.WARNING,
+        "group=%s has committed offsets in %d of this query's partitions, and this query has no checkpoint: it starts "
+        "there at the committed offsets, not where startingOffsets or the other starting options say.%s To start where "
+        "the options say, set group.start=starting. If kafka.group.id is meant as a label, as in Spark's own source, "
+        "set group.membership=false. If the query is meant to continue where the group is, set group.membership=true, "
+        "and this line is logged at INFO.",
+        options.group_id,
+        len(committed),
+        " It commits its own offsets over them (commit=none commits nothing)." if commits else "",
+    )
+
+
+def log_moves(options: ReadOptions, moves: Mapping[TopicPartition, tuple[int, int]], *, of_spark: bool) -> None:
+    """Log that a query leaves out what others of its group have read; one line for all partitions.
+
+    Args:
+        options: Of the query.
+        moves: The query's own position and the group's offset, by partition; empty: nothing is logged.
+        of_spark: Whether the checkpoint is of Spark's own Kafka source, where the group's id was only a label.
+    """
+    if not moves:
+        return
+    log.warning(
+        "group=%s has committed offsets ahead of this query's checkpoint, and not by this query: it continues there, "
+        "and leaves out what is in between: %s.%s",
+        options.group_id,
+        named(moves),
+        " The checkpoint is of Spark's own Kafka source, where kafka.group.id is only a label: if others used the same "
+        "one, stop this query, and start it with group.membership=false or with a group of its own."
+        if of_spark
+        else "",
+    )
+
+
+def named(moves: Mapping[TopicPartition, tuple[int, int]]) -> str:
+    """Return some partitions with where they go from and to, and how many more there are."""
+    texts = [f"{tp.topic}-{tp.partition} from={before} to={to}" for tp, (before, to) in sorted(moves.items())]
+    more = f" and {len(texts) - _MOST_NAMED} more" if len(texts) > _MOST_NAMED else ""
+    return ", ".join(texts[:_MOST_NAMED]) + more

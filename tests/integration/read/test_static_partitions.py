@@ -15,9 +15,9 @@ from kafka_source.model.stream_offset import Range, StreamOffset
 from kafka_source.options import Where, read_options
 from kafka_source.schema import source_schema
 from kafka_source.source.micro_batches import MicroBatches
+from kafka_source.source.owners import StaticPartitions
 from kafka_source.source.positions import Positions
 from kafka_source.source.read_task import Query
-from kafka_source.source.static_partitions import StaticPartitions
 from tests.support import numbers, produce, reader
 
 PARTITIONS = 3
@@ -115,7 +115,7 @@ def test_a_member_that_joins_later_stops_the_query_at_its_next_commit(members, n
     planner = start()
     end = planner.next(StreamOffset(), limited=True)
     members.make(name, slots=1).join(30)
-    with pytest.raises(FencedError, match=f"Group {group} has members now, and this query reads it with assign"):
+    with pytest.raises(FencedError, match=f"Members have joined group {group} while this query reads it with assign"):
         planner.next(end, limited=True)
     assert groups.committed(group) == dict.fromkeys(last, 0)
 

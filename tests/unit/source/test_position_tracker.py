@@ -15,11 +15,10 @@ from kafka_source.model.commits import CommitOffset, OffsetNote
 from kafka_source.model.stream_offset import Span, StreamOffset
 from kafka_source.options import Where
 from kafka_source.schema import source_schema
-from kafka_source.source.partition_owner import OwnedPartitions
+from kafka_source.source.owners import OwnedPartitions, Standalone
 from kafka_source.source.position_tracker import PositionTracker
 from kafka_source.source.positions import Positions
 from kafka_source.source.read_task import Query
-from kafka_source.source.standalone_owner import Standalone
 
 TP = TopicPartition("t", 0)
 MINE = "my-stream"
@@ -47,11 +46,7 @@ class Group(Standalone):
     """A group in memory; whoever sets an offset back commits with its marks."""
 
     def __init__(self, entries: dict[TopicPartition, CommitOffset], positions: Positions, *, keeps: bool) -> None:
-        self.entries, self._positions, self._keeps = entries, positions, keeps
-
-    @property
-    def keeps_positions(self) -> bool:
-        return self._keeps
+        self.entries, self._positions, self.keeps_positions = entries, positions, keeps
 
     def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
         return {tp: self.entries[tp] for tp in partitions if tp in self.entries}

@@ -1,0 +1,328 @@
+"""The owners of a query's partitions: they say which partitions it reads, and commit what it has finished.
+
+The readers see `PartitionOwner` only, so their path is the same for a query without a group (`Standalone`), for
+partitions of `assign` whose offsets a group keeps (`StaticPartitions`) and for members of a group
+(`group_member_owner`).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+
+from assignors.model import TopicPartition
+from kafka_source.cluster.lookup import Cluster
+from kafka_source.errors import FencedError, InvalidConfigurationError, KafkaGroupError, UnknownTopicError
+from kafka_source.group.committed_offsets import commit_offsets, fetch_entries
+from kafka_source.group.description import describe_either
+from kafka_source.kafka_client import cached_client
+from kafka_source.model.commits import CommitOffset
+from kafka_source.model.credentials import SlotCredentials
+from kafka_source.model.driver_figures import Commit, Rebalance
+from kafka_source.model.stream_offset import Copies
+from kafka_source.model.topic_selection import TopicSelection
+from kafka_source.options import ReadOptions
+from kafka_source.runtime.deadline import Deadline
+from kafka_source.source.positions import Positions, not_below
+
+log = logging.getLogger(__name__)
+
+_COMMIT_SECONDS = 30.0
+# A query without new records commits nothing, so this is more than a micro-batch ever has.
+_MAX_COMMITS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedPartitions:
+    """The partitions that a query may read in one generation of the group.
+
+    Attributes:
+        slots: The slot of each partition; -1 without a group.
+        count: The number of slots; 0 without a group.
+        generation: The group's generation; -1 without a group.
+        copies: With `redundant.emit=all` each partition's (slot, replica) pairs, else empty. Then each query keeps its
+            own positions, and the group's offsets are those of the first copies, for lag monitors.
+    """
+
+    slots: Mapping[TopicPartition, int]
+    count: int = 0
+    generation: int = -1
+    copies: Mapping[TopicPartition, Copies] = field(default_factory=dict)
+
+    def commits(self, tp: TopicPartition) -> bool:
+        """Return whether this query commits the group's offset of this partition."""
+        return tp in self.slots and (tp not in self.copies or self.copies[tp][0][1] == 0)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerEvents:
+    """What happened since the last planned micro-batch; see `DriverFigures`."""
+
+    commits: tuple[Commit, ...] = ()
+    failed_commits: int = 0
+    rebalances: tuple[Rebalance, ...] = ()
+
+
+class PartitionOwner:
+    """Decides which partitions a query owns, and commits what it has finished.
+
+    What is defined here is the behaviour without a group: the query owns what it selects, and nobody commits.
+    """
+
+    keeps_positions = False
+    """Whether `remember` makes positions outlive the query."""
+
+    def rebalance_paused(self) -> AbstractContextManager[None]:
+        """Return a block in which the query's members rejoin only if the block itself says so."""
+        return nullcontext()
+
+    def join(self) -> None:
+        """Join the group, if there is one and the query has not joined yet."""
+
+    def commit_and_rejoin(self, finished: Mapping[TopicPartition, int]) -> OwnedPartitions:
+        """Commit `finished`, rejoin the group if a rebalance is due, and return what the query owns now.
+
+        Args:
+            finished: The next offset to read; everything before it is durable.
+        """
+        raise NotImplementedError
+
+    def still_owned(self) -> bool:
+        """Return whether the query still owns what `commit_and_rejoin` returned, as far as this process knows."""
+        return True
+
+    def batch_planned(
+        self,
+        starts: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+        latest: Mapping[TopicPartition, int],
+    ) -> None:
+        """Note the micro-batch that was just planned; see `Pace.planned` for the arguments."""
+
+    def tasks_made(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Note that the tasks of a micro-batch, with these ends, have the slots' credentials."""
+
+    def finish(self, finished: Mapping[TopicPartition, int]) -> None:
+        """Commit `finished`; everything before these offsets is durable."""
+
+    def remember(self, starts: Mapping[TopicPartition, int]) -> None:
+        """Commit starting offsets, so that a query which ends before its first batch starts there again."""
+
+    def rewind_committed(self, starts: Mapping[TopicPartition, int]) -> None:
+        """Set the group's offsets back to these, unless they are lower, if the query, its tasks or its sink commit.
+
+        The records in between were lost, or are read again. An offset that is the same gets the rewind's mark.
+        """
+
+    def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
+        """Return what the group has committed, without partitions for which it has nothing; empty without a group.
+
+        Open transactions over the offsets are waited for.
+        """
+        return {}
+
+    def credentials(self, slot: int) -> SlotCredentials | None:
+        """Return the credentials with which a task acts as this slot; None without a group."""
+        return None
+
+    def take_events(self) -> OwnerEvents:
+        """Return the commits and rebalances since the last call."""
+        return OwnerEvents()
+
+    def close(self) -> None:
+        """Give the partitions up."""
+
+
+class Standalone(PartitionOwner):
+    """The owner without a group: the query owns all partitions that it selects.
+
+    Args:
+        cluster: Where to look up which partitions exist.
+        subscription: What the query selects.
+    """
+
+    def __init__(self, cluster: Cluster, subscription: TopicSelection) -> None:
+        self._cluster = cluster
+        self._subscription = subscription
+
+    def commit_and_rejoin(self, finished: Mapping[TopicPartition, int]) -> OwnedPartitions:
+        """Return all partitions that exist."""
+        return OwnedPartitions(dict.fromkeys(self._cluster.partitions(self._subscription), -1))
+
+
+class CommittingOwner(PartitionOwner):
+    """What the owners have in common whose group keeps offsets.
+
+    Args:
+        positions: The query's positions.
+        commits: Whether the driver commits offsets. Else tasks or the sink do, or nobody.
+        sets_back: Whether the group's offsets may be set back.
+    """
+
+    def __init__(self, positions: Positions, *, commits: bool, sets_back: bool) -> None:
+        self._positions = positions
+        self._commits = commits
+        self._sets_back = sets_back
+        self._done: deque[Commit] = deque(maxlen=_MAX_COMMITS)
+        self._failures = 0
+
+    def remember(self, starts: Mapping[TopicPartition, int]) -> None:
+        """Commit starting offsets; see `PartitionOwner`."""
+        if self.keeps_positions and starts:
+            self._commit_patiently(starts)
+
+    def rewind_committed(self, starts: Mapping[TopicPartition, int]) -> None:
+        """Set the group's offsets back; see `PartitionOwner`."""
+        lowered = not_below(starts, self.committed(sorted(starts))) if self._sets_back else {}
+        if lowered:
+            self._commit_patiently(lowered)
+
+    def take_events(self) -> OwnerEvents:
+        """Return the driver's commits since the last call."""
+        events = OwnerEvents(tuple(self._done), self._failures)
+        self._done.clear()
+        self._failures = 0
+        return events
+
+    def _commit_patiently(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit, and wait for a coordinator that is away or loads the group."""
+        raise NotImplementedError
+
+    def _count_commit(self, began: float) -> None:
+        """Count a commit that began at this time of the monotonic clock, and has just succeeded."""
+        self._done.append(Commit(round(time.time() * 1000), round((time.monotonic() - began) * 1000, 1)))
+
+    def _count_failure(self) -> None:
+        self._failures += 1
+
+
+class StaticPartitions(CommittingOwner):
+    """The owner with `assign` and a group: it owns partitions as without a group, and the group keeps their offsets.
+
+    It is what Java's `KafkaConsumer.assign` with a group id is: the query starts at the group's committed offsets and
+    commits there, and joins nothing. The coordinator takes such commits only while the group has no members.
+
+    Args:
+        options: Of the query; with `assign` and a group.
+        cluster: Where to look up which partitions exist.
+        subscription: The partitions of `assign`.
+        commits: Whether the driver commits offsets. Else nobody does.
+        positions: The query's positions; None: it has no checkpoint.
+    """
+
+    def __init__(
+        self,
+        options: ReadOptions,
+        cluster: Cluster,
+        subscription: TopicSelection,
+        *,
+        commits: bool,
+        positions: Positions | None = None,
+    ) -> None:
+        if options.group_id is None:
+            raise ValueError("the query has no group")
+        super().__init__(positions or Positions(), commits=commits, sets_back=commits)
+        self.keeps_positions = commits
+        self._all = Standalone(cluster, subscription)
+        self._group = options.group_id
+        self._patience = options.coordinator_timeout_ms / 1000
+        self._client = cached_client(options.settings, "commit")
+        self._has_checked = False
+
+    def commit_and_rejoin(self, finished: Mapping[TopicPartition, int]) -> OwnedPartitions:
+        """Commit `finished`, and return the partitions of `assign` that exist.
+
+        Raises:
+            InvalidConfigurationError: The group has members when the query starts.
+            FencedError: The group has got members since then.
+        """
+        self._check_has_no_members()
+        self.finish(finished)
+        self._repeat_old()
+        return self._all.commit_and_rejoin(finished)
+
+    def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
+        """Return what the group has committed; open transactions over it are waited for."""
+        return self._client.run(fetch_entries(self._client, self._group, partitions, Deadline(self._patience)))
+
+    def _check_has_no_members(self) -> None:
+        if self._has_checked or not self._commits:
+            return
+        found = self._client.run(describe_either(self._client, self._group, Deadline(self._patience)))
+        if found.members:
+            raise InvalidConfigurationError(
+                f"Group {self._group} has {len(found.members)} members, so a query with assign cannot commit its "
+                "offsets. Stop them, use subscribe to share the partitions with them, or give this query a group of "
+                "its own. With group.membership=false kafka.group.id is only a label, as in Spark's own source."
+            )
+        self._has_checked = True
+
+    def finish(self, finished: Mapping[TopicPartition, int]) -> None:
+        """Commit what the group does not have yet; raises as `commit_and_rejoin`."""
+        missing = self._positions.missing(finished)
+        if not self._commits or not missing:
+            return
+        try:
+            # A rewind counts, or a commit that this driver does not know.
+            missing = self._positions.not_behind(missing, self._unknown_entries(missing))
+            if not missing:
+                return
+            began = time.monotonic()
+            self._commit(missing, _COMMIT_SECONDS)
+            self._count_commit(began)
+        except (FencedError, InvalidConfigurationError):
+            raise
+        except KafkaGroupError as error:
+            self._count_failure()
+            log.warning("commit group=%s failed, the next micro-batch tries again: %s", self._group, error)
+
+    def _repeat_old(self) -> None:
+        """Commit again what nobody has committed for long, as Java's auto commit does.
+
+        A group without members loses the offsets of an idle partition in a few days, while those of the others stay.
+        """
+        old = self._positions.old() if self._commits else {}
+        if not old:
+            return
+        try:
+            # What somebody has set since then is theirs.
+            found = self.committed(sorted(old))
+            ours = {tp: offset for tp, offset in old.items() if tp not in found or found[tp].offset == offset}
+            if ours:
+                self._commit(ours, _COMMIT_SECONDS)
+        except (FencedError, InvalidConfigurationError):
+            raise
+        except KafkaGroupError as error:
+            log.warning("commit group=%s of idle partitions failed, it is tried again: %s", self._group, error)
+            return
+        self._positions.as_committed(old)
+
+    def _unknown_entries(self, missing: Mapping[TopicPartition, int]) -> dict[TopicPartition, CommitOffset]:
+        unknown = [tp for tp in self._positions.comparable(missing) if not self._positions.has_compared(tp)]
+        return self.committed(unknown) if unknown else {}
+
+    def _commit_patiently(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self._commit(offsets, self._patience)
+
+    def _commit(self, offsets: Mapping[TopicPartition, int], seconds: float) -> None:
+        nobody = SlotCredentials.without_membership(self._group)
+        work = commit_offsets(
+            self._client, nobody, self._positions.with_notes(offsets), Deadline(seconds), fail_on_unknown_topic=True
+        )
+        try:
+            self._client.run(work)
+        except UnknownTopicError as error:
+            # The offsets of the other topics are committed.
+            log.warning("commit group=%s: %s", self._group, error)
+        except FencedError as error:
+            raise FencedError(
+                f"Members have joined group {self._group} while this query reads it with assign: the coordinator "
+                "refuses its commit, and the members may read the same records. The query stops, and its last "
+                f"micro-batch is not committed. Stop the members, or give this query a group of its own. ({error})",
+                code=error.code,
+            ) from error
+        self._positions.committed(offsets)
