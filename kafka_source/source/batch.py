@@ -33,12 +33,11 @@ from kafka_source.runtime.deadline import Deadline
 from kafka_source.runtime.retry import RetryPolicy, retry
 from kafka_source.runtime.shared_files import exclusive, name_of
 from kafka_source.runtime.spark_processes import driver_pid
-from kafka_source.source import late_bounds, read_task
+from kafka_source.source import read_task
 from kafka_source.source.group_member_owner import GroupMemberOwner
-from kafka_source.source.input_partitions import TaskFactory
 from kafka_source.source.owners import PartitionOwner, Standalone, StaticPartitions
-from kafka_source.source.plan import plan, spans
-from kafka_source.source.read_task import Query, ReadTask, shares_of
+from kafka_source.source.plan import mark_late_bounds, plan, spans
+from kafka_source.source.read_task import Query, ReadTask, TaskFactory, is_unbound, shares_of
 from kafka_source.source.start_and_end import resolve_batch
 
 log = logging.getLogger(__name__)
@@ -147,7 +146,7 @@ class BatchReader(DataSourceReader):
             min_partitions=options.min_partitions,
             max_records=options.max_records_per_partition,
         )
-        inputs = plan(end) if options.in_group else late_bounds.mark(plan(end), bounds)
+        inputs = plan(end) if options.in_group else mark_late_bounds(plan(end), bounds)
         rewinds = rewinds_in(owner.committed(sorted(owned.slots))) if options.commit == "task" else {}
         factory = TaskFactory(owner.credentials, cluster.cluster_id(), topics, rewinds)
         planned = [_without_ids_if_unbound(factory.task(one)) for one in inputs]
@@ -176,4 +175,4 @@ def _one_planner(group: GroupSettings) -> Iterator[None]:
 
 def _without_ids_if_unbound(task: ReadTask) -> ReadTask:
     """Return the task without topic ids if it has no planned offset, which only the topic of the plan would have."""
-    return replace(task, topics={}) if late_bounds.is_unbound(task.ranges) else task
+    return replace(task, topics={}) if is_unbound(task.ranges) else task

@@ -31,15 +31,13 @@ from kafka_source.quota.server import StreamQuota
 from kafka_source.runtime.deadline import Deadline
 from kafka_source.runtime.failpoints import failpoint
 from kafka_source.runtime.retry import RetryPolicy, retry
-from kafka_source.source import sink_commit_replay, spark_checkpoint
-from kafka_source.source.admission import Admission
+from kafka_source.source import replay
 from kafka_source.source.group_member_owner import GroupMemberOwner
-from kafka_source.source.input_partitions import TaskFactory, add_handoff, bundle_tasks
 from kafka_source.source.owners import OwnedPartitions, PartitionOwner, Standalone, StaticPartitions
-from kafka_source.source.plan import PlannedInput, plan, spans
+from kafka_source.source.plan import Admission, PlannedInput, plan, spans
 from kafka_source.source.position_tracker import PositionTracker
 from kafka_source.source.positions import Positions
-from kafka_source.source.read_task import Query, TaskBundle
+from kafka_source.source.read_task import Query, TaskBundle, TaskFactory, add_handoff, bundle_tasks
 from kafka_source.source.start_and_end import raise_or_warn
 from kafka_source.source.topic_tracker import PartitionsWithoutLeader, TopicTracker
 
@@ -170,11 +168,11 @@ class MicroBatches:
         is_first = start == self._planned and any(span.end > span.start for span in start.partitions.values())
         if not self._sink_commits or self._sink_has_committed or not is_first:
             return
-        committed = sink_commit_replay.fetch_committed(self._options)
-        if sink_commit_replay.is_handed_over(start, committed) or self._positions.unfollowed_rewinds(committed):
+        committed = replay.fetch_committed(self._options)
+        if replay.is_handed_over(start, committed) or self._positions.unfollowed_rewinds(committed):
             self._sink_has_committed = True
             return
-        message = sink_commit_replay.nobody_commits(self._options.group_id)
+        message = replay.nobody_commits(self._options.group_id)
         if has_new:
             raise InvalidConfigurationError(message)
         if not self._sink_is_told:
@@ -191,7 +189,7 @@ class MicroBatches:
 
         Raises:
             DataLossError: A topic of a replayed batch was lost, and `failOnDataLoss` is set.
-            InvalidConfigurationError: `end` is of another cluster, or `spark_checkpoint` does not know its start.
+            InvalidConfigurationError: `end` is of another cluster, or `replay` does not know its start.
         """
         self._check_cluster(end)
         with self._owner.rebalance_paused():
@@ -219,7 +217,7 @@ class MicroBatches:
         if self._sink_commits and not is_replay and not start.by_sink:
             # The first batch hands over every position, also where there is nothing to read. The group's offsets may be
             # behind them: other settings committed before, perhaps not the last batch.
-            planned = [*planned, sink_commit_replay.idle(end)]
+            planned = [*planned, replay.idle(end)]
         self._owner.tasks_made(_ends_of(planned))
         return add_handoff(found, planned, end.stream or "", end.topics) if self._sink_commits else found
 
@@ -334,7 +332,7 @@ class MicroBatches:
     def _planned_by_spark(self, start: StreamOffset, end: StreamOffset) -> StreamOffset:
         start = self._without_lost_topics(start)
         end = self._without_lost_topics(end)
-        return spark_checkpoint.planned_batch(
+        return replay.planned_batch(
             start,
             end,
             cluster=self._cluster,
@@ -386,8 +384,8 @@ class MicroBatches:
     def _remaining(self, planned: list[PlannedInput], stream: str) -> list[PlannedInput]:
         """Return what a replay has to read when the sink commits the group's offsets."""
         owned = self._owner.commit_and_rejoin({})
-        committed = sink_commit_replay.fetch_committed(self._options)
-        return sink_commit_replay.remaining(planned, owned.slots, committed, stream)
+        committed = replay.fetch_committed(self._options)
+        return replay.remaining(planned, owned.slots, committed, stream)
 
     def _without_rewound(self, planned: list[PlannedInput]) -> list[PlannedInput]:
         """Leave partitions to the next batch that were rewound since this one was planned.

@@ -1,20 +1,159 @@
-"""Plan a micro-batch: which slot reads which ranges, in which input partitions. Pure.
+"""Plan a batch: how far it reads, which slot reads which ranges, and in which input partitions. No I/O.
+
+How far: the options' limits, the quota, and the end of an AvailableNow run (`Admission`).
 
 A plan depends on the batch's end offset, and on the start offset where a partition's span begins before it (see
 `plan`). Both are in Spark's checkpoint, so a batch that is replayed after a restart gets the same plan. Two things can
 make the replay smaller, see `MicroBatches.tasks`: topics that were deleted or created again, and with `commit=sink`
 what the group's other members have read.
+
+Spark plans a batch's DataFrame once. Like Spark's own source (`KafkaSourceRDD`), the plan of a batch without a group
+keeps the words `earliest` and `latest`, and each task looks its offsets up (`mark_late_bounds`). A DataFrame or a view
+that is used twice therefore reads what is there at the time of each action.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from assignors.model import TopicPartition
 from kafka_source.model.stream_offset import Copies, CutRule, Range, Span, StreamOffset
+from kafka_source.options import ReadOptions
+from kafka_source.quota import batch_sizing
+from kafka_source.quota.server import StreamQuota
+from kafka_source.source.start_and_end import BatchBounds
+
+
+def available_ends(
+    starts: Mapping[TopicPartition, int],
+    latest: Mapping[TopicPartition, int],
+    target: Mapping[TopicPartition, int] | None,
+) -> dict[TopicPartition, int]:
+    """Return how far each partition can be read; never less than its start.
+
+    Args:
+        starts: The first offset to read of each partition.
+        latest: The latest offset of at least these partitions.
+        target: Where an AvailableNow run ends; None: another trigger.
+    """
+    # A partition that was created after an AvailableNow run began is left to the next run.
+    ends = {tp: latest[tp] if target is None else min(latest[tp], target.get(tp, 0)) for tp in starts}
+    return {tp: max(start, ends[tp]) for tp, start in starts.items()}
+
+
+def rate_limit(
+    available: Mapping[TopicPartition, tuple[int, int]], max_offsets: int | None
+) -> dict[TopicPartition, int]:
+    """Return where each partition ends if a micro-batch may have `max_offsets` offsets.
+
+    Each partition gets a share in proportion to its available offsets. A partition with new offsets gets at least one
+    of them, so that it does not starve (Spark's KafkaMicroBatchStream.rateLimit); the batch may therefore exceed the
+    limit by one offset for each partition.
+
+    Args:
+        available: The first offset to read and the end of each partition.
+        max_offsets: The limit, in offsets; None: no limit.
+    """
+    sizes = {tp: max(0, end - start) for tp, (start, end) in available.items()}
+    if max_offsets is None:
+        return {tp: start + sizes[tp] for tp, (start, _) in available.items()}
+    total = sum(sizes.values())
+    return {tp: start + _share(max_offsets, sizes[tp], total) for tp, (start, _) in available.items()}
+
+
+def _share(max_offsets: int, size: int, total: int) -> int:
+    if size == 0:
+        return 0
+    # In floating point and in this order, so that a share which is off by one is off as in Spark.
+    share = max_offsets * (size / total)
+    return min(size, math.ceil(share) if share < 1 else math.floor(share))
+
+
+class Admission:
+    """Admit offsets to the micro-batches of one stream.
+
+    Args:
+        options: `maxOffsetsPerTrigger`, `maxBytesPerTrigger`, `minOffsetsPerTrigger` and `maxTriggerDelay` are the
+            limits.
+        quota: The stream's quota, which also knows the size of records; None: no quota, and no size is known.
+        clock: The time in seconds; only differences count.
+    """
+
+    def __init__(
+        self, options: ReadOptions, quota: StreamQuota | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._max_offsets = options.max_offsets_per_trigger
+        self._max_bytes = options.max_bytes_per_trigger
+        self._min_offsets = options.min_offsets_per_trigger
+        self._max_delay = options.max_trigger_delay / 1000
+        self._quota = quota
+        self._clock = clock
+        self._target: dict[TopicPartition, int] | None = None
+        self._without_target: frozenset[TopicPartition] = frozenset()
+        self._last_batch = float("-inf")
+
+    def stop_at(self, target: Mapping[TopicPartition, int], unknown: Collection[TopicPartition] = ()) -> None:
+        """Admit nothing beyond these offsets, where an AvailableNow run ends.
+
+        Args:
+            target: The end of each partition.
+            unknown: The partitions that have no leader. The run ends there where they end when they have one.
+        """
+        self._target, self._without_target = dict(target), frozenset(unknown)
+
+    @property
+    def runs_to_an_end(self) -> bool:
+        """Whether this is an AvailableNow run, which must not end before it has read everything."""
+        return self._target is not None
+
+    def ends(
+        self,
+        starts: Mapping[TopicPartition, int],
+        latest: Mapping[TopicPartition, int],
+        slots: Mapping[TopicPartition, int],
+        *,
+        limited: bool,
+    ) -> dict[TopicPartition, int] | None:
+        """Return where each partition of the next micro-batch ends; None: wait for more records.
+
+        Args:
+            starts: The first offset to read of each partition.
+            latest: The latest offset of each partition; a partition without a leader is left out, and ends at its
+                start.
+            slots: The slot that reads each partition, whose quota may be its own.
+            limited: Apply the options' limits and the quota.
+        """
+        if self._target is not None:
+            self._target |= {tp: latest[tp] for tp in self._without_target & latest.keys()}
+            self._without_target -= latest.keys()
+        latest = {**starts, **latest}
+        ends = available_ends(starts, latest, self._target)
+        if not limited:
+            return ends
+        if self._waits_for_more(sum(ends[tp] - start for tp, start in starts.items())):
+            return None
+        ends = rate_limit({tp: (start, ends[tp]) for tp, start in starts.items()}, self._max_offsets)
+        if self._max_bytes is not None:
+            sizes = {} if self._quota is None else self._quota.record_bytes()
+            ends = batch_sizing.admit(starts, ends, sizes, (self._max_bytes, math.inf))
+        return ends if self._quota is None else self._quota.admit(starts, ends, slots)
+
+    def batch_planned(self) -> None:
+        """Note that a micro-batch is planned now: `maxTriggerDelay` starts again."""
+        self._last_batch = self._clock()
+
+    def _waits_for_more(self, new_offsets: int) -> bool:
+        # An AvailableNow run has to end, so it never waits.
+        if self._min_offsets is None or self._target is not None:
+            return False
+        return new_offsets < self._min_offsets and self._clock() - self._last_batch < self._max_delay
+
+
+# ---- ranges and input partitions
 
 
 class PlannedInput(NamedTuple):
@@ -188,3 +327,32 @@ def bundles(inputs: Sequence[PlannedInput], min_offsets: int) -> list[list[Plann
 
 def _joined(bundle: list[PlannedInput]) -> list[PlannedInput]:
     return [PlannedInput(-1, tuple(r for one in bundle for r in one.ranges))]
+
+
+# ---- bounds that each action of a batch looks up
+
+
+def mark_late_bounds(planned: Sequence[PlannedInput], bounds: BatchBounds) -> list[PlannedInput]:
+    """Return the plan of a batch without a group with its late starts and ends.
+
+    A partition that is empty now gets an input too if its end is late, because it may have records later.
+
+    Args:
+        planned: The plan with the offsets of now; each input has one range.
+        bounds: The offsets of now, and which of them are late.
+    """
+    ranges = [r for one in planned for r in one.ranges]
+    read = {r.topic_partition for r in ranges}
+    ranges += [Range(*tp, bounds.starts[tp], bounds.ends[tp]) for tp in bounds.late_ends if tp not in read]
+    return [PlannedInput(-1, (_with_late_bounds(r, bounds),)) for r in sorted(ranges)]
+
+
+def _with_late_bounds(r: Range, bounds: BatchBounds) -> Range:
+    tp = r.topic_partition
+    is_late, is_first, is_last = tp in bounds.late_starts, r.start == bounds.starts[tp], r.end == bounds.ends[tp]
+    return r._replace(
+        from_earliest=is_late and is_first,
+        # Retention may delete a part of any piece between two actions.
+        skip_deleted=is_late and not is_first,
+        to_latest=is_last and tp in bounds.late_ends,
+    )

@@ -14,7 +14,7 @@ from kafka_source.errors import InvalidConfigurationError
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options.kinds import TopicWord
-from kafka_source.source import sink_commit_replay, start_and_end
+from kafka_source.source import replay, start_and_end
 from kafka_source.source.owners import OwnedPartitions, PartitionOwner
 from kafka_source.source.positions import Positions, group_or_own, max_offset
 from kafka_source.source.read_task import Query
@@ -214,7 +214,7 @@ class PositionTracker:
         uses_committed = not owned.copies and bool(start.partitions or self._options.group_start == "committed")
         committed: Mapping[TopicPartition, CommitOffset] = {}
         if uses_committed and self._sink_commits:
-            fetched = sink_commit_replay.fetch_committed(self._options)
+            fetched = replay.fetch_committed(self._options)
             committed = {tp: fetched[tp] for tp in known if tp in fetched}
         elif uses_committed:
             committed = self._owner.committed(known)

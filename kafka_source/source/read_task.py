@@ -1,9 +1,13 @@
-"""A read task in an executor: act as a slot, read its ranges to their end, and commit them with `commit=task`."""
+"""The read tasks of a plan: made in the driver, read in an executor.
+
+A task acts as a slot, reads its ranges to their end, and commits them with `commit=task`.
+"""
 
 from __future__ import annotations
 
+import itertools
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent import futures
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -24,9 +28,10 @@ from kafka_source.group.model import GroupSettings
 from kafka_source.group.renewal import Renewal
 from kafka_source.group.slot_session import SlotSession
 from kafka_source.kafka_client import Deadline, cached_client
+from kafka_source.model.arrow_schema import arrow_schema
 from kafka_source.model.commits import CommitOffset, with_notes
 from kafka_source.model.credentials import SlotCredentials, representative_slots
-from kafka_source.model.identity import check_same_cluster, describe_recreated, is_recreated
+from kafka_source.model.identity import check_same_cluster, describe_recreated, ids_of_ranges, is_recreated
 from kafka_source.model.stream_offset import Range
 from kafka_source.options import ReadOptions, Where, read_options
 from kafka_source.options.assignment_strategies import strategies_of
@@ -34,9 +39,10 @@ from kafka_source.quota.bounds import Ticket
 from kafka_source.quota.server import CONSUMER_RATE
 from kafka_source.quota.task_pacer import Pacer, pacer_of
 from kafka_source.runtime.failpoints import failpoint
-from kafka_source.schema import Column, columns_of
-from kafka_source.source import late_bounds, replica_column
-from kafka_source.source.start_and_end import raise_or_warn
+from kafka_source.schema import REPLICA, Column, columns_of
+from kafka_source.source.plan import PlannedInput, bundles
+from kafka_source.source.replay import handoffs_of
+from kafka_source.source.start_and_end import raise_or_warn, start_after_end
 from kafka_source.source_sink_handoff import BatchOfRun, Handoff, publish
 from kafka_source.transactions.offset_committer import TransactionalCommitter, transactional_id_of
 
@@ -134,6 +140,99 @@ class Query:
         return self.options.settings
 
 
+# ---- in the driver
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFactory:
+    """Make the read tasks of one batch.
+
+    Attributes:
+        credentials: Returns the credentials of a slot; None without a group.
+        cluster: The id of the cluster that is read; None: unknown.
+        topics: The ids of the topics that are read, as far as they have one.
+        rewinds: The rewind of the group that each partition follows; without partitions that were never rewound.
+        stream: The id of the stream; None in a batch.
+        uncommitted: The partitions in which no task commits.
+    """
+
+    credentials: Callable[[int], SlotCredentials | None]
+    cluster: str | None
+    topics: Mapping[str, str]
+    rewinds: Mapping[TopicPartition, str] = field(default_factory=dict)
+    stream: str | None = None
+    uncommitted: frozenset[TopicPartition] = frozenset()
+
+    def task(self, planned: PlannedInput) -> ReadTask:
+        """Return the task that reads `planned`, without a quota."""
+        topics = ids_of_ranges(planned.ranges, self.topics)
+        # By the task's own partitions: a walk over those of the query, for each task, costs slots times partitions.
+        rewinds = {tp: self.rewinds[tp] for r in planned.ranges if (tp := r.topic_partition) in self.rewinds}
+        return ReadTask(
+            planned.ranges,
+            self.credentials(planned.slot),
+            cluster=self.cluster,
+            topics=topics,
+            rewinds=rewinds,
+            stream=self.stream,
+            uncommitted=self.uncommitted & {r.topic_partition for r in planned.ranges},
+        )
+
+
+def bundle_tasks(
+    planned: Sequence[PlannedInput],
+    tasks: TaskFactory,
+    *,
+    min_offsets: int,
+    ticket: Callable[[int, float], Ticket] | None,
+) -> list[TaskBundle]:
+    """Return the input partitions of a micro-batch.
+
+    Args:
+        planned: What the batch reads.
+        tasks: Makes the tasks.
+        min_offsets: Tasks with fewer offsets share input partitions, see `plan.bundles`.
+        ticket: Returns a task's part of the quota from its number and its share of the batch; None: no quota. The
+            number is the slot's, or without a group the task's own.
+    """
+    total = sum(one.size for one in planned)
+    numbers = itertools.count()
+
+    def with_ticket(one: PlannedInput) -> ReadTask:
+        task, number = tasks.task(one), next(numbers)
+        if ticket is None:
+            return task
+        return replace(task, ticket=ticket(one.slot if one.slot >= 0 else number, one.size / max(1, total)))
+
+    return [TaskBundle(tuple(with_ticket(one) for one in bundle)) for bundle in bundles(planned, min_offsets)]
+
+
+def add_handoff(
+    found: Sequence[TaskBundle], planned: Sequence[PlannedInput], stream: str, topic_ids: Mapping[str, str]
+) -> list[TaskBundle]:
+    """Let the first bundle tell the sink what the whole batch reads (`commit=sink`).
+
+    Args:
+        found: The bundles of the batch.
+        planned: What they read.
+        stream: The stream's id.
+        topic_ids: The ids of the topics that the batch was planned with.
+
+    Raises:
+        ValueError: The tasks have no credentials of a group, whose offsets the sink could commit.
+    """
+    if not found:
+        return []
+    first, *others = found
+    members = {task.credentials.slot: task.credentials for one in found for task in one.tasks if task.credentials}
+    if not members:
+        raise ValueError("commit=sink needs tasks of a group's members")
+    return [replace(first, handoffs=handoffs_of(planned, members, stream, topic_ids)), *others]
+
+
+# ---- in an executor
+
+
 def read_bundle(bundle: TaskBundle, query: Query) -> Iterator[pa.RecordBatch]:
     """Yield the records of a stream's read tasks; raises as `read`."""
     if bundle.handoffs:
@@ -219,10 +318,10 @@ def _of_same_topics(task: ReadTask, query: Query, ends: Mapping[TopicPartition, 
 def _batches(task: ReadTask, query: Query, pacer: Pacer) -> Iterator[pa.RecordBatch]:
     """Yield the records of the task's ranges from the engine, with exactly the requested columns."""
     options = query.options
-    for replica, ranges in replica_column.by_replica(_with_bounds_of_now(task, query)):
+    for replica, ranges in by_replica(_with_bounds_of_now(task, query)):
         request = FetchRequest(
             ranges=ranges,
-            columns=replica_column.columns_to_fetch(query.columns),
+            columns=columns_to_fetch(query.columns),
             batch_rows=options.batch_rows,
             batch_bytes=options.batch_bytes,
             timeout_ms=options.kafka_consumer_poll_timeout_ms,
@@ -235,18 +334,18 @@ def _batches(task: ReadTask, query: Query, pacer: Pacer) -> Iterator[pa.RecordBa
             max_unpacked_bytes=options.max_unpacked_bytes,
         )
         for batch in engine_for(options.engine, query.settings).read(request):
-            yield replica_column.with_replica(batch, query.columns, replica)
+            yield with_replica(batch, query.columns, replica)
 
 
 def _with_bounds_of_now(task: ReadTask, query: Query) -> tuple[Range, ...]:
     """Return the ranges of the task, late bounds replaced by the offsets of now, without those that are empty then."""
-    if not late_bounds.has_late_bounds(task.ranges):
+    if not has_late_bounds(task.ranges):
         return task.ranges
     client = cached_client(query.settings)
     cluster = Cluster.of(query.options, client)
     # A whole partition is the same range in a topic that was created again, so what the worker knows of it is enough.
-    with cluster.metadata_snapshot(client.known if late_bounds.is_unbound(task.ranges) else None):
-        found = late_bounds.resolve(task.ranges, cluster, read_committed=query.options.read_committed)
+    with cluster.metadata_snapshot(client.known if is_unbound(task.ranges) else None):
+        found = resolve_late_bounds(task.ranges, cluster, read_committed=query.options.read_committed)
     check_same_cluster(
         task.cluster,
         cluster.cluster_id(),
@@ -356,3 +455,76 @@ def _committer(session: SlotSession, query: Query, task: ReadTask) -> _Commit:
     name = transactional_id_of(session.credentials.group, owned)
     committer = TransactionalCommitter(query.settings, name, timeout=patience, keep_ready=False)
     return lambda ends: session.commit_by(committer.commit_as, ends, patience)
+
+
+# ---- offsets that are looked up when an action runs
+
+
+def is_unbound(ranges: Collection[Range]) -> bool:
+    """Return whether the ranges contain no planned offset, so that they mean the same in a topic created again."""
+    return all(r.from_earliest and r.to_latest for r in ranges)
+
+
+def resolve_late_bounds(ranges: Collection[Range], cluster: Cluster, *, read_committed: bool) -> tuple[Range, ...]:
+    """Return the ranges with the offsets of now.
+
+    Args:
+        ranges: The ranges of a task, at least one with a late bound.
+        cluster: Where to look up offsets.
+        read_committed: Whether the latest offset is the last stable one.
+
+    Raises:
+        InvalidConfigurationError: A start that the options give lies beyond the latest offset.
+        KafkaGroupError: The brokers refuse, or do not answer in time.
+    """
+    earliest, latest = cluster.bounds(
+        [r.topic_partition for r in ranges if r.from_earliest or r.skip_deleted],
+        [r.topic_partition for r in ranges if r.to_latest],
+        read_committed=read_committed,
+    )
+    found = []
+    for r in ranges:
+        tp = r.topic_partition
+        start = earliest[tp] if r.from_earliest else max(r.start, earliest.get(tp, r.start))
+        end = latest.get(tp, r.end)
+        if r.to_latest and not (r.from_earliest or r.skip_deleted) and start > end:
+            raise start_after_end(tp, start, end)
+        found.append(Range(*tp, start, end, r.replica))
+    return tuple(found)
+
+
+def has_late_bounds(ranges: Collection[Range]) -> bool:
+    """Return whether a task has to look up offsets before it can read these ranges."""
+    return any(r.from_earliest or r.skip_deleted or r.to_latest for r in ranges)
+
+
+# ---- column `replica` (`redundant.emit=all`): the number of the partition's copy for which a row was read
+
+# Fetched where `replica` is the only column: a record batch without columns has no rows.
+_CARRIER = Column("partition")
+
+
+def by_replica(ranges: Sequence[Range]) -> list[tuple[int, tuple[Range, ...]]]:
+    """Group ranges by replica number, in ascending order, because a fetch must not name a partition twice."""
+    numbers = sorted({r.replica for r in ranges})
+    return [(number, tuple(r for r in ranges if r.replica == number)) for number in numbers]
+
+
+def columns_to_fetch(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    """Return the columns that an engine reads: all but `replica`, and at least one."""
+    return tuple(column for column in columns if column.name != REPLICA) or (_CARRIER,)
+
+
+def with_replica(batch: pa.RecordBatch, columns: tuple[Column, ...], replica: int) -> pa.RecordBatch:
+    """Add the column `replica` at its place, if it is asked for.
+
+    Args:
+        batch: The columns of `columns_to_fetch`.
+        columns: The columns of the result.
+        replica: The number of the copy; the same in every row.
+    """
+    if not any(column.name == REPLICA for column in columns):
+        return batch
+    numbers = pa.repeat(pa.scalar(replica, pa.int32()), batch.num_rows)
+    arrays = [numbers if column.name == REPLICA else batch.column(column.name) for column in columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(columns))

@@ -15,7 +15,7 @@ from kafka_source.options import ReadOptions, Where, read_options
 from kafka_source.quota.bounds import QuotaSettings
 from kafka_source.quota.server import CONSUMER_RATE, StreamQuota
 from kafka_source.quota.task_pacer import pacer_of
-from kafka_source.source.admission import Admission, available_ends, rate_limit
+from kafka_source.source.plan import Admission, available_ends, rate_limit
 
 A, B, NEW = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 2)
 

@@ -11,8 +11,8 @@ from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import Range
 from kafka_source.quota.bounds import Bounds, QuotaSettings, Ticket
 from kafka_source.runtime.control_port import Address
-from kafka_source.source.input_partitions import TaskFactory, add_handoff, bundle_tasks
 from kafka_source.source.plan import PlannedInput
+from kafka_source.source.read_task import TaskFactory, add_handoff, bundle_tasks
 
 QUOTA = QuotaSettings(Bounds(bytes_per_second=1_000_000.0), False, 10, 1.0, None, None, "orders")
 IDS = {"t": "id-of-t", "u": "id-of-u"}

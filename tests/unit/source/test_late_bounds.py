@@ -14,8 +14,8 @@ from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.model.stream_offset import Range, StreamOffset
-from kafka_source.source.late_bounds import has_late_bounds, is_unbound, mark, resolve
-from kafka_source.source.plan import plan, spans
+from kafka_source.source.plan import mark_late_bounds, plan, spans
+from kafka_source.source.read_task import has_late_bounds, is_unbound, resolve_late_bounds
 from kafka_source.source.start_and_end import BatchBounds
 from tests.fake_broker import TOPIC, FakeBroker, Partition
 
@@ -32,7 +32,7 @@ def cluster() -> Iterator[Cluster]:
 
 def marked(bounds: BatchBounds, pieces: int | None = None) -> list[Range]:
     end = StreamOffset(spans(bounds.starts, bounds.ends, {}, {}), min_partitions=pieces)
-    return [r for one in mark(plan(end), bounds) for r in one.ranges]
+    return [r for one in mark_late_bounds(plan(end), bounds) for r in one.ranges]
 
 
 def bounds(*, late_starts: bool = True, late_ends: bool = True, start: int = 2, end: int = 8) -> BatchBounds:
@@ -73,9 +73,9 @@ def test_a_task_reads_to_the_latest_offset_of_its_time(cluster: Cluster) -> None
         Range(TOPIC, 0, 2, 4, from_earliest=True, to_latest=True),
         Range(TOPIC, 1, 1, 2, skip_deleted=True),
     ]
-    assert resolve(late, cluster, read_committed=False) == (Range(TOPIC, 0, 0, 7), Range(TOPIC, 1, 1, 2))
+    assert resolve_late_bounds(late, cluster, read_committed=False) == (Range(TOPIC, 0, 0, 7), Range(TOPIC, 1, 1, 2))
 
 
 def test_a_given_start_beyond_the_latest_offset_is_an_error(cluster: Cluster) -> None:
     with pytest.raises(InvalidConfigurationError, match=r"\[RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET\].*orders-1"):
-        resolve([Range(TOPIC, 1, 4, 4, to_latest=True)], cluster, read_committed=False)
+        resolve_late_bounds([Range(TOPIC, 1, 4, 4, to_latest=True)], cluster, read_committed=False)

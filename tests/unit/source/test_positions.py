@@ -11,7 +11,7 @@ from kafka_source.model.commits import CommitOffset, OffsetNote, with_notes
 from kafka_source.model.stream_offset import Range, Span, StreamOffset
 from kafka_source.source.plan import PlannedInput, plan
 from kafka_source.source.positions import Positions, group_or_own, max_offset, not_below
-from kafka_source.source.sink_commit_replay import remaining
+from kafka_source.source.replay import remaining
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 OFFSETS = st.dictionaries(st.sampled_from([A0, A1, B0]), st.integers(0, 3))

@@ -8,7 +8,7 @@ from assignors.model import TopicPartition
 from kafka_source.model.stream_offset import Range, Span, StreamOffset
 from kafka_source.schema import Column
 from kafka_source.source.plan import plan
-from kafka_source.source.replica_column import by_replica, columns_to_fetch, with_replica
+from kafka_source.source.read_task import by_replica, columns_to_fetch, with_replica
 
 COPIED = StreamOffset(
     {

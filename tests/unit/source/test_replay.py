@@ -15,7 +15,7 @@ from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import Range, Span, StreamOffset
 from kafka_source.options import Where, check_read
 from kafka_source.source.plan import PlannedInput, plan
-from kafka_source.source.sink_commit_replay import handoff_of, handoffs_of, idle, remaining
+from kafka_source.source.replay import handoff_of, handoffs_of, idle, remaining
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
