@@ -272,8 +272,7 @@ class GroupMemberOwner(CommittingOwner):
         if not self._commits or not self._joined:
             return {}
         owned, held = self.owned(), self._membership.assignment.held
-        mine = {tp: end for tp, end in finished.items() if owned.commits(tp) or tp in held}
-        missing = self._positions.missing(mine)
+        missing = self._positions.missing({tp: end for tp, end in finished.items() if owned.commits(tp) or tp in held})
         if missing and owned.generation != self._compared_generation:
             missing = self._positions.not_behind(missing, self.committed(self._positions.comparable(missing)))
             self._compared_generation = owned.generation
@@ -288,8 +287,8 @@ class GroupMemberOwner(CommittingOwner):
             KafkaGroupError: Any other category.
         """
         owned, assignment = self.owned(), self._membership.assignment
-        mine = {**assignment.held, **owned.slots}
-        if gone := sorted(offsets.keys() - mine.keys()):
+        slot_of = {**assignment.held, **owned.slots}
+        if gone := sorted(offsets.keys() - slot_of.keys()):
             raise FencedError(
                 f"Group {self._group.group} has assigned {format_partitions(gone)} to another member, which "
                 "reads the records again. Nothing was committed.",
@@ -302,7 +301,7 @@ class GroupMemberOwner(CommittingOwner):
             return
         by_slot: dict[int, dict[TopicPartition, CommitOffset]] = {}
         for tp, entry in marked.items():
-            by_slot.setdefault(mine[tp], {})[tp] = entry
+            by_slot.setdefault(slot_of[tp], {})[tp] = entry
         if self._committer is None:
             self._membership.commit(by_slot)
         else:

@@ -172,7 +172,7 @@ class MicroBatches:
         if replay.is_handed_over(start, committed) or self._positions.unfollowed_rewinds(committed):
             self._sink_has_committed = True
             return
-        message = replay.nobody_commits(self._options.group_id)
+        message = replay.describe_idle_sink(self._options.group_id)
         if has_new:
             raise InvalidConfigurationError(message)
         if not self._sink_is_told:

@@ -309,9 +309,9 @@ class StaticPartitions(CommittingOwner):
         self._commit(offsets, self._patience)
 
     def _commit(self, offsets: Mapping[TopicPartition, int], seconds: float) -> None:
-        nobody = SlotCredentials.without_membership(self._group)
+        no_member = SlotCredentials.without_membership(self._group)
         work = commit_offsets(
-            self._client, nobody, self._positions.with_notes(offsets), Deadline(seconds), fail_on_unknown_topic=True
+            self._client, no_member, self._positions.with_notes(offsets), Deadline(seconds), fail_on_unknown_topic=True
         )
         try:
             self._client.run(work)

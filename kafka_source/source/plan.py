@@ -314,13 +314,13 @@ def bundles(inputs: Sequence[PlannedInput], min_offsets: int) -> list[list[Plann
         if one.size >= min_offsets:
             found.append([one])
             continue
-        mine = {(r.topic_partition, r.replica) for r in one.ranges}
+        reads = {(r.topic_partition, r.replica) for r in one.ranges}
         # One read takes at most one range of a partition's copy, so pieces of a partition do not share a bundle.
-        if not open_bundle or filled >= min_offsets or read & mine:
+        if not open_bundle or filled >= min_offsets or read & reads:
             open_bundle, read, filled = [], set(), 0
             found.append(open_bundle)
         open_bundle.append(one)
-        read |= mine
+        read |= reads
         filled += one.size
     return [_joined(bundle) if bundle[0].slot < 0 else bundle for bundle in found]
 

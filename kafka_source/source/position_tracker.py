@@ -89,10 +89,10 @@ class PositionTracker:
         moves = {tp: (ends[tp], offset) for tp, offset in self._own_ahead.items()}
         return InvalidConfigurationError(
             "The checkpoint is older than this query's own commits, so it was put back: group "
-            f"{self._options.group_id} has {start_and_end.named(moves)}. Nothing was read or committed. Put back the "
-            "newest checkpoint. Or, if the output was put back together with this one, start the query once with "
-            "group.on.older.checkpoint=replay: it reads again from the checkpoint's offsets. If the output still has "
-            "those records, start it once with group.on.older.checkpoint=follow."
+            f"{self._options.group_id} has {start_and_end.format_moves(moves)}. Nothing was read or committed. Put "
+            "back the newest checkpoint. Or, if the output was put back together with this one, start the query once "
+            "with group.on.older.checkpoint=replay: it reads again from the checkpoint's offsets. If the output still "
+            "has those records, start it once with group.on.older.checkpoint=follow."
         )
 
     def is_resolved_in(self, generation: int) -> bool:
@@ -255,7 +255,7 @@ class PositionTracker:
         start_and_end.log_moves(self._options, surprising, of_spark=start.of_spark)
         others = {tp: move for tp, move in moves.items() if tp not in surprising}
         if others:
-            log.info("group=%s has read on: %s", self._options.group_id, start_and_end.named(others))
+            log.info("group=%s has read on: %s", self._options.group_id, start_and_end.format_moves(others))
 
     def _rewound_since_start(
         self, committed: Mapping[TopicPartition, CommitOffset]

@@ -52,8 +52,8 @@ def is_handed_over(batch: StreamOffset, committed: Mapping[TopicPartition, Commi
     return any(tp in committed and committed[tp].offset != start for tp, start in read.items())
 
 
-def nobody_commits(group: str | None) -> str:
-    """Return what to say where a sink leaves the offsets of its first batch to nobody."""
+def describe_idle_sink(group: str | None) -> str:
+    """Return the error for a sink that has not committed the first batch of a query with `commit=sink`."""
     return (
         f"Option commit is sink, and the sink has not committed the first micro-batch of this query: group {group} has "
         "no offset of it. Its rows were written. Write to Kafka with format kafkagroup, transactional=true and "
@@ -141,7 +141,7 @@ def handoffs_of(
     stream: str,
     topic_ids: Mapping[str, str],
 ) -> tuple[Handoff, ...]:
-    """Return what the source tells the sink about a batch: one hand-off, or one for each member that vouches alone.
+    """Return what the source tells the sink about a batch: one hand-off, or one for each member that commits by itself.
 
     Args:
         planned: What the batch reads; the slot -1 stands for any member.

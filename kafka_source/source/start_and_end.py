@@ -363,7 +363,7 @@ def _starts_of_json(
 # ---- log lines about offsets that somebody else has committed
 
 # The maximum number of partitions that a line names.
-_MOST_NAMED = 5
+_MAX_NAMED = 5
 
 
 def log_committed_start(options: ReadOptions, committed: Collection[TopicPartition], *, commits: bool) -> None:
@@ -406,7 +406,7 @@ def log_moves(options: ReadOptions, moves: Mapping[TopicPartition, tuple[int, in
         "group=%s has committed offsets ahead of this query's checkpoint, and not by this query: it continues there, "
         "and leaves out what is in between: %s.%s",
         options.group_id,
-        named(moves),
+        format_moves(moves),
         " The checkpoint is of Spark's own Kafka source, where kafka.group.id is only a label: if others used the same "
         "one, stop this query, and start it with group.membership=false or with a group of its own."
         if of_spark
@@ -414,8 +414,8 @@ def log_moves(options: ReadOptions, moves: Mapping[TopicPartition, tuple[int, in
     )
 
 
-def named(moves: Mapping[TopicPartition, tuple[int, int]]) -> str:
+def format_moves(moves: Mapping[TopicPartition, tuple[int, int]]) -> str:
     """Return some partitions with where they go from and to, and how many more there are."""
     texts = [f"{tp.topic}-{tp.partition} from={before} to={to}" for tp, (before, to) in sorted(moves.items())]
-    more = f" and {len(texts) - _MOST_NAMED} more" if len(texts) > _MOST_NAMED else ""
-    return ", ".join(texts[:_MOST_NAMED]) + more
+    more = f" and {len(texts) - _MAX_NAMED} more" if len(texts) > _MAX_NAMED else ""
+    return ", ".join(texts[:_MAX_NAMED]) + more
