@@ -27,12 +27,14 @@ class BatchBounds:
         ends: The offset after the last one.
         late_starts: The partitions that start at `earliest`, which each action of a batch without a group looks up.
         late_ends: The partitions that end at `latest`, likewise.
+        leaderless: Those of them that have no leader, with 0 for both offsets: their tasks wait for one.
     """
 
     starts: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
     late_starts: frozenset[TopicPartition] = frozenset()
     late_ends: frozenset[TopicPartition] = frozenset()
+    leaderless: frozenset[TopicPartition] = frozenset()
 
 
 def resolve_batch(
@@ -59,6 +61,8 @@ def resolve_batch(
         OptionError: A JSON option does not name exactly the partitions of the subscription.
         InvalidConfigurationError: No record matches a starting timestamp, or a start lies beyond its end.
     """
+    leaderless = frozenset() if options.in_group else _left_to_tasks(cluster, options, partitions)
+    partitions = [tp for tp in partitions if tp not in leaderless]
     entries = owner.committed(sorted(partitions)) if options.group_start == "committed" else {}
     committed = {tp: entry.offset for tp, entry in entries.items()}
     log_committed_start(options, list(committed), commits=options.commit not in (None, "none"))
@@ -78,7 +82,19 @@ def resolve_batch(
         is_checked = tp not in committed and (options.in_group or tp not in late_ends)
         if is_checked and starts[tp] > ends[tp]:
             raise start_after_end(tp, starts[tp], ends[tp])
-    return BatchBounds(starts, ends, late_starts, late_ends)
+    unknown = dict.fromkeys(leaderless, 0)
+    return BatchBounds(starts | unknown, ends | unknown, late_starts | leaderless, late_ends | leaderless, leaderless)
+
+
+def _left_to_tasks(
+    cluster: Cluster, options: ReadOptions, partitions: Collection[TopicPartition]
+) -> frozenset[TopicPartition]:
+    """Return the partitions without a leader whose offsets only their tasks have to know."""
+    return frozenset(
+        tp
+        for tp in cluster.without_leader(partitions)
+        if starts_at_earliest(options, tp, default="earliest") and _ends_at_latest(options, tp)
+    )
 
 
 def starting_offsets(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 
 import pytest
 from confluent_kafka import Producer
+from pyspark.sql.datasource import InputPartition
 
 from assignors import TopicPartition
 from kafka_source.cluster.lookup import Cluster
@@ -106,12 +107,14 @@ class Reading:
         self._planner.close()
 
 
-def batch(kafka: EmbeddedKafka, topic: str, group: str | None) -> list[int]:
-    """Read a topic in a batch."""
+def batch_reader(kafka: EmbeddedKafka, topic: str, group: str | None) -> BatchReader:
     member = {} if group is None else {"kafka.group.id": group}
     given = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": topic, **member}
-    reader = BatchReader(given, source_schema(headers=False))
-    return sorted(int(v.as_py()) for task in reader.partitions() for read in reader.read(task) for v in read["value"])
+    return BatchReader(given, source_schema(headers=False))
+
+
+def values_of(reader: BatchReader, tasks: Iterable[InputPartition]) -> list[int]:
+    return sorted(int(value.as_py()) for task in tasks for batch in reader.read(task) for value in batch["value"])
 
 
 @pytest.fixture
@@ -142,11 +145,15 @@ def test_the_others_are_read_meanwhile_and_the_partition_when_it_has_a_leader_ag
     now = reading(outage.topic, f"{group}-now")
     with ThreadPoolExecutor(3) as pool:
         run = pool.submit(now.run)
-        # A batch is planned with the offsets of all partitions, so it waits.
-        batches = [pool.submit(batch, nodes, outage.topic, name) for name in (None, f"{group}-batch")]
+        # Without a group a batch leaves the partition to its task, the last one. One in a group waits with its plan.
+        reader, member = (batch_reader(nodes, outage.topic, name) for name in (None, f"{group}-batch"))
+        *tasks, waits = reader.partitions()
+        assert values_of(reader, tasks) == sorted({*first, *meanwhile} - {*lost})
+        task = pool.submit(values_of, reader, [waits])
+        batch = pool.submit(lambda: values_of(member, member.partitions()))
         outage.end()
-        for one in (run, *batches):
-            assert one.result(60) == sorted(first + meanwhile)
+        assert task.result(60) == lost
+        assert batch.result(60) == run.result(60) == sorted(first + meanwhile)
 
     last = outage.produce(outage.lost)
     assert in_group.next() == without.next() == last
