@@ -5,16 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from typing import Any, TypeVar
 
 from assignors import Assignor, TopicPartition, load
 from kafka_source.client_config import Settings
 from kafka_source.cluster.list_offsets import end_offsets
 from kafka_source.errors import KafkaGroupError
+from kafka_source.group.member import Member, MemberSettings
+from kafka_source.group.member_state import Membership, State
 from kafka_source.group.membership import GroupMembership
 from kafka_source.group.model import GroupAssignment, GroupSettings, Topics
 from kafka_source.group.siblings import Siblings
 from kafka_source.group.slot_session import SlotSession
+from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.credentials import SlotCredentials
 from kafkagroup.embedded import EmbeddedKafka
 
@@ -116,6 +120,14 @@ def together(*work: Callable[[], object], seconds: float = 60) -> list[object]:
     """Results of calls made at the same time."""
     with ThreadPoolExecutor(len(work)) as pool:
         return [future.result(seconds) for future in [pool.submit(call) for call in work]]
+
+
+def leave(config: Settings, credentials: SlotCredentials) -> None:
+    """Let a slot leave its group, on a client of its own: whoever holds it learns it from the coordinator."""
+    with closing(KafkaClient(config)) as client:
+        membership = Membership(State.STABLE, credentials.member_id, credentials.generation)
+        member = Member(client, MemberSettings(credentials.group, credentials.instance_id), membership)
+        client.run(member.leave(Deadline(10)), 11)
 
 
 def members_of(kafka: EmbeddedKafka, group: str) -> list[str | None]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any
 
 from assignors.model import TopicPartition
@@ -32,6 +32,8 @@ from kafka_source.model.driver_figures import RebalanceCause
 
 log = logging.getLogger(__name__)
 
+_FOR_SIBLING = Reason(RebalanceCause.SIBLING, "another read of this driver waits for it")
+_AFTER_LOSS = Reason(RebalanceCause.LOST, "the group has removed slots in the middle of a batch")
 _REQUEST_SECONDS = 30.0
 # Seconds between two looks whether the slots have to rejoin, while a sibling waits in a join.
 _POLL_SECONDS = 0.1
@@ -40,7 +42,7 @@ _MARGIN_SECONDS = 30.0
 
 
 class BetweenCalls:
-    """It runs on the membership's event loop. Without calls (`begin_call`), as in a batch, the slots never leave.
+    """It runs on the membership's event loop. Before the first call (`begin_call`) has ended, the slots never leave.
 
     Args:
         client: The cluster's client.
@@ -54,6 +56,7 @@ class BetweenCalls:
         under_way: The micro-batch whose partitions the slots claim when they rejoin for a sibling.
         rejoin_failed: Why a rejoin for a sibling has failed; None: it has not, or the slots have rejoined since then.
         left: Why the slots have left; None: they have not, or have rejoined since then.
+        lost_batch: The last batch that was published as lost; None: there is none.
     """
 
     def __init__(
@@ -75,8 +78,7 @@ class BetweenCalls:
         self._called_at: float | None = None
         self._busy: asyncio.Task[None] | None = None
         self._lost = asyncio.Event()
-        # A lost micro-batch that gets no new credentials.
-        self._given_up: BatchUnderWay | None = None
+        self.lost_batch: BatchUnderWay | None = None
 
     # ---- Spark's calls
 
@@ -112,7 +114,7 @@ class BetweenCalls:
             # The sibling has just sent JoinGroup. Do not wait for the next regular heartbeat.
             await self._ask()
         if self._is_rebalancing and await self._may_rejoin() and not self._calls:
-            await self._alone(self._rejoin_for_sibling())
+            await self._alone(self._rejoin_and_publish(_FOR_SIBLING))
         await asyncio.sleep(_POLL_SECONDS)
 
     @property
@@ -132,8 +134,24 @@ class BetweenCalls:
             self.under_way = BatchUnderWay()
         return finished
 
-    async def _rejoin_for_sibling(self) -> None:
-        await self._rejoin(Reason(RebalanceCause.SIBLING, "another read of this driver waits for it"))
+    async def _rejoin_and_publish(self, reason: Reason) -> None:
+        """Rejoin, and publish the new credentials to the tasks or the sink of the batch, if they need some."""
+        batch, assignment = self.under_way, await self._rejoin(reason)
+        owners: dict[TopicPartition, SlotCredentials] = {}
+        for slot in () if assignment is None else assignment.slots:
+            owners |= dict.fromkeys((*slot.partitions, *slot.held), slot.credentials)
+        await self._publish(batch, owners)
+
+    async def _publish(self, batch: BatchUnderWay, owners: Mapping[TopicPartition, SlotCredentials]) -> None:
+        """Publish who owns the partitions of the batch; nobody: it is lost."""
+        if batch.publisher is None or not batch.ends:
+            return
+        self.lost_batch = None if owners else batch
+        group, deadline = self._settings.group, Deadline(_REQUEST_SECONDS)
+        try:
+            await publish_owners(self._client, group, batch.publisher, batch.ends, owners, deadline)
+        except KafkaGroupError as error:
+            log.warning("group=%s: the batch gets no new credentials: %s", group, error)
 
     async def _rejoin(self, reason: Reason) -> GroupAssignment | None:
         """Rejoin, however long the other members take; return None if that fails."""
@@ -143,8 +161,9 @@ class BetweenCalls:
                 return await self._enter(reason, Deadline(self._settings.rebalance_timeout_ms / 1000 + _MARGIN_SECONDS))
             except RebalanceTimeout as error:
                 log.warning("%s The query keeps waiting.", error)
-            except (KafkaGroupError, TimeoutError) as error:
-                # Spark's next call rejoins, and raises the error if it remains.
+            except Exception as error:
+                # Spark's next call rejoins, and raises the error if it remains; a keeper leaves. Until then the group
+                # waits for slots that join or lead, and nobody sends heartbeats for them.
                 self.rejoin_failed = f"a rejoin between two calls of Spark's failed: {error}"
                 log.warning("group=%s: %s", self._settings.group, self.rejoin_failed)
                 return None
@@ -162,27 +181,18 @@ class BetweenCalls:
         await self._lost.wait()
         self._lost.clear()
         batch = self.under_way
-        if not self._calls and batch.ends and batch.publisher is not None and batch is not self._given_up:
-            await self._alone(self._renew(batch, batch.publisher))
+        if not self._calls and batch.ends and batch.publisher is not None and batch is not self.lost_batch:
+            await self._alone(self._rejoin_if_nobody_has(batch))
 
-    async def _renew(self, batch: BatchUnderWay, publisher: str) -> None:
-        deadline = Deadline(self._settings.rebalance_timeout_ms / 1000)
-        owners: dict[TopicPartition, SlotCredentials] = {}
-        try:
-            if any(slot.member.membership.state is State.FENCED for slot in self._slots):
-                log.warning("group=%s: another process has a slot of the micro-batch", self._settings.group)
-            elif await self._owned_by_others(batch.ends, deadline):
-                log.warning("group=%s: other members have partitions of the lost micro-batch", self._settings.group)
-            else:
-                reason = Reason(RebalanceCause.LOST, "the group has removed slots in the middle of a micro-batch")
-                assignment = await self._rejoin(reason)
-                for slot in () if assignment is None else assignment.slots:
-                    owners |= dict.fromkeys((*slot.partitions, *slot.held), slot.credentials)
-            group, within = self._settings.group, Deadline(_REQUEST_SECONDS)
-            self._given_up = None if owners else batch
-            await publish_owners(self._client, group, publisher, batch.ends, owners, within)
-        except KafkaGroupError as error:
-            log.warning("group=%s: the micro-batch gets no new credentials: %s", self._settings.group, error)
+    async def _rejoin_if_nobody_has(self, batch: BatchUnderWay) -> None:
+        if any(slot.member.membership.state is State.FENCED for slot in self._slots):
+            log.warning("group=%s: another process has a slot of the batch", self._settings.group)
+            await self._publish(batch, {})
+        elif await self._owned_by_others(batch.ends, Deadline(self._settings.rebalance_timeout_ms / 1000)):
+            log.warning("group=%s: other members have partitions of the lost batch", self._settings.group)
+            await self._publish(batch, {})
+        else:
+            await self._rejoin_and_publish(_AFTER_LOSS)
 
     async def _owned_by_others(self, partitions: Collection[TopicPartition], deadline: Deadline) -> bool:
         """Return whether other members have been assigned some of the partitions; wait for a rebalance of theirs."""
@@ -215,17 +225,18 @@ class BetweenCalls:
         if self._calls:
             return  # Spark has called meanwhile.
         log.warning(
-            "leave group=%s slots=%d: Spark has not asked for a micro-batch for %.0f s, longer than "
-            "kafka.max.poll.interval.ms=%d. Other members get the partitions. Nothing of the micro-batch under way is "
-            "committed; the query rejoins when Spark asks again. If micro-batches or the pauses between triggers may "
-            "take this long, raise kafka.max.poll.interval.ms.",
+            "leave group=%s slots=%d: Spark has not asked for a micro-batch, or no task of a batch has committed, for "
+            "%.0f s, longer than kafka.max.poll.interval.ms=%d. Other members get the partitions. Nothing of the batch "
+            "in flight is committed; a stream rejoins when Spark asks again. If batches or the pauses between triggers "
+            "may take this long, raise kafka.max.poll.interval.ms.",
             self._settings.group,
             len(self._slots),
             silent,
             self._settings.rebalance_timeout_ms,
         )
-        self.left = f"they left after {silent:.0f} s without a call of Spark's (kafka.max.poll.interval.ms)"
+        self.left = f"they left after {silent:.0f} s without progress (kafka.max.poll.interval.ms)"
         await self._alone(self._leave("max.poll.interval.ms has expired"))
+        await self._publish(self.under_way, {})
 
     async def _has_other_members(self) -> bool:
         described = await describe_either(self._client, self._settings.group, Deadline(_REQUEST_SECONDS))

@@ -49,7 +49,7 @@ from kafka_source.group.join_progress import log_progress
 from kafka_source.group.leaving import leave_group
 from kafka_source.group.member import Joined, RebalanceTimeout
 from kafka_source.group.member_state import State
-from kafka_source.group.model import BatchUnderWay, GroupAssignment, GroupSettings, TopicFilter
+from kafka_source.group.model import BatchUnderWay, GroupAssignment, GroupSettings, SlotAssignment, TopicFilter
 from kafka_source.group.other_members import OtherMembers
 from kafka_source.group.rebalance_log import Reason, RebalanceLog
 from kafka_source.group.siblings import Siblings
@@ -172,6 +172,29 @@ class GroupMembership:
         reason = self._due() or Reason(RebalanceCause.REQUEST, "the query asks for it")
         return self._run(self._enter(reason, Deadline(timeout_s)), timeout_s)
 
+    def resume(self, slots: Sequence[SlotCredentials]) -> None:
+        """Continue as slots that another process of this driver has joined: send their heartbeats from now on.
+
+        The slots that are not named here are dropped; they have left the group.
+        """
+        self._run(self._resume({one.slot: one for one in slots}), _REQUEST_SECONDS)
+
+    async def _resume(self, slots: Mapping[int, SlotCredentials]) -> None:
+        await self._meet_siblings()
+        self._slots[:] = [slot for slot in self._slots if slot.number in slots]
+        for slot in self._slots:
+            slot.resume(slots[slot.number])
+        generation = max(one.generation for one in slots.values())
+        assigned = tuple(SlotAssignment(one, one.partitions) for _, one in sorted(slots.items()))
+        self._assignment = GroupAssignment(generation, "", leading=False, slots=assigned)
+        self._start_tasks()
+
+    @property
+    def given_up(self) -> str | None:
+        """Why the slots cannot commit the batch in flight any more; None: they can."""
+        lost = None if self._between.lost_batch is None else "other members may have partitions of the batch"
+        return self._between.left or self._between.rejoin_failed or lost
+
     @property
     def assignment(self) -> GroupAssignment:
         """The last assignment of the slots.
@@ -275,14 +298,14 @@ class GroupMembership:
     # ---- offsets
 
     def committed(
-        self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
+        self, partitions: Iterable[TopicPartition], timeout_s: float | None = None, *, stable: bool = True
     ) -> dict[TopicPartition, int | None]:
-        """Return the group's committed offsets, None for a partition without one; wait for open transactions.
+        """Return the group's committed offsets, None for a partition without one.
 
-        The limit is `coordinator_timeout_ms`, unless another one is given.
+        If `stable`, it waits for open transactions. The limit is `coordinator_timeout_ms`, unless another one is given.
         """
         timeout_s = self._settings.coordinator_timeout_ms / 1000 if timeout_s is None else timeout_s
-        work = fetch_committed(self._client, self._settings.group, partitions, Deadline(timeout_s))
+        work = fetch_committed(self._client, self._settings.group, partitions, Deadline(timeout_s), stable=stable)
         return self._run(work, timeout_s)
 
     def committed_entries(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
@@ -327,7 +350,7 @@ class GroupMembership:
     # ---- leaving and closing
 
     def detach(self, kept: Collection[int] | None = None) -> None:
-        """Stop the heartbeats without leaving; other processes take the slots over before their sessions end.
+        """Stop the heartbeats without leaving; another process resumes the slots before their sessions end.
 
         Args:
             kept: The numbers of the slots that stay; the others leave. None: all stay.

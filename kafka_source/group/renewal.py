@@ -1,9 +1,10 @@
-"""Credentials that replace those of a batch whose slots were lost and have joined again, as its committers get them.
+"""Credentials that replace those of a batch whose slots have joined again, as its committers get them.
 
-A driver that is suspended for longer than `kafka.session.timeout.ms` loses its slots in the middle of a batch. With
-`commit=task` and `commit=sink`, tasks or the sink commit with credentials that they were given before. So the driver
-joins again at once, and publishes for each partition of the batch who owns it now, as committed offsets of a separate
-group. Whoever is refused a commit looks there. A partition that another member has is published as lost.
+With `commit=task` and `commit=sink`, tasks or the sink commit with credentials that they were given when the batch was
+planned. If the slots join again in the middle of the batch, because the group has removed them or another read of the
+driver waits in a join, the coordinator refuses these credentials. So whoever holds the slots, the driver of a stream or
+the keeper of a batch, publishes for each partition of the batch who owns it now, as committed offsets of a separate
+group. Whoever is refused a commit looks there. A partition that another member may have is published as lost.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.partition_runs import format_partitions
 
 _REMOVED = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID)
-_POLL_SECONDS = 0.1
+_POLL_SECONDS = 0.2
 
 
 async def publish_owners(
@@ -60,7 +61,7 @@ class Renewal:
         group: The group whose offsets are committed.
         publisher: The driver's name.
         ranges: The first offset to commit over and the next offset after the batch, by partition.
-        stream: The stream's id: offsets with its note are the stream's own commits.
+        stream: The stream's id: offsets with its note are the stream's own commits. None: a batch.
     """
 
     group: str
@@ -69,7 +70,7 @@ class Renewal:
     stream: str | None
 
     async def wait(
-        self, client: KafkaClient, error: FencedError, refused: Collection[str], deadline: Deadline
+        self, client: KafkaClient, error: FencedError, refused: Collection[tuple[int, str]], deadline: Deadline
     ) -> dict[TopicPartition, SlotCredentials]:
         """Wait until the driver has joined again, and return the credentials with which each partition is committed.
 
@@ -77,7 +78,7 @@ class Renewal:
             client: The cluster's client.
             error: The refusal. FENCED_INSTANCE_ID is one too: the slot has joined again already, if it was not another
                 process with its instance id.
-            refused: The member ids that the coordinator has refused.
+            refused: The generations and member ids that the coordinator has refused.
             deadline: The time limit.
 
         Raises:
@@ -93,25 +94,42 @@ class Renewal:
             }
             if lost := sorted(tp for tp, owner in owners.items() if owner is None):
                 raise _lost(
-                    error, f"another member has been assigned {format_partitions(lost)}, or has its instance id"
+                    error, f"another member may have been assigned {format_partitions(lost)}, or has its instance id"
                 )
-            if owners.keys() == self.ranges.keys() and not any(owner[1] in refused for owner in owners.values()):
-                await self._check_not_read(client, error, deadline)
+            if read := await self._read_by_others(client, deadline):
+                raise _lost(error, f"another member has read records of {format_partitions(read)}")
+            if owners.keys() == self.ranges.keys() and not any(
+                (owner[0], owner[1]) in refused for owner in owners.values()
+            ):
                 return {tp: SlotCredentials(self.group, *owner) for tp, owner in owners.items()}
             if deadline.left <= _POLL_SECONDS:
-                raise _lost(error, f"the driver has not joined again within {deadline.seconds:.0f} s")
+                raise _lost(error, f"no driver has joined for it again within {deadline.seconds:.0f} s")
             await asyncio.sleep(_POLL_SECONDS)
 
-    async def _check_not_read(self, client: KafkaClient, error: FencedError, deadline: Deadline) -> None:
+    async def check_not_committed(self, client: KafkaClient, deadline: Deadline) -> None:
+        """Raise FencedError if a task of a batch has been committed already; a stream may read a batch again.
+
+        Nothing else stops a second action that runs while the slots of the first one are still in their group.
+        """
+        if self.stream is not None:
+            return
         committed = await fetch_entries(client, self.group, self.ranges, deadline)
-        read = sorted(
+        if all(tp in committed and committed[tp].offset >= end for tp, (_, end) in self.ranges.items()):
+            raise FencedError(
+                f"The records of {format_partitions(sorted(self.ranges))} up to the end of this batch are committed in "
+                f"group {self.group} already, by an earlier action or by an earlier attempt of this task. With "
+                "commit=task a DataFrame can be read once. To read it more than once, use kafkagroup.pinned or "
+                "commit=none."
+            )
+
+    async def _read_by_others(self, client: KafkaClient, deadline: Deadline) -> list[TopicPartition]:
+        committed = await fetch_entries(client, self.group, self.ranges, deadline)
+        return sorted(
             tp
             for tp, entry in committed.items()
             if entry.offset > self.ranges[tp][0]
             and (self.stream is None or OffsetNote.parse(entry.metadata).stream != self.stream)
         )
-        if read:
-            raise _lost(error, f"another member has read records of {format_partitions(read)}")
 
 
 def _lost(error: FencedError, why: str) -> FencedError:

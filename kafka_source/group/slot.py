@@ -20,6 +20,7 @@ from kafka_source.group import rewind
 from kafka_source.group.claims import without_held
 from kafka_source.group.common_strategy import Offer
 from kafka_source.group.member import Joined, Member, MemberSettings
+from kafka_source.group.member_state import Membership, State
 from kafka_source.group.model import GroupSettings, SlotAssignment
 from kafka_source.kafka_client import KafkaClient
 from kafka_source.model.credentials import SlotCredentials
@@ -118,6 +119,12 @@ class Slot:
             self.protocols += (rewind.offer(Offer(tuple(self._assignors), present)),)
         return self.protocols
 
+    def resume(self, credentials: SlotCredentials) -> None:
+        """Continue as the member that another process has joined as."""
+        self.member.membership = Membership(State.STABLE, credentials.member_id, credentials.generation)
+        self.member.id_before = credentials.member_id
+        self.assignment = Assignment(credentials.partitions)
+
     def take(self, state: bytes, in_flight: Collection[TopicPartition] = frozenset()) -> bool:
         """Store the new assignment; return whether partitions were revoked, so that another rebalance must follow.
 
@@ -185,7 +192,6 @@ class Slot:
             settings.instance_id,
             self.number,
             _sorted(self.assignment.partitions),
-            self.protocols,
             per_member_epoch=self.assigned_by_brokers,
         )
 

@@ -1,237 +1,150 @@
-"""The heartbeats of slots that wait for their tasks, sent by a process beside the Spark driver.
+"""The process beside the Spark driver that keeps the slots of a batch in their group until the batch is committed.
 
-The slots of a batch that commits (`commit=task`) belong to its tasks. Nobody else can send their heartbeats until Spark
-starts the tasks, which may be hours after the first ones: the planner's process may end at any time, and a task that
-has read its ranges does not know of the others. Without heartbeats the group removes a slot after its session, and the
-task that comes later cannot commit any more, while earlier tasks have committed.
+A batch with `commit=task` has no process of its own: the planner's ends before the tasks begin, which may be hours
+later, and a task knows nothing of the others. So the planner starts this process with the credentials of the slots. It
+is to the batch what the driver is to a stream: it sends the heartbeats, rejoins if another read of the driver waits in
+a join or if the slots were lost, and publishes the new credentials to the tasks (see `renewal`). The tasks attach to
+the slots as in a stream.
 
-The process keeps a slot until its task takes it over or leaves with it. If another read of the driver waits in a join,
-such as the other side of a union, the slots rejoin for it and claim their partitions (see `siblings`). The process ends
-when no slot is left, and with the Spark driver; then it leaves with the slots that nobody needs any more.
+The slots leave when the group's committed offsets have reached the end of the batch; when the Spark driver has ended;
+and, so that a batch that failed does not hold its partitions for ever, when no task has committed for longer than
+`max.poll.interval.ms` and other members want them.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
 from typing import cast
 
-from assignors import Assignor, decode_assignment
+from assignors import Assignor, TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.errors import FencedError, KafkaGroupError
-from kafka_source.group.claims import without_held
-from kafka_source.group.member import Joined, Member, RebalanceTimeout
-from kafka_source.group.member_state import State
-from kafka_source.group.model import GroupSettings
+from kafka_source.group.membership import GroupMembership
+from kafka_source.group.model import BatchUnderWay, GroupSettings, TopicFilter
 from kafka_source.group.siblings import Siblings
-from kafka_source.group.slot_session import claiming, lead_for_tasks, member_of
-from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.runtime import logs, spark_processes
 from kafka_source.runtime.spark_processes import is_alive
 
 log = logging.getLogger(__name__)
 
-_LEAVE_SECONDS = 5.0
-# Seconds between two looks whether the slots have to rejoin, while a sibling waits in a join.
-_POLL_SECONDS = 0.1
-# Seconds that a rejoin may take beyond the rebalance timeout, until it is tried again.
-_MARGIN_SECONDS = 30.0
-_KEPT = (State.STABLE, State.REBALANCING, State.JOINING, State.AWAITING_SYNC)
+# Seconds between two looks at the group's committed offsets.
+_POLL_SECONDS = 0.5
 
 
-def keep_waiting_slots(
+def start_keeper(
     config: Settings,
     settings: GroupSettings,
+    subscription: TopicFilter,
     slots: Sequence[SlotCredentials],
+    ends: Mapping[TopicPartition, int],
     assignors: Sequence[Assignor],
     servers: str,
     driver: int,
 ) -> None:
-    """Start the process that keeps these slots in their group until their tasks act as them.
+    """Start the process that keeps these slots in their group until the batch is committed.
 
     Args:
         config: Kafka client settings.
         settings: Those with which the slots have joined.
+        subscription: The topics to which they subscribe.
         slots: The credentials that the tasks have.
+        ends: The next offset after the batch, by partition.
         assignors: The query's strategies.
         servers: `bootstrap.servers`, by which reads of one group find each other.
         driver: The id of the Spark driver's process.
     """
     if not slots:
         return
+    message = (config, settings, subscription, list(slots), dict(ends), list(assignors), servers)
     try:
-        spark_processes.start_side_process(
-            __name__, [str(driver)], (config, settings, list(slots), list(assignors), servers)
-        )
+        spark_processes.start_side_process(__name__, [str(driver)], message)
     except OSError as error:
         log.warning(
-            "group=%s: nobody sends heartbeats for slots that wait for their tasks, so each of them has to start "
-            "within kafka.session.timeout.ms=%d: %s",
+            "group=%s: nobody sends heartbeats for the slots of this batch, so its tasks have to commit within "
+            "kafka.session.timeout.ms=%d: %s",
             settings.group,
             settings.session_timeout_ms,
             error,
         )
 
 
-@dataclass(slots=True)
-class _Waiting:
-    """A slot that waits for its task; `credentials` are those of the generation in which it last joined."""
-
-    credentials: SlotCredentials
-    member: Member
-
-
 class SlotKeeper:
-    """Keeps the slots of one batch in their group. It runs on the client's event loop.
+    """Keeps the slots of one batch in their group.
 
     Args:
-        client: The cluster's client.
-        settings: Those with which the slots have joined.
+        membership: A membership that has not joined; it is closed at the end.
         slots: The slots' credentials.
-        assignors: The query's strategies; one of them assigns if a slot leads a generation.
+        ends: The next offset after the batch, by partition.
         driver_runs: Whether the Spark driver still runs.
-        siblings: Where to meet the other reads of this driver and group; None: nowhere.
     """
 
     def __init__(
         self,
-        client: KafkaClient,
-        settings: GroupSettings,
+        membership: GroupMembership,
         slots: Sequence[SlotCredentials],
-        assignors: Sequence[Assignor],
+        ends: Mapping[TopicPartition, int],
         driver_runs: Callable[[], bool],
-        siblings: Siblings | None = None,
     ) -> None:
-        self._client = client
-        self._settings = settings
-        self._assignors = assignors
+        self._membership = membership
+        self._slots = slots
+        self._publisher = slots[0].renewed_by
+        self._missing = dict(ends)
         self._driver_runs = driver_runs
-        self._siblings = siblings
-        self._interval = settings.heartbeat_interval_ms / 1000
-        self._waiting = [_Waiting(slot, member_of(client, slot, settings)) for slot in slots]
 
-    async def run(self) -> None:
-        """Send heartbeats until no slot waits, or for `max.poll.interval.ms` after the last task began or ended."""
-        rejoining = asyncio.ensure_future(self._rejoin_for_siblings())
-        try:
-            await self._keep()
-        finally:
-            rejoining.cancel()
-            await asyncio.gather(rejoining, return_exceptions=True)
-
-    async def _keep(self) -> None:
-        progress = time.monotonic()
-        while self._waiting:
-            before = len(self._waiting)
-            await self._send_heartbeats()
-            if len(self._waiting) < before:
-                progress = time.monotonic()
-            if not self._driver_runs():
-                await self._leave("the Spark driver has ended")
-                return
-            if (time.monotonic() - progress) * 1000 > self._settings.rebalance_timeout_ms:
-                log.warning(
-                    "group=%s slots=%d: no task has begun or ended for longer than kafka.max.poll.interval.ms=%d, so "
-                    "nobody sends heartbeats for the slots that wait. Tasks that begin after "
-                    "kafka.session.timeout.ms=%d cannot commit any more.",
-                    self._settings.group,
-                    len(self._waiting),
-                    self._settings.rebalance_timeout_ms,
-                    self._settings.session_timeout_ms,
-                )
-                return
-            await asyncio.sleep(self._interval)
-
-    async def _send_heartbeats(self) -> None:
-        async def beat(member: Member) -> None:
+    def run(self) -> str:
+        """Keep the slots until the batch is over, then leave with them; return why it is over."""
+        with closing(self._membership):
+            self._membership.resume(self._slots)
+            self._note_progress()
             try:
-                await member.heartbeat(Deadline(self._interval))
-            except KafkaGroupError as error:
-                log.info("heartbeat group=%s failed: %s", self._settings.group, error)
+                while (reason := self._over()) is None:
+                    time.sleep(_POLL_SECONDS)
+            except FencedError as error:
+                # The same DataFrame was planned again, with the same instance ids.
+                reason = str(error)
+            log.info("keeper %r ends: %s", self._membership, reason)
+            self._membership.leave()
+        return reason
 
-        await asyncio.gather(*(beat(one.member) for one in self._waiting if one.member.membership.is_member))
-        # A task that takes its slot over gets another member id, and one that has ended leaves with the slot.
-        self._waiting = [one for one in self._waiting if one.member.membership.state in _KEPT]
-
-    async def _leave(self, reason: str) -> None:
-        deadline = Deadline(_LEAVE_SECONDS)
-        await asyncio.gather(*(one.member.leave(deadline, reason) for one in self._waiting))
-
-    # ---- siblings
-
-    async def _rejoin_for_siblings(self) -> None:
-        if self._siblings is None:
-            return
-        joins: set[asyncio.Task[None]] = set()
+    def _over(self) -> str | None:
+        if not self._driver_runs():
+            return "the Spark driver has ended"
+        self._membership.check()
+        if (given_up := self._membership.given_up) is not None:
+            return given_up
         try:
-            await self._siblings.open()
-            while True:
-                await self._siblings.asked()
-                await self._send_heartbeats()
-                for one in self._waiting:
-                    if one.member.membership.state is State.REBALANCING:
-                        # Not one after another: the group holds each JoinGroup until all slots have sent theirs.
-                        task = asyncio.ensure_future(self._rejoin(one))
-                        joins.add(task)
-                        task.add_done_callback(joins.discard)
-                await asyncio.sleep(_POLL_SECONDS)
-        except OSError as error:
-            log.warning("group=%s: other reads of this driver cannot find this one: %s", self._settings.group, error)
-        finally:
-            for task in joins:
-                task.cancel()
-            self._siblings.close()
+            committed = self._membership.committed(self._missing, stable=False)
+        except KafkaGroupError as error:
+            log.info("keeper %r: %s", self._membership, error)
+            return None
+        missing = {tp: end for tp, end in self._missing.items() if (committed[tp] or 0) < end}
+        if len(missing) < len(self._missing):
+            self._missing = missing
+            self._note_progress()
+        return None if missing else "the batch is committed"
 
-    async def _rejoin(self, slot: _Waiting) -> None:
-        """Rejoin with a slot, and leave if it does not keep its partitions: its task could not tell."""
-        deadline = Deadline(self._settings.rebalance_timeout_ms / 1000 + _MARGIN_SECONDS)
-
-        async def lead(joined: Joined) -> Mapping[str, bytes]:
-            return await lead_for_tasks(self._client, self._settings.group, self._assignors, joined, deadline)
-
-        try:
-            reason = "another read of this driver waits for it"
-            state = await slot.member.join(claiming(slot.credentials), lead, deadline, reason)
-            assignment, held = without_held(decode_assignment(state))
-        except RebalanceTimeout as error:
-            log.warning("%s The slot keeps waiting.", error)
-            await self._rejoin(slot)
-            return
-        except FencedError as error:
-            log.info("rejoin group=%s slot=%d: its task has it: %s", self._settings.group, slot.credentials.slot, error)
-            return
-        except Exception as error:
-            # The group waits for a slot that joins or leads, and nobody sends heartbeats for it then.
-            log.warning("rejoin group=%s slot=%d failed: %s", self._settings.group, slot.credentials.slot, error)
-            await slot.member.leave(Deadline(_LEAVE_SECONDS), "its rejoin has failed")
-            return
-        slot.credentials = replace(slot.credentials, generation=slot.member.membership.generation)
-        if not set(slot.credentials.partitions) <= {*assignment.partitions, *held}:
-            log.warning(
-                "group=%s slot=%d: the group's leader has given partitions of a batch that waits for its tasks to "
-                "other members. The task of this slot cannot commit.",
-                self._settings.group,
-                slot.credentials.slot,
-            )
-            await slot.member.leave(Deadline(_LEAVE_SECONDS), "its partitions were given to others")
+    def _note_progress(self) -> None:
+        # As a call of the membership, with which the time without progress begins again.
+        with self._membership.undisturbed():
+            self._membership.reads(BatchUnderWay(self._missing, publisher=self._publisher))
 
 
 def main(driver: str) -> None:
-    """Keep the slots of the message from `keep_waiting_slots`."""
+    """Keep the slots of the message from `start_keeper`."""
     logs.set_up_logging()
-    config, settings, slots, assignors, servers = cast(
-        "tuple[Settings, GroupSettings, list[SlotCredentials], list[Assignor], str]",
+    config, settings, subscription, slots, ends, assignors, servers = cast(
+        "tuple[Settings, GroupSettings, TopicFilter, list[SlotCredentials], dict[TopicPartition, int], list[Assignor],"
+        " str]",
         spark_processes.side_process_message(),
     )
     siblings = Siblings.find(settings.group, servers, int(driver))
-    with closing(KafkaClient(config, client_id=settings.client_id)) as client:
-        client.run(SlotKeeper(client, settings, slots, assignors, lambda: is_alive(int(driver)), siblings).run())
+    membership = GroupMembership(config, settings, subscription, assignors, siblings)
+    SlotKeeper(membership, slots, ends, lambda: is_alive(int(driver))).run()
 
 
 if __name__ == "__main__":

@@ -19,13 +19,11 @@ class SlotCredentials:
         instance_id: `group.instance.id`; None for a dynamic member.
         slot: The number of the slot in its query.
         partitions: The partitions that the slot was assigned in this generation.
-        protocols: Names and metadata that the slot sent when it joined; a process that takes the slot over sends them
-            again.
         per_member_epoch: Whether the credentials vouch for this member only. In a classic group all members of a
             generation are valid together, so one of them may commit for all slots of its query. Where the brokers
             assign, each member has an epoch of its own, and another slot may have lost its partitions already.
-        renewed_by: The name under which the driver publishes new credentials when the group has removed the slot in the
-            middle of a batch and the driver has joined again; None: it does not. See `group.renewal`.
+        renewed_by: The name under which whoever holds the slot publishes new credentials when it has joined again in
+            the middle of a batch; None: nobody does. See `group.renewal`.
     """
 
     group: str
@@ -34,7 +32,6 @@ class SlotCredentials:
     instance_id: str | None
     slot: int = 0
     partitions: tuple[TopicPartition, ...] = field(default=(), repr=False)
-    protocols: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
     per_member_epoch: bool = False
     renewed_by: str | None = None
 

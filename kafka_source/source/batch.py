@@ -21,7 +21,7 @@ from kafka_source.errors import FencedError
 from kafka_source.group.model import GroupSettings
 from kafka_source.group.query_settings import group_settings, subscription_of
 from kafka_source.group.siblings import Siblings
-from kafka_source.group.slot_keeper import keep_waiting_slots
+from kafka_source.group.slot_keeper import start_keeper
 from kafka_source.model.commits import rewinds_in
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import Where
@@ -42,7 +42,7 @@ from kafka_source.source.start_and_end import resolve_batch
 
 log = logging.getLogger(__name__)
 
-# How long a planner joins again that tasks of another scan have fenced.
+# How long a planner joins again that the planner of another scan has fenced.
 _FENCED_SECONDS = 30.0
 _FENCED_PAUSES = RetryPolicy(0.2, 1.0)
 
@@ -84,23 +84,23 @@ class BatchReader(DataSourceReader):
             planned = self._plan_as_members(cluster, group, subscribed)
         if options.commit == "task":
             slots = [task.credentials for task in planned if task.credentials is not None]
+            ends = {r.topic_partition: r.end for task in planned for r in task.ranges}
             strategies, servers = strategies_of(options), options.bootstrap_servers
-            keep_waiting_slots(self._query.settings, group, slots, strategies, servers, driver_pid())
-            return [replace(task, takes_over=group) for task in planned]
+            start_keeper(self._query.settings, group, subscription, slots, ends, strategies, servers, driver_pid())
         return list(planned)
 
     def _plan_as_members(
         self, cluster: Cluster, group: GroupSettings, subscribed: list[TopicPartition]
     ) -> list[ReadTask]:
-        """Join, plan, and leave the slots to the tasks that commit; else leave the group.
+        """Join, plan, and leave the slots of a batch that commits to their keeper; else leave the group.
 
         A read that commits nothing takes nothing from the group, so its slots have no purpose once the plan is made.
         Slots that stay would hold up every other read of the group until their sessions end.
 
         An action may scan its DataFrame several times, for example in a self-join. Each scan is planned by a process of
         its own, with the same instance ids, so that all scans read the same. They fence each other if they join at the
-        same time, so they join one after the other. With `commit=task`, tasks of an earlier scan may fence a planner
-        too: then it joins again. Without a commit its own joining does not disturb them.
+        same time, so they join one after the other. Without a commit their joining does not disturb the tasks of an
+        earlier scan.
         """
         options = self._query.options
 

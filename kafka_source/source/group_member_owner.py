@@ -336,7 +336,7 @@ class GroupMemberOwner(CommittingOwner):
         self._membership.leave()
 
     def detach(self, kept: Collection[int]) -> None:
-        """Stop acting for the slots: tasks take over those that are kept, and the others leave the group."""
+        """Stop acting for the slots that are kept, which another process resumes; the others leave the group."""
         self._membership.detach(kept)
 
     def close(self) -> None:

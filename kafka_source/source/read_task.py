@@ -24,7 +24,6 @@ from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import DataLossError, FencedError, KafkaGroupError, RetriableError
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.select import engine_for
-from kafka_source.group.model import GroupSettings
 from kafka_source.group.renewal import Renewal
 from kafka_source.group.slot_session import SlotSession
 from kafka_source.kafka_client import Deadline, cached_client
@@ -34,7 +33,6 @@ from kafka_source.model.credentials import SlotCredentials, representative_slots
 from kafka_source.model.identity import check_same_cluster, describe_recreated, ids_of_ranges, is_recreated
 from kafka_source.model.stream_offset import Range
 from kafka_source.options import ReadOptions, Where, read_options
-from kafka_source.options.assignment_strategies import strategies_of
 from kafka_source.quota.bounds import Ticket
 from kafka_source.quota.server import CONSUMER_RATE
 from kafka_source.quota.task_pacer import Pacer, pacer_of
@@ -62,7 +60,6 @@ class ReadTask(InputPartition):
     Attributes:
         ranges: The ranges to read, at most one for each partition and replica.
         credentials: The slot's credentials from the driver or planner; None without a group.
-        takes_over: The settings with which the task takes its slot over, in a batch; else None.
         cluster: The id of the cluster in which the offsets are valid; None: unknown.
         topics: The ids of the ranges' topics, as far as they are known.
         ticket: The task's share of the query's quota; None: no quota.
@@ -73,7 +70,6 @@ class ReadTask(InputPartition):
 
     ranges: tuple[Range, ...]
     credentials: SlotCredentials | None = None
-    takes_over: GroupSettings | None = None
     cluster: str | None = None
     topics: Mapping[str, str] = field(default_factory=dict)
     ticket: Ticket | None = None
@@ -291,9 +287,6 @@ def read(task: ReadTask, query: Query) -> Iterator[pa.RecordBatch]:
         for commit in committers if ends else ():
             commit(with_notes(ends, task.rewinds, task.stream))
             failpoint("task-committed")
-        if task.takes_over is not None:
-            for session in sessions():
-                session.leave()
 
 
 def _of_same_topics(task: ReadTask, query: Query, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -358,12 +351,7 @@ def _with_bounds_of_now(task: ReadTask, query: Query) -> tuple[Range, ...]:
 def _sessions(task: ReadTask, query: Query, stack: ExitStack, *, commits: bool) -> _Sessions:
     if task.credentials is None:
         return tuple
-    if task.takes_over is None:
-        return _attach([task.credentials], query, stack, commits=commits, renewal=task.renewal() if commits else None)
-    strategies, patience = strategies_of(query.options), _patience(query, commits)
-    taken = SlotSession.take_over(query.settings, task.takes_over, task.credentials, strategies, patience)
-    stack.enter_context(taken)
-    return lambda: [taken]
+    return _attach([task.credentials], query, stack, commits=commits, renewal=task.renewal() if commits else None)
 
 
 def _attach(
@@ -403,7 +391,7 @@ def _attach(
         for problem in outcomes:
             if isinstance(problem, KafkaGroupError):
                 _check_dispensable(problem, query, commits)
-        return [stack.enter_context(outcome) for outcome in outcomes if isinstance(outcome, SlotSession)]
+        return [outcome for outcome in outcomes if isinstance(outcome, SlotSession)]
 
     return sessions
 

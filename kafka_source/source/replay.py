@@ -130,7 +130,7 @@ def handoff_of(
         for r in parts:
             start, end = ranges.get(r.topic_partition, (r.start, r.end))
             ranges[r.topic_partition] = (min(start, r.start), max(end, r.end))
-    without_slot = replace(member, slot=0, partitions=(), protocols=(), per_member_epoch=False)
+    without_slot = replace(member, slot=0, partitions=(), per_member_epoch=False)
     ids = {tp.topic: topic_ids[tp.topic] for tp in ranges if tp.topic in topic_ids}
     return Handoff(without_slot, ranges, stream, ids)
 

@@ -72,7 +72,7 @@ async def renewed_offsets(
         if publisher is None:
             raise error
         renewal = Renewal(group, publisher, handoff.ranges, handoff.stream)
-        owners = await renewal.wait(client, error, {handoff.member.member_id}, deadline)
+        owners = await renewal.wait(client, error, {(handoff.member.generation, handoff.member.member_id)}, deadline)
         for owner, partitions in by_owner(owners):
             ends = {tp: CommitOffset(handoff.ranges[tp][1], metadata=handoff.stream) for tp in partitions}
             found.append(GroupOffsets(owner, ends))

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import replace
 
 import pytest
 from confluent_kafka.admin import NewPartitions
 
-from assignors import TopicPartition, load
+from assignors import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.errors import FencedError, InvalidConfigurationError
 from kafka_source.group.membership import GroupMembership
 from kafka_source.group.model import BatchUnderWay, GroupAssignment
-from kafka_source.group.slot_session import SlotSession
-from kafka_source.model.credentials import SlotCredentials
 from kafka_source.schema import source_schema
 from kafka_source.source.batch import BatchReader
 from kafka_source.source.read_task import ReadTask
@@ -272,32 +269,12 @@ def slots(members, topic, beside):
 def test_a_task_of_a_stream_acts_as_its_slot(kafka, slots):
     membership, credentials = slots
     settings = Settings({"bootstrap.servers": kafka.bootstrap_servers})
-    with attach(settings, credentials[1]) as session:
-        session.commit(dict.fromkeys(credentials[1].partitions, 9))
+    session = attach(settings, credentials[1])
+    session.commit(dict.fromkeys(credentials[1].partitions, 9))
     assert set(membership.committed(credentials[1].partitions).values()) == {9}
     late = replace(credentials[1], generation=credentials[1].generation - 1)
     with pytest.raises(FencedError):
         attach(settings, late)
-
-
-def test_a_task_of_a_batch_takes_its_slot_over_and_a_retry_of_it_too(kafka, members, slots):
-    membership, credentials = slots
-    settings = Settings({"bootstrap.servers": kafka.bootstrap_servers})
-    membership.detach()
-    group = members.settings(session_timeout_ms=10_000)
-
-    def take(one: SlotCredentials) -> SlotSession:
-        return SlotSession.take_over(settings, group, one, [load("range")])
-
-    with closing(take(credentials[0])) as first, closing(take(credentials[0])) as retried:
-        with pytest.raises(FencedError):
-            first.commit(dict.fromkeys(credentials[0].partitions, 1))
-        retried.commit(dict.fromkeys(credentials[0].partitions, 2))
-        assert set(membership.committed(credentials[0].partitions).values()) == {2}
-        with closing(take(credentials[1])) as other:
-            other.commit(dict.fromkeys(credentials[1].partitions, 3))
-            other.leave()
-        retried.leave()
 
 
 def test_a_batch_reads_all_partitions_although_the_brokers_assign_them_with_a_delay(kafka, topic, group, beside):

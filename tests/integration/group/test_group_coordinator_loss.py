@@ -11,18 +11,14 @@ from contextlib import closing
 
 import pytest
 
-from assignors import TopicPartition, load
+from assignors import TopicPartition
 from kafka_source.client_config import Settings
-from kafka_source.cluster.lookup import Cluster
 from kafka_source.errors import AuthenticationError, FencedError, RetriableError, UnknownGroupError, UnknownOutcomeError
-from kafka_source.group import MemberSettings, leader, member, slot_session
+from kafka_source.group import leader, member, slot_session
 from kafka_source.group.committed_offsets import commit_offsets
 from kafka_source.group.description import DEAD, GroupDescription, describe_either
-from kafka_source.group.member import Member
-from kafka_source.group.member_state import Membership, State
 from kafka_source.group.query_settings import group_settings, subscription_of
-from kafka_source.group.slot_session import SlotSession
-from kafka_source.kafka_client import ConnectionLost, Deadline, KafkaClient, cached_client
+from kafka_source.kafka_client import ConnectionLost, Deadline, KafkaClient
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import Range
 from kafka_source.options import Where, read_options
@@ -374,121 +370,6 @@ def test_a_rebalance_waits_for_the_commit_of_what_is_done_but_not_for_ever(
         joining.result(60)
     before = asked[: asked.index(JOIN_GROUP)].count(OFFSET_COMMIT)
     assert before == failing + 1 if patience_ms > 5_000 else 2 <= before < failing
-
-
-@pytest.mark.parametrize("slots", [2, 4])
-def test_a_take_over_that_comes_just_after_another_slot_left_goes_on(proxied, slots):
-    members, proxy = proxied
-    planned = plan(members, "orders", slots)
-    first, second, *others = planned.slots
-    settings = members.settings(slots=slots)
-    leaving = SlotSession.take_over(members.config, settings, second.credentials, [load("range")])
-    proxy.on_request, left = leaves_before_the_next_join(members, leaving)
-    with SlotSession.take_over(members.config, settings, first.credentials, [load("range")]) as session:
-        assert left
-        session.commit(dict.fromkeys(first.partitions, 8))
-        # The others end: the group's next generation begins with the one that is left.
-        for other in others:
-            with SlotSession.take_over(members.config, settings, other.credentials, [load("range")]) as theirs:
-                theirs.leave()
-        wait_for(lambda: session.credentials.generation > planned.generation, "the next generation")
-        session.commit(dict.fromkeys(first.partitions, 9))
-        session.check()
-        session.leave()
-    leaving.close()
-    assert set(members.make("any").committed(first.partitions).values()) == {9}
-
-
-def test_a_take_over_that_fails_leaves_no_join_behind(proxied, monkeypatch):
-    members, proxy = proxied
-    first, second, _ = plan(members, "orders", 3).slots
-    settings = members.settings(slots=3)
-    leaving = SlotSession.take_over(members.config, settings, second.credentials, [load("range")])
-    # The coordinator holds the first slot's JoinGroup, and what the slot has is taken from it meanwhile.
-    proxy.on_request, left = leaves_before_the_next_join(members, leaving)
-
-    async def gone(*_):
-        raise FencedError("the generation has ended")
-
-    monkeypatch.setattr(SlotSession, "_adopt", gone)
-    with pytest.raises(FencedError, match="the generation has ended"):
-        SlotSession.take_over(members.config, settings, first.credentials, [load("range")])
-    assert left
-    leaving.close()
-
-    async def joining():
-        return [task for task in asyncio.all_tasks() if "_join_as" in repr(task)]
-
-    # Half an hour later it would be a member that sends no heartbeats.
-    client = cached_client(members.config, "task")
-    wait_for(lambda: client.run(joining()) == [], "the end of the JoinGroup", 5)
-
-
-def test_a_task_commits_in_a_transaction_when_the_take_over_was_answered_while_it_read(proxied, behind, group):
-    members, proxy = proxied
-    name = behind[0].create_topic(f"{group}-read", 3)
-    produce(members.config["bootstrap.servers"], name, 60)
-    planned = plan(members, name, 3)
-    first, second, third = planned.slots
-    settings = members.settings(slots=3)
-    leaving = SlotSession.take_over(members.config, settings, second.credentials, [load("range")])
-    proxy.on_request, left = leaves_before_the_next_join(members, leaving)
-    options = {"subscribe": name, "kafka.group.id": group, "commit": "task", "batch.rows": "1"}
-    given = {"kafka.bootstrap.servers": members.config["bootstrap.servers"], **options}
-    ends = Cluster(members.config).latest(first.partitions, read_committed=False)
-    task = read_task.ReadTask(tuple(Range(*tp, 0, end) for tp, end in ends.items()), first.credentials, settings)
-    records = read_task.read(task, read_task.Query.of(given, source_schema(headers=False), Where.BATCH))
-    read = next(records).num_rows
-    assert left
-    told: list[bytes] = []
-
-    def late(frame):
-        if frame.api_key == SYNC_GROUP:
-            # Meanwhile heartbeats tell that the generation before has ended, and they go on.
-            wait_for(lambda: told.count(ILLEGAL_GENERATION) >= 2, "heartbeats")
-        if frame.api_key == HEARTBEAT:
-            told.append(frame.payload[-3:-1])
-        return [frame.payload]
-
-    proxy.on_response = late
-    with SlotSession.take_over(members.config, settings, third.credentials, [load("range")]) as theirs:
-        theirs.leave()
-    wait_for(lambda: ILLEGAL_GENERATION in told, "the end of the generation")
-    read += sum(batch.num_rows for batch in records)
-    leaving.close()
-    assert read == sum(ends.values())
-    assert members.make("any").committed(first.partitions) == ends
-
-
-def plan(members, topic, slots):
-    """What the planner of a batch leaves behind."""
-    planner = members.make(topic, slots=slots)
-    planned = planner.join(30)
-    planner.detach()
-    planner.close()
-    return planned
-
-
-def leaves_before_the_next_join(members, leaving):
-    """A hook by which a slot leaves just before another one joins, and what it has met."""
-    left: list[Frame] = []
-
-    def hook(frame):
-        if frame.api_key == JOIN_GROUP and not left:
-            left.append(frame)
-            leave(members.config, leaving.credentials)
-        return [frame.payload]
-
-    return hook, left
-
-
-def leave(config, credentials):
-    """What the other slot's task does, on a client of its own."""
-    client = KafkaClient(config)
-    membership = Membership(State.STABLE, credentials.member_id, credentials.generation)
-    member = Member(client, MemberSettings(credentials.group, credentials.instance_id), membership)
-    client.run(member.leave(Deadline(10)), 11)
-    client.close()
 
 
 # ---- three nodes

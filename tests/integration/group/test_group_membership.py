@@ -9,17 +9,11 @@ from dataclasses import replace
 
 import pytest
 
-from assignors import load
 from kafka_source.errors import FencedError
 from kafka_source.group.slot_session import SlotSession
 from kafka_source.model.commits import CommitOffset
-from kafka_source.model.credentials import SlotCredentials
 from kafkagroup.embedded.jars import broker_version
-from tests.groups import Memberships, attach, everything, held, members_of, rejoin_until_joined, wait_for
-
-
-def take_over(members: Memberships, credentials: SlotCredentials) -> SlotSession:
-    return SlotSession.take_over(members.config, members.settings(slots=2), credentials, [load("range")])
+from tests.groups import attach, everything, held, members_of, rejoin_until_joined, wait_for
 
 
 def test_all_slots_join_and_share_all_partitions(members, topic, group):
@@ -224,9 +218,9 @@ def test_a_task_attaches_with_the_slots_credentials(members, topic):
     orders = topic("orders", partitions=4)
     joined = members.make(orders, slots=2).join(30)
     slot = pickle.loads(pickle.dumps(joined.slots[1]))
-    with attach(members.config, slot.credentials) as session:
-        session.check()
-        session.commit(dict.fromkeys(slot.partitions, 9))
+    session = attach(members.config, slot.credentials)
+    session.check()
+    session.commit(dict.fromkeys(slot.partitions, 9))
     with pytest.raises(FencedError, match=f"generation {joined.generation - 1}"):
         attach(members.config, replace(slot.credentials, generation=joined.generation - 1))
 
@@ -239,8 +233,7 @@ def test_a_task_attaches_several_slots_at_once_and_learns_which_are_lost(members
     assert isinstance(lost, FencedError)
     assert isinstance(held, SlotSession)
     assert isinstance(also_held, SlotSession)
-    with held, also_held:
-        assert (held.credentials, also_held.credentials) == (first, third)
+    assert (held.credentials, also_held.credentials) == (first, third)
 
 
 def test_a_task_of_a_rebalancing_group_still_reads_and_commits(members, topic):
@@ -251,88 +244,9 @@ def test_a_task_of_a_rebalancing_group_still_reads_and_commits(members, topic):
     with ThreadPoolExecutor(1) as pool:
         joining = pool.submit(second.join, 60)
         wait_for(first.rebalance_needed, "the rebalance")
-        with attach(members.config, slot.credentials) as session:
-            session.commit(dict.fromkeys(slot.partitions, 4))
+        session = attach(members.config, slot.credentials)
+        session.commit(dict.fromkeys(slot.partitions, 4))
         first.rejoin(30)
         joining.result()
     with pytest.raises(FencedError):
         attach(members.config, slot.credentials)
-
-
-@pytest.fixture
-def planned(members, topic):
-    """A batch's plan of two slots, as the planner leaves it behind."""
-    planner = members.make(topic("orders", partitions=4), slots=2)
-    joined = planner.join(30)
-    planner.detach()
-    planner.close()
-    return joined
-
-
-def test_a_batch_is_read_by_slots_that_are_taken_over_and_leave(members, planned):
-    first, second = planned.slots
-    with SlotSession.take_over(
-        members.config, members.settings(slots=2), first.credentials, [load("range")]
-    ) as session:
-        assert session.taken_over
-        assert session.credentials.generation == planned.generation
-        assert session.credentials.member_id != first.credentials.member_id
-        with pytest.raises(FencedError):
-            attach(members.config, first.credentials)
-        session.commit(dict.fromkeys(first.partitions, 1))
-        session.leave()
-    # The group waits for the other slot to join again, which it never does: its credentials serve as they are.
-    with SlotSession.take_over(
-        members.config, members.settings(slots=2), second.credentials, [load("range")]
-    ) as session:
-        assert session.credentials.member_id == second.credentials.member_id
-        session.commit(dict.fromkeys(second.partitions, 2))
-        session.check()
-        session.leave()
-    committed = members.make("any").committed(first.partitions + second.partitions)
-    assert committed == dict.fromkeys(first.partitions, 1) | dict.fromkeys(second.partitions, 2)
-
-
-def test_the_next_attempt_of_a_task_fences_the_one_before(members, planned):
-    slot = planned.slots[0]
-    with take_over(members, slot.credentials) as zombie:
-        with SlotSession.take_over(
-            members.config, members.settings(slots=2), slot.credentials, [load("range")]
-        ) as again:
-            assert again.credentials.generation == planned.generation
-            with pytest.raises(FencedError):
-                zombie.commit(dict.fromkeys(slot.partitions, 1))
-
-            def fenced():
-                try:
-                    zombie.check()
-                except FencedError:
-                    return True
-                return False
-
-            wait_for(fenced, "the zombie's heartbeat to see it")
-            again.commit(dict.fromkeys(slot.partitions, 2))
-            again.check()
-
-
-def test_the_next_attempt_goes_on_while_the_group_waits_for_slots_that_left(members, planned):
-    first, second = planned.slots
-    take_over(members, first.credentials).close()
-    with SlotSession.take_over(
-        members.config, members.settings(slots=2), second.credentials, [load("range")]
-    ) as session:
-        session.leave()
-    with take_over(members, first.credentials) as again:
-        assert again.credentials.generation == planned.generation
-        assert again.credentials.member_id != first.credentials.member_id
-        again.commit(dict.fromkeys(first.partitions, 3))
-
-
-def test_a_plan_that_the_group_has_left_behind_is_refused(members, planned):
-    other = members.make("any-topic", app="other", slots=1, rebalance_timeout_ms=1_000)
-    slot = planned.slots[0]
-    for s in planned.slots:
-        take_over(members, s.credentials).leave()
-    other.join(60)
-    with pytest.raises(FencedError, match="no longer a member of generation"):
-        take_over(members, slot.credentials)

@@ -35,8 +35,7 @@ def test_members_log_in_and_no_secret_is_logged(login, caplog, capfd):
         membership = members.make("orders", slots=2)
         slot = membership.join(30).slots[0]
         assert held(membership) == everything("orders", 4)
-        with attach(login, slot.credentials) as session:
-            session.commit(dict.fromkeys(slot.partitions, 1))
+        attach(login, slot.credentials).commit(dict.fromkeys(slot.partitions, 1))
         members.close()
     said = caplog.text + "".join(capfd.readouterr()) + "".join(str(r.args) for r in caplog.records)
     assert "lead group=" in said

@@ -5,19 +5,27 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from uuid import uuid4
 
 import pyspark
 import pytest
 
 from assignors import TopicPartition, load
+from assignors.range_and_round_robin import RangeAssignor
 from kafka_source.client_config import Settings
+from kafka_source.errors import FencedError
+from kafka_source.group.model import Topics
+from kafka_source.group.renewal import Renewal
 from kafka_source.group.siblings import Siblings
-from kafka_source.group.slot_keeper import SlotKeeper, keep_waiting_slots
-from kafka_source.kafka_client import cached_client
+from kafka_source.group.slot_keeper import SlotKeeper, start_keeper
+from kafka_source.group.slot_session import SlotSession
 from kafka_source.schema import source_schema
 from kafka_source.source.batch import BatchReader
-from tests.groups import Memberships, everything, held
+from tests.groups import Memberships, everything, held, leave
 from tests.support import numbers, produce, reader, until
 
 
@@ -47,7 +55,7 @@ def test_each_read_goes_on_where_the_last_one_committed(spark, kafka, orders, gr
     produce(kafka.bootstrap_servers, orders, 30, first=300)
     assert read() == list(range(300, 330))
     assert sum(groups.committed(group).values()) == 330
-    assert groups.describe(group).members == ()
+    until(lambda: groups.describe(group).members == (), "the slots to leave")
 
 
 def test_a_committed_offset_behind_the_end_of_the_log_is_a_loss_of_data(spark, kafka, orders, groups):
@@ -67,7 +75,7 @@ def test_a_committed_read_is_not_read_twice(spark, kafka, orders):
         # Spark 4.0 plans the second action anew, from the offsets that the first one committed.
         assert frame.count() == 0
         return
-    with pytest.raises(Exception, match="no longer a member of generation"):
+    with pytest.raises(Exception, match="can be read once"):
         frame.count()
 
 
@@ -152,7 +160,7 @@ def test_a_slot_waits_for_its_task_longer_than_its_session(kafka, orders, group,
         rows += run(planned, task)
     assert sorted(rows) == list(range(300))
     assert sum(groups.committed(group).values()) == 300
-    assert groups.describe(group).members == ()
+    until(lambda: groups.describe(group).members == (), "the slots to leave")
 
 
 def test_a_task_is_tried_again_after_another_read_has_moved_the_group_on(kafka, orders, topic, group, groups):
@@ -171,14 +179,34 @@ def test_a_task_is_tried_again_after_another_read_has_moved_the_group_on(kafka, 
     assert sum(groups.committed(group).values()) == 330
 
 
-def test_slots_that_wait_leave_when_the_driver_has_ended(kafka, members, topic, group, groups):
-    planner = members.make(topic("orders"), slots=2)
+@contextmanager
+def kept(members, name, *, siblings=None, strategy=None, **settings):
+    """Keep the slots of a batch of one record in each partition; their credentials, and the future of the keeper."""
+    planner = members.make(name, app="batch", rewinds=False, **settings)
+    publisher, over = uuid4().hex, threading.Event()
+    slots = [replace(slot.credentials, renewed_by=publisher) for slot in planner.join(30).slots]
+    planner.detach()
+    strategies = [load("range") if strategy is None else strategy]
+    membership = members.make(name, app="batch", rewinds=False, siblings=siblings, strategies=strategies, **settings)
+    ends = dict.fromkeys((tp for slot in slots for tp in slot.partitions), 1)
+    keeper = SlotKeeper(membership, slots, ends, lambda: not over.is_set())
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            yield slots, pool.submit(keeper.run)
+        finally:
+            over.set()
+
+
+def test_slots_leave_when_the_driver_has_ended(kafka, members, topic, group, groups):
+    name = topic("orders")
+    planner = members.make(name, slots=2)
     slots = [slot.credentials for slot in planner.join(30).slots]
     planner.detach()
     driver = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    ends, settings = dict.fromkeys(slots[0].partitions, 1), members.settings(slots=2)
     try:
-        keep_waiting_slots(
-            members.config, members.settings(slots=2), slots, [load("range")], kafka.bootstrap_servers, driver.pid
+        start_keeper(
+            members.config, settings, Topics((name,)), slots, ends, [load("range")], kafka.bootstrap_servers, driver.pid
         )
         driver.kill()
     finally:
@@ -187,31 +215,69 @@ def test_slots_that_wait_leave_when_the_driver_has_ended(kafka, members, topic, 
     until(lambda: groups.describe(group).members == (), "the slots to leave", 30)
 
 
-def test_slots_that_nobody_comes_for_are_given_up(kafka, members, topic, group, groups, caplog):
-    waits = {"slots": 2, "rebalance_timeout_ms": 1_000}
-    planner = members.make(topic("orders"), **waits)
-    slots = [slot.credentials for slot in planner.join(30).slots]
-    planner.detach()
-    client = cached_client(members.config)
-    client.run(SlotKeeper(client, members.settings(**waits), slots, [load("range")], lambda: True).run(), 60)
-    assert "no task has begun or ended for longer than kafka.max.poll.interval.ms=1000" in caplog.text
-    assert len(groups.describe(group).members) == 2
+def test_slots_of_a_batch_that_failed_stay_until_others_want_the_partitions(kafka, members, topic, group, groups):
+    name = topic("orders", partitions=2)
+    with kept(members, name, slots=2, rebalance_timeout_ms=1_000) as (_, keeping):
+        outlast_a_session(kafka, name, groups, f"{group}-silent")
+        assert len(groups.describe(group).members) == 2
+        other = members.make(name, app="other", slots=1, rewinds=False)
+        other.join(30)
+        assert held(other) == everything(name, 2)
+        # Whether they leave or are removed, because they do not rejoin, is a race.
+        assert "without progress" in (why := keeping.result(20)) or "other members" in why
 
 
-def test_a_slot_that_waits_and_cannot_lead_does_not_stop_the_group(kafka, members, topic, group):
+def test_a_slot_that_cannot_rejoin_does_not_stop_the_group(kafka, members, topic, group):
+    class Fails(RangeAssignor):
+        """With anything that nobody has thought of."""
+
+        def subscription_user_data(self, topics):
+            raise RuntimeError("it cannot subscribe")
+
     orders = topic("orders", partitions=2)
-    planner = members.make(orders, app="a", slots=1, rewinds=False)
-    slots = [slot.credentials for slot in planner.join(30).slots]
-    planner.detach()
-    kept, waiting = (Siblings.find(group, kafka.bootstrap_servers, os.getpid()) for _ in range(2))
-    # Without a strategy it fails when it leads, as it would with anything that nobody has thought of.
-    keeper = SlotKeeper(cached_client(members.config), members.settings(slots=1), slots, [], lambda: True, kept)
-    with ThreadPoolExecutor(1) as pool:
-        keeping = pool.submit(cached_client(members.config).run, keeper.run(), 60)
-        other = members.make(orders, app="b", slots=1, rewinds=False, siblings=waiting)
+    ours, theirs = (Siblings.find(group, kafka.bootstrap_servers, os.getpid()) for _ in range(2))
+    with kept(members, orders, slots=1, siblings=ours, strategy=Fails()) as (_, keeping):
+        other = members.make(orders, app="other", slots=1, rewinds=False, siblings=theirs)
         other.join(20)
-        keeping.result(20)
+        assert "it cannot subscribe" in keeping.result(20)
     assert held(other) == everything(orders, 2)
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_tasks_commit_with_new_credentials_when_their_slots_have_joined_again(
+    kafka, members, topic, group, groups, lost
+):
+    name = topic("orders", partitions=2)
+    ours, theirs = (Siblings.find(group, kafka.bootstrap_servers, os.getpid()) for _ in range(2))
+    with kept(members, name, slots=2, siblings=ours) as (slots, keeping):
+        if lost:
+            # As the coordinator does when no heartbeat comes.
+            for slot in slots:
+                leave(members.config, slot)
+        else:
+            members.make(topic("other"), app="other", slots=1, rewinds=False, siblings=theirs).join(20)
+        for slot in slots:
+            renewal = Renewal(group, slot.renewed_by, dict.fromkeys(slot.partitions, (0, 1)), None)
+            (session,) = SlotSession.attach_all(members.config, [slot], 20, renewal).result(21)
+            assert isinstance(session, SlotSession), session
+            session.commit(dict.fromkeys(slot.partitions, 1))
+        assert keeping.result(20) == "the batch is committed"
+    assert groups.committed(group) == dict.fromkeys(everything(name, 2), 1)
+
+
+def test_a_later_attempt_of_a_task_fences_the_earlier_one_by_the_transactional_id_of_the_slot(
+    kafka, orders, group, groups
+):
+    planned, (first, *others) = plan_to_commit(kafka, orders, group)
+    earlier = planned.read(first)
+    next(earlier)
+    # Spark has given the earlier attempt up, which goes on later.
+    later = run(planned, first)
+    with pytest.raises(FencedError, match=r"PRODUCER_FENCED|INVALID_PRODUCER_EPOCH"):
+        list(earlier)
+    rows = later + [number for task in others for number in run(planned, task)]
+    assert sorted(rows) == list(range(300))
+    assert sum(groups.committed(group).values()) == 300
 
 
 @pytest.mark.timeout(180, func_only=True)
@@ -227,4 +293,4 @@ def test_two_topics_are_read_in_one_batch_of_one_group(spark, kafka, orders, top
     else:
         assert numbers(left.join(right.select("key"), "key")) == [200, 201, 202]
     assert sum(groups.committed(group).values()) == (303 if commit == "task" else 0)
-    assert groups.describe(group).members == ()
+    until(lambda: groups.describe(group).members == (), "the slots to leave")

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -8,14 +7,11 @@ from pathlib import Path
 import pytest
 from kafka.protocol.consumer import HeartbeatRequest, HeartbeatResponse, JoinGroupRequest, JoinGroupResponse
 
-from assignors import Subscription, encode_subscription, load
+from assignors import Subscription, encode_subscription
 from kafka_source.client_config import Settings
 from kafka_source.errors import ApplicationRecoverableError
 from kafka_source.group.member import Joined, Member, MemberSettings
-from kafka_source.group.model import GroupSettings
-from kafka_source.group.slot_session import SlotSession
 from kafka_source.kafka_client import Deadline, KafkaClient
-from kafka_source.model.credentials import SlotCredentials
 from tests.fake_broker import FakeBroker
 
 OFFERED = (("range", encode_subscription(Subscription(("orders",)))),)
@@ -62,11 +58,3 @@ def test_a_member_does_not_follow_a_protocol_that_it_did_not_offer(broker: FakeB
     client = KafkaClient(Settings({"bootstrap.servers": broker.bootstrap_servers}))
     with closing(client), pytest.raises(ApplicationRecoverableError, match=REFUSED.format(named)):
         client.run(Member(client, MemberSettings("g")).join(OFFERED, lead, Deadline(10)), 11)
-
-
-def test_a_task_imports_nothing_that_a_coordinator_names(broker: FakeBroker, named: str) -> None:
-    config = Settings({"bootstrap.servers": broker.bootstrap_servers})
-    slot = SlotCredentials("g", 4, "m", "app-0", protocols=OFFERED)
-    with pytest.raises(ApplicationRecoverableError, match=REFUSED.format(named)):
-        SlotSession.take_over(config, GroupSettings("g"), slot, [load("range")])
-    assert "named_by_a_broker" not in sys.modules
