@@ -234,7 +234,7 @@ class BetweenCalls:
             silent,
             self._settings.rebalance_timeout_ms,
         )
-        self.left = f"they left after {silent:.0f} s without progress (kafka.max.poll.interval.ms)"
+        self.left = f"they left after {silent:.0f} s without a call of Spark's or a commit (kafka.max.poll.interval.ms)"
         await self._alone(self._leave("max.poll.interval.ms has expired"))
         await self._publish(self.under_way, {})
 
