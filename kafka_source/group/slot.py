@@ -185,21 +185,25 @@ class Slot:
     def credentials(self) -> SlotCredentials:
         """Return the credentials with which a task acts as this slot."""
         membership, settings = self.member.membership, self.member.settings
+        replicas = self._replicas()
         return SlotCredentials(
             settings.group,
             membership.generation,
             membership.member_id,
             settings.instance_id,
             self.number,
-            _sorted(self.assignment.partitions),
+            tuple(tp for tp in _sorted(self.assignment.partitions) if tp not in replicas),
             per_member_epoch=self.assigned_by_brokers,
         )
 
     def assigned(self) -> SlotAssignment:
         """Return this slot's part of the group's assignment."""
-        credentials, assignor = self.credentials(), self._assignor_in_use
-        replicas = {} if assignor is None else dict(assignor.replicas(self.assignment))
-        return SlotAssignment(credentials, credentials.partitions, self.assignment.user_data, replicas, self.held)
+        partitions = _sorted(self.assignment.partitions)
+        return SlotAssignment(self.credentials(), partitions, self.assignment.user_data, self._replicas(), self.held)
+
+    def _replicas(self) -> dict[TopicPartition, int]:
+        assignor = self._assignor_in_use
+        return {} if assignor is None else dict(assignor.replicas(self.assignment))
 
 
 def is_cooperative(assignors: Sequence[Assignor]) -> bool:

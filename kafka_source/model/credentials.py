@@ -18,7 +18,7 @@ class SlotCredentials:
         member_id: The member id that the coordinator gave; empty for a commit without membership.
         instance_id: `group.instance.id`; None for a dynamic member.
         slot: The number of the slot in its query.
-        partitions: The partitions that the slot was assigned in this generation.
+        partitions: The partitions that the slot was assigned in this generation, without copies of others' (replicas).
         per_member_epoch: Whether the credentials vouch for this member only. In a classic group all members of a
             generation are valid together, so one of them may commit for all slots of its query. Where the brokers
             assign, each member has an epoch of its own, and another slot may have lost its partitions already.

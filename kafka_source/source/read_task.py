@@ -277,6 +277,7 @@ def read(task: ReadTask, query: Query) -> Iterator[pa.RecordBatch]:
     with ExitStack() as stack:
         sessions = _sessions(task, query, stack, commits=commits)
         # Before the reading, to fence earlier attempts.
+        commits = commits and any(r.replica == 0 for r in task.ranges)
         committers = [_committer(session, query, task) for session in sessions()] if commits else []
         pacer = stack.enter_context(pacer_of(task.ticket, query.settings, CONSUMER_RATE))
         yield from _while_held(sessions, _batches(task, query, pacer))

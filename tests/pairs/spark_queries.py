@@ -25,7 +25,7 @@ from tests.pairs.model import reads_all_again
 from tests.pairs.queries import Checkpoint, JobFailed, Names, leave_out, name_partition, options_of
 
 _ERROR = re.compile(r"kafka_source\.errors\.(\w+): ([^\n]*)")
-SECONDS = 90.0
+SECONDS = 150.0
 
 
 def told(error: Exception) -> Exception:
@@ -98,6 +98,10 @@ class SparkStream:
     def start(self) -> None:
         self._fails = False
         self._released.clear()
+        # Spark looks data sources up in the active session, which each thread has for itself.
+        jvm = self._spark._jvm
+        assert jvm is not None
+        jvm.SparkSession.setActiveSession(self._spark._jsparkSession)
         frame = self._spark.readStream.format("kafkagroup").options(**self.options).load()
         if self.draw.commit == "sink":
             frame = frame.selectExpr("value", f"'{self.names.sink}' AS topic")

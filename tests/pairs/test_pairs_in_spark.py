@@ -63,10 +63,6 @@ def differences(spark: SparkSession, kafka: EmbeddedKafka, folder: Path, seeds: 
         return SparkStream(spark, folder, lambda: world.sink_counts([world.names.sink]), draw, world.names, query)
 
     def one(seed: int) -> str | None:
-        # Spark looks data sources up in the active session, which each thread has for itself.
-        jvm = spark._jvm
-        assert jvm is not None
-        jvm.SparkSession.setActiveSession(spark._jsparkSession)
         draw = spark_draw(seed)
         if any(is_known(draw) for is_known in KNOWN.values()):
             return None

@@ -9,7 +9,12 @@ from functools import partial
 import pytest
 
 from kafka_source.errors import RetriableError, UnknownGroupError
+from kafka_source.options import Where
+from kafka_source.schema import source_schema
+from kafka_source.source import read_task
+from kafka_source.source.read_task import Query
 from tests.apps.process import streaming_app
+from tests.jobs import Job
 from tests.mixed_group import Trickle
 from tests.support import produce, stream, until, written, written_records, written_rows
 
@@ -119,3 +124,23 @@ def test_all_copies_emit_rows_with_their_number(spark, kafka, name, groups, tmp_
     both = [(value, {replica, dict(theirs)[value]}) for value, replica in ours if 100 <= value < 200]
     assert all(replicas == {0, 1} for _, replicas in both)
     assert {replica for value, replica in ours if 100 <= value < 200} == {0, 1}
+
+
+@pytest.mark.parametrize("emit", ["primary", "all"])
+def test_tasks_that_commit_at_the_same_time_do_not_fence_each_other(kafka, name, groups, emit):
+    produce(kafka.bootstrap_servers, name, 100)
+    more = {"group.members": 2, "commit": "task", "redundant.emit": emit, "min.records.per.task": 1}
+    given = {key: str(value) for key, value in options(kafka, name, **more).items()}
+    job, query = Job(kafka, f"{name}-group", **given), Query.of(given, source_schema(headers=False), Where.STREAM)
+    planner = job.planner()
+    try:
+        end = planner.next(job.offsets[-1], limited=True)
+        # Each slot has a copy of each partition.
+        reading = [read_task.read_bundle(bundle, query) for bundle in planner.tasks(job.offsets[-1], end)]
+        assert len(reading) == 2
+        first = [next(batches) for batches in reading]
+        rest = [batch for batches in reading for batch in batches]
+        assert sum(batch.num_rows for batch in (*first, *rest)) == (100 if emit == "primary" else 200)
+        until(lambda: sum(groups.committed(f"{name}-group").values()) == 100, "the commits of both tasks")
+    finally:
+        planner.close()
