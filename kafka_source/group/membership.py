@@ -130,6 +130,8 @@ class GroupMembership:
         self._led_generation = -1
         # The group has a leader that does not know it; see `_stale`.
         self._leader_unaware = False
+        # The generation in which the leader's refusals were last logged.
+        self._warned_generation = -1
         self._closed = False
         self._siblings = siblings
         self._others = OtherMembers(self._client, settings)
@@ -543,6 +545,7 @@ class GroupMembership:
             state = await slot.member.join(slot.subscribe(topics, in_flight), lead, deadline, reason)
             if slot.member.last_join.protocol == rewind.PROTOCOL:
                 self._raise_if_refused(slot)
+                self._warn_of_refused(slot)
             else:
                 moved |= slot.take(state, in_flight)
             if all(s.member.membership.state is State.STABLE for s in self._slots) and self._one_generation():
@@ -589,24 +592,32 @@ class GroupMembership:
             reason=f"{why}. Nothing was committed",
         )
 
+    def _warn_of_refused(self, slot: Slot) -> None:
+        """Say whom the leader has refused in a generation, once for all slots.
+
+        A refused member leaves at once, so the slots may be in the next generation before this join has ended.
+        """
+        others = common_strategy.others_refused(decode_assignment(slot.member.state_bytes))
+        if others is None or slot.generation == self._warned_generation:
+            return
+        self._warned_generation = slot.generation
+        log.warning(
+            "rebalance group=%s generation=%d refused=%s: these members have no strategy in common with the group; "
+            "nobody reads until they have left",
+            self._settings.group,
+            slot.generation,
+            others,
+        )
+
     def _why_nobody_reads(self) -> Reason:
-        """Say why the generation has no assignments, and return it as the reason of the next one."""
-        generation = max(slot.generation for slot in self._slots)
+        """Return why the generation has no assignments, as the reason of the next one."""
         states = (decode_assignment(slot.member.state_bytes) for slot in self._slots)
-        others = next(filter(None, map(common_strategy.others_refused, states)), None)
-        if others is not None:
-            log.warning(
-                "rebalance group=%s generation=%d refused=%s: these members have no strategy in common with the group; "
-                "nobody reads until they have left",
-                self._settings.group,
-                generation,
-                others,
-            )
+        if any(map(common_strategy.others_refused, states)):
             return Reason(RebalanceCause.MEMBERS, "a member without a common strategy was refused")
         log.warning(
             "rewind group=%s generation=%d: the group's offsets are being set, nobody reads meanwhile",
             self._settings.group,
-            generation,
+            max(slot.generation for slot in self._slots),
         )
         return Reason(RebalanceCause.REWIND, "the group was rewound")
 
