@@ -65,11 +65,16 @@ async def fetch_all_committed(
 
 
 async def fetch_entries(
-    client: KafkaClient, group: str, partitions: Iterable[TopicPartition], deadline: Deadline
+    client: KafkaClient,
+    group: str,
+    partitions: Iterable[TopicPartition],
+    deadline: Deadline,
+    *,
+    stable: bool = True,
 ) -> dict[TopicPartition, CommitOffset]:
     """Return the committed offsets of these partitions, with their metadata; waits and raises as `fetch_committed`."""
     wanted = sorted(set(partitions))
-    return await _fetch(client, group, wanted, deadline, stable=True) if wanted else {}
+    return await _fetch(client, group, wanted, deadline, stable=stable) if wanted else {}
 
 
 async def _fetch(

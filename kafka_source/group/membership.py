@@ -300,20 +300,26 @@ class GroupMembership:
     # ---- offsets
 
     def committed(
-        self, partitions: Iterable[TopicPartition], timeout_s: float | None = None, *, stable: bool = True
+        self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
     ) -> dict[TopicPartition, int | None]:
         """Return the group's committed offsets, None for a partition without one.
 
-        If `stable`, it waits for open transactions. The limit is `coordinator_timeout_ms`, unless another one is given.
+        It waits for open transactions. The limit is `coordinator_timeout_ms`, unless another one is given.
         """
         timeout_s = self._settings.coordinator_timeout_ms / 1000 if timeout_s is None else timeout_s
-        work = fetch_committed(self._client, self._settings.group, partitions, Deadline(timeout_s), stable=stable)
+        work = fetch_committed(self._client, self._settings.group, partitions, Deadline(timeout_s))
         return self._run(work, timeout_s)
 
-    def committed_entries(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
-        """Return the committed offsets with their metadata, without partitions that have none; waits as `committed`."""
+    def committed_entries(
+        self, partitions: Iterable[TopicPartition], *, stable: bool = True
+    ) -> dict[TopicPartition, CommitOffset]:
+        """Return the committed offsets with their metadata, without partitions that have none.
+
+        If `stable`, it waits for open transactions.
+        """
         timeout_s = self._settings.coordinator_timeout_ms / 1000
-        return self._run(fetch_entries(self._client, self._settings.group, partitions, Deadline(timeout_s)), timeout_s)
+        work = fetch_entries(self._client, self._settings.group, partitions, Deadline(timeout_s), stable=stable)
+        return self._run(work, timeout_s)
 
     def commit(
         self,

@@ -114,7 +114,9 @@ class Renewal:
         if self.stream is not None:
             return
         committed = await fetch_entries(client, self.group, self.ranges, deadline)
-        if all(tp in committed and committed[tp].offset >= end for tp, (_, end) in self.ranges.items()):
+        if self.ranges.keys() == {
+            tp for tp, entry in committed.items() if OffsetNote.parse(entry.metadata).stream == self.publisher
+        }:
             raise FencedError(
                 f"The records of {format_partitions(sorted(self.ranges))} up to the end of this batch are committed in "
                 f"group {self.group} already, by an earlier action or by an earlier attempt of this task. With "

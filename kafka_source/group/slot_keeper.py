@@ -26,6 +26,7 @@ from kafka_source.errors import FencedError, KafkaGroupError
 from kafka_source.group.membership import GroupMembership
 from kafka_source.group.model import BatchUnderWay, GroupSettings, TopicFilter
 from kafka_source.group.siblings import Siblings
+from kafka_source.model.commits import CommitOffset, OffsetNote
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.runtime import logs, spark_processes
 from kafka_source.runtime.spark_processes import is_alive
@@ -94,6 +95,7 @@ class SlotKeeper:
         self._slots = slots
         self._publisher = slots[0].renewed_by
         self._missing = dict(ends)
+        self._before: Mapping[TopicPartition, CommitOffset] | None = None
         self._driver_runs = driver_runs
 
     def run(self) -> str:
@@ -118,15 +120,26 @@ class SlotKeeper:
         if (given_up := self._membership.given_up) is not None:
             return given_up
         try:
-            committed = self._membership.committed(self._missing, stable=False)
+            committed = self._membership.committed_entries(self._missing, stable=False)
         except KafkaGroupError as error:
             log.info("keeper %r: %s", self._membership, error)
             return None
-        missing = {tp: end for tp, end in self._missing.items() if (committed[tp] or 0) < end}
+        self._before = committed if self._before is None else self._before
+        missing = {tp: end for tp, end in self._missing.items() if not self._is_committed(tp, end, committed.get(tp))}
         if len(missing) < len(self._missing):
             self._missing = missing
             self._note_progress()
         return None if missing else "the batch is committed"
+
+    def _is_committed(self, tp: TopicPartition, end: int, entry: CommitOffset | None) -> bool:
+        """Return whether the end of the batch was committed, by its task or by others of the group.
+
+        With `group.start=starting` the group may have been further than the batch before it began.
+        """
+        if entry is None or entry.offset < end or self._before is None:
+            return False
+        by_task = self._publisher is not None and OffsetNote.parse(entry.metadata).stream == self._publisher
+        return by_task or entry != self._before.get(tp)
 
     def _note_progress(self) -> None:
         # As a call of the membership, with which the time without progress begins again.

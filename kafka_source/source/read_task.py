@@ -64,7 +64,7 @@ class ReadTask(InputPartition):
         topics: The ids of the ranges' topics, as far as they are known.
         ticket: The task's share of the query's quota; None: no quota.
         rewinds: The rewind of the group that each partition follows, for the commit with `commit=task`.
-        stream: The id of the stream that commits, likewise; None in a batch.
+        stream: The id of the stream that commits, likewise; None in a batch, see `committed_by`.
         uncommitted: The partitions in which the task commits nothing: others of the group have committed further.
     """
 
@@ -76,6 +76,13 @@ class ReadTask(InputPartition):
     rewinds: Mapping[TopicPartition, str] = field(default_factory=dict)
     stream: str | None = None
     uncommitted: frozenset[TopicPartition] = frozenset()
+
+    @property
+    def committed_by(self) -> str | None:
+        """The id in the metadata of the task's commits: of the stream, or of the one plan of a batch."""
+        if self.stream is not None or self.credentials is None:
+            return self.stream
+        return self.credentials.renewed_by
 
     def renewal(self) -> Renewal | None:
         """Return how the task gets new credentials if its slot is lost; None: it ends then."""
@@ -286,7 +293,7 @@ def read(task: ReadTask, query: Query) -> Iterator[pa.RecordBatch]:
         ends = {tp: end for tp, end in ends.items() if tp not in task.uncommitted}
         ends = _of_same_topics(task, query, ends) if committers else {}
         for commit in committers if ends else ():
-            commit(with_notes(ends, task.rewinds, task.stream))
+            commit(with_notes(ends, task.rewinds, task.committed_by))
             failpoint("task-committed")
 
 

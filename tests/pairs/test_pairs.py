@@ -28,11 +28,7 @@ LONG_PIECES, DRAWS_OF_LONG_PIECE = 50, 100
 THREADS = 6
 
 # What the product is known to do wrong, with the finding in docs/design/review.md: it must be empty.
-KNOWN: dict[str, Callable[[Draw], bool]] = {
-    "a batch with commit=task and group.start=starting is refused below the group's offset": lambda draw: (
-        draw.kind == "batch" and draw.commit == "task" and draw.start == "starting"
-    )
-}
+KNOWN: dict[str, Callable[[Draw], bool]] = {}
 
 pytestmark = pytest.mark.requires_native
 

@@ -23,6 +23,7 @@ from kafka_source.group.renewal import Renewal
 from kafka_source.group.siblings import Siblings
 from kafka_source.group.slot_keeper import SlotKeeper, start_keeper
 from kafka_source.group.slot_session import SlotSession
+from kafka_source.model.commits import with_notes
 from kafka_source.schema import source_schema
 from kafka_source.source.batch import BatchReader
 from tests.groups import Memberships, everything, held, leave
@@ -260,7 +261,7 @@ def test_tasks_commit_with_new_credentials_when_their_slots_have_joined_again(
             renewal = Renewal(group, slot.renewed_by, dict.fromkeys(slot.partitions, (0, 1)), None)
             (session,) = SlotSession.attach_all(members.config, [slot], 20, renewal).result(21)
             assert isinstance(session, SlotSession), session
-            session.commit(dict.fromkeys(slot.partitions, 1))
+            session.commit(with_notes(dict.fromkeys(slot.partitions, 1), {}, slot.renewed_by))
         assert keeping.result(20) == "the batch is committed"
     assert groups.committed(group) == dict.fromkeys(everything(name, 2), 1)
 
@@ -277,6 +278,15 @@ def test_a_later_attempt_of_a_task_fences_the_earlier_one_by_the_transactional_i
         list(earlier)
     rows = later + [number for task in others for number in run(planned, task)]
     assert sorted(rows) == list(range(300))
+    assert sum(groups.committed(group).values()) == 300
+
+
+def test_a_batch_with_a_start_of_its_own_reads_again_what_its_group_has_committed(kafka, orders, group, groups):
+    for _ in range(2):
+        planned, tasks = plan_to_commit(kafka, orders, group, **{"group.start": "starting"})
+        assert sorted(number for task in tasks for number in run(planned, task)) == list(range(300))
+        # The slots of the second batch stay until its own tasks have committed.
+        until(lambda: groups.describe(group).members == (), "the slots to leave")
     assert sum(groups.committed(group).values()) == 300
 
 
