@@ -13,12 +13,13 @@ from pyspark.sql import SparkSession
 from kafka_source.quota import server
 from kafkagroup.embedded import EmbeddedKafka
 from testbed.processes import command_of
-from tests.support import produce
+from tests.support import produce, until
 
 TOPIC = "read-many-times"
 READS = 12
-# A worker keeps two for its next task: its client's, and its fetcher's to the only broker.
-KEPT = 2
+# A worker keeps two for its next task: its client's, and its fetcher's to the only broker. On a busy machine three were
+# seen once. One that stays for each read would be six.
+KEPT = 3
 
 pytestmark = pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="/proc tells what is left over")
 
@@ -67,10 +68,13 @@ def test_batch_reads_keep_no_connections(spark: SparkSession, kafka: EmbeddedKaf
     before = connections_to(port)
     for _ in range(READS):
         assert read(spark, kafka, topic) == 2
-    after = connections_to(port)
-    assert sum(after.values())
-    grown = {pid: (before[pid], count) for pid, count in after.items() if count > max(before[pid], KEPT)}
-    assert not grown
+    assert sum(connections_to(port).values())
+
+    def grown() -> dict[int, tuple[int, int]]:
+        after = connections_to(port)
+        return {pid: (before[pid], count) for pid, count in after.items() if count > max(before[pid], KEPT)}
+
+    until(lambda: not grown(), "the connections of the last read to close", 20)
 
 
 def test_batch_reads_with_a_quota_share_one_server_process(
