@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -59,8 +62,8 @@ def watch(
         client = Groups(connection.settings())
         names = list(dict.fromkeys(groups or ()))
         try:
-            with _shown(output) as show:
-                _run(client, names, pattern, interval, count, show, members=members)
+            with _ctrl_c() as pressed, _shown(output) as show:
+                _run(client, names, pattern, interval, count, show, pressed, members=members)
         except KeyboardInterrupt:
             # This is how the command ends.
             pass
@@ -73,6 +76,7 @@ def _run(
     interval: float,
     count: int | None,
     show: Show,
+    pressed: threading.Event,
     *,
     members: bool,
 ) -> None:
@@ -110,9 +114,28 @@ def _run(
             else:
                 show(Rows(WatchRow, rows), {row.group: histories[row.group].line() for row in rows})
             done += 1
-        if count is not None and done >= count:
+        if (count is not None and done >= count) or pressed.is_set():
             return
         time.sleep(max(0.0, begun + interval - time.monotonic()))
+
+
+@contextmanager
+def _ctrl_c() -> Iterator[threading.Event]:
+    """Yield whether Ctrl-C was pressed: Python drops a KeyboardInterrupt that is raised in a finalizer or callback."""
+    pressed = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield pressed
+        return
+
+    def interrupt(_: int, __: FrameType | None) -> None:
+        pressed.set()
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield pressed
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _chosen(groups: Groups, names: Sequence[str], pattern: str | None) -> list[str]:
