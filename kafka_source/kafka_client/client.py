@@ -35,6 +35,8 @@ GROUP, TRANSACTION = 0, 1
 
 # Seconds after which the next endpoint is tried too, while an earlier one has not answered.
 _STAGGER = 0.5
+# It has no state: that of the random module belongs to the application, which may have seeded it.
+_RANDOM = random.SystemRandom()
 _BOOTSTRAP_SECONDS = 10.0
 # Seconds that a caller waits longer for a request which another caller has sent, so that its own error comes first.
 _SHARED_MARGIN = 0.5
@@ -172,7 +174,7 @@ class KafkaClient:
                 return connection
         if self._brokers:
             known = [broker.endpoint for broker in self._brokers.values()]
-            random.shuffle(known)
+            _RANDOM.shuffle(known)
             try:
                 return self._share(await self._first_of(known, deadline))
             except ConnectionLost:
