@@ -134,11 +134,12 @@ class SlotKeeper:
     def _is_committed(self, tp: TopicPartition, end: int, entry: CommitOffset | None) -> bool:
         """Return whether the end of the batch was committed, by its task or by others of the group.
 
-        With `group.start=starting` the group may have been further than the batch before it began.
+        With `group.start=starting` the group may have been further than the batch before it began. Without a publisher
+        (`group.on.lost=stop`) commits have no id by which to tell the two, and tasks may commit before the first look.
         """
         if entry is None or entry.offset < end or self._before is None:
             return False
-        by_task = self._publisher is not None and OffsetNote.parse(entry.metadata).stream == self._publisher
+        by_task = self._publisher is None or OffsetNote.parse(entry.metadata).stream == self._publisher
         return by_task or entry != self._before.get(tp)
 
     def _note_progress(self) -> None:

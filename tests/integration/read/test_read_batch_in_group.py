@@ -244,6 +244,23 @@ def test_a_slot_that_cannot_rejoin_does_not_stop_the_group(kafka, members, topic
     assert held(other) == everything(orders, 2)
 
 
+def test_slots_that_never_join_again_leave_if_their_tasks_were_faster_than_the_keeper(members, topic):
+    name = topic("orders", partitions=2)
+    planner = members.make(name, app="batch", rewinds=False)
+    slots = [slot.credentials for slot in planner.join(30).slots]
+    planner.detach()
+    for slot in slots:
+        (session,) = SlotSession.attach_all(members.config, [slot], 20).result(21)
+        assert isinstance(session, SlotSession), session
+        session.commit(dict.fromkeys(slot.partitions, 1))
+    ends = dict.fromkeys(everything(name, 2), 1)
+    looks = iter(range(20))
+    keeper = SlotKeeper(
+        members.make(name, app="batch", rewinds=False), slots, ends, lambda: next(looks, None) is not None
+    )
+    assert keeper.run() == "the batch is committed"
+
+
 @pytest.mark.parametrize("lost", [True, False])
 def test_tasks_commit_with_new_credentials_when_their_slots_have_joined_again(
     kafka, members, topic, group, groups, lost
