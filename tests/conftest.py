@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
-from tests.native import skip_without_native
+from tests.support.native import skip_without_native
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,7 +18,7 @@ import pytest
 
 from tests.fuzz.libfuzzer import CORPUS, KERNEL, Outcome, run_kernel, run_parser
 from tests.fuzz.parsers import PARSERS, REQUESTS
-from tests.native import cargo_works
+from tests.support.native import cargo_works
 
 INPUTS = int(os.environ.get("KAFKAGROUP_FUZZ_INPUTS", 100_000_000))
 # By what each does in a second, on a quiet machine: 100,000 inputs of a codec, 700 for all strategies of a group.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.native import cargo_works
+from tests.support.native import cargo_works
 
 CRATE = Path(__file__).parents[2] / "native"
 # `fuzz` is a release build with overflow checks and debug assertions.

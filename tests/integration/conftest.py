@@ -11,8 +11,8 @@ import pytest
 from kafka_source.client_config import Settings
 from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka
-from tests.groups import Memberships
-from tests.rewinding import Streams
+from tests.support.memberships import Memberships
+from tests.support.rewinding import Streams
 
 _numbers = itertools.count(1)
 

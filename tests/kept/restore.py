@@ -22,7 +22,7 @@ from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from kafkagroup.embedded import EmbeddedKafka
-from tests.support import until
+from tests.support.waiting import wait_until
 
 KEPT = Path(__file__).parent
 
@@ -161,7 +161,7 @@ class Kept:
                 for topic, committed in topics.items()
                 for partition, (offset, metadata) in committed.items()
             }
-            until(partial(self._commit, group, offsets), f"the coordinator of {group}", 60)
+            wait_until(partial(self._commit, group, offsets), f"the coordinator of {group}", 60)
 
     def committed(self) -> dict[int, tuple[int, str]]:
         """Offset and metadata of the source's group now, by partition."""

@@ -33,6 +33,7 @@ from tests.pairs.model import (
 )
 from tests.pairs.queries import SECONDS, Checkpoint, Names, Running, check_options, open_query
 from tests.pairs.world import World, code_of
+from tests.support.waiting import wait_until
 
 _PHASES: tuple[Phase, ...] = get_args(Phase)
 _T = TypeVar("_T")
@@ -253,10 +254,13 @@ class _Play:
                 {"bootstrap.servers": world.names.servers, "group.id": world.names.group, "enable.auto.commit": False}
             )
             self._member.subscribe([world.names.topic("u")])
-            deadline = time.monotonic() + 20
-            while not self._member.assignment():
-                assert time.monotonic() < deadline, "the consumer has got no partition"
-                self._member.poll(0.1)
+            member = self._member
+
+            def is_assigned() -> bool:
+                member.poll(0.1)
+                return bool(member.assignment())
+
+            wait_until(is_assigned, "a partition of the other consumer", 20)
             return
         other = self._open(world, draw if draw.is_stream else replace(draw, kind="stream"), "b")
         if draw.membership != "none" and not reads_all_again(draw):

@@ -21,7 +21,7 @@ from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query
 from tests.pairs.draws import ROWS_PER_TRIGGER, Draw, Moment
 from tests.pairs.model import JSON_START, TIMESTAMP, reads_all_again
-from tests.pipes import Pipe
+from tests.support.queries import Pipe
 
 SLOTS = 2
 SECONDS = 15.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
@@ -18,11 +17,11 @@ from kafka_source.schema import source_schema
 from kafka_source.source.batch import BatchReader
 from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka
-from tests.groups import wait_for
 from tests.pairs.draws import Draw
 from tests.pairs.model import BEYOND, COMMITTED, FIRST_TIMESTAMP, REWOUND, T2, TIMESTAMP, TRUNCATED, Record, written
 from tests.pairs.queries import Names
-from tests.support import create_again
+from tests.support.records import create_again
+from tests.support.waiting import wait_until
 
 _numbers = itertools.count(1)
 _T, _U = 2, 1
@@ -85,7 +84,9 @@ class World:
         topic = self.names.topic("t")
         self._admin.create_partitions([NewPartitions(topic, _T + 1)])[topic].result(10)
         admin = self._admin
-        wait_for(lambda: len(admin.list_topics(topic, timeout=10).topics[topic].partitions) == _T + 1, "the partition")
+        wait_until(
+            lambda: len(admin.list_topics(topic, timeout=10).topics[topic].partitions) == _T + 1, "the partition"
+        )
         self._producer = None
         self.write("event")
 
@@ -98,7 +99,7 @@ class World:
         # Brokers delete the offsets of a deleted topic a moment later.
         topic = self.names.topic("t")
         if self._draw.membership != "none":
-            wait_for(lambda: all(tp.topic != topic for tp in self.committed()), "the topic's offsets to be deleted")
+            wait_until(lambda: all(tp.topic != topic for tp in self.committed()), "the topic's offsets to be deleted")
         self._producer = None
         self.write("event")
 
@@ -124,10 +125,8 @@ class World:
 
     def wait_until_empty(self) -> None:
         """Wait until the group has no members, also no static ones of a query that has stopped."""
-        deadline = time.monotonic() + 30
-        while self.groups.states().get(self.names.group) not in (None, "Empty", "Dead"):
-            assert time.monotonic() < deadline, "the group still has members"
-            time.sleep(0.1)
+        gone = (None, "Empty", "Dead")
+        wait_until(lambda: self.groups.states().get(self.names.group) in gone, "the group's members to leave", 30)
 
     # ---- what came of it
 

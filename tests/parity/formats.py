@@ -15,8 +15,8 @@ from chispa.schema_comparer import assert_schema_equality
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from tests.native import reason_to_skip
-from tests.support import until
+from tests.support.native import reason_to_skip
+from tests.support.waiting import wait_until
 
 SPARK = "kafka"
 OURS = ("native", "librdkafka")
@@ -126,7 +126,7 @@ class Queries:
             checkpoint = str(self.folder / name)
             query = writer.trigger(**self.trigger).option("checkpointLocation", checkpoint).start()
             # Spark gives a Python process 10 seconds to start, which several at once may not have on a busy machine.
-            until(partial(_has_begun, query), "the first trigger of a query")
+            wait_until(partial(_has_begun, query), "the first trigger of a query")
             self.running[name] = query
         return self
 

@@ -10,7 +10,7 @@ import pytest
 from kafkagroup.embedded import EmbeddedKafka
 from tests.parity.formats import Formats
 from tests.parity.topics import add_partitions, delete_before, send
-from tests.support import create_again
+from tests.support.records import create_again
 
 Topic = Callable[..., str]
 

@@ -14,7 +14,8 @@ from pyspark.sql import DataFrame
 from kafkagroup.embedded import EmbeddedKafka
 from tests.parity.formats import OURS, SPARK, Formats, kind_of
 from tests.parity.topics import add_partitions, delete_before, send
-from tests.support import create_again, until
+from tests.support.records import create_again
+from tests.support.waiting import wait_until
 
 Topic = Callable[..., str]
 NOON = 1_700_000_000_000
@@ -599,5 +600,5 @@ def test_topics_and_partitions_come_while_records_do(kafka: EmbeddedKafka, forma
             sent += count
         if turn % 3 == 0:
             queries.process()
-    until(lambda: all(sum(map(len, rows)) >= sent for rows in queries.process().rows.values()), "all records")
+    wait_until(lambda: all(sum(map(len, rows)) >= sent for rows in queries.process().rows.values()), "all records")
     assert queries.same_numbers() == list(range(sent))

@@ -19,7 +19,8 @@ from kafkagroup.embedded import EmbeddedKafka, resolve
 from tests.apps.process import App
 from tests.parity.formats import ONE_DAILY, SPARK, Formats
 from tests.parity.topics import send
-from tests.support import until, written_rows
+from tests.support.records import written_rows
+from tests.support.waiting import wait_until
 
 Topic = Callable[..., str]
 NOON = 1_700_000_000_000
@@ -112,7 +113,7 @@ def test_a_query_with_state_is_killed_on_both_sides_of_the_move(
     rest = {**options, "maxOffsetsPerTrigger": "400"}
     for folder, source in ((moved, "kafkagroup"), (tmp_path / "stayed", SPARK)):
         with windowed_app(folder, source, rest) as app:
-            until(partial(_has_rows, folder, closed), "all windows")
+            wait_until(partial(_has_rows, folder, closed), "all windows")
             app.stop()
     expected = output(spark, tmp_path / "stayed")
     assert expected.count() == closed

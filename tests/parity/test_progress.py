@@ -10,7 +10,7 @@ from kafkagroup.embedded import EmbeddedKafka
 from kafkagroup.progress import LagListener, SourceLag, lag_of
 from tests.parity.formats import ALL, OURS, SPARK, Formats
 from tests.parity.topics import send
-from tests.support import until
+from tests.support.waiting import wait_until
 
 Topic = Callable[..., str]
 
@@ -48,7 +48,7 @@ def test_the_lag_is_that_of_sparks_source(kafka: EmbeddedKafka, formats: Formats
             "avgOffsetsBehindLatest": "0.0",
         }
         assert all(found[one] == found[SPARK] for one in OURS)
-        until(lambda: {f"lag_{one}" for one in ALL} <= {lag.query for lag in heard}, "the listener")
+        wait_until(lambda: {f"lag_{one}" for one in ALL} <= {lag.query for lag in heard}, "the listener")
     finally:
         formats.spark.streams.removeListener(listener)
 

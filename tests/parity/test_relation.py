@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from kafkagroup.embedded import EmbeddedKafka
 from tests.parity.formats import ALL, SPARK, Formats, kind_of
 from tests.parity.topics import delete_before, send
-from tests.support import until
+from tests.support.waiting import wait_until
 
 Topic = Callable[..., str]
 NOON = 1_700_000_000_000
@@ -199,7 +199,7 @@ def test_a_view_sees_records_that_come_later_also_in_partitions_that_were_empty(
 def test_a_topic_created_again_is_read_by_a_frame_of_before(
     kafka: EmbeddedKafka, formats: Formats, topic: Topic
 ) -> None:
-    from tests.support import create_again
+    from tests.support.records import create_again
 
     name = topic("again", partitions=1)
     send(kafka, name, range(5))
@@ -249,7 +249,7 @@ def test_one_frame_looks_at_a_transaction_again_and_again(
         seen.append(frames.same_numbers())
         (producer.commit_transaction if commit else producer.abort_transaction)(30)
         # The broker answers before it has written the marker, which is a record too.
-        until(partial(_is_stable, kafka, name, 3 * (len(seen) + 1)), "the marker")
+        wait_until(partial(_is_stable, kafka, name, 3 * (len(seen) + 1)), "the marker")
         seen.append(frames.same_numbers())
     committed, all_of = [*range(5), *range(10, 15)], list(range(15))
     if isolation == "read_committed":

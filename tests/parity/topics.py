@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from confluent_kafka import Producer, TopicPartition
 
 from kafkagroup.embedded import EmbeddedKafka
-from tests.support import until
+from tests.support.waiting import wait_until
 
 
 def send(
@@ -35,4 +35,6 @@ def add_partitions(kafka: EmbeddedKafka, topic: str, count: int) -> None:
 
     admin = kafka.admin()
     admin.create_partitions([NewPartitions(topic, count)])[topic].result(30)
-    until(lambda: len(admin.list_topics(topic, timeout=10).topics[topic].partitions) == count, "the new partitions")
+    wait_until(
+        lambda: len(admin.list_topics(topic, timeout=10).topics[topic].partitions) == count, "the new partitions"
+    )

@@ -18,8 +18,8 @@ from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka
 from testbed.processes import session_of
 from tests.apps.process import App, java_consumer, spark_app
-from tests.committed_reader import CommittedReader
-from tests.support import until, written_rows
+from tests.support.records import CommittedReader, written_rows
+from tests.support.waiting import wait_until
 
 PARTITIONS = 4
 INPUT = "soak-in"
@@ -105,7 +105,7 @@ class Query:
         assert self.app is not None
         app, self._killed = self.app, True
         app.stop(120)
-        until(lambda: not session_of(app.process.pid), f"the end of all processes of {self.name}", 30)
+        wait_until(lambda: not session_of(app.process.pid), f"the end of all processes of {self.name}", 30)
         assert "stopped" in app.lines(), app.log.read_text(errors="replace")[-3000:]
 
     def pids(self) -> list[int]:
@@ -216,7 +216,7 @@ class Output:
                 return seen["committed"] == seen["copied"]
             return False
 
-        until(same, f"the group's offsets to be what is in the output: {seen}", 120)
+        wait_until(same, f"the group's offsets to be what is in the output: {seen}", 120)
         self.compared += 1
 
 
@@ -258,7 +258,7 @@ class Shared:
                 return not missing
             return False
 
-        until(nothing_is_missing, f"records below the committed offsets {committed}: {sorted(missing)[:5]}", 30)
+        wait_until(nothing_is_missing, f"records below the committed offsets {committed}: {sorted(missing)[:5]}", 30)
         self.compared += 1
 
 
@@ -266,5 +266,5 @@ def wait_started(query: Query) -> None:
     """Wait until a query that was started for the first time has begun."""
     app = query.app
     assert app is not None
-    until(lambda: "started" in app.lines() or not query.running, f"the start of {query.name}", 120)
+    wait_until(lambda: "started" in app.lines() or not query.running, f"the start of {query.name}", 120)
     assert "started" in app.lines(), app.log.read_text(errors="replace")[-3000:]

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import NewPartitions
 
 from kafkagroup.embedded import EmbeddedKafka
-from tests.support import until
+from tests.support.waiting import wait_until
 
 SIDE = "soak-side"
 
@@ -49,7 +49,7 @@ class SideTopic:
         # The future of a client that is garbage fails.
         admin = self._kafka.admin()
         admin.create_partitions([NewPartitions(SIDE, self._partitions)])[SIDE].result(60)
-        until(lambda: len(self._replicas()) == self._partitions, "the new partition", 60)
+        wait_until(lambda: len(self._replicas()) == self._partitions, "the new partition", 60)
         self.write()
 
     def create_again(self) -> None:
@@ -63,7 +63,7 @@ class SideTopic:
                 return True
             return False
 
-        until(created, f"{SIDE} to be created again", 60)
+        wait_until(created, f"{SIDE} to be created again", 60)
         self.write()
 
     def lose_records(self) -> None:
@@ -77,7 +77,7 @@ class SideTopic:
         finally:
             self._kafka.restart(follower)
         try:
-            until(lambda: self._leads(follower), f"node {follower} to lead", 60)
+            wait_until(lambda: self._leads(follower), f"node {follower} to lead", 60)
             self.write()
         finally:
             self._kafka.restart(leader)

@@ -27,12 +27,12 @@ from kafkagroup.embedded.tcp_proxy import TcpProxy
 from testbed import processes
 from testbed.load import Load
 from testbed.spark_cluster import SparkCluster
-from tests.committed_reader import CommittedReader
 from tests.soak.faults import Faults
 from tests.soak.measure import Curves, rising
 from tests.soak.queries import INPUT, PARTITIONS, JavaConsumer, Output, Place, Query, Shared, wait_started
 from tests.soak.side_topic import SIDE, SideTopic
-from tests.support import until
+from tests.support.records import CommittedReader
+from tests.support.waiting import wait_until
 
 MINUTES = float(os.environ.get("KAFKAGROUP_SOAK_MINUTES", "45"))
 RECORDS_PER_SECOND = 100
@@ -182,11 +182,11 @@ def check_whole(running: Running, count: int) -> None:
         return query.committed() == dict(ends)
 
     copied = running.copy.reader
-    until(lambda: ready(len(copied.records) >= count), f"{count} copies; {len(copied.records)}", 900)
+    wait_until(lambda: ready(len(copied.records) >= count), f"{count} copies; {len(copied.records)}", 900)
     for shared in running.shared:
-        until(partial(shared_is_whole, shared), f"all records of {shared.query.name}", 900)
+        wait_until(partial(shared_is_whole, shared), f"all records of {shared.query.name}", 900)
     for query in running.queries:
-        until(partial(has_committed, query), f"{query.name} to commit {dict(ends)}", 120)
+        wait_until(partial(has_committed, query), f"{query.name} to commit {dict(ends)}", 120)
 
 
 def check_side(running: Running, last: set[int]) -> None:
@@ -197,7 +197,7 @@ def check_side(running: Running, last: set[int]) -> None:
         running.start()
         return last <= reads.written_numbers(SIDE)
 
-    until(done, f"{len(last)} records of {SIDE}", 300)
+    wait_until(done, f"{len(last)} records of {SIDE}", 300)
     assert reads.written_numbers(SIDE) <= running.side.written
 
 
@@ -248,7 +248,7 @@ def test_what_comes_in_comes_out_whatever_fails(tmp_path: Path) -> None:
             shared.java.stop()
             shared.check_offsets()
         running.copy.finish_and_compare()
-        until(lambda: not running.workers.executors(), "the end of all executors", 60)
+        wait_until(lambda: not running.workers.executors(), "the end of all executors", 60)
         with CommittedReader(running.kafka.internal_bootstrap_servers, "soak-once", PARTITIONS) as after:
             after.wait_for(load.count)
             check_same(running.source, after)
@@ -262,5 +262,5 @@ def test_what_comes_in_comes_out_whatever_fails(tmp_path: Path) -> None:
     assert faults.done.total() >= LEAST_FAULTS
     assert rising(growth) == []
     # What confluent-kafka's clients and proxies had.
-    until(lambda: threading.active_count() <= threads + 2, f"the end of threads: {threading.enumerate()}", 30)
+    wait_until(lambda: threading.active_count() <= threads + 2, f"the end of threads: {threading.enumerate()}", 30)
     assert processes.descriptors() <= descriptors + 8

@@ -14,7 +14,7 @@ from assignors.model import TopicPartition
 from kafka_source.model.driver_figures import DriverFigures
 from kafka_source.model.stream_offset import Span
 from kafkagroup.progress import sources_of
-from tests.progresses import end_of
+from tests.support.progresses import end_of
 
 TP = TopicPartition("orders", 0)
 

@@ -14,8 +14,8 @@ from kafka_source.client_config import Settings
 from kafkagroup.admin import Groups
 from kafkagroup.cli.app import app
 from kafkagroup.embedded import EmbeddedKafka, Security
-from tests.commands import Command, connecting, one_of_each
-from tests.support import produce
+from tests.support.commands import Command, connecting, one_of_each
+from tests.support.records import produce
 
 PASSWORD = "correct-horse-battery"
 # Brokers hide what a user may not see, and answer with nothing.

@@ -25,9 +25,10 @@ from docs.json_documents import DOCUMENTS
 from kafkagroup.admin import Groups, OffsetsDocument
 from kafkagroup.cli.app import app
 from kafkagroup.embedded import EmbeddedKafka
-from tests.commands import Command
-from tests.groups import everything
-from tests.support import produce, until
+from tests.support.commands import Command
+from tests.support.memberships import everything
+from tests.support.records import produce
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
 
@@ -229,7 +230,7 @@ def test_the_brokers_quotas(command, group):
     assert all(row["client_id"] != group for row in command.json("quota brokers"))
     command.json("quota brokers", *change, "--yes")
     try:
-        until(lambda: any(row["client_id"] == group for row in command.json("quota brokers")), "the quota", 30)
+        wait_until(lambda: any(row["client_id"] == group for row in command.json("quota brokers")), "the quota", 30)
         (row,) = [row for row in command.json("quota brokers") if row["client_id"] == group]
         assert (row["user"], row["quota"], row["value"]) == (None, "consumer_byte_rate", 1048576.0)
     finally:
@@ -387,12 +388,12 @@ def test_a_terminal_shows_a_table_that_changes_until_ctrl_c(kafka, orders, group
         return what in said
 
     try:
-        until(lambda: seen("14"), "the lag", 60)
+        wait_until(lambda: seen("14"), "the lag", 60)
         produce(kafka.bootstrap_servers, orders, 30)
-        until(lambda: seen("44"), "the lag that has grown", 60)
+        wait_until(lambda: seen("44"), "the lag that has grown", 60)
         process.send_signal(2)
         # A terminal that nobody reads is full after 4 KiB, and the command would wait with its last table.
-        until(lambda: (seen(""), process.poll())[1] is not None, "its end", 30)
+        wait_until(lambda: (seen(""), process.poll())[1] is not None, "its end", 30)
         assert process.returncode == 0
     finally:
         if process.poll() is None:

@@ -26,9 +26,10 @@ from kafkagroup.admin import Groups, MemberDescription, Rows
 from kafkagroup.cli.app import app
 from kafkagroup.embedded import EmbeddedKafka
 from tests.apps.process import java_app
-from tests.commands import Command, one_of_each
-from tests.groups import Memberships, everything, wait_for
-from tests.support import produce
+from tests.support.commands import Command, one_of_each
+from tests.support.memberships import Memberships, everything
+from tests.support.records import produce
+from tests.support.waiting import wait_until
 
 PARTITIONS, RECORDS, COMMITTED = 4, 40, 3
 LAG = RECORDS - PARTITIONS * COMMITTED
@@ -85,7 +86,7 @@ def kinds(kafka: EmbeddedKafka, orders: str) -> Iterator[dict[str, str]]:
                 held = [len(consumer.assignment()) for consumer in consumers]
                 return all(held) and sum(held) == PARTITIONS
 
-            wait_for(settled, f"the members of {kind}")
+            wait_until(settled, f"the members of {kind}")
         yield groups
 
 

@@ -10,10 +10,11 @@ import pytest
 from assignors import TopicPartition
 from kafka_source.model.stream_offset import StreamOffset
 from tests.apps.confluent_consumer import ConfluentConsumer
-from tests.commands import Command
-from tests.groups import everything, wait_for
-from tests.rewinding import COUNT, PARTITIONS, all_committed, ends
-from tests.support import produce, stream, until, written
+from tests.support.commands import Command
+from tests.support.memberships import everything
+from tests.support.records import produce, stream, written
+from tests.support.rewinding import COUNT, PARTITIONS, all_committed, ends
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def test_a_spark_query_that_runs_reads_again(spark, kafka, name, group, groups, 
     query = writer.option("path", str(out)).start()
     try:
         last = ends(groups, name)
-        until(lambda: groups.committed(group) == last, "everything to be read and committed")
+        wait_until(lambda: groups.committed(group) == last, "everything to be read and committed")
         said = command.says("rewind", group, "--to", "earliest", "-t", f"{name}:0,1")
         assert f"Group {group} runs with 2 members" in said
         assert all(member.name in said for member in groups.describe(group).members)
@@ -47,7 +48,7 @@ def test_a_spark_query_that_runs_reads_again(spark, kafka, name, group, groups, 
         assert {(move["partition"], move["committed"], move["offset"]) for move in moves} == {
             (tp.partition, end, 0) for tp, end in rewound.items()
         }
-        until(lambda: groups.committed(group) == last, "everything to be read again and committed")
+        wait_until(lambda: groups.committed(group) == last, "everything to be read again and committed")
     finally:
         query.stop()
     times = Counter(written(out))
@@ -96,9 +97,9 @@ def test_members_of_other_clients_are_named_and_nothing_is_changed(
     all_committed(groups, group, name, runner)
     other = ConfluentConsumer(kafka.bootstrap_servers, group, name, protocol)
     try:
-        wait_for(lambda: other.assigned, "partitions for the other client")
-        wait_for(lambda: len(groups.describe(group).members) == 3, "all members")
-        wait_for(lambda: groups.describe(group).state == "Stable", "a stable group")
+        wait_until(lambda: other.assigned, "partitions for the other client")
+        wait_until(lambda: len(groups.describe(group).members) == 3, "all members")
+        wait_until(lambda: groups.describe(group).state == "Stable", "a stable group")
         before = groups.committed(group)
         (theirs,) = (one.name for one in groups.describe(group).members if one.client_id == "rdkafka")
         ours = [one.name for one in groups.describe(group).members if one.client_id != "rdkafka"]
@@ -134,7 +135,7 @@ def test_a_target_counts_from_what_the_members_commit_before_they_wait(
         assert groups.committed(group) == dict.fromkeys(batch, 0)
         with ThreadPoolExecutor(1) as pool:
             rewinding = pool.submit(lambda: command.json("rewind", group, *target, "--all-topics", "--yes"))
-            wait_for(
+            wait_until(
                 lambda: rewinding.done() or groups.describe(group).state == "PreparingRebalance", "the command to wait"
             )
             if follows_the_log:

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from docs.json_documents import DOCUMENTS
 from kafkagroup.cli.app import app
 from kafkagroup.embedded import EmbeddedKafka
-from tests.two_phase import SIGKILL, TASKS, Sink, in_a_process, rows, take_over, visible, whole
+from tests.support.two_phase import SIGKILL, TASKS, Sink, in_a_process, rows, take_over, visible, whole
 
 Topic = Callable[..., str]
 

@@ -23,8 +23,8 @@ from kafkagroup.admin import Groups
 from kafkagroup.cli.app import app
 from kafkagroup.doctor import Finding, examine
 from kafkagroup.embedded import EmbeddedKafka, Frame, Security, TcpProxy
-from tests.groups import Memberships
-from tests.support import produce
+from tests.support.memberships import Memberships
+from tests.support.records import produce
 
 PASSWORD, WRONG = "correct-horse-battery", "incorrect-donkey-socket"
 ALL, NOTHING = "alice", "bob"

@@ -21,8 +21,9 @@ from kafka_source.errors import (
 )
 from kafka_source.group.description import describe_consumer_protocol
 from kafkagroup.admin import AtOffset, AtTime, ByDuration, FromGroup, OffsetsDocument, Shift, Topics
-from tests.groups import everything
-from tests.support import create_again, produce, until
+from tests.support.memberships import everything
+from tests.support.records import create_again, produce
+from tests.support.waiting import wait_until
 
 
 def _commit(kafka, group, *positions):
@@ -60,7 +61,7 @@ def consumer(kafka, group):
         )
         assigned: list[Position] = []
         one.subscribe([topic], on_assign=lambda _, partitions: assigned.extend(partitions))
-        until(lambda: one.poll(0.1) is not None or bool(assigned), "the member's partitions")
+        wait_until(lambda: one.poll(0.1) is not None or bool(assigned), "the member's partitions")
         made.append(one)
         return one
 
@@ -105,7 +106,9 @@ def test_a_member_is_described_with_rack_and_user_data(groups, committed, group,
 
 def test_a_member_of_the_new_protocol_is_described_with_rack_and_epoch(groups, committed, group, consumer):
     consumer(committed, "consumer")
-    until(lambda: groups.describe(group).members[0].partitions == tuple(everything(committed, 2)), "all partitions")
+    wait_until(
+        lambda: groups.describe(group).members[0].partitions == tuple(everything(committed, 2)), "all partitions"
+    )
     described = groups.describe(group)
     (member,) = described.members
     assert (described.type, member.rack, member.topics) == ("consumer", "east", (committed,))
@@ -154,7 +157,7 @@ def test_a_group_is_moved_to(groups, committed, group, target, expected):
 def test_a_time_between_two_records(kafka, groups, committed, group):
     time.sleep(0.05)
     between = time.time_ns() // 1_000_000
-    until(lambda: time.time_ns() // 1_000_000 > between, "the next millisecond")
+    wait_until(lambda: time.time_ns() // 1_000_000 > between, "the next millisecond")
     produce(kafka.bootstrap_servers, committed, 20, first=100)
     moves = groups.moves(group, AtTime(between), topics=[committed])
     assert [move.offset for move in moves] == [10, 20]
@@ -184,7 +187,9 @@ def test_a_group_is_created_where_it_shall_start(kafka, groups, committed, group
     reader = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": name, "auto.offset.reset": "error"})
     reader.subscribe([committed])
     found = []
-    until(lambda: len(found.append(reader.poll(0.5)) or [m for m in found if m]) >= 14, "the records behind the start")
+    wait_until(
+        lambda: len(found.append(reader.poll(0.5)) or [m for m in found if m]) >= 14, "the records behind the start"
+    )
     assert min(message.offset() or 0 for message in found if message) == 8
     reader.close()
 
@@ -221,7 +226,9 @@ def test_offsets_of_a_topic_that_was_created_again_are_refused(kafka, groups, co
     document = groups.export_offsets(group)
     kafka.delete_topic(committed)
     create_again(kafka, committed, 2)
-    until(lambda: Topics(Settings({"bootstrap.servers": kafka.bootstrap_servers})).describe(committed), "the new topic")
+    wait_until(
+        lambda: Topics(Settings({"bootstrap.servers": kafka.bootstrap_servers})).describe(committed), "the new topic"
+    )
     with pytest.raises(InvalidConfigurationError, match="was deleted and created again since the export"):
         groups.import_offsets(document)
     with pytest.raises(InvalidConfigurationError, match="and this is cluster"):

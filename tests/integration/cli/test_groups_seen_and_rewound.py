@@ -13,7 +13,8 @@ from kafka_source.client_config import Settings
 from kafka_source.errors import FencedError, UnknownGroupError
 from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka
-from tests.support import produce, until
+from tests.support.records import produce
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -57,7 +58,7 @@ def test_an_offset_in_an_open_transaction_is_not_committed_yet(kafka, groups, co
     assert groups.committed(group) == {TopicPartition(committed, 0): 7}
     producer.commit_transaction(30)
     consumer.close()
-    until(lambda: groups.committed(group) == {TopicPartition(committed, 0): 9}, "the transaction's offset")
+    wait_until(lambda: groups.committed(group) == {TopicPartition(committed, 0): 9}, "the transaction's offset")
 
 
 def test_a_member_is_shown_with_what_it_has_whichever_protocol_its_group_speaks(kafka, groups, committed, group):
@@ -67,10 +68,10 @@ def test_a_member_is_shown_with_what_it_has_whichever_protocol_its_group_speaks(
         consumer = Consumer({**common, "group.protocol": protocol, "group.instance.id": "first"})
         assigned: list[Position] = []
         consumer.subscribe([committed], on_assign=partial(lambda to, _, partitions: to.extend(partitions), assigned))
-        until(
+        wait_until(
             partial(lambda consumer, to: consumer.poll(0.1) is not None or bool(to), consumer, assigned), "the member"
         )
-        until(partial(lambda name: groups.describe(name).state == "Stable", name), "a stable group")
+        wait_until(partial(lambda name: groups.describe(name).state == "Stable", name), "a stable group")
         seen = groups.describe(name)
         assert (seen.group, seen.assignor) == (name, assignor)
         (member,) = seen.members
@@ -89,7 +90,7 @@ def test_a_group_with_members_is_not_rewound(kafka, groups, committed, group):
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": group, "enable.auto.commit": False})
     assigned = []
     consumer.subscribe([committed], on_assign=lambda _, partitions: assigned.extend(partitions))
-    until(lambda: consumer.poll(0.1) is not None or bool(assigned), "the member")
+    wait_until(lambda: consumer.poll(0.1) is not None or bool(assigned), "the member")
     with pytest.raises(FencedError, match=f"Group {group} has members.*stop them"):
         groups.rewind(group, {TopicPartition(committed, 0): 2})
     assert groups.committed(group) == {TopicPartition(committed, 0): 7}

@@ -17,7 +17,8 @@ from kafka_source.errors import InvalidConfigurationError
 from kafkagroup import Settings, metrics
 from kafkagroup.embedded import run_java
 from kafkagroup.metrics import Metrics, TransactionWatch, read_samples
-from tests.support import produce, stream, until
+from tests.support.records import produce, stream
+from tests.support.waiting import wait_until
 
 GROUP_TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
@@ -84,7 +85,7 @@ def test_a_scrape_agrees_with_kafkas_own_tool_and_follows_a_rebalance(spark, kaf
             # Batch 2 is planned, which committed batch 1, and does not end: what Kafka's tool sees stays as it is.
             assert gate.reached.wait(120)
             triggers = "kafkagroup_query_trigger_duration_seconds_count"
-            until(lambda: total(scrape(running), triggers) == 2, "the progress of batch 1")
+            wait_until(lambda: total(scrape(running), triggers) == 2, "the progress of batch 1")
             figures, theirs = scrape(running), kafka_consumer_groups(kafka.bootstrap_servers, group)
             ours = {
                 partition: (position, ends, lag)
@@ -113,8 +114,8 @@ def test_a_scrape_agrees_with_kafkas_own_tool_and_follows_a_rebalance(spark, kaf
                 told = kafka_consumer_groups(kafka.bootstrap_servers, group)
                 return sum(lag for _, _, lag in told.values()) == 0
 
-            until(caught_up, "the commit of the last micro-batch")
-            until(lambda: total(scrape(running), "kafkagroup_consumer_lag_records") == 0, "the last micro-batch")
+            wait_until(caught_up, "the commit of the last micro-batch")
+            wait_until(lambda: total(scrape(running), "kafkagroup_consumer_lag_records") == 0, "the last micro-batch")
 
             other = members.make(name, slots=1, app="other")
             with ThreadPoolExecutor(1) as pool:
@@ -124,7 +125,7 @@ def test_a_scrape_agrees_with_kafkas_own_tool_and_follows_a_rebalance(spark, kaf
             def rebalanced() -> bool:
                 return bool(total(scrape(running), "kafkagroup_consumer_rebalances_total", "cause=members"))
 
-            until(rebalanced, "a micro-batch after the rebalance")
+            wait_until(rebalanced, "a micro-batch after the rebalance")
             owned = sum(len(slot.partitions) for slot in other.assignment.slots)
             assert owned > 0
             assert total(scrape(running), "kafkagroup_consumer_assigned_partitions") == 4 - owned
@@ -132,7 +133,7 @@ def test_a_scrape_agrees_with_kafkas_own_tool_and_follows_a_rebalance(spark, kaf
         finally:
             gate.open.set()
             query.stop()
-        until(lambda: total(scrape(running), "kafkagroup_consumer_lag_records") is None, "the end of the query")
+        wait_until(lambda: total(scrape(running), "kafkagroup_consumer_lag_records") is None, "the end of the query")
         figures = scrape(running)
         assert total(figures, "kafkagroup_query_terminations_total", "failed=false") == 1
         assert total(figures, "kafkagroup_query_terminations_total", "failed=true") == 0
@@ -152,10 +153,12 @@ def test_a_query_with_a_quota_tells_bytes_and_time_in_throttle(spark, kafka, top
         frame = stream(spark, kafka, name, startingOffsets="earliest", **quota)
         query = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
         try:
-            until(lambda: total(scrape(running), "kafkagroup_consumer_records_total") == 2000, "all records")
+            wait_until(lambda: total(scrape(running), "kafkagroup_consumer_records_total") == 2000, "all records")
             # The account of a micro-batch is told with the next one.
             produce(kafka.bootstrap_servers, name, 10, first=2000)
-            until(lambda: (total(scrape(running), "kafkagroup_consumer_bytes_total") or 0) > 0, "the next micro-batch")
+            wait_until(
+                lambda: (total(scrape(running), "kafkagroup_consumer_bytes_total") or 0) > 0, "the next micro-batch"
+            )
             figures = scrape(running)
         finally:
             query.stop()
@@ -173,11 +176,13 @@ def test_an_open_transaction_of_a_sink_is_seen_until_it_ends(spark, kafka, topic
     producer.flush(30)
     watch = TransactionWatch(Settings({"bootstrap.servers": kafka.bootstrap_servers}), (prefix,), seconds=0.5)
     with metrics.start(spark, prometheus="127.0.0.1:0", transactions=watch) as running:
-        until(lambda: total(scrape(running), "kafkagroup_transactions_open", "state=undecided") == 1, "it is seen")
-        until(lambda: (total(scrape(running), "kafkagroup_transactions_oldest_seconds") or 0) > 0, "it grows older")
+        wait_until(lambda: total(scrape(running), "kafkagroup_transactions_open", "state=undecided") == 1, "it is seen")
+        wait_until(
+            lambda: (total(scrape(running), "kafkagroup_transactions_oldest_seconds") or 0) > 0, "it grows older"
+        )
         assert total(scrape(running), "kafkagroup_transactions_open", "state=decided") == 0
         producer.abort_transaction(30)
-        until(lambda: total(scrape(running), "kafkagroup_transactions_open", "state=undecided") == 0, "its end")
+        wait_until(lambda: total(scrape(running), "kafkagroup_transactions_open", "state=undecided") == 0, "its end")
 
 
 @pytest.mark.parametrize(

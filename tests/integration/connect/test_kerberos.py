@@ -19,7 +19,8 @@ from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka, Security
 from kafkagroup.embedded.tools import QUICK_START
 from tests.apps.process import streaming_app
-from tests.support import produce, until, written
+from tests.support.records import produce, written
+from tests.support.waiting import wait_until
 
 Login = Callable[[str, Path], dict[str, str]]
 
@@ -82,7 +83,7 @@ def kdc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kdc]:
         )
     try:
         host, port = place.split(":")
-        until(lambda: _answers(host, int(port)), "the KDC", 30)
+        wait_until(lambda: _answers(host, int(port)), "the KDC", 30)
         yield Kdc(folder, config, environment)
     finally:
         running.terminate()
@@ -138,7 +139,7 @@ def test_a_stream_in_a_group_logs_in_with_a_keytab(
     options = {f"kafka.{key}": value for key, value in login("reader", kdc.keytab("reader")).items()}
     options |= {"subscribe": name, "startingOffsets": "earliest", "kafka.group.id": "kerberized", "engine": "native"}
     with streaming_app(tmp_path, options) as app:
-        until(lambda: written(tmp_path / "out") == list(range(100)), "all records")
+        wait_until(lambda: written(tmp_path / "out") == list(range(100)), "all records")
         app.stop()
 
 

@@ -15,8 +15,8 @@ from kafka_source.kafka_client import BlockingConnection, ConnectionSettings, De
 from kafka_source.model.stream_offset import Range
 from kafka_source.schema import Column
 from kafkagroup.embedded import EmbeddedKafka, Security
-from tests.groups import Memberships, everything, held
-from tests.support import produce
+from tests.support.memberships import Memberships, everything, held
+from tests.support.records import produce
 
 TOPIC, COUNT = "orders", 20
 # The brokers say that their address is 127.0.0.1, and their certificate has this name alone.

@@ -17,7 +17,8 @@ from kafka_source.cluster.lookup import Cluster
 from kafka_source.model.topic_selection import TopicSelection
 from kafkagroup.embedded import EmbeddedKafka
 from kafkagroup.embedded.tcp_proxy import Frame, TcpProxy
-from tests.support import numbers, produce, until, written
+from tests.support.records import numbers, produce, written
+from tests.support.waiting import wait_until
 
 METADATA = 3
 REBOOTSTRAP_REQUIRED = 129
@@ -44,7 +45,7 @@ class Place:
         """Until the topic has some, in a transaction or not."""
         cluster = Cluster(Settings({"bootstrap.servers": self.kafka.internal_bootstrap_servers}))
         partitions = cluster.partitions(TopicSelection(topics=(self.topic,)))
-        until(lambda: any(cluster.latest(partitions, read_committed=False).values()), "the first records")
+        wait_until(lambda: any(cluster.latest(partitions, read_committed=False).values()), "the first records")
 
     def produce(self, count: int, first: int) -> None:
         produce(self.kafka.internal_bootstrap_servers, self.topic, count, first=first)
@@ -80,11 +81,11 @@ class Running:
             assert self.query.isActive, self.query.exception()
             return self.folder.exists() and len(written(self.folder)) >= count
 
-        until(done, f"{count} rows", 120)
+        wait_until(done, f"{count} rows", 120)
         assert written(self.folder) == list(range(count))
 
     def fails(self) -> str:
-        until(lambda: not self.query.isActive, "the end of the query", 120)
+        wait_until(lambda: not self.query.isActive, "the end of the query", 120)
         return str(self.query.exception())
 
     def __enter__(self) -> Running:
@@ -128,7 +129,7 @@ def read_slowly(spark, there: Place, **options: object) -> Iterator[Future[list[
         reader = reader.option(name.replace("_", "."), value)
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(numbers, reader.load())
-        until(lambda: bool(spark.sparkContext.statusTracker().getActiveStageIds()), "the first task")
+        wait_until(lambda: bool(spark.sparkContext.statusTracker().getActiveStageIds()), "the first task")
         time.sleep(3)
         yield reading
 
@@ -210,7 +211,7 @@ def test_a_stream_asks_the_name_again_while_all_brokers_are_stopped_and_goes_on_
             there.entry.on_request = lambda frame: (connections.add(frame.connection), [frame.payload])[1]
             there.kafka.pause(1)
             before = len(connections)
-            until(lambda: len(connections) > before, "another connection to the name")
+            wait_until(lambda: len(connections) > before, "another connection to the name")
             there.kafka.resume(1)
             there.produce(MORE, FIRST)
             running.has(FIRST + MORE)
@@ -236,7 +237,7 @@ def test_a_stream_starts_over_when_a_proxy_asks_for_it(spark, tmp_path):
                 return [frame.payload[:-3] + REBOOTSTRAP_REQUIRED.to_bytes(2, "big") + b"\0"]
 
             entry.on_response = demand
-            until(lambda: len(told) >= 3, "three connections that are told to start over")
+            wait_until(lambda: len(told) >= 3, "three connections that are told to start over")
             there.produce(MORE, FIRST)
             running.has(FIRST + MORE)
 
@@ -263,7 +264,7 @@ def test_another_cluster_behind_the_name_stops_a_stream_unless_it_is_wanted(spar
         there.produce(FIRST, 0)
         with Running(spark, there, tmp_path) as running:
             running.has(FIRST)
-            until(lambda: running.query.lastProgress is not None, "the first progress")
+            wait_until(lambda: running.query.lastProgress is not None, "the first progress")
             known = json.loads(running.query.lastProgress.sources[0].endOffset)["cluster"]
             if wanted:
                 running.query.stop()

@@ -15,7 +15,8 @@ import pytest
 from kafka_source.client_config import Settings
 from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka, Security
-from tests.support import numbers, produce, until, written
+from tests.support.records import numbers, produce, written
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
 TOPIC = "payroll"
@@ -71,7 +72,7 @@ def options(kafka, user, mechanism="PLAIN", *, password=PASSWORD, **more):
 def committed(kafka, group):
     """Whether the group has committed all records, or does so soon: a commit is seen once its marker is written."""
     groups = Groups(Settings({"bootstrap.servers": kafka.internal_bootstrap_servers}))
-    until(lambda: sum(groups.committed(group).values()) == COUNT, f"the offsets of {group}", 30)
+    wait_until(lambda: sum(groups.committed(group).values()) == COUNT, f"the offsets of {group}", 30)
     return True
 
 

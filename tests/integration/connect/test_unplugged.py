@@ -14,7 +14,8 @@ from kafka_source.client_config import Settings
 from kafkagroup.admin import Groups
 from tests.apps.confluent_consumer import ConfluentConsumer
 from tests.apps.process import streaming_app
-from tests.support import produce, until, written_records
+from tests.support.records import produce, written_records
+from tests.support.waiting import wait_until
 
 PARTITIONS = 4
 SETTINGS = {"kafka.session.timeout.ms": 6_000, "kafka.heartbeat.interval.ms": 300, "startingOffsets": "earliest"}
@@ -112,23 +113,23 @@ def ends_of(kafka, name):
 @pytest.mark.timeout(600)
 def test_it_rejoins_and_every_record_is_there(kafka, name, tap, other, tmp_path):
     with streaming_app(tmp_path, options(kafka, name)) as app:
-        until(lambda: len(written_records(tmp_path / "out")) > 300, "the stream to read", 200)
+        wait_until(lambda: len(written_records(tmp_path / "out")) > 300, "the stream to read", 200)
         app.suspend()
         tap.pause()
         before, ends = committed(kafka, name), ends_of(kafka, name)
         tap.go_on()
         generations = set(ends_of_batches(tmp_path / "checkpoint", name))
         consumer = other()
-        until(lambda: len(set(consumer.assigned)) == PARTITIONS, "the other consumer to have all partitions")
-        until(lambda: {p for p, _, _ in consumer.records} == set(range(PARTITIONS)), "it to read them all")
+        wait_until(lambda: len(set(consumer.assigned)) == PARTITIONS, "the other consumer to have all partitions")
+        wait_until(lambda: {p for p, _, _ in consumer.records} == set(range(PARTITIONS)), "it to read them all")
         app.resume()
-        until(lambda: 0 < len(consumer.assigned) < PARTITIONS, "the stream to have joined again")
+        wait_until(lambda: 0 < len(consumer.assigned) < PARTITIONS, "the stream to have joined again")
         tap.close()
 
         def read():
             return Counter((p, o) for p, o, _ in itertools.chain(written_records(tmp_path / "out"), consumer.records))
 
-        until(lambda: sum(committed(kafka, name).values()) == tap.count, "all records to be read by both")
+        wait_until(lambda: sum(committed(kafka, name).values()) == tap.count, "all records to be read by both")
         app.stop()
     assert len(read()) == tap.count
     planned: Counter[int] = Counter()
@@ -145,10 +146,10 @@ def test_it_rejoins_and_every_record_is_there(kafka, name, tap, other, tmp_path)
 @pytest.mark.timeout(600)
 def test_it_stops_if_it_is_told_to(kafka, name, tap, other, tmp_path):
     with streaming_app(tmp_path, options(kafka, name, **{"group.on.lost": "stop"})) as app:
-        until(lambda: len(written_records(tmp_path / "out")) > 100, "the stream to read", 200)
+        wait_until(lambda: len(written_records(tmp_path / "out")) > 100, "the stream to read", 200)
         app.suspend()
         consumer = other()
-        until(lambda: len(set(consumer.assigned)) == PARTITIONS, "the other consumer to have all partitions")
+        wait_until(lambda: len(set(consumer.assigned)) == PARTITIONS, "the other consumer to have all partitions")
         app.resume()
         app.wait_for("failed")
         app.wait_for("stopped")
@@ -156,6 +157,6 @@ def test_it_stops_if_it_is_told_to(kafka, name, tap, other, tmp_path):
     assert "no longer" in told
     assert "group" in told
     tap.close()
-    until(lambda: sum(committed(kafka, name).values()) == tap.count, "the other consumer to read the rest")
+    wait_until(lambda: sum(committed(kafka, name).values()) == tap.count, "the other consumer to read the rest")
     read = {(p, o) for p, o, _ in itertools.chain(written_records(tmp_path / "out"), consumer.records)}
     assert len(read) == tap.count

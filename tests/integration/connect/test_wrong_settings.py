@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kafkagroup.embedded import EmbeddedKafka
-from tests.support import numbers, produce, reader, stream
+from tests.support.records import numbers, produce, reader, stream
 
 SECONDS = 30
 

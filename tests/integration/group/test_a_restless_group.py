@@ -15,8 +15,8 @@ import pytest
 from assignors import TopicPartition
 from kafka_source.client_config import Settings
 from kafkagroup.admin import Groups
-from tests.groups import wait_for
-from tests.restless import Flow, Java, account, committed_positions, say_to, spark_queries
+from tests.support.restless import Flow, Java, account, committed_positions, say_to, spark_queries
+from tests.support.waiting import wait_until
 
 PARTITIONS = 6
 SECONDS = int(os.environ.get("KAFKAGROUP_RESTLESS_SECONDS", "600"))
@@ -52,7 +52,7 @@ def test_no_record_is_lost_and_every_one_that_is_read_twice_is_explained(kafka, 
             else:
                 # A clean leave is one with nothing under way: Spark is stopped in the middle of a batch otherwise.
                 with flow.still() as count:
-                    wait_for(
+                    wait_until(
                         partial(lambda c: sum(committed().values()) == c, count), "all to be read and committed", 180
                     )
                     say(f"{reader.name} leaves")
@@ -63,7 +63,7 @@ def test_no_record_is_lost_and_every_one_that_is_read_twice_is_explained(kafka, 
                 reader.start()
         flow.close()
         say("all records are written")
-        wait_for(lambda: sum(committed().values()) == flow.count, "all records to be read and committed", 300)
+        wait_until(lambda: sum(committed().values()) == flow.count, "all records to be read and committed", 300)
         for reader in readers:
             reader.leave(committed)
     finally:

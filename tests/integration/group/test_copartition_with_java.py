@@ -14,8 +14,9 @@ from kafka_source.client_config import Settings
 from kafka_source.errors import KafkaGroupError
 from kafkagroup.admin import Groups
 from tests.apps.process import App, java_consumer, streaming_app
-from tests.mixed_group import Worker
-from tests.support import until, written_rows
+from tests.support.mixed_group import Worker
+from tests.support.records import written_rows
+from tests.support.waiting import wait_until
 
 PARTITIONS = 6
 SLOTS = 2
@@ -69,7 +70,7 @@ class Watch(Worker):
             assignor = found[0]
             return sum(len(numbers) for share in found[1].values() for numbers in share.values()) == 2 * PARTITIONS
 
-        until(whole, f"{members} members with all partitions")
+        wait_until(whole, f"{members} members with all partitions")
         return assignor
 
 
@@ -124,7 +125,7 @@ def test_keys_of_both_topics_stay_at_one_member_while_applications_come_and_go(k
         """Write a round of pairs while nobody comes or goes; each pair is read, and at one application."""
         numbers = pairs.write()
         both = {*numbers, *(-number for number in numbers)}
-        until(lambda: both <= set().union(*read().values()), "the round to be read")
+        wait_until(lambda: both <= set().union(*read().values()), "the round to be read")
         shares = {name: values & both for name, values in read().items()}
         assert sum(map(len, shares.values())) == len(both), "read twice"
         assert all(-value in values for values in shares.values() for value in values)

@@ -18,10 +18,11 @@ from kafka_source.source import read_task
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query, TaskBundle
 from kafkagroup.admin import Groups
-from tests.groups import members_of
-from tests.pipes import Pipe
-from tests.support import produce, until
-from tests.two_phase import visible
+from tests.support.memberships import members_of
+from tests.support.queries import Pipe
+from tests.support.records import produce
+from tests.support.two_phase import visible
+from tests.support.waiting import wait_until
 
 COUNT = 100
 PARTITIONS = 4
@@ -44,7 +45,7 @@ def copies(servers, source, sink, group, on_lost, commit, parent):
             made = tasks(start, end)
             freeze(parent)
             if on_lost == "rejoin":
-                until(lambda: len(Groups(query.settings).describe(group).members) == 2, "the slots to join again")
+                wait_until(lambda: len(Groups(query.settings).describe(group).members) == 2, "the slots to join again")
             return made
 
         query.stream.tasks = frozen  # type: ignore[method-assign]
@@ -124,7 +125,7 @@ def test_it_joins_again_and_the_batch_is_committed_unless_it_is_told_to_stop(
     try:
         assert ours.poll(60), "it has made no batch"
         assert ours.recv() == "in the middle of a batch"
-        until(lambda: members_of(kafka, group) == [], "the sessions of its members to end")
+        wait_until(lambda: members_of(kafka, group) == [], "the sessions of its members to end")
         assert process.pid is not None
         os.kill(process.pid, signal.SIGCONT)
         assert ours.poll(60), "it does not go on"

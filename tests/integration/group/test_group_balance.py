@@ -18,8 +18,9 @@ from kafka_source.options import Where
 from kafka_source.schema import source_schema
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query, read_bundle
-from tests.groups import together, wait_for
-from tests.mixed_group import Worker
+from tests.support.memberships import together
+from tests.support.mixed_group import Worker
+from tests.support.waiting import wait_until
 
 PARTITIONS = 16
 RECORDS = 80_000
@@ -106,7 +107,7 @@ def test_the_slow_one_of_two_streams_ends_with_less_of_a_skewed_backlog(kafka, t
             stream.check()
         return len(slow.values) + len(fast.values) >= RECORDS
 
-    wait_for(done, "all records to be read", 120)
+    wait_until(done, "all records to be read", 120)
     for stream in (slow, fast):
         stream.close()
     assert sorted([*slow.values, *fast.values]) == list(range(RECORDS))
@@ -135,7 +136,7 @@ def test_a_member_that_joins_gets_a_share_by_lag(kafka, topic, members):
     assert len(alone.partitions) == 4
     first.commit({0: dict.fromkeys(alone.partitions, 0)})
     second = members.make(name, strategies=["lag-balanced"], slots=1, app="second")
-    together(lambda: second.join(30), lambda: (wait_for(first.rebalance_needed, "a rebalance"), first.rejoin(30)))
+    together(lambda: second.join(30), lambda: (wait_until(first.rebalance_needed, "a rebalance"), first.rejoin(30)))
     shares = [{tp.partition for tp in membership.assignment.slots[0].partitions} for membership in (first, second)]
     # Without lags each would have two of the four.
     assert sorted(map(len, shares)) == [1, 3]

@@ -20,8 +20,9 @@ from kafka_source.source.read_task import ReadTask
 from kafka_source.transactions.offset_committer import TransactionalCommitter
 from kafkagroup.embedded import EmbeddedKafka
 from tests.apps.confluent_consumer import ConfluentConsumer
-from tests.groups import attach, everything, held, wait_for
-from tests.support import produce
+from tests.support.memberships import attach, everything, held
+from tests.support.records import produce
+from tests.support.waiting import wait_until
 
 PARTITIONS = 4
 
@@ -57,7 +58,7 @@ def consumer(kafka, group) -> Iterator[StartConsumer]:
         one = ConfluentConsumer(kafka.bootstrap_servers, group, topic, "consumer")
         started.append(one)
         if waits:
-            wait_for(lambda: bool(one.assigned), "partitions for the consumer of the new protocol")
+            wait_until(lambda: bool(one.assigned), "partitions for the consumer of the new protocol")
         return one
 
     yield start
@@ -79,7 +80,7 @@ def rejoin_until(membership: GroupMembership, condition: Callable[[], object], w
             membership.rejoin(60)
         return condition()
 
-    wait_for(there, what)
+    wait_until(there, what)
 
 
 def shared(membership: GroupMembership, other: ConfluentConsumer) -> bool:
@@ -118,10 +119,10 @@ def test_a_slot_that_is_behind_when_the_group_is_converted_back_cannot_commit(me
     rejoin_until(membership, lambda: shared(membership, first), "both to share the partitions")
     # The group changes while a micro-batch is under way, and is a classic one again before that ends.
     second = consumer(orders, waits=False)
-    wait_for(membership.rebalance_needed, "the next change")
+    wait_until(membership.rebalance_needed, "the next change")
     second.close()
     first.close()
-    wait_for(membership.lost, "the slots to be removed")
+    wait_until(membership.lost, "the slots to be removed")
     with pytest.raises(FencedError, match="ILLEGAL_GENERATION"):
         membership.commit({s.credentials.slot: dict.fromkeys(s.partitions, 7) for s in membership.assignment.slots})
     membership.rejoin(60)
@@ -135,13 +136,13 @@ def test_a_query_that_relies_on_its_strategy_stops_when_the_group_is_converted(m
     membership = members.make(orders, slots=2, strategies=strategies, refuses_conversion="range" in strategies)
     membership.join(30)
     other = consumer(orders, waits=False)
-    wait_for(membership.rebalance_needed, "the conversion")
+    wait_until(membership.rebalance_needed, "the conversion")
     with pytest.raises(
         InvalidConfigurationError, match=r"strategy=copartition(,range)? has no effect.*group\.on\.converted"
     ):
         membership.rejoin(60)
     membership.close()
-    wait_for(lambda: sorted(other.assigned) == list(range(PARTITIONS)), "all partitions for the consumer")
+    wait_until(lambda: sorted(other.assigned) == list(range(PARTITIONS)), "all partitions for the consumer")
 
 
 @pytest.mark.parametrize("strategy", ["copartition", "redundant"])
@@ -235,7 +236,7 @@ def test_a_second_application_with_the_same_instance_id_fences_the_first(members
                 return True
             return False
 
-        wait_for(fenced, "the fence")
+        wait_until(fenced, "the fence")
     # It does not join again, which would fence the second application in turn.
     with pytest.raises(FencedError):
         first.rejoin(30)
@@ -251,7 +252,7 @@ def test_a_query_that_hangs_gives_its_partitions_up(members, topic, consumer):
     rejoin_until(membership, lambda: shared(membership, other), "both to share the partitions")
     with membership.undisturbed():
         membership.reads(BatchUnderWay(dict.fromkeys(held(membership), 5)))
-    wait_for(lambda: sorted(other.assigned) == list(range(PARTITIONS)), "all partitions for the consumer")
+    wait_until(lambda: sorted(other.assigned) == list(range(PARTITIONS)), "all partitions for the consumer")
     lost = membership.lost()
     assert lost is not None
     assert "kafka.max.poll.interval.ms" in lost

@@ -29,9 +29,10 @@ from kafka_source.source.group_member_owner import GroupMemberOwner
 from kafkagroup.admin import Groups, rewind_running_group
 from kafkagroup.embedded import EmbeddedKafka
 from kafkagroup.embedded.tcp_proxy import CutConnection, Frame, TcpProxy, pass_on
-from tests.groups import Memberships, everything, held, members_of, rejoin_until_joined, wait_for
-from tests.rewinding import Streams
-from tests.support import produce
+from tests.support.memberships import Memberships, everything, held, members_of, rejoin_until_joined
+from tests.support.records import produce
+from tests.support.rewinding import Streams
+from tests.support.waiting import wait_until
 
 JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, OFFSET_COMMIT, OFFSET_FETCH, METADATA = 11, 12, 13, 14, 8, 9, 3
 DESCRIBE_GROUPS, DELETE_GROUPS = 15, 42
@@ -237,14 +238,14 @@ def test_a_rejoin_does_not_wait_for_the_names_in_its_log_line(proxied, caplog):
 
         proxy.on_response = hold
         again = pool.submit(leading.rejoin, 60)
-        wait_for(following.rebalance_needed, "the rebalance")
+        wait_until(following.rebalance_needed, "the rebalance")
         generation = following.rejoin(60).generation
         again.result()
         assert told() == [], "the coordinator has not answered yet"
         (record,) = following.take_rebalances()
         assert (record.generation, record.members) == (generation, None)
         answer.set()
-        (line,) = wait_for(told, "the line")
+        (line,) = wait_until(told, "the line")
     assert "members=2 came=none went=none slots=1 partitions=3 gained=none lost=none" in line
     assert following.take_rebalances() == (), "it was taken before"
 
@@ -259,7 +260,7 @@ def test_a_member_that_leaves_logs_what_it_could_not_ask_for(proxied, caplog):
         rejoin_until_joined(leading, pool.submit(following.join, 60))
         proxy.on_response = lambda frame: [] if frame.api_key == DESCRIBE_GROUPS else [frame.payload]
         again = pool.submit(leading.rejoin, 60)
-        wait_for(following.rebalance_needed, "the rebalance")
+        wait_until(following.rebalance_needed, "the rebalance")
         generation = following.rejoin(60).generation
         again.result()
     following.close()
@@ -276,11 +277,11 @@ def test_lost_heartbeats_are_made_up_for(kafka, proxied):
     generation = membership.join(30).generation
     hook, cut = once(HEARTBEAT)
     proxy.on_response = hook
-    wait_for(lambda: cut, "a heartbeat")
+    wait_until(lambda: cut, "a heartbeat")
     proxy.cut()
     seen = []
     proxy.on_response = lambda frame: (frame.api_key == HEARTBEAT and seen.append(frame), [frame.payload])[1]
-    wait_for(lambda: len(seen) > 6, "heartbeats to go on")
+    wait_until(lambda: len(seen) > 6, "heartbeats to go on")
     assert membership.rebalance_needed() is None
     assert membership.assignment.generation == generation
 
@@ -298,7 +299,7 @@ def test_a_heartbeat_that_is_refused_is_told(proxied):
 
     proxy.on_response = refuse
     with pytest.raises(AuthenticationError, match=r"Staying in group .* failed: GROUP_AUTHORIZATION_FAILED .* READ"):
-        wait_for(membership.rebalance_needed, "the refusal", 20)
+        wait_until(membership.rebalance_needed, "the refusal", 20)
 
 
 def test_a_driver_that_was_cut_off_for_longer_than_its_session_finds_out_and_comes_back(proxied, behind, group):
@@ -306,13 +307,13 @@ def test_a_driver_that_was_cut_off_for_longer_than_its_session_finds_out_and_com
     membership = members.make("orders", session_timeout_ms=6_000, rebalance_timeout_ms=6_000)
     slot = membership.join(30).slots[0]
     proxy.hold()
-    wait_for(lambda: members_of(behind[0], group) == [], "the session's end")
+    wait_until(lambda: members_of(behind[0], group) == [], "the session's end")
     proxy.cut()
     proxy.release()
     with pytest.raises(FencedError):
         membership.commit({0: dict.fromkeys(slot.partitions, 11)})
     assert set(membership.committed(slot.partitions).values()) == {None}
-    reason = wait_for(membership.rebalance_needed, "the loss")
+    reason = wait_until(membership.rebalance_needed, "the loss")
     assert "the group has removed" in reason
     membership.rejoin(30)
     assert held(membership) == everything("orders", 6)
@@ -364,7 +365,7 @@ def test_a_rebalance_waits_for_the_commit_of_what_is_done_but_not_for_ever(
 
         proxy.on_response = refuse
         joining = pool.submit(other.join, 60)
-        wait_for(lambda: told, "the rebalance")
+        wait_until(lambda: told, "the rebalance")
         proxy.on_request = lambda frame: (asked.append(frame.api_key), [frame.payload])[1]
         query.commit_and_rejoin({TopicPartition(name, 0): 5})
         joining.result(60)
@@ -436,7 +437,7 @@ def test_a_parked_join_outlives_its_coordinator(cluster, on_three, group):
     second = on_three.make(name, slots=1, app="b")
     with ThreadPoolExecutor(1) as pool:
         joining = pool.submit(second.join, 120)
-        wait_for(first.rebalance_needed, "the rebalance")
+        wait_until(first.rebalance_needed, "the rebalance")
         node = coordinator_of(cluster, group)
         cluster.kill(node)
         try:
@@ -446,7 +447,7 @@ def test_a_parked_join_outlives_its_coordinator(cluster, on_three, group):
                     first.rejoin(120)
                 return joining.done() and held(first, second) == everything(name, 6)
 
-            wait_for(whole, "both to share the partitions", 120)
+            wait_until(whole, "both to share the partitions", 120)
         finally:
             cluster.restart(node)
             cluster.wait_ready()
@@ -486,7 +487,7 @@ def test_a_static_member_whose_new_id_died_with_the_coordinator_joins_again(
 
     with ThreadPoolExecutor(1) as pool:
         joining = pool.submit(other.join, 150)
-        wait_for(before.rebalance_needed, "the rebalance")
+        wait_until(before.rebalance_needed, "the rebalance")
         before.close()
         monkeypatch.setattr(leader, "lead", lose_the_coordinator)
         monkeypatch.setattr(member, "describe_either", describe)
@@ -496,7 +497,7 @@ def test_a_static_member_whose_new_id_died_with_the_coordinator_joins_again(
                     after.join(120)
             after.join(120)
             rejoin_until_joined(after, joining)
-            wait_for(lambda: shared_by(after, other) == everything(name, 6), "both to share the partitions")
+            wait_until(lambda: shared_by(after, other) == everything(name, 6), "both to share the partitions")
         finally:
             for node in killed:
                 cluster.restart(node)
@@ -532,7 +533,7 @@ def test_two_processes_whose_new_ids_died_with_the_coordinator_do_not_fence_each
                 lost.set()
             return await lead(*arguments)
 
-        wait_for(before.rebalance_needed, "the rebalance")
+        wait_until(before.rebalance_needed, "the rebalance")
         before.close()
         monkeypatch.setattr(leader, "lead", both_before_it_dies)
         joins.append(pool.submit(twins[0].join, 150))
@@ -550,9 +551,9 @@ def test_two_processes_whose_new_ids_died_with_the_coordinator_do_not_fence_each
             return len(fenced) == 1 and all(joining.done() for joining in joins)
 
         try:
-            wait_for(one_is_left, "one of the two to stop", 120)
+            wait_until(one_is_left, "one of the two to stop", 120)
             (left,) = set(twins) - fenced
-            wait_for(lambda: shared_by(left, other) == everything(name, 6), "the others to share the partitions")
+            wait_until(lambda: shared_by(left, other) == everything(name, 6), "the others to share the partitions")
         finally:
             lost.set()
             for node in killed:
@@ -642,7 +643,7 @@ def read_at_once(behind, group):
     streams = Streams(kafka, name, group)
     try:
         runner = streams.run(commit="none", group_members=1)
-        wait_for(lambda: runner.read, "the records to be read")
+        wait_until(lambda: runner.read, "the records to be read")
         yield Settings({"bootstrap.servers": kafka.bootstrap_servers}), proxy, TopicPartition(name, 0), runner
     finally:
         proxy.on_request = proxy.on_response = pass_on
@@ -680,7 +681,7 @@ def test_a_rewind_is_done_although_only_the_lost_answer_to_its_commit_said_so(re
     assert done.offsets == {partition: 2}
     assert len(commits) > 1
     assert Groups(settings).committed(group) == {partition: 2}
-    wait_for(lambda: (2, 10) in [(r.start, r.end) for r in runner.read[seen:]], "the records to be read again")
+    wait_until(lambda: (2, 10) in [(r.start, r.end) for r in runner.read[seen:]], "the records to be read again")
 
 
 def test_nobody_says_that_a_rewind_was_not_done_if_the_offsets_cannot_be_compared(read_at_once, group):

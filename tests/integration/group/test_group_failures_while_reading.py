@@ -11,9 +11,10 @@ import pytest
 from kafka_source.client_config import Settings
 from kafkagroup.embedded import EmbeddedKafka
 from kafkagroup.embedded.tcp_proxy import CutConnection, TcpProxy, pass_on
-from tests.groups import Memberships, wait_for
-from tests.mixed_group import Application, Trickle
-from tests.support import stream, until, written
+from tests.support.memberships import Memberships
+from tests.support.mixed_group import Application, Trickle
+from tests.support.records import stream, written
+from tests.support.waiting import wait_until
 
 PARTITIONS = 6
 JOIN_GROUP, SYNC_GROUP = 11, 14
@@ -59,7 +60,7 @@ class Readers:
             held = sorted(n for a in applications for share in a.shares() for n in share)
             return held == list(range(PARTITIONS)) and len({a.assignments[-1].generation for a in applications}) == 1
 
-        wait_for(whole, f"all partitions for {[a.name for a in applications]}", 150)
+        wait_until(whole, f"all partitions for {[a.name for a in applications]}", 150)
 
     def times_read(self):
         """How often each record was read, once all are."""
@@ -70,7 +71,7 @@ class Readers:
                 application.check()
             return Counter(value for application in self.applications for value in application.values)
 
-        wait_for(lambda: len(read()) == self.trickle.count, "all records to be read", 90)
+        wait_until(lambda: len(read()) == self.trickle.count, "all records to be read", 90)
         assert sorted(read()) == list(range(self.trickle.count))
         return read()
 
@@ -129,7 +130,7 @@ def test_the_coordinator_dies_in_a_rebalance_and_no_record_is_lost_or_read_twice
     kill = KillAt(kafka, proxies, *STEPS[step])
     try:
         second = readers.start("b", 1)
-        wait_for(lambda: kill.node, "the coordinator's end")
+        wait_until(lambda: kill.node, "the coordinator's end")
         readers.settled(first, second)
     finally:
         if kill.node is not None:
@@ -167,15 +168,15 @@ def test_a_stream_reads_on_when_its_coordinators_node_dies(spark, nodes, group, 
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).option("path", str(out)).start()
     node = None
     try:
-        until(lambda: written(out), "the stream to read", 200)
+        wait_until(lambda: written(out), "the stream to read", 200)
         admin = kafka.admin()
         node = admin.describe_consumer_groups([group])[group].result(timeout=60).coordinator.id
         kafka.kill(node)
         marked = trickle.count
-        until(lambda: not query.isActive or len(written(out)) > marked + 1000, "the stream to read on", 200)
+        wait_until(lambda: not query.isActive or len(written(out)) > marked + 1000, "the stream to read on", 200)
         assert query.exception() is None
         trickle.close()
-        until(lambda: len(written(out)) >= trickle.count, "all records")
+        wait_until(lambda: len(written(out)) >= trickle.count, "all records")
         assert query.isActive
     finally:
         query.stop()

@@ -9,7 +9,7 @@ import pytest
 from kafka_source.client_config import Settings
 from kafka_source.errors import FencedError
 from kafka_source.group import GenericMember, MemberSettings
-from tests.groups import wait_for
+from tests.support.waiting import wait_until
 
 
 def elect(protocol, said):
@@ -39,11 +39,11 @@ def test_exactly_one_writes_and_another_follows_when_it_goes(candidate):
             states = [c.state for c in candidates]
             return all(states) and [s.state for s in states] == expected and len({s.generation for s in states}) == 1
 
-        wait_for(lambda: settled([b"write", b"wait", b"wait"]), "the first election")
+        wait_until(lambda: settled([b"write", b"wait", b"wait"]), "the first election")
         generation = candidates[0].state.generation
         assert sum(c.state.leading for c in candidates) == 1
         candidates.pop(0).close()
-        wait_for(lambda: settled([b"write", b"wait"]), "the second election")
+        wait_until(lambda: settled([b"write", b"wait"]), "the second election")
         assert candidates[0].state.generation > generation
 
 
@@ -58,8 +58,8 @@ def test_work_is_shared_out_again_when_a_worker_comes(candidate):
         assert first.wait(30).state == b"0,1,2,3,4,5"
         with candidate(b"b", share) as second:
             assert second.wait(30).state == b"1,3,5"
-            wait_for(lambda: first.state and first.state.state == b"0,2,4", "the first one's new share")
-        wait_for(lambda: first.state and first.state.state == b"0,1,2,3,4,5", "all work to come back")
+            wait_until(lambda: first.state and first.state.state == b"0,2,4", "the first one's new share")
+        wait_until(lambda: first.state and first.state.state == b"0,1,2,3,4,5", "all work to come back")
 
 
 def test_a_second_process_with_the_same_instance_id_ends_the_first(candidate):

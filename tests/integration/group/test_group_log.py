@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.groups import everything, held, wait_for
+from tests.support.memberships import everything, held
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def test_joins_assignments_and_rebalances_are_told_with_cause_and_duration(membe
     second = members.make(orders, slots=2, app="b")
     with ThreadPoolExecutor(1) as pool:
         joining = pool.submit(second.join, 60)
-        wait_for(first.rebalance_needed, "the rebalance")
+        wait_until(first.rebalance_needed, "the rebalance")
         first.rejoin(30)
         joining.result()
     assert any(line.endswith("now='rebalancing'") for line in said("heartbeat"))
@@ -65,7 +66,7 @@ def test_a_micro_batch_that_holds_a_rebalance_up_is_told_of_before_it_is_too_lat
     other = members.make(orders, slots=1, app="b", rebalance_timeout_ms=18_000)
     with ThreadPoolExecutor(1) as pool:
         joining = pool.submit(other.join, 60)
-        (warning, *_) = wait_for(lambda: [line for line in said("rebalance") if "has waited" in line], "the warning")
+        (warning, *_) = wait_until(lambda: [line for line in said("rebalance") if "has waited" in line], "the warning")
         [(waited, limit)] = re.findall(
             r"has waited (\d+) s .* after (\d+) s the group continues without its slots", warning
         )

@@ -13,7 +13,8 @@ from kafka_source.errors import FencedError
 from kafka_source.group.slot_session import SlotSession
 from kafka_source.model.commits import CommitOffset
 from kafkagroup.embedded.jars import broker_version
-from tests.groups import attach, everything, held, members_of, rejoin_until_joined, wait_for
+from tests.support.memberships import attach, everything, held, members_of, rejoin_until_joined
+from tests.support.waiting import wait_until
 
 
 def test_all_slots_join_and_share_all_partitions(members, topic, group):
@@ -52,11 +53,11 @@ def test_heartbeats_outlast_the_session(kafka, members, topic, group):
     silent = members.make(topic("other"), app="silent", slots=1, session_timeout_ms=6_000)
     with ThreadPoolExecutor(1) as pool:
         joining = pool.submit(silent.join, 60)
-        wait_for(membership.rebalance_needed, "the second application")
+        wait_until(membership.rebalance_needed, "the second application")
         membership.rejoin(30)
         joining.result()
     silent.detach()
-    wait_for(membership.rebalance_needed, "the end of the silent member's session")
+    wait_until(membership.rebalance_needed, "the end of the silent member's session")
     again = membership.rejoin(30)
     assert again.generation > joined.generation
     assert members_of(kafka, group) == [f"{group}-app-{k}" for k in range(3)]
@@ -109,7 +110,7 @@ def test_a_second_application_with_the_same_instance_id_fences_the_first(members
             return str(error)
         return None
 
-    assert "group.instance.id" in wait_for(fenced, "the fence")
+    assert "group.instance.id" in wait_until(fenced, "the fence")
     with pytest.raises(FencedError):
         first.commit({0: dict.fromkeys(joined.slots[0].partitions, 5)})
     with pytest.raises(FencedError):
@@ -124,7 +125,7 @@ def test_a_second_application_joins_between_batches(members, topic):
     second = members.make(orders, slots=1, app="b")
     with ThreadPoolExecutor(1) as pool:
         joining = pool.submit(second.join, 60)
-        assert "joined" in str(wait_for(first.rebalance_needed, "the rebalance"))
+        assert "joined" in str(wait_until(first.rebalance_needed, "the rebalance"))
         # The finished micro-batch is committed in the old generation, while the rebalance waits.
         first.commit({s.credentials.slot: dict.fromkeys(s.partitions, 3) for s in first.assignment.slots})
         first.rejoin(30)
@@ -133,7 +134,7 @@ def test_a_second_application_joins_between_batches(members, topic):
     assert first.assignment.generation == second.assignment.generation
     assert second.committed(everything(orders, 6)) == dict.fromkeys(everything(orders, 6), 3)
     second.close()
-    wait_for(first.rebalance_needed, "the rebalance")
+    wait_until(first.rebalance_needed, "the rebalance")
     first.rejoin(30)
     assert held(first) == everything(orders, 6)
 
@@ -147,7 +148,7 @@ def test_cooperative_members_keep_what_stays(members, topic):
     def run(membership):
         # The second one's share is free only after a follow-up round, in which both take part.
         while len(held(membership)) != {first: 4, second: 2}[membership]:
-            wait_for(membership.rebalance_needed, "a rebalance")
+            wait_until(membership.rebalance_needed, "a rebalance")
             membership.rejoin(30)
 
     with ThreadPoolExecutor(2) as pool:
@@ -168,11 +169,11 @@ def test_strategies_change_in_a_rolling_upgrade(members, topic):
     upgraded = members.make(orders, slots=1, app="b", strategies=["roundrobin", "range"])
     with ThreadPoolExecutor(1) as pool:
         joining = pool.submit(upgraded.join, 60)
-        wait_for(old.rebalance_needed, "the rebalance")
+        wait_until(old.rebalance_needed, "the rebalance")
         assert old.rejoin(30).assignor == "range"
         joining.result()
     old.close()
-    wait_for(upgraded.rebalance_needed, "the rebalance")
+    wait_until(upgraded.rebalance_needed, "the rebalance")
     assert upgraded.rejoin(30).assignor == "roundrobin"
 
 
@@ -183,7 +184,7 @@ def test_members_with_other_subscriptions_get_what_they_asked_for(members, topic
     one = members.make(clicks, slots=1, app="b")
     with ThreadPoolExecutor(1) as pool:
         joining = pool.submit(one.join, 60)
-        wait_for(both.rebalance_needed, "the rebalance")
+        wait_until(both.rebalance_needed, "the rebalance")
         both.rejoin(30)
         joining.result()
     assert {tp.topic for tp in held(one)} == {clicks}
@@ -199,7 +200,7 @@ def test_leaving_is_one_rebalance_for_the_others(members, topic):
         rejoin_until_joined(first, pool.submit(second.join, 60))
     before = first.assignment.generation
     second.close()
-    wait_for(first.rebalance_needed, "the rebalance")
+    wait_until(first.rebalance_needed, "the rebalance")
     assert first.rejoin(30).generation == before + 1
 
 
@@ -208,7 +209,7 @@ def test_no_thread_is_left_behind(members, topic):
     membership = members.make(topic("orders"))
     membership.join(30)
     membership.close()
-    wait_for(lambda: not [t for t in set(threading.enumerate()) - before if "kafkagroup" in t.name], "their end")
+    wait_until(lambda: not [t for t in set(threading.enumerate()) - before if "kafkagroup" in t.name], "their end")
 
 
 # ---- tasks
@@ -243,7 +244,7 @@ def test_a_task_of_a_rebalancing_group_still_reads_and_commits(members, topic):
     second = members.make(orders, slots=1, app="b")
     with ThreadPoolExecutor(1) as pool:
         joining = pool.submit(second.join, 60)
-        wait_for(first.rebalance_needed, "the rebalance")
+        wait_until(first.rebalance_needed, "the rebalance")
         session = attach(members.config, slot.credentials)
         session.commit(dict.fromkeys(slot.partitions, 4))
         first.rejoin(30)

@@ -10,7 +10,7 @@ from kafka_source.errors import InvalidConfigurationError
 from kafka_source.group import GenericMember, MemberSettings
 from kafkagroup.admin import Groups
 from tests.apps.process import java_app
-from tests.groups import wait_for
+from tests.support.waiting import wait_until
 
 
 @pytest.mark.parametrize(
@@ -38,6 +38,6 @@ def test_a_share_group_is_named(kafka, members, topic, group, tmp_path):
         sharing.wait_for("polled")
         # It polls before the coordinator has made its group.
         groups = Groups(members.config)
-        wait_for(lambda: [one.group for one in groups.list(types=["share"]) if one.group == group], "the share group")
+        wait_until(lambda: [one.group for one in groups.list(types=["share"]) if one.group == group], "the share group")
         with pytest.raises(InvalidConfigurationError, match=f"Group {group} is a share group"):
             members.make(orders, slots=1).join(30)

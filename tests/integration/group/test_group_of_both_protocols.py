@@ -16,9 +16,9 @@ import pytest
 from assignors import TopicPartition
 from kafka_source.client_config import Settings
 from kafkagroup.admin import Groups
-from tests.groups import wait_for
-from tests.mixed_group import Trickle
-from tests.restless import (
+from tests.support.mixed_group import Trickle
+from tests.support.records import stream, written
+from tests.support.restless import (
     Flow,
     Java,
     Librdkafka,
@@ -29,7 +29,7 @@ from tests.restless import (
     say_to,
     spark_queries,
 )
-from tests.support import stream, until, written
+from tests.support.waiting import wait_until
 
 PARTITIONS = 6
 SECONDS = int(os.environ.get("KAFKAGROUP_PROTOCOLS_SECONDS", "900"))
@@ -62,7 +62,7 @@ def test_a_java_application_is_rolled_to_the_new_protocol_and_back_beside_a_stre
     groups = Groups(Settings({"bootstrap.servers": servers}))
     committed = partial(committed_positions, groups, group)
     try:
-        until(lambda: bool(written(out)), "the stream to read")
+        wait_until(lambda: bool(written(out)), "the stream to read")
         for strategy in ("range", "consumer", "range"):
             for instance in instances:
                 if instance.app is not None:
@@ -74,7 +74,9 @@ def test_a_java_application_is_rolled_to_the_new_protocol_and_back_beside_a_stre
         for instance in instances:
             instance.leave(committed)
         trickle.close()
-        until(lambda: sum(groups.committed(group).values()) == trickle.count, "everything to be read and committed")
+        wait_until(
+            lambda: sum(groups.committed(group).values()) == trickle.count, "everything to be read and committed"
+        )
     finally:
         trickle.close()
         query.stop()
@@ -96,7 +98,7 @@ def test_nothing_is_lost_and_only_what_was_not_committed_is_read_twice(kafka, to
     next owner begins at the committed offset, so a reading that was committed is never followed by another one, with
     one exception: Spark finishes a micro-batch that was planned before the kill, even if others have read it meanwhile.
     Then the kill of the query explains the repetition as well. What an application gave up uncommitted is known
-    exactly or from above (`tests.restless.Cut`):
+    exactly or from above (`tests.support.restless.Cut`):
 
     - Java's consumers and librdkafka's say each record that they read, and each commit that has succeeded. Since the
       last one of these, what they have said is uncommitted. If the program dies between a commit and its line, this is
@@ -146,7 +148,7 @@ def test_nothing_is_lost_and_only_what_was_not_committed_is_read_twice(kafka, to
                 reader.start()
         flow.close()
         say("all records are written")
-        wait_for(lambda: sum(committed().values()) == flow.count, "all records to be read and committed", 300)
+        wait_until(lambda: sum(committed().values()) == flow.count, "all records to be read and committed", 300)
         for reader in readers:
             if reader.app is not None:
                 reader.leave(committed)

@@ -25,8 +25,9 @@ from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka
 from tests.apps.confluent_consumer import ConfluentConsumer
 from tests.apps.process import java_consumer, streaming_app
-from tests.groups import Memberships
-from tests.support import produce, until
+from tests.support.memberships import Memberships
+from tests.support.records import produce
+from tests.support.waiting import wait_until
 
 Topic = Callable[..., str]
 Said = Callable[[int], list[str]]
@@ -97,7 +98,7 @@ def test_the_members_of_another_application_are_told_once(
     name = topic("theirs", partitions=4)
     other = ConfluentConsumer(kafka.bootstrap_servers, group, name)
     try:
-        until(lambda: bool(other.assigned), "partitions for the other application")
+        wait_until(lambda: bool(other.assigned), "partitions for the other application")
         batches = stream(name, **option)
         for _ in range(2):
             batches.next(StreamOffset(), limited=True)
@@ -198,7 +199,7 @@ def test_members_of_a_group_of_the_consumer_protocol_are_told_too(
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": group, "group.protocol": "consumer"})
     with closing(consumer), closing(KafkaClient(members.config)) as client:
         consumer.subscribe([name])
-        until(lambda: consumer.poll(0.1) is None and bool(consumer.assignment()), "its assignment")
+        wait_until(lambda: consumer.poll(0.1) is None and bool(consumer.assignment()), "its assignment")
         client.run(OtherMembers(client, members.settings()).look(()))
         (line,) = said(logging.WARNING)
         assert "has other members: " in line
@@ -224,7 +225,7 @@ def test_a_driver_says_that_it_joins_the_group_of_a_java_application(
         java.wait_for("assigned ")
         with streaming_app(tmp_path / "spark", {**given, "subscribe": name}) as app:
             app.wait_for("started", seconds=240)
-            until(lambda: LABEL in app.log.read_text(errors="replace"), "the line about the other application")
+            wait_until(lambda: LABEL in app.log.read_text(errors="replace"), "the line about the other application")
             app.stop(seconds=120)
         told = app.log.read_text(errors="replace")
     assert told.count(f"group={group} has other members: ") == 1

@@ -9,7 +9,8 @@ from kafka_source.errors import InvalidConfigurationError, RetriableError
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafkagroup.embedded import EmbeddedKafka
 from kafkagroup.embedded.tcp_proxy import Frame, TcpProxy, pass_on
-from tests.groups import Memberships, everything, held, wait_for
+from tests.support.memberships import Memberships, everything, held
+from tests.support.waiting import wait_until
 
 METADATA = 3
 REBOOTSTRAP_REQUIRED = 129
@@ -76,7 +77,7 @@ def test_a_broker_that_is_frozen_behind_its_address_is_left_for_the_bootstrap_na
         )
         ask(client)
         entry.cut()
-        wait_for(lambda: entry.connections == 0, "the cut")
+        wait_until(lambda: entry.connections == 0, "the cut")
         ask(client)
         assert inner.connections == 1
         inner.hold()
@@ -129,5 +130,5 @@ def test_another_cluster_behind_the_name_is_refused():
         entry.cut()
         entry.connect_to(two.port(1))
         with pytest.raises(InvalidConfigurationError, match="now leads to the cluster"):
-            wait_for(lambda: ask(client), "the other cluster")
+            wait_until(lambda: ask(client), "the other cluster")
         client.close()

@@ -22,7 +22,8 @@ from kafka_source.errors import (
 )
 from kafka_source.group.member import RebalanceTimeout
 from kafkagroup.embedded import EmbeddedKafka, Security
-from tests.groups import Memberships, everything, held, members_of, rejoin_until_joined, wait_for
+from tests.support.memberships import Memberships, everything, held, members_of, rejoin_until_joined
+from tests.support.waiting import wait_until
 
 
 class Refuses(Assignor):
@@ -69,13 +70,13 @@ def test_a_follower_hears_why_the_leader_could_not_assign(kafka, members, topic,
     follower = members.make(orders, slots=1, app="b", strategies=[RefusesTwo()])
     with ThreadPoolExecutor(1) as pool:
         joining = pool.submit(follower.join, 60)
-        wait_for(leader.rebalance_needed, "the rebalance")
+        wait_until(leader.rebalance_needed, "the rebalance")
         with pytest.raises(AssignmentFailed, match="two are too many"):
             leader.rejoin(30)
         with pytest.raises(AssignmentFailed, match="two are too many"):
             joining.result()
     # The one that could not join has left, and the group goes on.
-    wait_for(leader.rebalance_needed, "the rebalance")
+    wait_until(leader.rebalance_needed, "the rebalance")
     leader.rejoin(30)
     assert held(leader) == everything(orders, 4)
     assert members_of(kafka, group) == [f"{group}-a-0"]
@@ -93,7 +94,7 @@ def test_a_rebalance_that_others_hold_up_is_told(members, topic):
     with pytest.raises(RebalanceTimeout, match="has been rebalancing for 2 s: other members have not rejoined yet"):
         members.make(orders, app="b", slots=1).join(2)
     # What was left behind of the one that gave up is out of the group: the busy one is alone again.
-    wait_for(busy.rebalance_needed, "the rebalance")
+    wait_until(busy.rebalance_needed, "the rebalance")
     busy.rejoin(30)
     assert held(busy) == everything(orders, 2)
 
@@ -207,7 +208,7 @@ def test_a_leader_fails_the_assignment_of_members_whose_topics_it_may_not_descri
             starved = members.make("clicks", slots=1, app="bob", config=Settings(kafka.java_client_config("bob")))
             with ThreadPoolExecutor(1) as pool:
                 joining = pool.submit(starved.join, 60)
-                wait_for(leading.rebalance_needed, "the rebalance")
+                wait_until(leading.rebalance_needed, "the rebalance")
                 leading.rejoin(30)
                 with pytest.raises(AssignmentFailed, match=r"cannot describe clicks \(TOPIC_AUTHORIZATION_FAILED\)"):
                     joining.result()
@@ -248,7 +249,7 @@ def test_a_consumer_of_another_client_gets_the_topics_that_the_leader_may_descri
             return [(p.topic, p.partition) for p in consumer.assignment()]
 
         with ThreadPoolExecutor(1) as pool:
-            theirs = wait_for(shared, "an assignment of the other client")
+            theirs = wait_until(shared, "an assignment of the other client")
             assert sorted([*theirs, *held(leading)]) == everything("orders", 2)
             rejoining = pool.submit(leading.rejoin, 30)
             while not rejoining.done():
@@ -265,7 +266,7 @@ class TestAGroupThatTheBrokersAssign:
             {"bootstrap.servers": kafka.bootstrap_servers, "group.id": group, "group.protocol": "consumer"}
         )
         consumer.subscribe([name])
-        wait_for(lambda: consumer.poll(0.1) or consumer.assignment(), "an assignment")
+        wait_until(lambda: consumer.poll(0.1) or consumer.assignment(), "an assignment")
         polling = threading.Event()
 
         def poll():

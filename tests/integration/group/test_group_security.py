@@ -12,7 +12,7 @@ from kafka_source.errors import AuthenticationError, BootstrapError
 from kafka_source.kafka_client import KafkaClient
 from kafka_source.kafka_client.messages.cluster import MetadataRequest
 from kafkagroup.embedded import EmbeddedKafka, Security
-from tests.groups import Memberships, attach, everything, held
+from tests.support.memberships import Memberships, attach, everything, held
 
 PASSWORD = "correct-horse-battery"
 

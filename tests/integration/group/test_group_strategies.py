@@ -9,9 +9,10 @@ import pytest
 from confluent_kafka import ConsumerGroupState
 
 from tests.apps.process import streaming_app
-from tests.groups import held, together, wait_for
-from tests.mixed_group import Application, JavaMember, Trickle, Watch
-from tests.support import produce, until, written
+from tests.support.memberships import held, together
+from tests.support.mixed_group import Application, JavaMember, Trickle, Watch
+from tests.support.records import produce, written
+from tests.support.waiting import wait_until
 
 COOPERATIVE = "cooperative-sticky"
 PARTITIONS = 8
@@ -65,7 +66,7 @@ class Group:
                 return found
             return None
 
-        found = wait_for(look, f"a whole assignment to {members} members")
+        found = wait_until(look, f"a whole assignment to {members} members")
         self.size = members
         return found
 
@@ -80,13 +81,29 @@ class Group:
     def check_every_record_was_read_once(self):
         """Writes no more, waits for all to be read, and counts."""
         self.trickle.close()
-        wait_for(lambda: sum(len(reader.values) for reader in self.readers) >= self.trickle.count, "all to be read")
+        wait_until(self._is_all_read, self)
         by_value: dict[int, list[str]] = {}
         for reader in self.readers:
             for value in reader.values:
                 by_value.setdefault(value, []).append(reader.name)
         assert {value: readers for value, readers in by_value.items() if len(readers) > 1} == {}
         assert sorted(by_value) == list(range(self.trickle.count))
+
+    def __repr__(self):
+        """Which records nobody has read, by partition, and what each reader has; for a failure."""
+        read = {value for reader in self.readers for value in reader.values}
+        missing: dict[int, list[int]] = {}
+        for value, (partition, offset) in self.trickle.places.items():
+            if value not in read:
+                missing.setdefault(partition, []).append(offset)
+        ranges = {partition: (len(offsets), min(offsets), max(offsets)) for partition, offsets in missing.items()}
+        readers = [(r.name, r.closed, len(r.values), r.generation(), r.shares()) for r in self.readers]
+        return f"all records to be read; unread (count, first, last) by partition: {ranges}; readers: {readers}"
+
+    def _is_all_read(self):
+        for worker in (self.watch, *self.readers):
+            worker.check()
+        return sum(len(reader.values) for reader in self.readers) >= self.trickle.count
 
     def close(self):
         with contextlib.ExitStack() as stack:
@@ -157,7 +174,7 @@ def test_a_topic_that_is_being_handed_over_is_waited_for(members, topic):
 
     def share(membership):
         while len(held(membership)) != 1:
-            wait_for(membership.rebalance_needed, "the next phase")
+            wait_until(membership.rebalance_needed, "the next phase")
             membership.rejoin(30)
 
     together(lambda: share(before), lambda: (after.join(30), share(after)))
@@ -218,16 +235,16 @@ def test_a_stream_hands_partitions_to_a_cooperative_java_consumer_and_takes_them
     out = tmp_path / "out"
     with streaming_app(tmp_path, options) as app:
         produce(kafka.bootstrap_servers, name, 200)
-        until(lambda: len(written(out)) == 200, "the stream to read the first records")
+        wait_until(lambda: len(written(out)) == 200, "the stream to read the first records")
         java = JavaMember("java", tmp_path, kafka.bootstrap_servers, f"{name}-group", name, COOPERATIVE)
         try:
-            until(lambda: any(java.shares()), "partitions for the Java consumer")
+            wait_until(lambda: any(java.shares()), "partitions for the Java consumer")
             produce(kafka.bootstrap_servers, name, 200, first=200)
-            until(lambda: len(java.values) + len(written(out)) >= 400, "all records to be read by both")
+            wait_until(lambda: len(java.values) + len(written(out)) >= 400, "all records to be read by both")
             assert java.values
         finally:
             java.close()
         produce(kafka.bootstrap_servers, name, 200, first=400)
-        until(lambda: len(java.values) + len(written(out)) >= 600, "the stream to have all partitions again")
+        wait_until(lambda: len(java.values) + len(written(out)) >= 600, "the stream to have all partitions again")
         app.stop()
         assert sorted([*written(out), *java.values]) == list(range(600))

@@ -11,7 +11,8 @@ from assignors import TopicPartition
 from kafka_source.errors import OptionError
 from kafka_source.kafka_client.messages.group import JoinGroupRequest
 from kafka_source.model import topic_pattern
-from tests.groups import everything, held, wait_for
+from tests.support.memberships import everything, held
+from tests.support.waiting import wait_until
 
 
 def grow(kafka, topic, partitions):
@@ -24,7 +25,7 @@ def test_new_partitions_cause_one_rebalance(kafka, members, topic):
     membership = members.make(orders)
     first = membership.join(30)
     grow(kafka, orders, 7)
-    reason = wait_for(membership.rebalance_needed, "the change")
+    reason = wait_until(membership.rebalance_needed, "the change")
     assert reason == f"topic {orders} has 7 partitions, 4 before"
     second = membership.rejoin(30)
     assert held(membership) == everything(orders, 7)
@@ -42,7 +43,7 @@ def test_a_topic_on_which_the_pattern_never_ends_stops_the_query_and_not_its_hea
     name = f"{prefix}-{'a' * 60}_"
     kafka.create_topic(name, 1)
     try:
-        reason = wait_for(membership.rebalance_needed, "the change")
+        reason = wait_until(membership.rebalance_needed, "the change")
         assert f"for topic {name} it takes longer than 2 s" in reason
         assert membership.lost() is None
         assert membership.assignment.generation == generation
@@ -73,7 +74,7 @@ def test_a_burst_of_topics_that_match_causes_at_most_two_rebalances(kafka, membe
             rejoined += 1
         return len(held(membership)) == 50
 
-    wait_for(complete, "all topics")
+    wait_until(complete, "all topics")
     assert rejoined <= 2
     assert membership.assignment.generation <= first.generation + 2
     assert held(membership) == [TopicPartition(name, 0) for name in names]
@@ -84,7 +85,7 @@ def test_a_topic_that_is_gone_is_given_up(kafka, members, topic):
     membership = members.make(kept, dropped)
     membership.join(30)
     kafka.delete_topic(dropped)
-    assert wait_for(membership.rebalance_needed, "the change") == f"topic {dropped} is gone"
+    assert wait_until(membership.rebalance_needed, "the change") == f"topic {dropped} is gone"
     membership.rejoin(30)
     assert held(membership) == everything(kept, 2)
 
@@ -100,7 +101,7 @@ def test_a_topic_created_anew_is_noticed_even_with_as_many_partitions(kafka, mem
             break
         except Exception:
             time.sleep(0.1)
-    wait_for(lambda: "deleted and recreated" in str(membership.rebalance_needed()), "the change")
+    wait_until(lambda: "deleted and recreated" in str(membership.rebalance_needed()), "the change")
 
 
 def test_a_restart_with_another_subscription_is_not_given_the_old_assignment(members, topic):
@@ -138,6 +139,6 @@ def test_a_static_leader_that_returns_to_an_old_broker_watches_the_topics(kafka,
     after = members.make(orders, slots=2, leave_on_close=False)
     assert not after.join(30).leading
     grow(kafka, orders, 7)
-    assert wait_for(after.rebalance_needed, "the change") == f"topic {orders} has 7 partitions, 4 before"
+    assert wait_until(after.rebalance_needed, "the change") == f"topic {orders} has 7 partitions, 4 before"
     after.rejoin(30)
     assert held(after) == everything(orders, 7)

@@ -8,7 +8,8 @@ import pytest
 from confluent_kafka import Consumer
 
 from tests.apps.process import java_consumer
-from tests.groups import everything, held, wait_for
+from tests.support.memberships import everything, held
+from tests.support.waiting import wait_until
 
 PARTITIONS = 6
 
@@ -95,7 +96,7 @@ def shared(membership, consumer, topic):
         ours = [tp.partition for tp in held(membership)]
         return theirs and ours and sorted(theirs + ours) == list(range(PARTITIONS)) and (ours, theirs)
 
-    return wait_for(both, f"{topic} to be shared")
+    return wait_until(both, f"{topic} to be shared")
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin"])
@@ -112,7 +113,7 @@ def test_we_lead_and_the_other_client_reads_what_we_assign(members, topic, other
 def test_the_other_client_leads_and_we_read_what_it_assigns(members, topic, other, strategy):
     orders = topic("orders", partitions=PARTITIONS)
     consumer = other(orders, strategy)
-    wait_for(lambda: consumer.partitions() == list(range(PARTITIONS)), "the other client to have all")
+    wait_until(lambda: consumer.partitions() == list(range(PARTITIONS)), "the other client to have all")
     membership = members.make(orders, slots=2, strategies=[strategy])
     assert not membership.join(60).leading
     ours, theirs = shared(membership, consumer, orders)
@@ -126,7 +127,7 @@ def test_it_gets_everything_when_we_leave_and_gives_it_back(members, topic, othe
     consumer = other(orders)
     shared(membership, consumer, orders)
     membership.close()
-    wait_for(lambda: consumer.partitions() == list(range(PARTITIONS)), "the other client to have all")
+    wait_until(lambda: consumer.partitions() == list(range(PARTITIONS)), "the other client to have all")
     again = members.make(orders, slots=2)
     again.join(60)
     shared(again, consumer, orders)
@@ -137,4 +138,4 @@ def test_it_gets_everything_when_we_leave_and_gives_it_back(members, topic, othe
             again.rejoin(60)
         return held(again) == everything(orders, PARTITIONS)
 
-    wait_for(back, "all partitions to come back")
+    wait_until(back, "all partitions to come back")

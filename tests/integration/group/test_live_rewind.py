@@ -13,9 +13,10 @@ from assignors import TopicPartition
 from kafka_source.client_config import Settings
 from kafkagroup.admin import Groups, rewind_running_group
 from tests.apps.process import App, streaming_app
-from tests.groups import everything
-from tests.mixed_group import Trickle
-from tests.support import until, written_records
+from tests.support.memberships import everything
+from tests.support.mixed_group import Trickle
+from tests.support.records import written_records
+from tests.support.waiting import wait_until
 
 PARTITIONS = 8
 SLOTS = 4
@@ -51,19 +52,19 @@ def test_every_record_after_the_new_position_is_read_once_more(kafka, topic, tmp
         apps: list[App] = [stack.enter_context(streaming_app(folder, options)) for folder in folders]
         for app in apps:
             app.wait_for("batch", 180)
-        until(lambda: len(groups.describe(group).members) == 2 * SLOTS, "both applications in the group")
-        until(lambda: all(written_records(folder / "out") for folder in folders), "both applications to read")
-        until(lambda: len(groups.committed(group)) == PARTITIONS, "an offset in each partition")
+        wait_until(lambda: len(groups.describe(group).members) == 2 * SLOTS, "both applications in the group")
+        wait_until(lambda: all(written_records(folder / "out") for folder in folders), "both applications to read")
+        wait_until(lambda: len(groups.committed(group)) == PARTITIONS, "an offset in each partition")
         before = groups.committed(group)
         target = {tp: offset // 2 for tp, offset in before.items()}
         started = time.monotonic()
         done = rewind_running_group(settings, group, target, timeout=120)
         set_after = time.monotonic() - started
-        until(lambda: max(read(folders).values()) > 1, "the first record that comes again")
+        wait_until(lambda: max(read(folders).values()) > 1, "the first record that comes again")
         first_after = time.monotonic() - started
         trickle.close()
         last = {TopicPartition(row.topic, row.partition): row.end for row in groups.lag(group)}
-        until(lambda: groups.committed(group) == last, "everything to be read and committed")
+        wait_until(lambda: groups.committed(group) == last, "everything to be read and committed")
         for app in apps:
             app.stop()
     with capsys.disabled():

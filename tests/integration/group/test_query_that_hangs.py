@@ -12,8 +12,9 @@ import pytest
 from assignors import TopicPartition
 from kafka_source.group.model import BatchUnderWay
 from tests.apps.confluent_consumer import ConfluentConsumer
-from tests.groups import everything, held, members_of, wait_for
-from tests.support import produce, stream, until
+from tests.support.memberships import everything, held, members_of
+from tests.support.records import produce, stream
+from tests.support.waiting import wait_until
 
 PARTITIONS = 4
 SECONDS = 60
@@ -54,26 +55,26 @@ def test_a_consumer_beside_a_hung_query_gets_all_partitions(spark, kafka, topic,
     query = frame.writeStream.foreachBatch(sink).option("checkpointLocation", str(tmp_path / "checkpoint")).start()
     try:
         produce(servers, name, 100)
-        until(lambda: len(sink.values) == 100, "the first records", SECONDS)
+        wait_until(lambda: len(sink.values) == 100, "the first records", SECONDS)
         if joins == "before it hangs":
             early = other = ConfluentConsumer(servers, group, name)
-            until(lambda: bool(early.assigned), "a share for the consumer", SECONDS)
+            wait_until(lambda: bool(early.assigned), "a share for the consumer", SECONDS)
         sink.hangs.set()
         produce(servers, name, 100, first=100)
-        until(sink.hanging.is_set, "a batch that hangs", SECONDS)
+        wait_until(sink.hanging.is_set, "a batch that hangs", SECONDS)
         beside = other = other or ConfluentConsumer(servers, group, name)
-        until(lambda: len(beside.assigned) == PARTITIONS, "all partitions for the consumer", SECONDS)
+        wait_until(lambda: len(beside.assigned) == PARTITIONS, "all partitions for the consumer", SECONDS)
 
         def theirs():
             return {value for _, _, value in beside.records}
 
         # Nothing of the late batch was committed.
-        until(lambda: theirs() >= set(sink.late), "the records of the late batch", SECONDS)
+        wait_until(lambda: theirs() >= set(sink.late), "the records of the late batch", SECONDS)
         assert all(member is None for member in members_of(kafka, group))
         sink.released.set()
-        until(lambda: 0 < len(beside.assigned) < PARTITIONS, "the query to come back", SECONDS)
+        wait_until(lambda: 0 < len(beside.assigned) < PARTITIONS, "the query to come back", SECONDS)
         produce(servers, name, 100, first=200)
-        until(lambda: theirs() | set(sink.values) == set(range(300)), "all records", SECONDS)
+        wait_until(lambda: theirs() | set(sink.values) == set(range(300)), "all records", SECONDS)
         assert query.isActive
     finally:
         sink.released.set()
@@ -96,7 +97,7 @@ def test_only_a_query_with_a_batch_and_others_beside_it_leaves(members, kafka, t
         late.reads(BatchUnderWay({TopicPartition(name, 0): 7}))
     other = members.make(name, slots=1, app="other", rebalance_timeout_ms=60_000)
     # Alone it stays, however late it is; somebody who joins need not wait for it any longer.
-    wait_for(functools.partial(_is_late, late, 3.0), "time to pass")
+    wait_until(functools.partial(_is_late, late, 3.0), "time to pass")
     assert told() == []
     other.join(30)
     assert held(other) == everything(name, PARTITIONS)

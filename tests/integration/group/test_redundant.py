@@ -14,9 +14,10 @@ from kafka_source.schema import source_schema
 from kafka_source.source import read_task
 from kafka_source.source.read_task import Query
 from tests.apps.process import streaming_app
-from tests.jobs import Job
-from tests.mixed_group import Trickle
-from tests.support import produce, stream, until, written, written_records, written_rows
+from tests.support.mixed_group import Trickle
+from tests.support.queries import Job
+from tests.support.records import produce, stream, written, written_records, written_rows
+from tests.support.waiting import wait_until
 
 PARTITIONS = 4
 EVERYTHING = list(range(PARTITIONS))
@@ -67,16 +68,16 @@ def test_a_standby_takes_over_when_the_primarys_application_dies(spark, kafka, n
     query = start(spark, kafka, name, here)
     try:
         with streaming_app(there, options(kafka, name)) as app:
-            until(lambda: copies(groups, name) == [EVERYTHING, EVERYTHING], "a copy of everything for both", 200)
-            until(lambda: written(there / "out"), "both to read")
+            wait_until(lambda: copies(groups, name) == [EVERYTHING, EVERYTHING], "a copy of everything for both", 200)
+            wait_until(lambda: written(there / "out"), "both to read")
             read = Counter((p, o) for p, o, _ in written_records(here / "out") + written_records(there / "out"))
             assert max(read.values()) == 1
             app.kill()
         committed = {tp.partition: offset for tp, offset in groups.committed(f"{name}-group").items()}
-        until(lambda: copies(groups, name) == [EVERYTHING], "the end of the dead one's session")
+        wait_until(lambda: copies(groups, name) == [EVERYTHING], "the end of the dead one's session")
         trickle.close()
         theirs = {value for _, _, value in written_records(there / "out")}
-        until(lambda: len(theirs | set(written(here / "out"))) == trickle.count, "the standby to read all")
+        wait_until(lambda: len(theirs | set(written(here / "out"))) == trickle.count, "the standby to read all")
     finally:
         query.stop()
         trickle.close()
@@ -101,18 +102,18 @@ def test_all_copies_emit_rows_with_their_number(spark, kafka, name, groups, tmp_
     first = start(spark, kafka, name, tmp_path / "first", **more)
     second = None
     try:
-        until(lambda: len(written(tmp_path / "first" / "out")) == 100, "the first one to read", 200)
+        wait_until(lambda: len(written(tmp_path / "first" / "out")) == 100, "the first one to read", 200)
         second = start(spark, kafka, name, tmp_path / "second", **more)
-        until(lambda: len(written(tmp_path / "second" / "out")) == 100, "the second one to read it all too")
-        until(lambda: copies(groups, name) == [EVERYTHING, EVERYTHING], "a copy of everything for both")
+        wait_until(lambda: len(written(tmp_path / "second" / "out")) == 100, "the second one to read it all too")
+        wait_until(lambda: copies(groups, name) == [EVERYTHING, EVERYTHING], "a copy of everything for both")
         produce(kafka.bootstrap_servers, name, 100, first=100)
         for folder in ("first", "second"):
-            until(partial(lambda f: len(written(tmp_path / f / "out")) == 200, folder), f"the {folder} to read on")
+            wait_until(partial(lambda f: len(written(tmp_path / f / "out")) == 200, folder), f"the {folder} to read on")
         second.stop()
-        until(lambda: copies(groups, name) == [EVERYTHING], "the second one to leave")
+        wait_until(lambda: copies(groups, name) == [EVERYTHING], "the second one to leave")
         produce(kafka.bootstrap_servers, name, 100, first=200)
-        until(lambda: len(written(tmp_path / "first" / "out")) == 300, "the first one to read on alone")
-        until(lambda: sum(groups.committed(f"{name}-group").values()) == 300, "the group's offsets")
+        wait_until(lambda: len(written(tmp_path / "first" / "out")) == 300, "the first one to read on alone")
+        wait_until(lambda: sum(groups.committed(f"{name}-group").values()) == 300, "the group's offsets")
     finally:
         first.stop()
         if second is not None:
@@ -141,6 +142,6 @@ def test_tasks_that_commit_at_the_same_time_do_not_fence_each_other(kafka, name,
         first = [next(batches) for batches in reading]
         rest = [batch for batches in reading for batch in batches]
         assert sum(batch.num_rows for batch in (*first, *rest)) == (100 if emit == "primary" else 200)
-        until(lambda: sum(groups.committed(f"{name}-group").values()) == 100, "the commits of both tasks")
+        wait_until(lambda: sum(groups.committed(f"{name}-group").values()) == 100, "the commits of both tasks")
     finally:
         planner.close()

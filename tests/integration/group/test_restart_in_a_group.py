@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 from tests.apps.confluent_consumer import ConfluentConsumer
-from tests.support import produce, stream, until, written, written_records
+from tests.support.records import produce, stream, written, written_records
+from tests.support.waiting import wait_until
 
 PARTITIONS = 4
 
@@ -43,17 +44,17 @@ def test_it_comes_back_to_the_same_partitions_without_a_rebalance(spark, kafka, 
     other = None
     try:
         produce(kafka.bootstrap_servers, name, 40)
-        until(lambda: len(written(tmp_path / "out")) == 40, "the stream to read", 200)
+        wait_until(lambda: len(written(tmp_path / "out")) == 40, "the stream to read", 200)
         other = ConfluentConsumer(kafka.bootstrap_servers, f"{name}-group", name)
-        until(lambda: bool(other.assigned), "partitions for the other consumer")
+        wait_until(lambda: bool(other.assigned), "partitions for the other consumer")
         produce(kafka.bootstrap_servers, name, 40, first=40)
-        until(lambda: len(written(tmp_path / "out")) + len(other.records) == 80, "both to read")
+        wait_until(lambda: len(written(tmp_path / "out")) + len(other.records) == 80, "both to read")
         first.stop()
         before, rebalances = last_assignment(tmp_path), other.rebalances
         produce(kafka.bootstrap_servers, name, 40, first=80)
         second = start(spark, kafka, name, tmp_path)
         try:
-            until(lambda: len(written(tmp_path / "out")) + len(other.records) == 120, "both to read on", 200)
+            wait_until(lambda: len(written(tmp_path / "out")) + len(other.records) == 120, "both to read on", 200)
         finally:
             second.stop()
         assert last_assignment(tmp_path) == before
@@ -72,9 +73,9 @@ def test_a_second_application_with_the_same_instance_id_fences_the_first(spark, 
     second = None
     try:
         produce(kafka.bootstrap_servers, name, 40)
-        until(lambda: len(written(tmp_path / "first" / "out")) == 40, "the first to read", 200)
+        wait_until(lambda: len(written(tmp_path / "first" / "out")) == 40, "the first to read", 200)
         second = start(spark, kafka, name, tmp_path / "second")
-        until(lambda: not first.isActive, "the first to stop", 200)
+        wait_until(lambda: not first.isActive, "the first to stop", 200)
         told = [line for line in str(first.exception()).splitlines() if "errors.FencedError" in line]
         assert told
         assert f"Another process has joined group {name}-group as {name}-app-" in told[0]
@@ -84,7 +85,7 @@ def test_a_second_application_with_the_same_instance_id_fences_the_first(spark, 
         def read():
             return {(p, o) for app in ("first", "second") for p, o, _ in written_records(tmp_path / app / "out")}
 
-        until(lambda: len(read()) == 80, "the second to read what comes", 200)
+        wait_until(lambda: len(read()) == 80, "the second to read what comes", 200)
         assert second.isActive
     finally:
         for query in filter(None, (first, second)):

@@ -19,9 +19,10 @@ from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.source.micro_batches import MicroBatches
 from kafkagroup.admin import Groups, RunningRewind, rewind_running_group
 from tests.apps.confluent_consumer import ConfluentConsumer
-from tests.groups import everything, wait_for
-from tests.pipes import Pipe
-from tests.rewinding import (
+from tests.support.memberships import everything
+from tests.support.queries import Pipe
+from tests.support.records import produce
+from tests.support.rewinding import (
     COUNT,
     PARTITIONS,
     Runner,
@@ -30,7 +31,7 @@ from tests.rewinding import (
     covered,
     ends,
 )
-from tests.support import produce
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -62,7 +63,7 @@ def both_reading(kafka, groups: Groups, group: str, name: str, first: Runner, se
         members = groups.describe(group).members
         return len(members) == PARTITIONS and all(len(member.partitions) == 1 for member in members)
 
-    wait_for(shared, "the queries to share the partitions")
+    wait_until(shared, "the queries to share the partitions")
     produce(kafka.bootstrap_servers, name, COUNT, first=COUNT)
     all_committed(groups, group, name, first, second)
     assert first.read
@@ -82,7 +83,7 @@ def test_all_partitions_of_two_queries_are_read_again(kafka, settings, groups, n
         new = [r for one in (first, second) for r in one.read[before[id(one)] :]]
         return sorted((r.start, r.end) for r in new if r.topic_partition == tp)
 
-    wait_for(lambda: all(covered(again(tp), 0, end) for tp, end in last.items()), "everything to be read again")
+    wait_until(lambda: all(covered(again(tp), 0, end) for tp, end in last.items()), "everything to be read again")
     all_committed(groups, group, name, first, second)
     assert sum("offsets are being set" in line for line in caplog.messages) == 2
     # It was read once more, and only once.
@@ -107,7 +108,7 @@ def test_other_partitions_continue_where_they_are(kafka, settings, groups, name,
 
 def test_a_rewind_may_go_forward(kafka, settings, groups, name, group, run):
     runner = run(maxOffsetsPerTrigger=8)
-    wait_for(lambda: runner.read, "the first records")
+    wait_until(lambda: runner.read, "the first records")
     last = ends(groups, name)
     rewind_running_group(settings, group, last, timeout=60)
     all_committed(groups, group, name, runner)
@@ -120,7 +121,7 @@ def test_a_restart_does_not_rewind_again(settings, groups, name, group, run):
     last = ends(groups, name)
     rewind_running_group(settings, group, dict.fromkeys(last, 0), timeout=60)
     seen = len(runner.read)
-    wait_for(lambda: len(runner.read) > seen, "the first records again")
+    wait_until(lambda: len(runner.read) > seen, "the first records again")
     runner.close()
     again = run(StreamOffset.from_json(runner.offset.to_json()))
     all_committed(groups, group, name, again)
@@ -136,7 +137,7 @@ def test_a_query_that_was_stopped_follows_the_rewind_when_it_starts_again(kafka,
     theirs = sorted(stopped.offset.ends)
     rewind_running_group(settings, group, dict.fromkeys(last, 2), timeout=60)
     seen = len(running.read)
-    wait_for(lambda: len(running.read) > seen + 2 * PARTITIONS, "some records again")
+    wait_until(lambda: len(running.read) > seen + 2 * PARTITIONS, "some records again")
     running.close()
     # The other query has committed since then; its commits say that the group was rewound.
     committed = groups.committed(group)
@@ -150,9 +151,9 @@ def test_a_query_that_was_stopped_follows_the_rewind_when_it_starts_again(kafka,
 def test_a_query_follows_the_rewind_whoever_commits(settings, groups, name, group, run, commit):
     runner = run(commit=commit)
     last = ends(groups, name)
-    wait_for(lambda: all(covered(runner.ranges(tp), 0, end) for tp, end in last.items()), "everything to be read")
+    wait_until(lambda: all(covered(runner.ranges(tp), 0, end) for tp, end in last.items()), "everything to be read")
     rewind_running_group(settings, group, dict.fromkeys(last, 1), timeout=60)
-    wait_for(lambda: all((1, end) in runner.ranges(tp) for tp, end in last.items()), "everything to be read again")
+    wait_until(lambda: all((1, end) in runner.ranges(tp) for tp, end in last.items()), "everything to be read again")
 
 
 @pytest.mark.parametrize("partitions", [range(PARTITIONS), range(1)])
@@ -161,15 +162,15 @@ def test_the_sinks_offsets_are_rewound_with_the_output_to_follow(
 ):
     pipe = Pipe(kafka.bootstrap_servers, name, topic("rewound-out"), group, f"{group}-pipe")
     try:
-        wait_for(lambda: pipe.whole_batch() == -1, "everything to be written")
+        wait_until(lambda: pipe.whole_batch() == -1, "everything to be written")
         last = ends(groups, name)
         written = list(pipe.read)
         offsets = {TopicPartition(name, number): 0 for number in partitions}
         with ThreadPoolExecutor(1) as pool:
             rewinding = pool.submit(rewind_running_group, settings, group, offsets, timeout=60)
-            wait_for(lambda: pipe.whole_batch() >= 0 or rewinding.done(), "the rewind")
+            wait_until(lambda: pipe.whole_batch() >= 0 or rewinding.done(), "the rewind")
             rewinding.result()
-        wait_for(lambda: pipe.whole_batch() == -1, "everything to be written again")
+        wait_until(lambda: pipe.whole_batch() == -1, "everything to be written again")
         assert len(pipe.read) == sum(last[tp] for tp in offsets)
         assert len(written) == COUNT
         assert groups.committed(group) == last
@@ -184,7 +185,7 @@ def test_a_batch_that_was_planned_before_the_rewind_does_not_undo_it(kafka, sett
     pipe.batch()
     pipe.close()
     other = run(commit="none")
-    wait_for(lambda: other.read, "the other query")
+    wait_until(lambda: other.read, "the other query")
     rewind_running_group(settings, group, dict.fromkeys(everything(name, PARTITIONS), 0), timeout=60)
     other.close()
     check_replayed_then_read_again(pipe, groups, group)
@@ -197,7 +198,7 @@ def test_a_replayed_batch_whose_tasks_commit_leaves_rewound_partitions_to_the_ne
     end = first.next(StreamOffset(), limited=True)
     first.close()
     other = run(commit="none")
-    wait_for(lambda: other.read, "the other query")
+    wait_until(lambda: other.read, "the other query")
     rewound = {TopicPartition(name, number): 1 for number in range(2)}
     rewind_running_group(settings, group, rewound, timeout=60)
     other.close()
@@ -224,7 +225,7 @@ def test_a_group_with_a_consumer_of_another_client_is_left_alone(kafka, settings
     all_committed(groups, group, name, runner)
     other = ConfluentConsumer(kafka.bootstrap_servers, group, name)
     try:
-        wait_for(lambda: other.assigned, "partitions for the other client")
+        wait_until(lambda: other.assigned, "partitions for the other client")
         before = groups.committed(group)
         refused(settings, group, name, "cannot be rewound while it runs: it has members of other clients.*rdkafka")
         assert groups.committed(group) == before
@@ -237,7 +238,7 @@ def test_a_group_that_the_brokers_assign_is_left_alone(kafka, settings, groups, 
     all_committed(groups, group, name, runner)
     other = ConfluentConsumer(kafka.bootstrap_servers, group, name, "consumer")
     try:
-        wait_for(lambda: other.assigned, "partitions for the consumer of the new protocol")
+        wait_until(lambda: other.assigned, "partitions for the consumer of the new protocol")
         refused(settings, group, name, "members of the consumer protocol")
     finally:
         other.close()
@@ -246,7 +247,7 @@ def test_a_group_that_the_brokers_assign_is_left_alone(kafka, settings, groups, 
 def test_queries_whose_copies_all_emit_are_left_alone(settings, groups, name, group, run):
     redundant = {"kafka_partition_assignment_strategy": "redundant", "redundant_emit": "all"}
     runner = run(**redundant)
-    wait_for(lambda: runner.read, "the query")
+    wait_until(lambda: runner.read, "the query")
     refused(settings, group, name, "redundant.emit=all")
 
 
@@ -255,7 +256,7 @@ def test_primaries_of_a_redundant_group_are_rewound(settings, groups, name, grou
     all_committed(groups, group, name, runner)
     last = ends(groups, name)
     rewind_running_group(settings, group, dict.fromkeys(last, 1), timeout=60)
-    wait_for(lambda: all((1, end) in runner.ranges(tp) for tp, end in last.items()), "everything to be read again")
+    wait_until(lambda: all((1, end) in runner.ranges(tp) for tp, end in last.items()), "everything to be read again")
 
 
 def test_a_group_without_members_is_left_to_the_plain_call(settings, name, group):
@@ -278,7 +279,7 @@ def test_nothing_changes_if_a_micro_batch_takes_too_long(settings, groups, name,
             rewind_running_group(settings, group, {TopicPartition(name, 0): 1}, timeout=2)
         assert groups.committed(group) == before
         # The batch is durable now. The group waits for nobody.
-        wait_for(lambda: busy.next(end, limited=True) is end, "nothing more to read")
+        wait_until(lambda: busy.next(end, limited=True) is end, "nothing more to read")
         assert groups.committed(group) == ends(groups, name)
     finally:
         busy.close()

@@ -9,9 +9,10 @@ from kafka_source.client_config import Settings
 from kafka_source.model.stream_offset import StreamOffset
 from kafkagroup import pinned
 from kafkagroup.admin import Groups, rewind_running_group
-from tests.groups import everything, wait_for
-from tests.pipes import Pipe
-from tests.rewinding import (
+from tests.support.memberships import everything
+from tests.support.queries import Pipe
+from tests.support.records import produce, reader
+from tests.support.rewinding import (
     COUNT,
     PARTITIONS,
     Runner,
@@ -21,7 +22,7 @@ from tests.rewinding import (
     covered,
     ends,
 )
-from tests.support import produce, reader
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -57,7 +58,7 @@ def read_from(runner: Runner, starts: dict[TopicPartition, int], last: dict[Topi
         runner.check()
         return all(covered(runner.ranges(tp), starts[tp], end) for tp, end in last.items())
 
-    wait_for(whole, f"everything from {starts} on to be read")
+    wait_until(whole, f"everything from {starts} on to be read")
 
 
 def joined(groups: Groups, group: str, members: int) -> None:
@@ -69,7 +70,7 @@ def joined(groups: Groups, group: str, members: int) -> None:
         found = groups.describe(group)
         return found.state == "Stable" and len(found.members) == members
 
-    wait_for(there, f"{members} members")
+    wait_until(there, f"{members} members")
 
 
 def never_followed(streams: Streams, settings: Settings, group: str, offsets: dict[TopicPartition, int]) -> None:
@@ -170,7 +171,7 @@ def test_a_query_with_a_start_of_its_own_leaves_older_rewinds_alone(
     first = streams.run(group_start="starting", startingOffsets="latest")
     joined(groups, group, 2)
     # Before that it has no position: then what comes back to it starts at the latest offset of that moment.
-    wait_for(lambda: groups.committed(group) == last, "its start to be committed")
+    wait_until(lambda: groups.committed(group) == last, "its start to be committed")
     # Its partitions go to another query, and come back.
     second = streams.run(group_start="starting", startingOffsets="latest")
     joined(groups, group, 4)
@@ -185,7 +186,7 @@ def test_a_query_with_a_start_of_its_own_follows_a_rewind_before_its_first_batch
 ):
     runner = streams.run(group_start="starting", startingOffsets="latest")
     joined(groups, group, 2)
-    wait_for(lambda: groups.committed(group) == last, "its start to be committed")
+    wait_until(lambda: groups.committed(group) == last, "its start to be committed")
     target = dict.fromkeys(last, 1)
     rewind_running_group(settings, group, target, timeout=60)
     read_from(runner, target, last)
@@ -249,8 +250,8 @@ def test_a_read_without_a_checkpoint_leaves_the_rewind_to_a_query_that_has_one(
         given = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": name, "kafka.group.id": group}
         with pinned(spark, {**given, "endingOffsets": _as_json(name, 4)}) as rows:
             assert rows.count() == 2 * PARTITIONS
-    wait_for(lambda: groups.committed(group) == dict.fromkeys(last, 4), "the commit")
-    wait_for(lambda: groups.states()[group] == "Empty", "an empty group")
+    wait_until(lambda: groups.committed(group) == dict.fromkeys(last, 4), "the commit")
+    wait_until(lambda: groups.states()[group] == "Empty", "an empty group")
     read_from(streams.run(offset), dict.fromkeys(last, 4), ends(groups, name))
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from tests.apps.confluent_consumer import ConfluentConsumer
 from tests.apps.process import java_consumer
-from tests.support import produce, stream, until, written
+from tests.support.records import produce, stream, written
+from tests.support.waiting import wait_until
 
 PARTITIONS = 4
 SETTINGS = {"kafka_session_timeout_ms": 10_000, "kafka_heartbeat_interval_ms": 300, "startingOffsets": "earliest"}
@@ -28,7 +29,7 @@ def query(spark, kafka, name, tmp_path):
 
 def test_a_java_consumer_shares_the_partitions_and_gives_them_back(kafka, name, query, tmp_path):
     produce(kafka.bootstrap_servers, name, 200)
-    until(lambda: len(written(tmp_path / "out")) == 200, "the stream to read the first records")
+    wait_until(lambda: len(written(tmp_path / "out")) == 200, "the stream to read the first records")
     with java_consumer(tmp_path, kafka.bootstrap_servers, f"{name}-group", name) as java:
         java.wait_for("assigned shared")
         produce(kafka.bootstrap_servers, name, 200, first=200)
@@ -36,11 +37,11 @@ def test_a_java_consumer_shares_the_partitions_and_gives_them_back(kafka, name, 
         def theirs():
             return [int(line.split()[-1]) for line in java.lines() if line.startswith("record")]
 
-        until(lambda: len(theirs()) + len(written(tmp_path / "out")) >= 400, "all records to be read by both")
+        wait_until(lambda: len(theirs()) + len(written(tmp_path / "out")) >= 400, "all records to be read by both")
         assert theirs()
         java.stop()
     produce(kafka.bootstrap_servers, name, 200, first=400)
-    until(lambda: len(written(tmp_path / "out")) + len(theirs()) >= 600, "the stream to read all partitions again")
+    wait_until(lambda: len(written(tmp_path / "out")) + len(theirs()) >= 600, "the stream to read all partitions again")
     query.stop()
     assert sorted([*written(tmp_path / "out"), *theirs()]) == list(range(600))
 
@@ -48,16 +49,18 @@ def test_a_java_consumer_shares_the_partitions_and_gives_them_back(kafka, name, 
 @pytest.mark.long
 def test_a_confluent_consumer_shares_the_partitions_and_gives_them_back(kafka, name, query, tmp_path):
     produce(kafka.bootstrap_servers, name, 200)
-    until(lambda: len(written(tmp_path / "out")) == 200, "the stream to read the first records")
+    wait_until(lambda: len(written(tmp_path / "out")) == 200, "the stream to read the first records")
     other = ConfluentConsumer(kafka.bootstrap_servers, f"{name}-group", name)
     try:
-        until(lambda: bool(other.assigned), "partitions for the confluent consumer")
+        wait_until(lambda: bool(other.assigned), "partitions for the confluent consumer")
         produce(kafka.bootstrap_servers, name, 200, first=200)
-        until(lambda: len(written(tmp_path / "out")) + len(other.records) >= 400, "all records to be read by both")
+        wait_until(lambda: len(written(tmp_path / "out")) + len(other.records) >= 400, "all records to be read by both")
         assert other.records
     finally:
         other.close()
     produce(kafka.bootstrap_servers, name, 200, first=400)
-    until(lambda: len(written(tmp_path / "out")) + len(other.records) >= 600, "the stream to have all partitions again")
+    wait_until(
+        lambda: len(written(tmp_path / "out")) + len(other.records) >= 600, "the stream to have all partitions again"
+    )
     query.stop()
     assert sorted([*written(tmp_path / "out"), *(value for _, _, value in other.records)]) == list(range(600))

@@ -16,9 +16,10 @@ from kafka_source.group.member import Joined, Member, MemberSettings
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafkagroup.admin import Groups, rewind_running_group
 from tests.apps.process import java_consumer
-from tests.groups import everything, held, members_of, rejoin_until_joined, wait_for
-from tests.rewinding import COUNT, PARTITIONS, Runner, Streams, all_committed, covered, ends
-from tests.support import produce, until
+from tests.support.memberships import everything, held, members_of, rejoin_until_joined
+from tests.support.records import produce
+from tests.support.rewinding import COUNT, PARTITIONS, Runner, Streams, all_committed, covered, ends
+from tests.support.waiting import wait_until
 
 REFUSED_WITHIN = 30.0
 
@@ -74,7 +75,7 @@ def test_of_two_streams_that_start_together_one_is_refused(kafka, groups, name, 
     def one_ended() -> bool:
         return any(runner.ended for runner in both)
 
-    wait_for(one_ended, "one of the two to be refused", REFUSED_WITHIN)
+    wait_until(one_ended, "one of the two to be refused", REFUSED_WITHIN)
     (refused,) = [runner for runner in both if runner.ended]
     (reading,) = [runner for runner in both if not runner.ended]
     refusal_of(streams, refused)
@@ -109,7 +110,7 @@ def test_a_member_that_leads_refuses_itself_if_the_others_use_another_strategy(s
 
     with ThreadPoolExecutor(1) as pool:
         joining = pool.submit(join)
-        wait_for(leading.rebalance_needed, "the rebalance")
+        wait_until(leading.rebalance_needed, "the rebalance")
         with pytest.raises(InvalidConfigurationError, match="offers sticky, and the group uses range"):
             leading.rejoin(30)
         joining.result(30)
@@ -127,7 +128,7 @@ def test_a_slot_with_an_instance_id_of_the_users_leaves_too_when_it_is_refused(k
         joining = pool.submit(refused.join, 60)
         with pytest.raises(InvalidConfigurationError):
             rejoin_until_joined(reading, joining)
-    wait_for(lambda: members_of(kafka, group) == [f"{group}-a-0"], "the refused slots to leave")
+    wait_until(lambda: members_of(kafka, group) == [f"{group}-a-0"], "the refused slots to leave")
 
 
 def test_a_stream_is_refused_while_the_others_are_in_a_long_batch(members, name, group, kafka):
@@ -163,7 +164,7 @@ def test_a_consumer_of_java_gets_its_own_error_and_the_group_reads_on(kafka, gro
     reading = streams.run(kafka_partition_assignment_strategy="range")
     all_committed(groups, group, name, reading)
     with java_consumer(tmp_path, kafka.bootstrap_servers, group, name, strategy="sticky") as java:
-        until(lambda: java.process.poll() is not None, "Java's error")
+        wait_until(lambda: java.process.poll() is not None, "Java's error")
     assert "supported protocols are incompatible" in java.log.read_text()
     reads_on(kafka, groups, group, name, reading)
 
@@ -189,7 +190,7 @@ def test_a_group_is_rewound_while_a_stream_is_refused(kafka, settings, groups, n
     def again(tp: TopicPartition) -> list[tuple[int, int]]:
         return [(r.start, r.end) for r in reading.read[before:] if r.topic_partition == tp]
 
-    wait_for(lambda: all(covered(again(tp), 0, end) for tp, end in last.items()), "everything to be read again")
+    wait_until(lambda: all(covered(again(tp), 0, end) for tp, end in last.items()), "everything to be read again")
     reading.check()
 
 
@@ -206,7 +207,7 @@ def test_a_member_that_does_not_say_what_it_offers_is_not_refused(settings, memb
 
     with ThreadPoolExecutor(2) as pool:
         joining = pool.submit(lambda: client.run(older.join([offer], lead, Deadline(30)), 31))
-        wait_for(reading.rebalance_needed, "the rebalance")
+        wait_until(reading.rebalance_needed, "the rebalance")
         rejoining = pool.submit(reading.rejoin, 30)
         joining.result(30)
         client.run(older.leave(Deadline(5)), 6)

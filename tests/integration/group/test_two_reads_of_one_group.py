@@ -18,7 +18,8 @@ from kafka_source.source import read_task
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query
 from tests.apps.confluent_consumer import ConfluentConsumer
-from tests.support import produce, stream, until, written
+from tests.support.records import produce, stream, written
+from tests.support.waiting import wait_until
 
 SECONDS = 45
 """Far below `kafka.max.poll.interval.ms`, after which the group goes on without a read that keeps it waiting."""
@@ -52,21 +53,21 @@ def test_a_union_of_two_topics_goes_on_through_every_rebalance(kafka, topic, gro
     produce(servers, y, 100, first=1000)
     query = start(group, x, y)
     ours = functools.partial(written, tmp_path / "out")
-    until(lambda: len(ours()) >= 200, "the first records of both topics", SECONDS)
+    wait_until(lambda: len(ours()) >= 200, "the first records of both topics", SECONDS)
     produce(servers, x, 50, first=100)
     produce(servers, y, 50, first=1100)
-    until(lambda: len(ours()) >= 300, "another micro-batch", SECONDS)
+    wait_until(lambda: len(ours()) >= 300, "another micro-batch", SECONDS)
     other = ConfluentConsumer(servers, group, x)
     try:
-        until(lambda: bool(other.assigned), "a partition for another consumer of the group", SECONDS)
+        wait_until(lambda: bool(other.assigned), "a partition for another consumer of the group", SECONDS)
         produce(servers, x, 50, first=150)
         produce(servers, y, 50, first=1150)
-        until(lambda: len(ours()) + len(other.records) >= 400, "records for all members", SECONDS)
+        wait_until(lambda: len(ours()) + len(other.records) >= 400, "records for all members", SECONDS)
     finally:
         other.close()
     produce(servers, x, 50, first=200)
     produce(servers, y, 50, first=1200)
-    until(lambda: len(ours()) + len(other.records) >= 500, "records after the consumer has left", SECONDS)
+    wait_until(lambda: len(ours()) + len(other.records) >= 500, "records after the consumer has left", SECONDS)
     query.stop()
     assert sorted([*ours(), *(value for _, _, value in other.records)]) == [*range(250), *range(1000, 1250)]
 
@@ -76,9 +77,9 @@ def test_one_topic_loaded_twice_is_shared_and_each_record_is_read_once(kafka, to
     produce(servers, name, 200)
     query = start(group, name, name)
     for count in (200, 300, 400):
-        until(functools.partial(has_written, tmp_path / "out", count), f"{count} records", SECONDS)
+        wait_until(functools.partial(has_written, tmp_path / "out", count), f"{count} records", SECONDS)
         produce(servers, name, 100, first=count)
-    until(lambda: len(written(tmp_path / "out")) >= 500, "all records", SECONDS)
+    wait_until(lambda: len(written(tmp_path / "out")) >= 500, "all records", SECONDS)
     query.stop()
     assert written(tmp_path / "out") == list(range(500))
 
@@ -99,10 +100,10 @@ def test_three_reads_restart_in_the_middle_of_a_batch(kafka, topic, group, start
     for n, name in enumerate(names):
         produce(servers, name, 100, first=1000 * n)
     query = start(group, *names, **options)
-    until(lambda: len(written(tmp_path / "out")) == 300, "the first records", SECONDS)
+    wait_until(lambda: len(written(tmp_path / "out")) == 300, "the first records", SECONDS)
     # The rows are there before Spark notes the end of their batch.
     noted = tmp_path / "checkpoint" / "commits"
-    until(lambda: any(noted.glob("[0-9]*")), "the end of a batch", SECONDS)
+    wait_until(lambda: any(noted.glob("[0-9]*")), "the end of a batch", SECONDS)
     query.stop()
     # As if the driver had died before Spark noted the end of its last batch: it is run again.
     last = max(noted.glob("[0-9]*"), key=lambda file: int(file.name))
@@ -111,7 +112,7 @@ def test_three_reads_restart_in_the_middle_of_a_batch(kafka, topic, group, start
     for n, name in enumerate(names):
         produce(servers, name, 100, first=1000 * n + 100)
     query = start(group, *names, **options)
-    until(lambda: len(written(tmp_path / "out")) >= 600, "all records after a restart", SECONDS)
+    wait_until(lambda: len(written(tmp_path / "out")) >= 600, "all records after a restart", SECONDS)
     query.stop()
     assert written(tmp_path / "out") == [1000 * n + value for n in range(3) for value in range(200)]
 
@@ -120,7 +121,7 @@ def test_nothing_is_lost_where_another_client_leads_with_an_eager_strategy(kafka
     servers, (x, y) = kafka.bootstrap_servers, (topic("lead-x", partitions=4), topic("lead-y", partitions=4))
     leading = ConfluentConsumer(servers, group, x)
     try:
-        until(lambda: bool(leading.assigned), "the first member", SECONDS)
+        wait_until(lambda: bool(leading.assigned), "the first member", SECONDS)
         query = start(group, x, y)
         ours = functools.partial(written, tmp_path / "out")
 
@@ -129,13 +130,15 @@ def test_nothing_is_lost_where_another_client_leads_with_an_eager_strategy(kafka
 
         produce(servers, x, 100)
         produce(servers, y, 100, first=1000)
-        until(lambda: len(read()) == 200, "all records", SECONDS)
+        wait_until(lambda: len(read()) == 200, "all records", SECONDS)
         second = ConfluentConsumer(servers, group, y)
         try:
-            until(lambda: bool(second.assigned), "the second consumer", SECONDS)
+            wait_until(lambda: bool(second.assigned), "the second consumer", SECONDS)
             produce(servers, x, 100, first=100)
             produce(servers, y, 100, first=1100)
-            until(lambda: len(read() | {value for _, _, value in second.records}) == 400, "all records of all", SECONDS)
+            wait_until(
+                lambda: len(read() | {value for _, _, value in second.records}) == 400, "all records of all", SECONDS
+            )
         finally:
             second.close()
         query.stop()
@@ -179,7 +182,7 @@ def test_a_read_that_joins_takes_nothing_from_the_planned_batch_of_another(kafka
     produce(kafka.bootstrap_servers, name, 400, first=400)
     ends = [end, other]
     read_by = [400, 0]
-    until(lambda: sum(read_by) >= 800 or turn([first, second], ends, read_by), "all records, each once", SECONDS)
+    wait_until(lambda: sum(read_by) >= 800 or turn([first, second], ends, read_by), "all records, each once", SECONDS)
     turn([first, second], ends, read_by)
     assert sum(read_by) == 800
     # Where the first read kept partitions that are the second's now, these have moved, and nothing is held any more.
@@ -222,9 +225,9 @@ def test_another_query_of_the_driver_joins_while_tasks_read(kafka, topic, group,
         other = joining.result(SECONDS)
     assert all(span.start == span.end for span in other.partitions.values())
     ends, read_by = [end, other], [400, 0]
-    until(lambda: turn([first, second], ends, read_by) or settled(first, second), "the group to settle", SECONDS)
+    wait_until(lambda: turn([first, second], ends, read_by) or settled(first, second), "the group to settle", SECONDS)
     produce(kafka.bootstrap_servers, name, 400, first=400)
-    until(lambda: turn([first, second], ends, read_by) or sum(read_by) >= 800, "all records", SECONDS)
+    wait_until(lambda: turn([first, second], ends, read_by) or sum(read_by) >= 800, "all records", SECONDS)
     assert sum(read_by) == 800
 
 
@@ -241,7 +244,7 @@ def test_a_wait_in_a_join_says_for_whom_it_waits(kafka, topic, group, members, r
     waiting = read(name)
     with ThreadPoolExecutor(1) as pool:
         joining = pool.submit(waiting.next, StreamOffset(), limited=True)
-        until(
+        wait_until(
             lambda: any(f"{group}-busy-0" in line for line in lines(caplog, "join")), "a line about the wait", SECONDS
         )
         busy.rejoin(30)

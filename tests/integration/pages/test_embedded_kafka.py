@@ -20,6 +20,7 @@ from kafkagroup.embedded import BrokerError, EmbeddedKafka, Security, run_java
 from kafkagroup.embedded import cluster as cluster_module
 from kafkagroup.embedded.server_config import free_ports
 from kafkagroup.embedded.tcp_proxy import Frame, TcpProxy
+from tests.support.waiting import wait_until
 
 PRODUCE = 0
 SECRET = 'alice\'s "word" \\ é'
@@ -30,15 +31,6 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
     """A broker that tests may hurt."""
     with EmbeddedKafka(data_dir=tmp_path_factory.mktemp("own")) as kafka:
         yield kafka
-
-
-def until(condition: Callable[[], bool], seconds: float = 30) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def is_alive(pid: int) -> bool:
@@ -115,7 +107,7 @@ def test_topics_are_made_with_settings_and_deleted(kafka: EmbeddedKafka, topic: 
     )
     assert "cleanup.policy=compact" in described.stdout, described.stderr
     kafka.delete_topic(name)
-    assert until(lambda: name not in kafka.admin().list_topics(timeout=10).topics)
+    wait_until(lambda: name not in kafka.admin().list_topics(timeout=10).topics, "the topic to be deleted", 30)
     with pytest.raises(KafkaException):
         kafka.delete_topic(name)
 
@@ -213,8 +205,8 @@ def test_no_broker_and_no_data_is_left_when_the_parent_dies_by_kill_9() -> None:
         assert is_alive(int(broker))
         assert Path(folder).is_dir()
         parent.kill()
-        assert until(lambda: not is_alive(int(broker)))
-        assert until(lambda: not Path(folder).exists())
+        wait_until(lambda: not is_alive(int(broker)), "the broker to end", 30)
+        wait_until(lambda: not Path(folder).exists(), "its folder to be gone", 30)
 
 
 def test_a_start_that_fails_shows_what_the_broker_said() -> None:
@@ -265,7 +257,7 @@ def test_users_log_in_and_wrong_passwords_do_not(guarded: EmbeddedKafka, mechani
     assert answers(config, timeout=10)
     refused: list[KafkaError] = []
     wrong = AdminClient({**config, "sasl.password": "wrong", "log_level": 0, "error_cb": refused.append})  # type: ignore[dict-item]  # confluent-kafka types callbacks nowhere
-    assert until(lambda: wrong.poll(0.2) > 0 and bool(refused))
+    wait_until(lambda: wrong.poll(0.2) > 0 and bool(refused), "a refusal", 30)
     assert refused[0].code() == KafkaError._AUTHENTICATION
 
 
@@ -378,7 +370,7 @@ def test_a_cluster_survives_the_loss_and_the_move_of_a_node(cluster: EmbeddedKaf
     produce(cluster.client_config(), "replicated", b"before")
     lost = leader_of(cluster, "replicated")
     cluster.kill(lost)
-    assert until(lambda: leader_of(cluster, "replicated") not in (lost, -1))
+    wait_until(lambda: leader_of(cluster, "replicated") not in (lost, -1), "another leader", 30)
     produce(cluster.client_config(), "replicated", b"after")
     cluster.restart(lost, new_ports=True)
     assert f"127.0.0.1:{cluster.port(lost)}" in cluster.bootstrap_servers.split(",")
@@ -398,7 +390,7 @@ def test_a_cluster_goes_on_while_a_node_is_paused(cluster: EmbeddedKafka) -> Non
             view = AdminClient({"bootstrap.servers": others, "log_level": 0}).list_topics("patient", timeout=10)
             return int(view.topics["patient"].partitions[0].leader)
 
-        assert until(lambda: leader() not in (paused, -1))
+        wait_until(lambda: leader() not in (paused, -1), "another leader", 30)
         produce({"bootstrap.servers": others}, "patient", b"value")
     finally:
         cluster.resume(paused)

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException
 
 from examples.lag_plot import WIDTH, lag_plot
 from examples.setting import ORDERS, PARTITIONS
-from tests.support import produce
+from tests.support.records import produce
 
 ROOT = Path(__file__).parents[3]
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tests.apps.process import App
-from tests.groups import wait_for
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -41,10 +41,10 @@ def test_jobs_are_shared_by_all_workers_and_come_back(start):
     second = start("worker_pool")
     theirs = second.wait_for("works on")
     assert theirs.count("job-") == 5
-    wait_for(lambda: first.lines()[-1].count("job-") == 5, "the first one's new share")
+    wait_until(lambda: first.lines()[-1].count("job-") == 5, "the first one's new share")
     assert not set(jobs_of(first.lines()[-1])) & set(jobs_of(theirs))
     second.kill()
-    wait_for(lambda: first.lines()[-1].count("job-") == 10, "all jobs to come back")
+    wait_until(lambda: first.lines()[-1].count("job-") == 10, "all jobs to come back")
 
 
 def jobs_of(line):

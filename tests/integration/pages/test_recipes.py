@@ -14,7 +14,7 @@ import pytest
 
 from kafkagroup.embedded import EmbeddedKafka
 from testbed.spark_cluster import SPARK, SparkCluster, free_port, server_process, until_log, without_our_paths
-from tests.support import produce
+from tests.support.records import produce
 
 pytestmark = pytest.mark.long
 

@@ -16,8 +16,9 @@ from kafka_source.schema import source_schema
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query
 from kafkagroup.admin import Groups
-from tests.mixed_group import Trickle
-from tests.support import create_again, produce, stream, until, written, written_rows
+from tests.support.mixed_group import Trickle
+from tests.support.records import create_again, produce, stream, written, written_rows
+from tests.support.waiting import wait_until
 
 QUICK = {
     "startingOffsets": "earliest",
@@ -66,7 +67,7 @@ def test_a_pattern_follows_topics_that_come_and_grow(kafka, topic, start, tmp_pa
     trickle = Trickle(kafka.bootstrap_servers, steady)
     try:
         start(None, f"{prefix}-group", subscribePattern=f"{prefix}-.*")
-        until(lambda: by_topic(tmp_path).get(steady), "the first records", 200)
+        wait_until(lambda: by_topic(tmp_path).get(steady), "the first records", 200)
         before = generations(tmp_path)[-1]
         admin = kafka.admin()
         names = [f"{prefix}-new-{n:02}" for n in range(50)]
@@ -74,13 +75,15 @@ def test_a_pattern_follows_topics_that_come_and_grow(kafka, topic, start, tmp_pa
             made.result(60)
         for number, name in enumerate(names):
             produce(kafka.bootstrap_servers, name, 1, first=number)
-        until(lambda: set(names) <= set(by_topic(tmp_path)), "the burst of topics")
+        wait_until(lambda: set(names) <= set(by_topic(tmp_path)), "the burst of topics")
         assert generations(tmp_path)[-1] <= before + 2
         admin.create_partitions([NewPartitions(steady, 6)])[steady].result(60)
-        until(lambda: len(admin.list_topics(steady, timeout=30).topics[steady].partitions) == 6, "the new partitions")
+        wait_until(
+            lambda: len(admin.list_topics(steady, timeout=30).topics[steady].partitions) == 6, "the new partitions"
+        )
         produce(kafka.bootstrap_servers, steady, 300, first=1_000_000)
         trickle.close()
-        until(lambda: len(by_topic(tmp_path)[steady]) >= trickle.count + 300, "all records")
+        wait_until(lambda: len(by_topic(tmp_path)[steady]) >= trickle.count + 300, "all records")
     finally:
         trickle.close()
     partitions = {p for t, p in written_rows(tmp_path / "out", "topic", "partition") if t == steady}
@@ -99,12 +102,12 @@ def test_a_topic_that_is_given_up_leaves_the_others_alone(kafka, topic, start, t
     trickle = Trickle(kafka.bootstrap_servers, steady)
     try:
         query = start(None, f"{prefix}-group", subscribePattern=f"{prefix}-.*", failOnDataLoss="false")
-        until(lambda: by_topic(tmp_path).get(doomed) == list(range(50)), "the doomed topic's records", 200)
+        wait_until(lambda: by_topic(tmp_path).get(doomed) == list(range(50)), "the doomed topic's records", 200)
         kafka.delete_topic(doomed)
         marked = trickle.count
-        until(lambda: len(by_topic(tmp_path).get(steady, [])) > marked + 500, "the query to go on without it")
+        wait_until(lambda: len(by_topic(tmp_path).get(steady, [])) > marked + 500, "the query to go on without it")
         trickle.close()
-        until(lambda: len(by_topic(tmp_path)[steady]) >= trickle.count, "all records")
+        wait_until(lambda: len(by_topic(tmp_path)[steady]) >= trickle.count, "all records")
         assert query.isActive
     finally:
         trickle.close()
@@ -115,16 +118,16 @@ def test_a_topic_created_anew_is_read_from_its_first_record(kafka, topic, start,
     name = topic("anew", partitions=2)
     produce(kafka.bootstrap_servers, name, 40)
     query = start(name, f"{name}-group", failOnDataLoss="false")
-    until(lambda: len(written(tmp_path / "out")) == 40, "the old topic's records", 200)
+    wait_until(lambda: len(written(tmp_path / "out")) == 40, "the old topic's records", 200)
     kafka.delete_topic(name)
     create_again(kafka, name, 3)
     # More than the old one had: by their offsets alone nobody would see that the first ones are missing.
     produce(kafka.bootstrap_servers, name, 300, first=1000)
-    until(lambda: set(written(tmp_path / "out")) >= set(range(1000, 1300)), "all of the new topic's records")
+    wait_until(lambda: set(written(tmp_path / "out")) >= set(range(1000, 1300)), "all of the new topic's records")
     produce(kafka.bootstrap_servers, name, 100, first=1300)
-    until(lambda: set(written(tmp_path / "out")) >= set(range(1000, 1400)), "what came later")
+    wait_until(lambda: set(written(tmp_path / "out")) >= set(range(1000, 1400)), "what came later")
     groups = Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
-    until(lambda: sum(groups.committed(f"{name}-group").values()) == 400, "the group's offsets in the new topic")
+    wait_until(lambda: sum(groups.committed(f"{name}-group").values()) == 400, "the group's offsets in the new topic")
     assert query.isActive
     read = written(tmp_path / "out")
     assert read[:40] == list(range(40))
@@ -137,7 +140,7 @@ def test_a_topic_that_was_deleted_stops_the_query_unless_told_otherwise(kafka, t
     name = topic("deleted", partitions=2)
     produce(kafka.bootstrap_servers, name, 40)
     query = start(name, f"{name}-group")
-    until(lambda: len(written(tmp_path / "out")) == 40, "the records", 200)
+    wait_until(lambda: len(written(tmp_path / "out")) == 40, "the records", 200)
     if anew:
         # While it runs it may look just when there is no topic of the name.
         query.stop()
@@ -146,7 +149,7 @@ def test_a_topic_that_was_deleted_stops_the_query_unless_told_otherwise(kafka, t
         create_again(kafka, name, 2)
         produce(kafka.bootstrap_servers, name, 100, first=1000)
         query = start(name, f"{name}-group")
-    until(lambda: not query.isActive, "the query to stop")
+    wait_until(lambda: not query.isActive, "the query to stop")
     told = str(query.exception())
     assert f"{name}-" in told
     assert "failOnDataLoss" in told

@@ -15,9 +15,8 @@ from kafka_source.group.committed_offsets import fetch_all_committed
 from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.model.commits import OffsetNote
 from kafka_source.model.stream_offset import Span, StreamOffset
-from tests.jobs import Job
-from tests.pipes import Pipe
-from tests.support import produce, stream, written
+from tests.support.queries import Job, Pipe
+from tests.support.records import produce, stream, written
 
 COUNT = 90
 OWN = "The checkpoint is older than this query's own commits"

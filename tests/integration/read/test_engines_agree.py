@@ -20,7 +20,7 @@ from kafka_source.fetch.select import engine_for
 from kafka_source.model.stream_offset import Range
 from kafka_source.schema import Column, columns_of, source_schema
 from kafkagroup.embedded import EmbeddedKafka, java_command
-from tests.support import until
+from tests.support.waiting import wait_until
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 ENGINES = ("native", "librdkafka")
@@ -273,8 +273,8 @@ def test_compacted_topics(broker, reads):
         return rows() == before
 
     write()
-    until(compacted, "compaction")
-    until(quiet, "the end of compaction")
+    wait_until(compacted, "compaction")
+    wait_until(quiet, "the end of compaction")
     ranges = reads.ranges(topic)
     reads.agree(ranges)
     for _ in range(20):

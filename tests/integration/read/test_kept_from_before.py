@@ -17,8 +17,8 @@ from pyspark.sql.functions import spark_partition_id
 
 from kafkagroup.embedded import EmbeddedKafka
 from tests.kept.restore import Kept, Row, value
-from tests.support import until
-from tests.two_phase import visible
+from tests.support.two_phase import visible
+from tests.support.waiting import wait_until
 
 COMMIT = "3904155"
 
@@ -111,7 +111,9 @@ def test_a_stream_goes_on_where_its_checkpoint_stands(
     if case in ("group", "group-done", "quota"):
         ends = Counter(partition for partition, _ in kept.rows)
         # A commit is seen once the marker of its transaction is written.
-        until(lambda: {partition: offset for partition, (offset, _) in kept.committed().items()} == ends, "the commit")
+        wait_until(
+            lambda: {partition: offset for partition, (offset, _) in kept.committed().items()} == ends, "the commit"
+        )
 
 
 def test_a_groups_offsets_from_before_are_used_by_a_query_with_a_new_checkpoint(
@@ -164,7 +166,7 @@ def check_group(kept: Kept) -> None:
     ends = Counter(partition for partition, _ in kept.rows)
     at_the_end = {partition: (ends[partition], mark) for partition, (_, mark) in kept.before().items()}
     # A commit is seen once the marker of its transaction is written.
-    until(lambda: kept.committed() == at_the_end, "the commit")
+    wait_until(lambda: kept.committed() == at_the_end, "the commit")
     assert all(mark for _, mark in kept.before().values())
 
 

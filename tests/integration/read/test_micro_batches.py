@@ -23,8 +23,9 @@ from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query, TaskBundle
 from kafka_source.source.stream import StreamReaderSpark40
 from kafkagroup.admin import Groups
-from tests.groups import held, wait_for
-from tests.support import create_again, produce
+from tests.support.memberships import held
+from tests.support.records import create_again, produce
+from tests.support.waiting import wait_until
 
 Start = Callable[..., MicroBatches]
 
@@ -60,7 +61,7 @@ def after(planner: MicroBatches, before: StreamOffset) -> StreamOffset:
         end = planner.next(before, limited=True)
         return end if ranges(planner, before, end) else None
 
-    found = wait_for(there, "something to read")
+    found = wait_until(there, "something to read")
     assert isinstance(found, StreamOffset)
     return found
 
@@ -73,7 +74,7 @@ def ranges(planner: MicroBatches, before: StreamOffset, end: StreamOffset) -> li
 def more_partitions(kafka, topic: str, count: int) -> None:
     admin = kafka.admin()
     admin.create_partitions([NewPartitions(topic, count)])[topic].result(10)
-    wait_for(lambda: len(admin.list_topics(topic, timeout=10).topics[topic].partitions) == count, "the partitions")
+    wait_until(lambda: len(admin.list_topics(topic, timeout=10).topics[topic].partitions) == count, "the partitions")
 
 
 def produce_to(kafka, tp: TopicPartition, count: int) -> None:
@@ -111,7 +112,7 @@ def test_a_partition_that_is_added_before_the_first_record_is_kept_when_the_quer
         assert planner.next(StreamOffset(), limited=True) == StreamOffset()
         return any(added in member.partitions for member in groups.describe(group).members)
 
-    wait_for(seen, "the partition that was added")
+    wait_until(seen, "the partition that was added")
     planner.close()
     # Nobody runs while these are written, and there is no checkpoint yet.
     produce_to(kafka, added, 10)
@@ -129,7 +130,7 @@ def test_a_query_waits_for_others_that_may_take_longer_than_itself(
     planner = start(subscribe=name, kafka_group_id=group, kafka_max_poll_interval_ms=1_000)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(planner.next, StreamOffset(), limited=True)
-        wait_for(lambda: caplog.text.count("keeps waiting") >= 2 or waiting.done(), "the query's patience")
+        wait_until(lambda: caplog.text.count("keeps waiting") >= 2 or waiting.done(), "the query's patience")
         assert not waiting.done()
         busy.rejoin(30)
         waiting.result(60)
@@ -163,7 +164,7 @@ def test_what_was_read_of_a_topic_is_not_committed_for_the_one_created_anew(kafk
     create_again(kafka, name, 1)
     produce(kafka.bootstrap_servers, name, 7)
     produce(kafka.bootstrap_servers, other, 5)
-    wait_for(lambda: time.monotonic() > looked + 0.5, "what is known of topics to be old")
+    wait_until(lambda: time.monotonic() > looked + 0.5, "what is known of topics to be old")
     new = after(planner, old)
     # Spark tells only now, with the next batch in its log, that the one before is done.
     planner.finished(old)

@@ -14,9 +14,9 @@ from assignors import TopicPartition
 from kafka_source.errors import DataLossError
 from kafka_source.model.stream_offset import Span, StreamOffset
 from kafkagroup import pinned
-from tests.groups import wait_for
-from tests.jobs import Job
-from tests.support import produce, reader
+from tests.support.queries import Job
+from tests.support.records import produce, reader
+from tests.support.waiting import wait_until
 
 BEYOND = 140
 KINDS = ["batch", "task", "none", "assign", "assign none"]
@@ -65,7 +65,7 @@ def committed_now(kind: str, end: int) -> int:
 
 def wait_for_committed(groups, group: str, expected: dict[TopicPartition, int]) -> None:
     """A transaction's offsets are visible a moment after its end: the coordinator writes the markers then."""
-    wait_for(lambda: groups.committed(group) == expected, f"the group to have committed {expected}", 20)
+    wait_until(lambda: groups.committed(group) == expected, f"the group to have committed {expected}", 20)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -21,7 +21,7 @@ from kafka_source.source.batch import BatchReader
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query
 from kafkagroup.embedded import EmbeddedKafka
-from tests.groups import wait_for
+from tests.support.waiting import wait_until
 
 PARTITIONS = 3
 DEAD = 3
@@ -62,7 +62,7 @@ class Outage:
         """Kill the node, and wait until the others know it."""
         self.kafka.kill(DEAD)
         lost = TopicPartition(self.topic, self.lost)
-        wait_for(lambda: self._cluster.without_leader([lost]), "the partition to lose its leader")
+        wait_until(lambda: self._cluster.without_leader([lost]), "the partition to lose its leader")
 
     def end(self) -> None:
         """Start the node again."""
@@ -93,7 +93,7 @@ class Reading:
         return sorted(int(value.as_py()) for batch in batches for value in batch["value"])
 
     def next(self) -> list[int]:
-        return wait_for(self.step, "something to read")
+        return wait_until(self.step, "something to read")
 
     def run(self) -> list[int]:
         """Read as Trigger.AvailableNow does: to where the log ends now."""
@@ -136,7 +136,7 @@ def test_the_others_are_read_meanwhile_and_the_partition_when_it_has_a_leader_ag
     meanwhile = outage.produce(*outage.others)
     assert in_group.next() == without.next() == meanwhile
     with pytest.raises(RetriableError, match=rf"{outage.topic}:{outage.lost} .*coordinator\.timeout\.ms"):
-        wait_for(lambda: impatient.step() and None, "the error")
+        wait_until(lambda: impatient.step() and None, "the error")
     # Queries that start now.
     late, late_without = reading(outage.topic, f"{group}-late"), reading(outage.topic, None)
     lost = [value for value in first if value // 1000 == outage.lost]

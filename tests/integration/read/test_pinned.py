@@ -11,7 +11,8 @@ from confluent_kafka import Consumer
 import kafkagroup
 from kafka_source.errors import DataLossError, FencedError, OptionError
 from kafka_source.pinned_read import pinned_ranges
-from tests.support import create_again, numbers, produce, until
+from tests.support.records import create_again, numbers, produce
+from tests.support.waiting import wait_until
 
 PARTITIONS = 3
 
@@ -45,7 +46,9 @@ def test_all_actions_see_the_same_rows_and_the_end_commits_them(
         assert frame.groupBy("partition").count().count() == PARTITIONS
         assert {member.partitions for member in groups.describe(group).members} != {()}
         assert groups.committed(group) == {}
-    until(lambda: sum(groups.committed(group).values()) == 90, "the commit, which is seen once its marker is written")
+    wait_until(
+        lambda: sum(groups.committed(group).values()) == 90, "the commit, which is seen once its marker is written"
+    )
     assert groups.describe(group).members == ()
     assert frame.count() == 90
     with kafkagroup.pinned(spark, options, "value string") as rest:
@@ -108,9 +111,9 @@ def other(kafka, orders, group):
 
 def test_a_part_of_the_partitions_where_another_member_has_the_rest(spark, options, other):
     theirs = other()
-    until(lambda: theirs == set(range(PARTITIONS)), "the first member")
+    wait_until(lambda: theirs == set(range(PARTITIONS)), "the first member")
     with kafkagroup.pinned(spark, {**options, "group.members": "1"}, "partition int") as frame:
-        until(lambda: 0 < len(theirs) < PARTITIONS, "the sharing")
+        wait_until(lambda: 0 < len(theirs) < PARTITIONS, "the sharing")
         assert {row.partition for row in frame.distinct().collect()} == set(range(PARTITIONS)) - theirs
 
 
@@ -121,7 +124,7 @@ def test_a_group_that_went_on_without_the_block_is_told_and_nothing_committed(sp
         with kafkagroup.pinned(spark, options) as frame:
             assert frame.count() == 90
             theirs = other()
-            until(lambda: bool(theirs), "the other's turn")
+            wait_until(lambda: bool(theirs), "the other's turn")
     assert groups.committed(group) == {}
 
 
@@ -162,4 +165,4 @@ def test_a_block_that_fails_at_once_does_not_disturb_the_next_one(options, group
         raise RuntimeError("the job fails")
     with pinned_ranges(options):
         pass
-    until(lambda: sum(groups.committed(group).values()) == 90, "the commit")
+    wait_until(lambda: sum(groups.committed(group).values()) == 90, "the commit")

@@ -12,7 +12,7 @@ from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.select import engine_for
 from kafka_source.model.stream_offset import Range
 from kafka_source.schema import Column
-from tests.support import produce
+from tests.support.records import produce
 
 ENGINES = ("native", "librdkafka")
 

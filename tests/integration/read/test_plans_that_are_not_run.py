@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.support import produce, reader
+from tests.support.records import produce, reader
 
 
 def _explain_a_view(frame: DataFrame) -> None:

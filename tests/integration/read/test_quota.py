@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 from kafkagroup.cli.app import app
 from kafkagroup.embedded import EmbeddedKafka
 from tests.apps.process import App, paced_app, streaming_app
-from tests.support import until
-from tests.wire import Wire, watched_kafka
+from tests.support.waiting import wait_until
+from tests.support.wire import Wire, watched_kafka
 
 MB = 1_000_000
 _numbers = itertools.count(1)
@@ -70,7 +70,7 @@ def started(spark, kafka, topic, tmp_path, *, slots: int = 0, **options: object)
 
 def watch(query, wire: Wire, seconds: float) -> tuple[float, float]:
     """Let the query read for so long after its first fetch of records; when that was, and now."""
-    until(lambda: sum(size for _, size in wire.seen) > 10_000 or query.exception() is not None, "the first fetch")
+    wait_until(lambda: sum(size for _, size in wire.seen) > 10_000 or query.exception() is not None, "the first fetch")
     begin = wire.seen[0][0]
     while time.monotonic() < begin + seconds:
         assert query.isActive, query.exception()
@@ -100,7 +100,7 @@ def test_a_backlog_is_read_at_the_bound(spark, kafka, wire, tmp_path, engine, sl
             delays = [sum(slot["delayMs"] for slot in quota["slots"].values()) for quota in ends]
             return any(quota["usedPercent"] > 10 and ms > 1000 for quota, ms in zip(ends, delays, strict=True))
 
-        until(shown, "a progress that tells of a used quota and of delays")
+        wait_until(shown, "a progress that tells of a used quota and of delays")
     finally:
         query.stop()
 
@@ -124,7 +124,7 @@ def test_a_streaming_sink_keeps_to_the_bound(spark, kafka, tmp_path):
     writer = writer.option("kafka.bootstrap.servers", kafka.bootstrap_servers).trigger(availableNow=True)
     begun = time.monotonic()
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
-    until(lambda: not query.isActive, "the end of the copy")
+    wait_until(lambda: not query.isActive, "the end of the copy")
     assert query.exception() is None
     assert time.monotonic() - begun >= 3.5
     assert sum(progress.numInputRows for progress in query.recentProgress) == 4000
@@ -148,7 +148,7 @@ def test_the_micro_batches_of_a_sink_ask_the_same_process(spark, kafka, tmp_path
         return not query.isActive
 
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
-    until(is_over, "the end of the copy")
+    wait_until(is_over, "the end of the copy")
     assert query.exception() is None
     assert len(query.recentProgress) >= 3
     assert len(seen) == 1
@@ -181,9 +181,9 @@ def test_averages_are_at_the_bound(kafka, wire, tmp_path, whose, engine, slots, 
         assert CliRunner().invoke(app, ["quota", "brokers", *change]).exit_code == 0
     with paced_app(tmp_path, warm_up, options, master=f"local[{slots}]") as running:
         running.wait_for("started", seconds=180)
-        until(lambda: sum(size for _, size in wire.of(name).seen) > 10_000, "the first fetch")
+        wait_until(lambda: sum(size for _, size in wire.of(name).seen) > 10_000, "the first fetch")
         begin = wire.of(name).seen[0][0]
-        until(lambda: time.monotonic() > begin + 45, "45 seconds")
+        wait_until(lambda: time.monotonic() > begin + 45, "45 seconds")
         assert_at_the_bound(wire.of(name), begin + 10, time.monotonic(), MB)
     if whose == "brokers":
         # Of one broker, whose window is not quite ours: now and then it asks for a pause.
@@ -205,7 +205,7 @@ def rate_settles(wire: Wire, bound: float, seconds: float = 3.0) -> None:
         found = sum(size for when, size in wire.seen if now - seconds <= when < now) / seconds
         return 0.8 * bound <= found <= 1.1 * bound
 
-    until(settled, f"a rate of {bound}")
+    wait_until(settled, f"a rate of {bound}")
 
 
 @pytest.mark.requires_native
@@ -228,7 +228,7 @@ def test_a_bound_is_raised_lowered_and_removed_in_flight(spark, kafka, wire, tmp
         removed = CliRunner().invoke(app, ["quota", "set", str(document), "--client-id", "etl", "--disable", "--yes"])
         assert removed.exit_code == 0
         at = time.monotonic()
-        until(lambda: sum(size for when, size in wire.seen if when > at) > 15 * MB, "all the rest, unbounded", 30)
+        wait_until(lambda: sum(size for when, size in wire.seen if when > at) > 15 * MB, "all the rest, unbounded", 30)
     finally:
         query.stop()
 
@@ -247,7 +247,7 @@ def test_the_brokers_own_quota_is_watched(spark, kafka, wire, tmp_path):
         assert "careful" in wire.clients
         assert CliRunner().invoke(app, [*change, "0"]).exit_code == 0
         at = time.monotonic()
-        until(lambda: sum(size for when, size in wire.seen if when > at) > 4 * MB, "the rest, unbounded", 30)
+        wait_until(lambda: sum(size for when, size in wire.seen if when > at) > 4 * MB, "the rest, unbounded", 30)
     finally:
         query.stop()
 
@@ -268,9 +268,9 @@ def test_throttling_by_brokers_is_obeyed_and_counted_and_nobody_rebalances(spark
             ends = [json.loads(source.endOffset) for p in query.recentProgress for source in p.sources]
             return bool(ends) and sum(slot["throttleMs"] for slot in ends[-1]["quota"]["slots"].values()) > 1000
 
-        until(throttled, "throttling that is counted")
+        wait_until(throttled, "throttling that is counted")
         begin = wire.seen[0][0]
-        until(lambda: time.monotonic() > begin + 11, "the brokers' window")
+        wait_until(lambda: time.monotonic() > begin + 11, "the brokers' window")
         rate = sum(size for _, size in wire.seen) / (time.monotonic() - begin)
         # A window of the brokers is let through at once.
         assert rate <= 2.2 * MB
@@ -298,11 +298,11 @@ def test_a_member_outlives_the_throttling_of_its_fetchers_requests(spark, kafka,
         def throttled() -> bool:
             return bool(ends()) and sum(slot["throttleMs"] for slot in ends()[-1]["quota"]["slots"].values()) > 3000
 
-        until(throttled, "throttling that is counted")
+        wait_until(throttled, "throttling that is counted")
         begin, before = time.monotonic(), query.recentProgress[-1].batchId
         # Three sessions long, with the fetchers throttled all the while: a micro-batch takes many seconds.
-        until(lambda: throttled() and time.monotonic() > begin + 18, "three sessions")
-        until(lambda: query.recentProgress[-1].batchId > before, "another micro-batch", 120)
+        wait_until(lambda: throttled() and time.monotonic() > begin + 18, "three sessions")
+        wait_until(lambda: query.recentProgress[-1].batchId > before, "another micro-batch", 120)
         assert len({end["generation"] for end in ends()}) == 1
     finally:
         query.stop()
@@ -349,13 +349,13 @@ def test_two_queries_with_one_to_three_and_an_unbounded_one_beside_them(tmp_path
                 **options,
             }
             app = apps.enter_context(streaming_app(tmp_path / name, given, name=name))
-            until(lambda: wire.of(name).seen, f"the first records of {name}")
+            wait_until(lambda: wire.of(name).seen, f"the first records of {name}")
             return app
 
         def seconds_of(name: str) -> float:
             """How long an unbounded query takes for all of its records."""
             app = start(name)
-            until(lambda: sum(size for _, size in wire.of(name).seen) > megabytes * MB, f"all records of {name}")
+            wait_until(lambda: sum(size for _, size in wire.of(name).seen) > megabytes * MB, f"all records of {name}")
             app.stop()
             seen = wire.of(name).seen
             return seen[-1][0] - seen[0][0]
@@ -364,12 +364,12 @@ def test_two_queries_with_one_to_three_and_an_unbounded_one_beside_them(tmp_path
         for name, bound in bounds.items():
             start(name, **{"quota.bytes.per.second": bound})
         begin = time.monotonic()
-        until(lambda: time.monotonic() > begin + 12, "the first window")
+        wait_until(lambda: time.monotonic() > begin + 12, "the first window")
         beside = seconds_of("beside")
         print(f"unbounded: {megabytes} MB in {alone:.1f} s alone, in {beside:.1f} s beside them")
         # The machine has to do what the others read, too.
         assert beside < 2 * alone + 5
-        until(lambda: time.monotonic() > begin + 35, "more to look at")
+        wait_until(lambda: time.monotonic() > begin + 35, "more to look at")
         for name, bound in bounds.items():
             now = time.monotonic()
             rates = wire.of(name).rates(begin + 12, now)

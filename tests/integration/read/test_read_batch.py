@@ -8,7 +8,8 @@ import json
 import pytest
 from confluent_kafka import Producer
 
-from tests.support import create_again, numbers, produce, reader, until
+from tests.support.records import create_again, numbers, produce, reader
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -164,7 +165,7 @@ def test_records_after_the_last_stable_offset_wait_for_their_transaction(spark, 
     assert committed() == [0, 1, 2]
     producer.commit_transaction(30)
     # The broker answers before it has written the markers.
-    until(lambda: committed() == [0, 1, 2, 99], "the committed record")
+    wait_until(lambda: committed() == [0, 1, 2, 99], "the committed record")
 
 
 def test_offsets_that_are_gone_are_an_error_or_a_warning(spark, kafka, orders):

@@ -26,8 +26,9 @@ from kafka_source.group.slot_session import SlotSession
 from kafka_source.model.commits import with_notes
 from kafka_source.schema import source_schema
 from kafka_source.source.batch import BatchReader
-from tests.groups import Memberships, everything, held, leave
-from tests.support import numbers, produce, reader, until
+from tests.support.memberships import Memberships, everything, held, leave
+from tests.support.records import numbers, produce, reader
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ def test_each_read_goes_on_where_the_last_one_committed(spark, kafka, orders, gr
     produce(kafka.bootstrap_servers, orders, 30, first=300)
     assert read() == list(range(300, 330))
     assert sum(groups.committed(group).values()) == 330
-    until(lambda: groups.describe(group).members == (), "the slots to leave")
+    wait_until(lambda: groups.describe(group).members == (), "the slots to leave")
 
 
 def test_a_committed_offset_behind_the_end_of_the_log_is_a_loss_of_data(spark, kafka, orders, groups):
@@ -147,7 +148,7 @@ def outlast_a_session(kafka, topic, groups, group):
         member = silent.make(topic, slots=1, session_timeout_ms=6_000)
         member.join(30)
         member.detach()
-        until(lambda: not groups.describe(group).members, "the end of a session without heartbeats")
+        wait_until(lambda: not groups.describe(group).members, "the end of a session without heartbeats")
     finally:
         silent.close()
 
@@ -161,7 +162,7 @@ def test_a_slot_waits_for_its_task_longer_than_its_session(kafka, orders, group,
         rows += run(planned, task)
     assert sorted(rows) == list(range(300))
     assert sum(groups.committed(group).values()) == 300
-    until(lambda: groups.describe(group).members == (), "the slots to leave")
+    wait_until(lambda: groups.describe(group).members == (), "the slots to leave")
 
 
 def test_a_task_is_tried_again_after_another_read_has_moved_the_group_on(kafka, orders, topic, group, groups):
@@ -213,7 +214,7 @@ def test_slots_leave_when_the_driver_has_ended(kafka, members, topic, group, gro
     finally:
         driver.communicate()
     # Not by the end of their sessions, which is 45 s away.
-    until(lambda: groups.describe(group).members == (), "the slots to leave", 30)
+    wait_until(lambda: groups.describe(group).members == (), "the slots to leave", 30)
 
 
 def test_slots_of_a_batch_that_failed_stay_until_others_want_the_partitions(kafka, members, topic, group, groups):
@@ -303,7 +304,7 @@ def test_a_batch_with_a_start_of_its_own_reads_again_what_its_group_has_committe
         planned, tasks = plan_to_commit(kafka, orders, group, **{"group.start": "starting"})
         assert sorted(number for task in tasks for number in run(planned, task)) == list(range(300))
         # The slots of the second batch stay until its own tasks have committed.
-        until(lambda: groups.describe(group).members == (), "the slots to leave")
+        wait_until(lambda: groups.describe(group).members == (), "the slots to leave")
     assert sum(groups.committed(group).values()) == 300
 
 
@@ -320,4 +321,4 @@ def test_two_topics_are_read_in_one_batch_of_one_group(spark, kafka, orders, top
     else:
         assert numbers(left.join(right.select("key"), "key")) == [200, 201, 202]
     assert sum(groups.committed(group).values()) == (303 if commit == "task" else 0)
-    until(lambda: groups.describe(group).members == (), "the slots to leave")
+    wait_until(lambda: groups.describe(group).members == (), "the slots to leave")

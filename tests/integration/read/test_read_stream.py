@@ -9,7 +9,8 @@ from confluent_kafka import Producer
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.functions import spark_partition_id
 
-from tests.support import produce, stream, until, written
+from tests.support.records import produce, stream, written
+from tests.support.waiting import wait_until
 
 ADMISSION = hasattr(DataSourceStreamReader, "getDefaultReadLimit")
 
@@ -130,7 +131,7 @@ def test_offsets_are_committed_while_the_topic_is_idle(spark, kafka, topic, grou
     produce(kafka.bootstrap_servers, name, 10)
     query = start(stream(spark, kafka, name, kafka_group_id=group, startingOffsets="earliest"), tmp_path)
     try:
-        until(lambda: committed(groups, group, name) == 10, "the last batch's offsets in the group")
+        wait_until(lambda: committed(groups, group, name) == 10, "the last batch's offsets in the group")
         description = groups.describe(group)
         assert description.state == "Stable"
         assert sorted(tp.partition for member in description.members for tp in member.partitions) == [0, 1]
@@ -144,7 +145,7 @@ def test_latest_in_a_group_survives_a_stop_before_the_first_record(spark, kafka,
     produce(kafka.bootstrap_servers, name, 5)
     query = start(stream(spark, kafka, name, kafka_group_id=group), tmp_path / "one")
     try:
-        until(lambda: committed(groups, group, name) == 5, "the starting position in the group")
+        wait_until(lambda: committed(groups, group, name) == 5, "the starting position in the group")
     finally:
         query.stop()
     produce(kafka.bootstrap_servers, name, 5, first=5)
@@ -246,7 +247,7 @@ def test_partitions_that_are_added_are_read_from_their_start(spark, kafka, topic
         admin = kafka.admin()
         admin.create_partitions([NewPartitions(name, 3)])[name].result(10)
         produce(kafka.bootstrap_servers, name, 60, first=10)
-        until(lambda: len(written(tmp_path / "out")) >= 70, "the records of the new partitions")
+        wait_until(lambda: len(written(tmp_path / "out")) >= 70, "the records of the new partitions")
     finally:
         query.stop()
     assert written(tmp_path / "out") == list(range(70))

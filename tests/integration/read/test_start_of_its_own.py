@@ -8,9 +8,9 @@ import pytest
 
 from assignors import TopicPartition
 from kafka_source.errors import DataLossError
-from tests.groups import wait_for
-from tests.jobs import Job
-from tests.support import create_again, produce
+from tests.support.queries import Job
+from tests.support.records import create_again, produce
+from tests.support.waiting import wait_until
 
 COUNT = 100
 COMMITTED = 60
@@ -88,9 +88,9 @@ def test_a_topic_that_is_created_again_before_the_first_record_is_no_topic_to_go
 
         if fails:
             with pytest.raises(DataLossError, match="created again"):
-                wait_for(has_read, "an error", 20)
+                wait_until(has_read, "an error", 20)
         else:
-            wait_for(has_read, "a batch")
+            wait_until(has_read, "a batch")
             assert found == list(range(500, 515))
     finally:
         planner.close()

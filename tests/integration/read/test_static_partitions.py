@@ -18,7 +18,7 @@ from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.owners import StaticPartitions
 from kafka_source.source.positions import Positions
 from kafka_source.source.read_task import Query
-from tests.support import numbers, produce, reader
+from tests.support.records import numbers, produce, reader
 
 PARTITIONS = 3
 COUNT = 90

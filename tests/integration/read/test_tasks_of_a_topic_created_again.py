@@ -10,7 +10,7 @@ from kafka_source.errors import DataLossError
 from kafka_source.fetch import native_reader
 from kafka_source.schema import source_schema
 from kafka_source.source.batch import BatchReader
-from tests.support import create_again, produce
+from tests.support.records import create_again, produce
 
 
 @pytest.mark.parametrize("fails", [True, False])

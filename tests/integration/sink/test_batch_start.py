@@ -15,7 +15,7 @@ from kafka_source.datasource import KafkaGroupSource
 from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.sink.two_phase.open_transactions import describe
 from kafkagroup.embedded import EmbeddedKafka
-from tests.two_phase import visible
+from tests.support.two_phase import visible
 
 Topic = Callable[..., str]
 BATCHES = 3

@@ -26,11 +26,11 @@ from kafka_source.source_sink_handoff import BatchOfRun, Handoff, collect, publi
 from kafka_source.transactions.offset_transaction import add_offsets, commit_in
 from kafka_source.transactions.open_transaction import end, initialise
 from kafkagroup.admin import Groups
-from tests.committed_reader import CommittedReader
-from tests.groups import members_of
-from tests.pipes import Pipe
-from tests.support import create_again, produce, stream, until
-from tests.two_phase import visible
+from tests.support.memberships import members_of
+from tests.support.queries import Pipe
+from tests.support.records import CommittedReader, create_again, produce, stream
+from tests.support.two_phase import visible
+from tests.support.waiting import wait_until
 
 PARTITIONS = 4
 COUNT = 200
@@ -76,7 +76,7 @@ def ends(kafka, topics):
 
 def to_the_end(*queries):
     """Until nobody finds anything new."""
-    until(lambda: [query.whole_batch() for query in queries] == [-1] * len(queries), "everything to be read")
+    wait_until(lambda: [query.whole_batch() for query in queries] == [-1] * len(queries), "everything to be read")
 
 
 def check(kafka, topics, reader, count=COUNT):
@@ -194,7 +194,7 @@ def test_f19_a_driver_that_was_away_decides_nothing_and_leaves_to_others_what_th
     again = Pipe(*arguments, checkpoint)
     with ThreadPoolExecutor(1) as pool:
         joining = pool.submit(again.replay)
-        until(lambda: (other.whole_batch(), joining.done())[1], "both to be members", 120)
+        wait_until(lambda: (other.whole_batch(), joining.done())[1], "both to be members", 120)
         joining.result(60)
     again.decide()
     to_the_end(again, other)
@@ -211,7 +211,7 @@ def test_f20_two_queries_of_a_group_read_every_record_once_between_them(kafka, t
     with ThreadPoolExecutor(1) as pool:
         joining = pool.submit(second.batch)
         first.decide()  # still a member of the generation that ends
-        until(lambda: (first.whole_batch(), joining.done())[1], "both to be members", 120)
+        wait_until(lambda: (first.whole_batch(), joining.done())[1], "both to be members", 120)
         if joining.result(60) >= 0:
             second.decide()
     to_the_end(first, second)
@@ -244,7 +244,7 @@ def test_f22_a_rebalance_before_the_transaction_ends_does_not_stop_it_and_the_ne
     first.close()
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": group})
     consumer.subscribe([topics[0]])
-    until(lambda: (consumer.poll(0.1), consumer.assignment())[1], "the other member to own the partitions")
+    wait_until(lambda: (consumer.poll(0.1), consumer.assignment())[1], "the other member to own the partitions")
     found, waits = {}, threading.Event()
 
     def next_owner():

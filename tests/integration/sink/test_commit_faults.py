@@ -24,7 +24,8 @@ from kafka_source.source.group_member_owner import GroupMemberOwner
 from kafka_source.transactions.offset_committer import TransactionalCommitter
 from kafkagroup.embedded import EmbeddedKafka
 from kafkagroup.embedded.tcp_proxy import CutConnection, Frame, TcpProxy, pass_on
-from tests.groups import Memberships, everything, wait_for
+from tests.support.memberships import Memberships, everything
+from tests.support.waiting import wait_until
 
 METADATA, FIND_COORDINATOR, API_VERSIONS = 3, 10, 18
 INIT_PRODUCER_ID, ADD_OFFSETS, END_TXN, TXN_OFFSET_COMMIT = 22, 25, 26, 28
@@ -144,7 +145,7 @@ def test_a_connection_that_is_lost_at_any_step_costs_a_try(behind: Behind, group
         one.commit(1)
         setattr(behind.proxy, side, hook)
         one.commit(2)
-        wait_for(lambda: cut, "the request")
+        wait_until(lambda: cut, "the request")
         assert one.committed() == {2}
         one.commit(3)
         assert one.committed() == {3}
@@ -190,9 +191,9 @@ def test_what_cannot_be_sent_is_not_committed_and_leaves_no_transaction_open(beh
 def test_a_second_owner_of_the_transactional_id_fences_the_first(behind: Behind, group: str, commits: bool) -> None:
     with query(behind.kafka, group) as one:
         one.commit(1)
-        wait_for(lambda: one.epoch() == 1, "the first one to be ready for its next commit")
+        wait_until(lambda: one.epoch() == 1, "the first one to be ready for its next commit")
         second = one.new_committer()
-        wait_for(lambda: one.epoch() == 2, "the second one to take the id")
+        wait_until(lambda: one.epoch() == 2, "the second one to take the id")
         if commits:
             one.commit(2, second)
         with pytest.raises(FencedError, match="Another process uses the same transactional id"):
@@ -259,7 +260,7 @@ def test_the_broker_is_killed_when_it_has_given_the_next_epoch(group: str, timeo
 
         with query(kafka, group, timeout=timeout) as one:
             one.commit(1)
-            wait_for(lambda: one.epoch() == 1, "it to be ready for its next commit")
+            wait_until(lambda: one.epoch() == 1, "it to be ready for its next commit")
             proxy.on_response = kill
             one.commit(2)
             assert killed.wait(60)
@@ -288,7 +289,7 @@ def test_the_coordinator_moves_to_another_broker(cluster: EmbeddedKafka, group: 
                 client.forget_coordinator(group, kind)
                 return client.run(client.coordinator(group, Deadline(60), kind)).node_id != before
 
-            wait_for(moved, "all brokers to know where the coordinator is")
+            wait_until(moved, "all brokers to know where the coordinator is")
             assert one.committed() == {2}
             assert not one.is_open()
         finally:

@@ -31,8 +31,8 @@ from kafka_source.sink.two_phase.prepare import Prepared, SinkTask, prepare
 from kafka_source.transactions.offset_transaction import commit_in
 from kafka_source.transactions.open_transaction import OpenTransaction, initialise
 from kafkagroup.embedded import EmbeddedKafka
-from tests.support import until
-from tests.two_phase import SIGKILL, TASKS, Sink, as_records, in_a_process, rows, take_over, visible, whole
+from tests.support.two_phase import SIGKILL, TASKS, Sink, as_records, in_a_process, rows, take_over, visible, whole
+from tests.support.waiting import wait_until
 
 Topic = Callable[..., str]
 Hook = Callable[[Callable[[str], object] | None], None]
@@ -244,7 +244,7 @@ def test_a_topic_that_is_deleted_after_the_decision_takes_nothing_of_the_others_
         sink.decide(epoch, 0, [prepared])
     hook(None)
     kafka.delete_topic(deleted)
-    until(lambda: deleted not in kafka.admin().list_topics(timeout=10).topics, "the topic to be gone")
+    wait_until(lambda: deleted not in kafka.admin().list_topics(timeout=10).topics, "the topic to be gone")
     sink.run(0, 1)  # batch 0 is replayed
     assert visible(kafka, kept, 61) == sorted([b"one", *whole(1)])
 
@@ -392,7 +392,7 @@ def test_a_task_whose_transaction_was_aborted_cannot_go_on_in_another(
 
     def records() -> Iterator[Records]:
         yield as_records(rows(0, 0), sink.topic, [0] * 20)
-        until(lambda: len(sink.open()) == 1, "the transaction to be open")
+        wait_until(lambda: len(sink.open()) == 1, "the transaction to be open")
         sink.abort(epoch)
         yield as_records(rows(0, 1), sink.topic, [1] * 20)
 

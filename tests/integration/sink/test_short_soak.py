@@ -18,10 +18,10 @@ from assignors import TopicPartition
 from kafka_source.model.stream_offset import StreamOffset
 from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka
-from tests.committed_reader import CommittedReader
-from tests.mixed_group import Worker
-from tests.pipes import Pipe
-from tests.support import produce, until
+from tests.support.mixed_group import Worker
+from tests.support.queries import Pipe
+from tests.support.records import CommittedReader, produce
+from tests.support.waiting import wait_until
 
 PARTITIONS = 3
 SEED = 34
@@ -46,7 +46,7 @@ class Driver(Worker):
         """Have it make a last batch, or a part of one, end there and start again; wait until it has."""
         started = threading.Event()
         self._ends.put((last, started))
-        until(lambda: (self.check(), started.is_set())[1], "the query to start again", 60)
+        wait_until(lambda: (self.check(), started.is_set())[1], "the query to start again", 60)
 
     def _run(self) -> None:
         query = self._start(None)
@@ -109,7 +109,7 @@ class Soak:
                 self._write(50)
                 event()
         self._write(100)
-        until(self._all_is_committed, "everything to be read and committed", 60)
+        wait_until(self._all_is_committed, "everything to be read and committed", 60)
 
     def _end(self, last: Callable[[Pipe], object]) -> None:
         self._rng.choice(self._drivers).end(last)

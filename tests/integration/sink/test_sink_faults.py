@@ -36,9 +36,9 @@ from kafka_source.sink.writer import BatchWriter, batch_writer
 from kafka_source.transactions.producer_pool import TransactionalProducers
 from kafka_source.transactions.transactional_loop import run_transaction
 from kafkagroup.embedded import EmbeddedKafka, Security
-from tests.committed_reader import CommittedReader
-from tests.support import until
-from tests.two_phase import SIGKILL, TASKS, Sink, as_records, die_at, in_a_process, rows, visible, whole
+from tests.support.records import CommittedReader
+from tests.support.two_phase import SIGKILL, TASKS, Sink, as_records, die_at, in_a_process, rows, visible, whole
+from tests.support.waiting import wait_until
 
 Topic = Callable[..., str]
 
@@ -120,7 +120,7 @@ def test_f4_a_worker_that_was_suspended_writes_nothing_when_it_goes_on(
     epoch = sink.begin()
     zombie, _ = start(sink, kafka, epoch, 1, "stop-itself")
     stat = Path(f"/proc/{zombie.pid}/stat")
-    until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "the worker to be suspended")
+    wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "the worker to be suspended")
     sink.decide(epoch, 0, [sink.task(epoch, 0, 0), sink.task(epoch, 0, 1, attempt=1), sink.task(epoch, 0, 2)])
     os.kill(zombie.pid, signal.SIGCONT)
     zombie.join(90)
@@ -151,7 +151,7 @@ def test_f9_a_driver_that_is_away_for_longer_than_the_transaction_timeout(kafka:
     ):
         arguments = (kafka.bootstrap_servers, one.topic, "q", "", False, away)
         assert in_a_process(failpoint, *arguments, batches=(0,)) == SIGKILL
-    until(lambda: not (stops.open() or replays.open() or undecided.open()), "the transactions to run out of time")
+    wait_until(lambda: not (stops.open() or replays.open() or undecided.open()), "the transactions to run out of time")
     with pytest.raises(LostTransactionsError, match="records of the named transactions are lost") as caught:
         stops.run(0)
     assert set(caught.value.transactional_ids) == {f"{stops.prefix}-1-0", f"{stops.prefix}-2-0"}
@@ -177,7 +177,7 @@ def test_f9_a_batch_whose_transactions_are_about_to_time_out_is_not_decided(kafk
         clock.abort()
         return now
 
-    until(lambda: brokers_time() > began + 7_200, "nine tenths of the timeout to be over")
+    wait_until(lambda: brokers_time() > began + 7_200, "nine tenths of the timeout to be over")
     with pytest.raises(ApplicationRecoverableError, match=r"almost kafka\.transaction\.timeout\.ms=8000"):
         sink.decide(epoch, 0, prepared)
     sink.run(0)
@@ -307,7 +307,7 @@ def test_f42_handles_and_transactional_ids_stay_bounded(
             before = handles()
     assert len(ids) == tasks
     # Producers that were let go close their connections in the background.
-    until(lambda: all(now <= then for now, then in zip(handles(), before, strict=True)), f"no more than {before}")
+    wait_until(lambda: all(now <= then for now, then in zip(handles(), before, strict=True)), f"no more than {before}")
 
 
 def test_what_cannot_be_seen_is_told_at_every_start_until_it_can(kafka: EmbeddedKafka, sink: Sink) -> None:

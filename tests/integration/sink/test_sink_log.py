@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import produce
+from tests.support.records import produce
 
 ROOT = Path(__file__).parents[3]
 

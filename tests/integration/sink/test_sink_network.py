@@ -21,9 +21,9 @@ from kafka_source.sink.two_phase.prepare import SinkTask, prepare
 from kafkagroup.cli.app import app
 from kafkagroup.embedded import EmbeddedKafka
 from kafkagroup.embedded.tcp_proxy import CutConnection, Frame, TcpProxy, pass_on
-from tests.committed_reader import CommittedReader
-from tests.support import until
-from tests.two_phase import TASKS, Sink, as_records, visible, whole
+from tests.support.records import CommittedReader
+from tests.support.two_phase import TASKS, Sink, as_records, visible, whole
+from tests.support.waiting import wait_until
 
 PRODUCE, ADD_OFFSETS, END_TXN, TXN_OFFSET_COMMIT, DESCRIBE = 0, 25, 26, 28, 65
 
@@ -188,7 +188,7 @@ def test_f41_a_broker_whose_disk_is_full_leaves_no_half_batch(broker: Broker) ->
     with pytest.raises(DeliveryError):
         prepare(sink.settings, SinkTask(sink.prefix, sink.query, 0, 1), epoch, [large])
     # It has no other folder to go on with, so it ends itself.
-    until(lambda: not broker.kafka.is_running(), "the broker to give up")
+    wait_until(lambda: not broker.kafka.is_running(), "the broker to give up")
     assert "storage" in broker.kafka.log().lower()
     broker.kafka.restart()
     sink.abort()
@@ -285,7 +285,7 @@ def test_f15_f16_one_of_three_brokers_is_killed(three: EmbeddedKafka, victim: in
         reader.wait_for(TASKS * 60)
         assert reader.values == whole(0, 1, 2)
         reader.check_order()
-        until(lambda: sink.open() == [], "no open transaction")
+        wait_until(lambda: sink.open() == [], "no open transaction")
 
 
 def test_a_broker_that_answers_nothing_is_told_within_the_deadline(broker: Broker) -> None:

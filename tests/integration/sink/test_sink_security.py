@@ -18,7 +18,7 @@ from kafka_source.sink.delivery import deliver
 from kafka_source.transactions.offset_committer import TransactionalCommitter
 from kafka_source.transactions.producer_pool import TransactionalProducers
 from kafkagroup.embedded import EmbeddedKafka, Security
-from tests.two_phase import as_records
+from tests.support.two_phase import as_records
 
 PASSWORD = "correct-horse-battery"
 RECORDS = as_records([b"a", b"b"], "orders")

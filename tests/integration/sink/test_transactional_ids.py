@@ -16,8 +16,8 @@ from kafka_source.source import read_task
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query
 from kafkagroup.admin import Groups
-from tests.groups import wait_for
-from tests.support import produce
+from tests.support.records import produce
+from tests.support.waiting import wait_until
 
 RUNS = 4
 PARTITIONS = 4
@@ -102,13 +102,13 @@ def test_queries_of_one_group_that_run_at_once_do_not_fence_each_other(kafka, to
                     stream.finished(end)
                 return records_committed(kafka, group) == count
 
-            wait_for(read_by_both, "all records to be committed")
+            wait_until(read_by_both, "all records to be committed")
         assert {stream.figures(with_latest=False).failed_commits for stream in ends} == {0}
         # The first one leaves, and the second one goes on with its partitions.
         first.close()
         produce(kafka.bootstrap_servers, name, 40)
         del ends[first]
-        wait_for(lambda: read_by_both(200), "the second one to have read the rest")
+        wait_until(lambda: read_by_both(200), "the second one to have read the rest")
         assert second.figures(with_latest=False).failed_commits == 0
     finally:
         first.close()
@@ -127,5 +127,5 @@ def with_join(first, second, ends, reading):
             first.finished(ends[first])
             return joining.done()
 
-        wait_for(joined, "the second one to join")
+        wait_until(joined, "the second one to join")
         joining.result()

@@ -31,7 +31,7 @@ from kafka_source.runtime.deadline import Deadline
 from kafka_source.transactions import Transaction, TransactionalProducers, run_transaction
 from kafka_source.transactions.offset_committer import TransactionalCommitter
 from kafkagroup.embedded import EmbeddedKafka
-from tests.groups import wait_for
+from tests.support.waiting import wait_until
 
 
 @contextmanager
@@ -136,7 +136,7 @@ def test_every_commit_has_an_epoch_of_its_own(
         for number in range(3):
             committer.commit(credentials, {TopicPartition(name, 0): number})
             # Number 0 has epoch 0. A committer that keeps the next one ready has taken that as well, or does so soon.
-            wait_for(partial(epoch_is, number + keep_ready), "the epoch")
+            wait_until(partial(epoch_is, number + keep_ready), "the epoch")
         assert committed(consumer, name, 1) == [2]
     admin.close()
 

@@ -8,7 +8,8 @@ import pytest
 
 from kafka_source.model.stream_offset import StreamOffset
 from tests.apps.process import halting, streaming_app
-from tests.support import produce, until, written
+from tests.support.records import produce, written
+from tests.support.waiting import wait_until
 
 COUNT = 4_000
 BATCH = 1_000
@@ -52,7 +53,7 @@ def test_every_record_is_in_the_files_once(spark, kafka, topic, groups, tmp_path
 
     with streaming_app(tmp_path, options, environment=halting(tmp_path, moment, passes)) as app:
         app.wait_for("started")
-        until((tmp_path / "halted").exists, f"the failpoint {moment}")
+        wait_until((tmp_path / "halted").exists, f"the failpoint {moment}")
         app.kill()
     committed = sum(groups.committed(f"{name}-group").values())
     if moment == "batch-planned":

@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 from kafka_source.quota import server
 from kafkagroup.embedded import EmbeddedKafka
 from testbed.processes import command_of
-from tests.support import produce, until
+from tests.support.records import produce
+from tests.support.waiting import wait_until
 
 TOPIC = "read-many-times"
 READS = 12
@@ -74,7 +75,7 @@ def test_batch_reads_keep_no_connections(spark: SparkSession, kafka: EmbeddedKaf
         after = connections_to(port)
         return {pid: (before[pid], count) for pid, count in after.items() if count > max(before[pid], KEPT)}
 
-    until(lambda: not grown(), "the connections of the last read to close", 20)
+    wait_until(lambda: not grown(), "the connections of the last read to close", 20)
 
 
 def test_batch_reads_with_a_quota_share_one_server_process(

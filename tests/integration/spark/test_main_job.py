@@ -9,7 +9,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.datasource import DataSourceStreamReader
 
 from kafkagroup.embedded import run_java
-from tests.support import produce, reader, stream
+from tests.support.records import produce, reader, stream
 
 ADMISSION = hasattr(DataSourceStreamReader, "getDefaultReadLimit")
 COUNT = 1_000_000

@@ -11,7 +11,8 @@ import pytest
 
 import kafkagroup
 from tests.apps.process import streaming_app
-from tests.support import produce, stream, until, written
+from tests.support.records import produce, stream, written
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
 NOWHERE = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "none"}
@@ -57,7 +58,7 @@ def test_on_a_cluster_of_worker_processes(kafka, topic, tmp_path):
     }
     with streaming_app(tmp_path, options, master="local-cluster[2,1,1024]") as app:
         app.wait_for("batch", seconds=240)
-        until(lambda: written(tmp_path / "out") == list(range(1000)), "all records in the files")
+        wait_until(lambda: written(tmp_path / "out") == list(range(1000)), "all records in the files")
         app.stop()
 
 
@@ -74,7 +75,7 @@ def test_executors_without_the_native_engine_of_the_driver(kafka, topic, tmp_pat
     options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": name, "startingOffsets": "earliest"}
     with streaming_app(tmp_path / "auto", options, master="local-cluster[2,1,1024]") as app:
         app.wait_for("batch", seconds=240)
-        until(lambda: written(tmp_path / "auto" / "out") == list(range(1000)), "all records in the files")
+        wait_until(lambda: written(tmp_path / "auto" / "out") == list(range(1000)), "all records in the files")
         app.stop()
     with streaming_app(tmp_path / "native", {**options, "engine": "native"}, master="local-cluster[2,1,1024]") as app:
         assert " has version 0.0.1 " in app.wait_for("engine=native, but the package kafkagroup-native", seconds=240)

@@ -22,9 +22,9 @@ from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka
 from testbed.spark_cluster import SparkCluster
 from tests.apps.process import App, Place, spark_app
-from tests.committed_reader import CommittedReader
 from tests.kept.restore import Kept, value
-from tests.support import produce, until, written_rows
+from tests.support.records import CommittedReader, produce, written_rows
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.long
 
@@ -95,9 +95,11 @@ class Copy:
 
     def check(self, output: CommittedReader, records: int = COUNT) -> None:
         """Wait until everything is in the output and committed; exactly once also means: not twice."""
-        until(lambda: len(set(output.values)) == records, f"{records} records, of which {len(output.values)} are there")
+        wait_until(
+            lambda: len(set(output.values)) == records, f"{records} records, of which {len(output.values)} are there"
+        )
         assert set(output.values) == {str(number).encode() for number in range(records)}
-        until(lambda: self.committed() == records, f"the commit of {records} records")
+        wait_until(lambda: self.committed() == records, f"the commit of {records} records")
         if self.exactly_once:
             assert len(output.records) == records
 
@@ -114,7 +116,9 @@ def prepared(kafka: EmbeddedKafka, *, exactly_once: bool, records: int = COUNT) 
 def progress(app: App, output: CommittedReader, more: int = 1) -> None:
     """Wait until the output has some records more than now."""
     before = len(output.records)
-    until(lambda: len(output.records) >= before + more or app.process.poll() is not None, "progress of the query", 120)
+    wait_until(
+        lambda: len(output.records) >= before + more or app.process.poll() is not None, "progress of the query", 120
+    )
     assert app.process.poll() is None, app.log.read_text(errors="replace")[-3000:]
 
 
@@ -186,11 +190,11 @@ def test_a_batch_goes_on_when_its_executors_are_killed(
     copy = prepared(cluster, exactly_once=exactly_once)
     batch = run_batch(copy, tmp_path, workers, hold="*-0-*")
     with copy.reader() as output, batch.app:
-        until(lambda: len(batch.tasks()) == 3, "tasks on all executors")
+        wait_until(lambda: len(batch.tasks()) == 3, "tasks on all executors")
         assert output.records == []
         # The shuffle files of the executor are gone too, so Spark runs the stage that reads again.
         kill_executors(workers, 0)
-        until(lambda: len(batch.tasks()) > 3, "a task after the loss")
+        wait_until(lambda: len(batch.tasks()) > 3, "a task after the loss")
         batch.go()
         finish(batch, copy, output)
 
@@ -203,7 +207,7 @@ def test_a_batch_whose_shuffle_files_are_lost_reads_again(
     copy = prepared(cluster, exactly_once=exactly_once)
     batch = run_batch(copy, tmp_path, workers, hold="*")
     with copy.reader() as output, batch.app:
-        until(lambda: len(batch.tasks()) == 3, "tasks on all executors")
+        wait_until(lambda: len(batch.tasks()) == 3, "tasks on all executors")
         lost = workers.shuffle_files()
         assert lost
         for path in lost:
@@ -228,7 +232,7 @@ def test_a_batch_with_a_task_that_runs_twice_by_speculation(
     # Never let go: the other attempt has to finish the task.
     batch = run_batch(copy, tmp_path, workers, hold="0-0-*", **speculation)
     with copy.reader() as output, batch.app:
-        until(lambda: any(name.startswith("0-1-") for name in batch.tasks()), "a speculative attempt")
+        wait_until(lambda: any(name.startswith("0-1-") for name in batch.tasks()), "a speculative attempt")
         # At least once: Spark may run any other task twice too, and both attempts write.
         finish(batch, copy, output)
 
@@ -276,7 +280,7 @@ def test_a_stream_with_dynamic_allocation(
     }
     with copy.reader() as output, run_stream(copy, tmp_path, workers, **allocation) as app:
         copy.check(output)
-        until(lambda: not workers.executors(), "the end of idle executors", 60)
+        wait_until(lambda: not workers.executors(), "the end of idle executors", 60)
         produce(cluster.bootstrap_servers, f"{copy.name}-in", COUNT, first=COUNT)
         copy.check(output, 2 * COUNT)
         app.stop()
@@ -378,7 +382,7 @@ def test_a_query_into_files_that_was_upgraded(workers: SparkCluster, cluster: Em
     }
     with spark_app("streaming_app", tmp_path, workers.master, options, conf=CONF) as app:
         rest = [row for row in kept.rows if row not in done]
-        until(lambda: len(written_places(tmp_path / "out")) >= len(rest), "the rest of the records")
+        wait_until(lambda: len(written_places(tmp_path / "out")) >= len(rest), "the rest of the records")
         app.stop()
     assert written_places(tmp_path / "out") == sorted(rest)
 

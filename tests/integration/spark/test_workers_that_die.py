@@ -15,8 +15,8 @@ from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query, TaskBundle
 from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka
-from tests.groups import wait_for
-from tests.support import produce
+from tests.support.records import produce
+from tests.support.waiting import wait_until
 
 COUNT, MORE = 200, 50
 
@@ -30,7 +30,7 @@ def read_and_wait(bundle: TaskBundle, query: Query, parent: Connection) -> None:
 
 def planned(planner: MicroBatches, before: StreamOffset) -> tuple[StreamOffset, TaskBundle]:
     """The next micro-batch of a planner with one slot, and its only task."""
-    after = wait_for(lambda: (end := planner.next(before, limited=True)) is not before and end, "something to read")
+    after = wait_until(lambda: (end := planner.next(before, limited=True)) is not before and end, "something to read")
     assert isinstance(after, StreamOffset)
     (bundle,) = planner.tasks(before, after)
     return after, bundle

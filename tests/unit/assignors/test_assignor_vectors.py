@@ -27,7 +27,7 @@ from assignors import (
     load,
 )
 from assignors.model import NO_GENERATION
-from tests.vectors import assign
+from tests.support.vectors import assign
 
 SHARED = Path(os.environ.get("KAFKAGROUP_SHARED", Path(__file__).parents[4] / "shared")) / "vectors"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kafka_source.kafka_client import client
-from tests.commands import Command, connecting, one_of_each
+from tests.support.commands import Command, connecting, one_of_each
 
 NOWHERE = "127.0.0.1:1"
 

@@ -15,7 +15,7 @@ from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.errors import AuthenticationError, BootstrapError, RefreshRetriableError, UnknownTopicError
 from kafka_source.model.topic_selection import TopicSelection
-from tests.fake_broker import TOPIC, FakeBroker, Partition
+from tests.support.fake_broker import TOPIC, FakeBroker, Partition
 
 NOT_LEADER, REBOOTSTRAP_REQUIRED, TOPIC_AUTHORIZATION_FAILED = 6, 129, 29
 FIRST, SECOND = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)

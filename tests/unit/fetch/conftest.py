@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.fake_broker import FakeBroker
+from tests.support.fake_broker import FakeBroker
 
 
 @pytest.fixture

@@ -15,7 +15,8 @@ from kafka_source.quota.account import Account
 from kafka_source.quota.bounds import Bounds, QuotaSettings
 from kafka_source.quota.task_pacer import Pacer
 from kafka_source.schema import Column
-from tests.fake_broker import TOPIC, Partition
+from tests.support.fake_broker import TOPIC, Partition
+from tests.support.waiting import wait_until
 
 
 def read(engine, ranges, **more):
@@ -47,10 +48,7 @@ def test_a_consumer_has_the_label_that_the_options_give_it(broker, options, labe
     parsed = check_read(given, Where.BATCH).options
     engine = LibrdkafkaEngine(parsed.settings)
     assert len(read(engine, (Range(TOPIC, 0, 0, 10),), label=parsed.group_id_prefix)) == 10
-    deadline = time.monotonic() + 30
-    while not broker.groups:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: broker.groups, "a group of the consumer", 30)
     assert broker.groups == {label}
 
 

@@ -24,8 +24,8 @@ from kafka_source.model.stream_offset import Range
 from kafka_source.quota.account import Grant
 from kafka_source.quota.task_pacer import Pacer
 from kafka_source.schema import Column
-from tests.fake_broker import TOPIC, FakeBroker, Partition
-from tests.native import kernel
+from tests.support.fake_broker import TOPIC, FakeBroker, Partition
+from tests.support.native import kernel
 
 kernel()
 

@@ -12,7 +12,7 @@ from kafka_source.client_config import Settings
 from kafka_source.errors import ApplicationRecoverableError
 from kafka_source.group.member import Joined, Member, MemberSettings
 from kafka_source.kafka_client import Deadline, KafkaClient
-from tests.fake_broker import FakeBroker
+from tests.support.fake_broker import FakeBroker
 
 OFFERED = (("range", encode_subscription(Subscription(("orders",)))),)
 REFUSED = r"the protocol '{}', which this member did not offer: it offered range"

@@ -15,8 +15,8 @@ from kafka_source.kafka_client import Connection, ConnectionLost, Deadline, Even
 from kafka_source.kafka_client.messages.cluster import FindCoordinatorRequest
 from kafka_source.kafka_client.metadata import Broker
 from kafka_source.kafka_client.settings import Endpoint
-from tests.fake_broker import FakeBroker
-from tests.groups import wait_for
+from tests.support.fake_broker import FakeBroker
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_callers_that_connect_at_the_same_time_share_one_connection(broker: Fake
     first, *others = client.run(connect())
     assert all(other is first for other in others)
     # Whatever else was opened is closed again.
-    wait_for(lambda: broker.connections_open == 1, "the others to be closed")
+    wait_until(lambda: broker.connections_open == 1, "the others to be closed")
 
 
 def test_a_connection_is_kept_though_its_only_caller_gave_up(broker: FakeBroker, client: KafkaClient) -> None:
@@ -136,10 +136,10 @@ def test_a_connection_whose_session_ends_is_closed_when_another_has_replaced_it(
 
     try:
         first = client.run(both())
-        wait_for(lambda: not any(connection.usable for connection in first), "the end of the sessions")
+        wait_until(lambda: not any(connection.usable for connection in first), "the end of the sessions")
         second = client.run(both())
         assert not set(first) & set(second)
-        wait_for(lambda: broker.connections_open == len(set(second)), "the replaced connections to be closed")
+        wait_until(lambda: broker.connections_open == len(set(second)), "the replaced connections to be closed")
     finally:
         client.close()
 
@@ -158,7 +158,7 @@ def test_a_replaced_connection_answers_what_is_in_flight(broker: FakeBroker, cli
         return int((await answer).error_code)
 
     assert client.run(replace_it()) == 15
-    wait_for(lambda: broker.connections_open == 0, "the connection to be closed after the answer")
+    wait_until(lambda: broker.connections_open == 0, "the connection to be closed after the answer")
 
 
 def test_a_connection_that_opens_while_the_client_is_closed_is_closed_too(
@@ -177,20 +177,20 @@ def test_a_connection_that_opens_while_the_client_is_closed_is_closed_too(
 
         async def close_meanwhile() -> None:
             opening = asyncio.ensure_future(client.connection(node, Deadline(10)))
-            await asyncio.to_thread(wait_for, lambda: broker.connections_open == 1, "the connection")
+            await asyncio.to_thread(wait_until, lambda: broker.connections_open == 1, "the connection")
             client._close_shared()
             closed.set()
             await asyncio.wait([opening])
 
         client.run(close_meanwhile())
-        wait_for(lambda: broker.connections_open == 0, "the connection to be closed")
+        wait_until(lambda: broker.connections_open == 0, "the connection to be closed")
 
 
 def test_a_connection_of_a_caller_that_was_cancelled_is_closed_with_the_client(broker: FakeBroker) -> None:
     client = KafkaClient(Settings({"bootstrap.servers": broker.bootstrap_servers}))
     client.run(client.dedicated(Broker(1, Endpoint("127.0.0.1", broker.port)), Deadline(10)))
     client.close()
-    wait_for(lambda: broker.connections_open == 0, "the connection to be closed")
+    wait_until(lambda: broker.connections_open == 0, "the connection to be closed")
 
 
 def test_a_connection_that_a_task_opens_while_its_loop_ends_is_closed(broker: FakeBroker) -> None:
@@ -209,7 +209,7 @@ def test_a_connection_that_a_task_opens_while_its_loop_ends_is_closed(broker: Fa
     assert started.wait(10)
     client.close()
     assert broker.connections == 1
-    wait_for(lambda: broker.connections_open == 0, "the connection to be closed")
+    wait_until(lambda: broker.connections_open == 0, "the connection to be closed")
 
 
 def test_only_one_of_two_endpoints_that_answer_at_once_stays_connected(
@@ -228,4 +228,4 @@ def test_only_one_of_two_endpoints_that_answer_at_once_stays_connected(
 
         monkeypatch.setattr(client, "_connect", at_once)
         client.run(client.any_connection(Deadline(10)))
-        wait_for(lambda: broker.connections_open == 1, "the other connection to be closed")
+        wait_until(lambda: broker.connections_open == 1, "the other connection to be closed")

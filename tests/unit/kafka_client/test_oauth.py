@@ -17,7 +17,7 @@ from kafka_source.kafka_client import ConnectionLost, Deadline, KafkaClient
 from kafka_source.kafka_client.metadata import Broker
 from kafka_source.kafka_client.sasl import Tokens
 from kafka_source.kafka_client.settings import Endpoint
-from tests.fake_broker import FakeBroker
+from tests.support.fake_broker import FakeBroker
 
 SECRET = "s3cret-of-the-client"
 

@@ -28,7 +28,7 @@ from kafkagroup.metrics.exporter import Exports, SampleFile
 from kafkagroup.metrics.meter import QueryMeter
 from kafkagroup.metrics.otel import OtlpExporter
 from kafkagroup.metrics.prometheus import PrometheusEndpoint
-from tests.progresses import START, end_of, progress_of
+from tests.support.progresses import START, end_of, progress_of
 
 TOPIC = 'or"ders\\'
 A = TopicPartition(TOPIC, 0)

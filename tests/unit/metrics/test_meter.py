@@ -12,7 +12,7 @@ from kafkagroup.metrics.catalog import Kind, Metric
 from kafkagroup.metrics.exporter import Update
 from kafkagroup.metrics.meter import QueryMeter
 from kafkagroup.progress import lag_of
-from tests.progresses import START, end_of, progress_of
+from tests.support.progresses import START, end_of, progress_of
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
 LABELS = ("orders", "0", "billing")

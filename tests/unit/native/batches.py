@@ -12,7 +12,7 @@ import pyarrow as pa
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from kafka.record.util import calc_crc32c
 
-from tests.native import kernel
+from tests.support.native import kernel
 
 if TYPE_CHECKING:
     import kafkagroup_native

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.native import kernel
+from tests.support.native import kernel
 from tests.unit.native.batches import ALL, CODECS, PARTITION, TOPIC, Row, batch, decode, with_crc
 
 kafkagroup_native = kernel()

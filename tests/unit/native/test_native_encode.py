@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from kafkagroup.partitioner import partition_of
-from tests.native import kernel
+from tests.support.native import kernel
 from tests.unit.native.batches import HEADER, Row, batch, decode, with_crc
 
 kafkagroup_native = kernel()

@@ -8,7 +8,7 @@ import tracemalloc
 import pyarrow as pa
 import pytest
 
-from tests.native import kernel
+from tests.support.native import kernel
 from tests.unit.native.batches import CODECS, PARTITION, TOPIC, Row, batch, decode
 
 kafkagroup_native = kernel()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kafka_source.model.arrow_schema import arrow_schema
 from kafka_source.schema import columns_of, source_schema
-from tests.native import kernel
+from tests.support.native import kernel
 from tests.unit.native.batches import ALL, CODECS, HEADER, Row, batch, decode, with_crc
 
 kafkagroup_native = kernel()

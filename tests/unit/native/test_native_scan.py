@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.native import kernel
+from tests.support.native import kernel
 from tests.unit.native.batches import Row, batch, decode
 
 kafkagroup_native = kernel()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.native import kernel
+from tests.support.native import kernel
 
 kernel()
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.native import kernel
+from tests.support.native import kernel
 from tests.unit.native.batches import ABORT, COMMIT, Row, batch, decode, marker
 
 kafkagroup_native = kernel()

@@ -21,7 +21,7 @@ from kafkagroup.plots.figures_over_time import (
     rates_of,
     rebalances_of,
 )
-from tests.incident import AWAY, PARTITIONS, START, STEP, incident
+from tests.support.incident import AWAY, PARTITIONS, START, STEP, incident
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 

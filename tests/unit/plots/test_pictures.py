@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from kafkagroup import plots
 from kafkagroup.cli.watch import plot
-from tests.incident import PARTITIONS, incident
+from tests.support.incident import PARTITIONS, incident
 
 PNG = b"\x89PNG"
 SAMPLES = incident(120)

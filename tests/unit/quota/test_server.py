@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from dataclasses import replace
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from kafka_source.quota.bounds import UNBOUNDED, Bounds, QuotaSettings, Ticket, 
 from kafka_source.quota.server import QuotaServer
 from kafka_source.quota.task_pacer import pacer_of
 from kafka_source.runtime.control_port import Address, listen_towards
+from tests.support.waiting import wait_until
 
 QUOTA = QuotaSettings(Bounds(bytes_per_second=1_000_000.0), False, 10, 1.0, None, None, "orders")
 SETTINGS = Settings({"bootstrap.servers": "127.0.0.1:1"})
@@ -107,10 +109,7 @@ def test_a_changed_bound_holds_for_tasks_that_run(server):
         pacer.fetched(10_000_000, 1)
         assert pacer.wait(1) > 0
         server.account.change(UNBOUNDED)
-        deadline = time.monotonic() + 10
-        while pacer.wait(1) > 0:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(lambda: pacer.wait(1) == 0, "the changed bound", 10)
         assert pacer.max_bytes(1000) is None
 
 
@@ -175,18 +174,11 @@ def page():
     made.close()
 
 
-def wait_for(happened) -> None:
-    deadline = time.monotonic() + 30
-    while not happened():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_a_task_that_cannot_ask_looks_at_the_url_itself(server, page):
     server.close()
     quota = replace(QUOTA, watch=page.url, windows=1, seconds=0.1)
     with pacer_of(replace(server.ticket(), settings=quota), SETTINGS, "") as pacer:
-        wait_for(lambda: pacer.wait(1) == 0 and pacer.max_bytes(1000) == GRANT)
+        wait_until(lambda: pacer.wait(1) == 0 and pacer.max_bytes(1000) == GRANT, "the page's bound", 30)
 
 
 def test_a_document_that_comes_in_part_changes_nothing(page):
@@ -194,11 +186,15 @@ def test_a_document_that_comes_in_part_changes_nothing(page):
     seen: list[Bounds] = []
     page.cut = True
     stop = watch(quota, SETTINGS, "", QUOTA.bounds, seen.append)
+
+    def is_last(bounds: Bounds | None) -> bool:
+        return bounds is None or seen[-1:] == [bounds]
+
     try:
-        wait_for(lambda: page.served > 2)
+        wait_until(lambda: page.served > 2, "the page's bound", 30)
         assert seen == []
         page.cut = False
-        wait_for(lambda: seen == [Bounds(4_000_000.0)])
+        wait_until(lambda: seen == [Bounds(4_000_000.0)], "the page's bound", 30)
     finally:
         stop()
 
@@ -214,6 +210,10 @@ def test_a_file_is_watched(tmp_path):
     quota = replace(QUOTA, watch=str(path), windows=1, seconds=0.2)
     seen: list[Bounds] = []
     stop = watch(quota, SETTINGS, "", QUOTA.bounds, seen.append)
+
+    def is_last(bounds: Bounds | None) -> bool:
+        return bounds is None or seen[-1:] == [bounds]
+
     try:
         for text, expected in [
             ('{"bytes_per_second": 5}', Bounds(5.0)),
@@ -221,10 +221,7 @@ def test_a_file_is_watched(tmp_path):
             ('{"clients": {"orders": {"enabled": false}}}', UNBOUNDED),
         ]:
             path.write_text(text)
-            deadline = time.monotonic() + 10
-            while expected is not None and seen[-1:] != [expected]:
-                assert time.monotonic() < deadline, seen
-                time.sleep(0.01)
+            wait_until(partial(is_last, expected), f"{expected} after {seen}", 10)
         assert seen == [Bounds(5.0), UNBOUNDED]
     finally:
         stop()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-import time
 from dataclasses import replace
 
 import pytest
@@ -16,6 +15,7 @@ from kafka_source.quota.account import GRANT_SECONDS
 from kafka_source.quota.bounds import UNBOUNDED, Bounds, QuotaSettings
 from kafka_source.quota.server import ticket_of_server_process
 from kafka_source.quota.task_pacer import pacer_of
+from tests.support.waiting import wait_until
 
 SETTINGS = Settings({"bootstrap.servers": "127.0.0.1:1"})
 
@@ -55,11 +55,12 @@ def test_it_serves_and_ends_with_the_driver(tmp_path, monkeypatch):
     finally:
         driver.kill()
         driver.communicate()
-    deadline = time.monotonic() + 30
-    while True:
+
+    def is_gone() -> bool:
         try:
             socket.create_connection((ticket.server.host, ticket.server.port), 1).close()
         except ConnectionError:
-            break
-        assert time.monotonic() < deadline, "it goes on without its driver"
-        time.sleep(0.1)
+            return True
+        return False
+
+    wait_until(is_gone, "the server to end with its driver", 30)

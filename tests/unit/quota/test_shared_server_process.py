@@ -6,8 +6,7 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from kafka_source.errors import InvalidConfigurationError
 from kafka_source.quota.bounds import Bounds, QuotaSettings
 from kafka_source.quota.server import ticket_of_server_process
 from kafka_source.sink.writer import stream_writer
+from tests.support.waiting import wait_until
 
 ASK = """
 import sys
@@ -47,13 +47,6 @@ def asked(driver: subprocess.Popen[bytes], name: str, directory: Path) -> int:
     return int(done.stdout)
 
 
-def until(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)
-
-
 def test_processes_of_a_driver_share_it_and_it_leaves_nothing_behind(
     driver: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
@@ -65,7 +58,7 @@ def test_processes_of_a_driver_share_it_and_it_leaves_nothing_behind(
     assert len(list(directory.iterdir())) == 1
     driver.kill()
     driver.wait()
-    until(lambda: not list(directory.iterdir()), "the process to end with its driver")
+    wait_until(lambda: not list(directory.iterdir()), "the process to end with its driver")
 
 
 def test_another_is_started_for_one_that_is_gone(driver: subprocess.Popen[bytes], tmp_path: Path) -> None:

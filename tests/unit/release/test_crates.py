@@ -9,7 +9,7 @@ import pytest
 
 from release.crates import linked, linked_crates, notices
 from release.wheels import with_licence_files
-from tests.native import cargo_works
+from tests.support.native import cargo_works
 
 CRATE = Path(__file__).parents[3] / "native"
 

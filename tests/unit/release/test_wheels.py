@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from release.wheels import CannotBuildError, folders_named, rust_notices
-from tests.native import cargo_works
+from tests.support.native import cargo_works
 
 
 def test_folders_of_the_building_machine_are_found(tmp_path: Path) -> None:

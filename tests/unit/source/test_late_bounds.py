@@ -17,7 +17,7 @@ from kafka_source.model.stream_offset import Range, StreamOffset
 from kafka_source.source.plan import mark_late_bounds, plan, spans
 from kafka_source.source.read_task import has_late_bounds, is_unbound, resolve_late_bounds
 from kafka_source.source.start_and_end import BatchBounds
-from tests.fake_broker import TOPIC, FakeBroker, Partition
+from tests.support.fake_broker import TOPIC, FakeBroker, Partition
 
 FIRST, SECOND = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
 

@@ -23,7 +23,7 @@ from kafka_source.sink.delivery import deliver, writes_native
 from kafka_source.sink.produce.delivery_errors import delivery_error
 from kafka_source.sink.records import HEADERS, Records
 from kafkagroup.partitioner import partition_of
-from tests.fake_broker import TOPIC, FakeBroker, Partition, Silence
+from tests.support.fake_broker import TOPIC, FakeBroker, Partition, Silence
 
 pytestmark = pytest.mark.requires_native
 

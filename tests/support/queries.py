@@ -1,4 +1,4 @@
-"""A query from Kafka to Kafka without Spark: a group's stream, and a sink that commits its offsets.
+"""Queries without Spark: from Kafka to Kafka in a group, and streams in runs that end when nothing is new.
 
 What Spark does between source and sink is done here step by step, so that a test can do something else in between.
 """
@@ -22,7 +22,8 @@ from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query
 from kafka_source.source_sink_handoff import BatchOfRun, publish
 from kafka_source.transactions.offset_transaction import GroupOffsets
-from tests.two_phase import as_records
+from kafkagroup.embedded import EmbeddedKafka
+from tests.support.two_phase import as_records
 
 _runs = itertools.count(1)
 
@@ -142,3 +143,51 @@ class Pipe:
 
     def _run(self, work):
         return cached_client(self.settings).run(work)
+
+
+class Job:
+    """A query with its checkpoint.
+
+    Args:
+        kafka: The broker.
+        group: The group.
+        options: Of the source, with _ for . in their names.
+    """
+
+    def __init__(self, kafka: EmbeddedKafka, group: str, **options: object) -> None:
+        named = {key.replace("_", "."): str(value) for key, value in options.items()}
+        servers = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
+        self.given = {
+            **servers,
+            "kafka.group.id": group,
+            "startingOffsets": "earliest",
+            "kafka.heartbeat.interval.ms": "200",
+            **named,
+        }
+        self.offsets = [StreamOffset()]
+
+    def planner(self, **options: object) -> MicroBatches:
+        """One start of the query, which the test drives itself."""
+        return MicroBatches(self._query(options))
+
+    def run(self, **options: object) -> list[int]:
+        """Start the query, read until nothing is new, and stop; return the values."""
+        planner, found = self.planner(**options), []
+        try:
+            while (end := planner.next(self.offsets[-1], limited=True)) is not self.offsets[-1]:
+                self.offsets.append(StreamOffset.from_json(end.to_json()))
+                found += self.read(planner, *self.offsets[-2:])
+                planner.finished(self.offsets[-1])
+        finally:
+            planner.close()
+        return found
+
+    def read(self, planner: MicroBatches, start: StreamOffset, end: StreamOffset) -> list[int]:
+        """What the tasks of a batch read; with `commit=task` they commit."""
+        bundles = planner.tasks(start, end)
+        batches = [batch for one in bundles for batch in read_task.read_bundle(one, self._query({}))]
+        return sorted(int(value.as_py()) for batch in batches for value in batch["value"])
+
+    def _query(self, options: dict[str, object]) -> Query:
+        named = {key.replace("_", "."): str(value) for key, value in options.items()}
+        return Query.of({**self.given, **named}, source_schema(headers=False), Where.STREAM)

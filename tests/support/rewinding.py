@@ -11,9 +11,10 @@ from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query
 from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka
-from tests.groups import everything, wait_for
-from tests.mixed_group import Worker
-from tests.pipes import Pipe
+from tests.support.memberships import everything
+from tests.support.mixed_group import Worker
+from tests.support.queries import Pipe
+from tests.support.waiting import wait_until
 
 PARTITIONS = 4
 COUNT = 200
@@ -83,7 +84,7 @@ class Streams:
                 return error
             return None
 
-        error = wait_for(ended, "the error of the query", seconds)
+        error = wait_until(ended, "the error of the query", seconds)
         self._runners.remove(runner)
         return error
 
@@ -104,7 +105,7 @@ def all_committed(groups: Groups, group: str, name: str, *runners: Runner) -> No
             runner.check()
         return groups.committed(group) == ends(groups, name)
 
-    wait_for(there, "all records to be read and committed")
+    wait_until(there, "all records to be read and committed")
 
 
 def covered(ranges: list[tuple[int, int]], start: int, end: int) -> bool:
@@ -133,7 +134,7 @@ def check_replayed_then_read_again(stopped: Pipe, groups: Groups, group: str) ->
                 return False
             return True
 
-        wait_for(whole, "everything to be written again")
+        wait_until(whole, "everything to be written again")
         assert sorted(read) == list(range(COUNT))
     finally:
         again.close()

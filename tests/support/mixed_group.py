@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from confluent_kafka import Consumer, ConsumerGroupState, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, ConsumerGroupState, KafkaError, KafkaException, Message, Producer
 from confluent_kafka import TopicPartition as Position
 
 from assignors import TopicPartition
@@ -67,15 +67,23 @@ class Trickle(Worker):
         self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 5, "enable.idempotence": True})
         self._topic = topic
         self.count = 0
+        self.places: dict[int, tuple[int, int]] = {}
+        """The partition and the offset of each number that the broker has."""
         super().__init__()
 
     def _run(self) -> None:
         while not self._closing.wait(0.02):
             for number in range(self.count, self.count + 20):
-                self._producer.produce(self._topic, key=str(number), value=str(number))
+                text = str(number)
+                self._producer.produce(self._topic, key=text, value=text, on_delivery=self._note)
             self._producer.poll(0)
             self.count += 20
         assert self._producer.flush(60) == 0
+        assert len(self.places) == self.count
+
+    def _note(self, error: KafkaError | None, message: Message) -> None:
+        assert error is None, error
+        self.places[int(message.value() or b"")] = (message.partition() or 0, message.offset() or 0)
 
 
 class Application(Worker):

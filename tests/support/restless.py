@@ -21,7 +21,7 @@ import pytest
 from kafka_source.errors import RetriableError
 from kafkagroup.admin import Groups
 from tests.apps.process import App, java_consumer, librdkafka_consumer, streaming_app
-from tests.support import produce, written_records
+from tests.support.records import produce, written_records
 
 Place = tuple[int, int]
 """The partition and the offset of a record."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
@@ -21,6 +20,7 @@ from kafka_source.group.slot_session import SlotSession
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.credentials import SlotCredentials
 from kafkagroup.embedded import EmbeddedKafka
+from tests.support.waiting import wait_until
 
 T = TypeVar("T")
 
@@ -93,26 +93,18 @@ def everything(topic: str, partitions: int) -> list[TopicPartition]:
     return [TopicPartition(topic, n) for n in range(partitions)]
 
 
-def wait_for(condition: Callable[[], T | None], what: str, seconds: float = 60) -> T:
-    """What `condition` gives once it gives something."""
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"waited {seconds} s in vain for {what}"
-        time.sleep(0.05)
-    return found
-
-
 def rejoin_until_joined(membership: GroupMembership, joining: Future[GroupAssignment]) -> None:
     """Rejoin whenever a rebalance needs it, as a query does in each trigger, until another membership has joined.
 
     Its slots may join in several rebalances.
     """
-    deadline = time.monotonic() + 60
-    while not joining.done():
-        assert time.monotonic() < deadline, "waited 60 s in vain for the other membership"
-        if membership.rebalance_needed() is not None:
+
+    def joined() -> bool:
+        if not joining.done() and membership.rebalance_needed() is not None:
             membership.rejoin(30)
-        time.sleep(0.05)
+        return joining.done()
+
+    wait_until(joined, "the other membership", 60)
     joining.result()
 
 

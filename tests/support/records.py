@@ -1,22 +1,22 @@
-"""What several integration tests need: records to read, and queries to read them with."""
+"""Records: write them, read them with Spark, look at what a stream has written, and watch what is committed."""
 
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 from urllib.parse import unquote, urlparse
 
 import pyarrow.parquet as pq
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 
 from kafkagroup.embedded import EmbeddedKafka
-
-DEADLINE_SECONDS = 180
+from tests.support.waiting import wait_until
 
 
 def produce(
@@ -40,15 +40,16 @@ def produce(
 
 def create_again(kafka: EmbeddedKafka, topic: str, partitions: int) -> None:
     """Create a topic of a name that was deleted a moment ago."""
-    deadline = time.monotonic() + 60
-    while True:
+
+    def is_created() -> bool:
         try:
             kafka.create_topic(topic, partitions)
-            return
         except KafkaException:
             # The old one is marked for deletion for a while.
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+            return False
+        return True
+
+    wait_until(is_created, f"topic {topic} to be created again", 60)
 
 
 def reader(spark: SparkSession, kafka: EmbeddedKafka, topic: str, **options: object):
@@ -100,9 +101,55 @@ def _rows(path: str, columns: tuple[str, ...]) -> list[tuple[Any, ...]]:
     return list(zip(*(table[name].to_pylist() for name in columns), strict=True))
 
 
-def until(condition: Callable[[], object], what: str, seconds: float = DEADLINE_SECONDS) -> None:
-    """Wait for a condition, and fail with `what` after a deadline."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {seconds} s in vain for: {what}"
-        time.sleep(0.2)
+class CommittedReader:
+    """Reads a topic from its start on; `records` are (partition, offset, key, value) in the order it saw them."""
+
+    def __init__(self, servers: str, topic: str, partitions: int = 1) -> None:
+        self.records: list[tuple[int, int, bytes | None, bytes]] = []
+        self._partitions = partitions
+        self._closing = threading.Event()
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": servers,
+                "group.id": "committed-reader",
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "topic.metadata.refresh.interval.ms": 1000,
+                "reconnect.backoff.max.ms": 500,
+            }
+        )
+        self._consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            for message in self._consumer.consume(1000, 0.1):
+                if message.error() is None:
+                    place = message.partition() or 0, message.offset() or 0
+                    self.records.append((*place, message.key(), message.value() or b""))
+        self._consumer.close()
+
+    @property
+    def values(self) -> list[bytes]:
+        """What it saw so far, sorted."""
+        return sorted(record[3] for record in list(self.records))
+
+    def wait_for(self, count: int, seconds: float = 60) -> None:
+        """Until it has seen so many records."""
+        wait_until(lambda: len(self.records) >= count, f"{count} records, of which it saw {len(self.records)}", seconds)
+
+    def check_order(self) -> None:
+        """No place was read twice, and none out of its order."""
+        for partition in range(self._partitions):
+            offsets = [record[1] for record in self.records if record[0] == partition]
+            assert offsets == sorted(set(offsets))
+
+    def __enter__(self) -> CommittedReader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._closing.set()
+        self._thread.join(30)

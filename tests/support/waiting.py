@@ -1,0 +1,24 @@
+"""Wait until something is so, and fail with words when it is not in time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+DEADLINE_SECONDS = 180.0
+"""The time limit of what does not name one; a busy machine takes long for what is quick elsewhere."""
+
+
+def wait_until(condition: Callable[[], T | None], what: object, seconds: float = DEADLINE_SECONDS) -> T:
+    """Return what `condition` returns once that is true; fail after so many seconds.
+
+    The failure shows `what` as it is then: pass an object that can say more than it could before.
+    """
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"waited {seconds:.0f} s in vain for {what}"
+        time.sleep(0.05)
+    return found
