@@ -17,7 +17,7 @@ from kafka_source.cluster.topic_ids import TopicIds
 from kafka_source.datasource import FORMAT
 from kafka_source.engine_selection import check_engine
 from kafka_source.errors import DataLossError, FencedError, OptionError
-from kafka_source.group.query_settings import group_settings, subscription_of
+from kafka_source.group.model import group_settings, subscription_of
 from kafka_source.model.identity import describe_recreated, is_recreated
 from kafka_source.model.stream_offset import Range
 from kafka_source.options import ReadOptions, Where, read_options

@@ -24,7 +24,7 @@ from pyspark import TaskContext
 
 from assignors.model import TopicPartition
 from kafka_source.errors import FencedError, InvalidConfigurationError, KafkaGroupError, UnknownTopicError
-from kafka_source.group.committed_offsets import commit_offsets, fetch_all_committed
+from kafka_source.group.requests import commit_offsets, fetch_all_committed
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials

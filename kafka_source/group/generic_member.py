@@ -18,9 +18,9 @@ from types import TracebackType
 
 from kafka_source.client_config import Settings
 from kafka_source.errors import KafkaGroupError, RetriableError
-from kafka_source.group.description import describe
 from kafka_source.group.member import Joined, Member, MemberSettings
 from kafka_source.group.member_state import State
+from kafka_source.group.requests import describe
 from kafka_source.kafka_client import Deadline, KafkaClient
 
 log = logging.getLogger(__name__)

@@ -8,16 +8,52 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafka_source.error_codes import NONE, ErrorCode
-from kafka_source.errors import ApplicationRecoverableError, AuthenticationError, FencedError, RetriableError
+from kafka_source.errors import (
+    ApplicationRecoverableError,
+    AuthenticationError,
+    FencedError,
+    KafkaGroupError,
+    RetriableError,
+    error_for_code,
+)
 from kafka_source.group import member_state
-from kafka_source.group.description import GroupDescription, describe_either
-from kafka_source.group.join_errors import refusal
-from kafka_source.group.leaving import leave_group
 from kafka_source.group.member_state import Action, Membership, State, Step, step
 from kafka_source.group.model import CONSUMER, GroupMember
-from kafka_source.group.rewind import PROTOCOL as REWIND_PROTOCOL
+from kafka_source.group.requests import GroupDescription, describe_either, leave_group
+from kafka_source.group.strategies import PROTOCOL as REWIND_PROTOCOL
 from kafka_source.kafka_client import GROUP, Connection, ConnectionLost, Deadline, KafkaClient, to_coordinator
 from kafka_source.kafka_client.messages.group import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
+
+
+def refusal(
+    code: int, what: str, *, group: str, instance_id: str | None, protocols: tuple[str, ...], session_timeout_ms: int
+) -> KafkaGroupError:
+    """Return the error to raise for an error code after which a member stops.
+
+    Args:
+        code: Kafka's error code.
+        what: The request as the beginning of a sentence: "Joining".
+        group: The group id.
+        instance_id: The member's `group.instance.id`, or None.
+        protocols: The assignors that the member offered.
+        session_timeout_ms: The session timeout that the member requested.
+    """
+    who = f"{what} group {group}" + (f" as {instance_id}" if instance_id else "") + " failed"
+    reasons: dict[int, str] = {
+        ErrorCode.INCONSISTENT_GROUP_PROTOCOL: f"its members do not all support one of {', '.join(protocols)}",
+        ErrorCode.INVALID_SESSION_TIMEOUT: (
+            f"kafka.session.timeout.ms={session_timeout_ms} is not allowed by the brokers"
+        ),
+        ErrorCode.GROUP_MAX_SIZE_REACHED: "the group has as many members as the brokers allow",
+        ErrorCode.INVALID_GROUP_ID: "the brokers do not accept this kafka.group.id",
+        # What Kafka 4.3 answers when a group's one record is too large; its log has a RecordTooLargeException.
+        ErrorCode.UNKNOWN_SERVER_ERROR: (
+            "the coordinator's log says why. If the group has thousands of members, its record in __consumer_offsets "
+            "may be larger than the brokers' message.max.bytes: lower group.members, or raise that"
+        ),
+    }
+    return error_for_code(code, who, reason=reasons.get(code, ""))
+
 
 log = logging.getLogger(__name__)
 

@@ -38,24 +38,26 @@ from kafka_source.errors import (
     RetriableError,
     error_for_code,
 )
-from kafka_source.group import acceptance, broker_side, common_strategy, leader, other_kinds, rewind
-from kafka_source.group.balance_watch import BalanceWatch
-from kafka_source.group.between_calls import BetweenCalls
-from kafka_source.group.claims import without_held
-from kafka_source.group.committed_offsets import commit_offsets, fetch_committed, fetch_entries
-from kafka_source.group.description import DEAD, STABLE, describe, describe_assigned_by_brokers
-from kafka_source.group.heartbeats import Heartbeats
-from kafka_source.group.join_progress import log_progress
-from kafka_source.group.leaving import leave_group
+from kafka_source.group import leader, strategies
+from kafka_source.group.background import BetweenCalls, Heartbeats, Siblings
+from kafka_source.group.balance import BalanceWatch, EndOffsets
+from kafka_source.group.leader import without_held
 from kafka_source.group.member import Joined, RebalanceTimeout
 from kafka_source.group.member_state import State
 from kafka_source.group.model import BatchUnderWay, GroupAssignment, GroupSettings, SlotAssignment, TopicFilter
-from kafka_source.group.other_members import OtherMembers
-from kafka_source.group.rebalance_log import Reason, RebalanceLog
-from kafka_source.group.siblings import Siblings
+from kafka_source.group.rebalance_log import OtherMembers, Reason, RebalanceLog, log_progress
+from kafka_source.group.requests import (
+    DEAD,
+    STABLE,
+    commit_offsets,
+    describe,
+    describe_assigned_by_brokers,
+    fetch_committed,
+    fetch_entries,
+    leave_group,
+)
 from kafka_source.group.slot import Slot
-from kafka_source.group.subscribed_topics import SubscribedTopics
-from kafka_source.group.work import EndOffsets
+from kafka_source.group.topics import SubscribedTopics
 from kafka_source.kafka_client import Deadline, KafkaClient, cached_client
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
@@ -412,19 +414,19 @@ class GroupMembership:
 
     async def _foreign(self, deadline: Deadline) -> KafkaGroupError | None:
         """Return the error of a newcomer that the group will refuse when its members have rejoined; None: unknown."""
-        slot, strategies = self._slots[0], self._strategies
-        if self._present is None or self._present in strategies:
+        slot, known = self._slots[0], self._strategies
+        if self._present is None or self._present in known:
             return None
-        offered = [protocol for protocol in slot.protocols if protocol[0] in strategies]
+        offered = [protocol for protocol in slot.protocols if protocol[0] in known]
         try:
-            if not offered or not await acceptance.is_refused(self._client, self._settings, offered, deadline):
+            if not offered or not await strategies.is_refused(self._client, self._settings, offered, deadline):
                 return None
         except KafkaGroupError as error:
             log.info("join group=%s: %s", self._settings.group, error)
             return None
         return self._refusal(
             slot,
-            f"it offers {', '.join(strategies)}, and the group uses {self._present}. Its members are in a micro-batch; "
+            f"it offers {', '.join(known)}, and the group uses {self._present}. Its members are in a micro-batch; "
             "those of a run that was killed are gone when their kafka.session.timeout.ms is over",
         )
 
@@ -457,7 +459,7 @@ class GroupMembership:
                 if error.code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
                     # The group waits for slots that the leader has refused, also for those that would stay.
                     await self._detach(self._slots, "no strategy in common with the group")
-                problem = await other_kinds.refusal(self._client, self._settings.group, error.code)
+                problem = await strategies.refusal_of_other_kind(self._client, self._settings.group, error.code)
                 if problem is not None:
                     raise problem from error
                 raise
@@ -549,7 +551,7 @@ class GroupMembership:
         while True:
             in_flight = self._between.under_way.ends.keys()
             state = await slot.member.join(slot.subscribe(topics, in_flight), lead, deadline, reason)
-            if slot.member.last_join.protocol == rewind.PROTOCOL:
+            if slot.member.last_join.protocol == strategies.PROTOCOL:
                 self._raise_if_refused(slot)
                 self._warn_of_refused(slot)
             else:
@@ -583,10 +585,10 @@ class GroupMembership:
 
     @property
     def _nobody_reads(self) -> bool:
-        return any(slot.member.last_join.protocol == rewind.PROTOCOL for slot in self._slots)
+        return any(slot.member.last_join.protocol == strategies.PROTOCOL for slot in self._slots)
 
     def _raise_if_refused(self, slot: Slot) -> None:
-        why = common_strategy.why_refused(decode_assignment(slot.member.state_bytes))
+        why = strategies.why_refused(decode_assignment(slot.member.state_bytes))
         if why is not None:
             raise self._refusal(slot, why)
 
@@ -603,7 +605,7 @@ class GroupMembership:
 
         A refused member leaves at once, so the slots may be in the next generation before this join has ended.
         """
-        others = common_strategy.others_refused(decode_assignment(slot.member.state_bytes))
+        others = strategies.others_refused(decode_assignment(slot.member.state_bytes))
         if others is None or slot.generation == self._warned_generation:
             return
         self._warned_generation = slot.generation
@@ -618,7 +620,7 @@ class GroupMembership:
     def _why_nobody_reads(self) -> Reason:
         """Return why the generation has no assignments, as the reason of the next one."""
         states = (decode_assignment(slot.member.state_bytes) for slot in self._slots)
-        if any(map(common_strategy.others_refused, states)):
+        if any(map(strategies.others_refused, states)):
             return Reason(RebalanceCause.MEMBERS, "a member without a common strategy was refused")
         log.warning(
             "rewind group=%s generation=%d: the group's offsets are being set, nobody reads meanwhile",
@@ -659,10 +661,10 @@ class GroupMembership:
         return True
 
     async def _lead(self, slot: Slot, joined: Joined, deadline: Deadline) -> Mapping[str, bytes]:
-        if joined.protocol == rewind.PROTOCOL:
-            return rewind.lead(joined.members)
+        if joined.protocol == strategies.PROTOCOL:
+            return strategies.lead(joined.members)
         strategy = slot.assignor(joined.protocol)
-        led = await leader.lead(self._client, self._settings.group, strategy, joined, deadline, self._balance.lookup)
+        led = await leader.lead(self._client, self._settings.group, strategy, joined, deadline, self._balance.look_up)
         self._balance.led(strategy, led, joined.generation)
         self._topics.assigned_by_us(led.topics, led.snapshot)
         self._led_generation = joined.generation
@@ -709,7 +711,7 @@ class GroupMembership:
         return self._leader_unaware or any(slot.leading for slot in self._slots)
 
     def _check_who_assigns(self) -> None:
-        """Say that the brokers assign the partitions, if they do; see `broker_side`.
+        """Say that the brokers assign the partitions, if they do; see `strategies`.
 
         Raises:
             InvalidConfigurationError: None of the strategies is one that the brokers can replace, and the query is not
@@ -718,15 +720,15 @@ class GroupMembership:
         if not any(slot.assigned_by_brokers for slot in self._slots):
             if self._brokers_assign:
                 strategy = self._slots[0].member.last_join.protocol
-                log.warning("%s", broker_side.classic_again(self._settings.group, strategy))
+                log.warning("%s", strategies.end_of_conversion(self._settings.group, strategy))
             self._brokers_assign = False
             return
         refuses = self._settings.refuses_conversion
-        problem = broker_side.refusal(self._settings.group, self._strategies, whatever=refuses)
+        problem = strategies.refusal_of_conversion(self._settings.group, self._strategies, whatever=refuses)
         if problem is not None and not self._settings.without_strategy:
             raise problem
         if not self._brokers_assign:
-            log.warning("%s", broker_side.warning(self._settings.group, self._strategies))
+            log.warning("%s", strategies.conversion_warning(self._settings.group, self._strategies))
         self._brokers_assign = True
 
     def _raise_failed_assignment(self) -> None:
@@ -742,7 +744,7 @@ class GroupMembership:
         return GroupAssignment(
             # Slots may have different epochs where the brokers assign; each slot's credentials have its own.
             generation=max(one.generation for one in joined),
-            assignor=broker_side.ASSIGNOR if self._brokers_assign else joined[0].protocol,
+            assignor=strategies.BROKERS if self._brokers_assign else joined[0].protocol,
             leading=any(slot.leading for slot in self._slots),
             slots=tuple(slot.assigned() for slot in self._slots),
         )
@@ -791,7 +793,7 @@ class GroupMembership:
     async def _meet_others(self) -> None:
         await self._meet_siblings()
         described = await self._others.look(self._subscription.topics)
-        if described is not None and described.state == STABLE and described.protocol != rewind.PROTOCOL:
+        if described is not None and described.state == STABLE and described.protocol != strategies.PROTOCOL:
             self._present = described.protocol
         for slot in self._slots:
             slot.member.meet(described)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import socket
+import uuid
+import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Protocol
 
 from assignors.model import TopicPartition
 from kafka_source.model.credentials import SlotCredentials
+from kafka_source.model.topic_selection import TopicSelection
+from kafka_source.options import ReadOptions
+from kafka_source.runtime.spark_processes import driver_pid
 
 CONSUMER = "consumer"
 """The protocol type of consumer groups."""
@@ -66,9 +72,9 @@ class GroupSettings:
         driver: What the generated instance ids of all reads of this Spark driver begin with; None: unknown.
         is_asked_for: Whether the user has set `group.membership=true`, so that other members are no surprise.
         rewinds: Whether the group may be rewound while the slots are members: they rejoin between micro-batches and
-            then ask for the group's offsets; see `rewind`.
+            then ask for the group's offsets; see `strategies`.
         without_strategy: Whether to go on, with a warning, in a group whose partitions the brokers assign, although the
-            query may rely on its strategy; see `broker_side`.
+            query may rely on its strategy; see `strategies`.
         refuses_conversion: Whether to stop with an error in such a group whatever the strategies are.
     """
 
@@ -145,9 +151,71 @@ class BatchUnderWay:
         committed_elsewhere: Whether its tasks or its sink commit these offsets, with credentials that they have
             already. A rejoin would make the credentials invalid.
         publisher: The name under which slots that were lost and have joined again publish their new credentials; see
-            `renewal`. None: they join again when Spark calls.
+            `slot.Renewal`. None: they join again when Spark calls.
     """
 
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     committed_elsewhere: bool = False
     publisher: str | None = None
+
+
+_MOST_DEFAULT_SLOTS = 8
+
+
+def subscription_of(options: ReadOptions) -> TopicSelection:
+    """Return the topics or partitions that the options select."""
+    if options.assign is not None:
+        named = options.assign.items()
+        return TopicSelection(partitions=tuple(TopicPartition(topic, p) for topic, parts in named for p in parts))
+    return TopicSelection(topics=options.subscribe or (), pattern=options.subscribe_pattern)
+
+
+def group_settings(options: ReadOptions, *, partitions: int, stream: bool) -> GroupSettings:
+    """Return the settings with which the query's slots join the group.
+
+    Args:
+        options: The options of a query with `kafka.group.id`.
+        partitions: The number of partitions that the query selects; it bounds the default number of slots.
+        stream: Whether the driver keeps the slots alive. In a batch each slot waits for its task, so the defaults of
+            the session and rebalance timeouts are longer.
+    """
+    if options.group_id is None:
+        raise ValueError("the query is in no group")
+    given = options.group_instance_id
+    driver = _instances_of(driver_pid())
+    return GroupSettings(
+        group=options.group_id,
+        instance_id_prefix=given or driver + (uuid.uuid4().hex[:12] if stream else _of_batch(options)),
+        slots=options.group_members or max(1, min(partitions, _MOST_DEFAULT_SLOTS)),
+        session_timeout_ms=options.session_timeout_ms or (45_000 if stream else 300_000),
+        rebalance_timeout_ms=options.max_poll_interval_ms or (300_000 if stream else 1_800_000),
+        heartbeat_interval_ms=options.heartbeat_interval_ms,
+        coordinator_timeout_ms=options.coordinator_timeout_ms,
+        rebalance_batch_ms=options.rebalance_batch_ms,
+        metadata_max_age_ms=options.metadata_max_age_ms,
+        client_id=options.settings.client_id("member"),
+        rack=options.settings.get("client.rack"),
+        leave_on_close=given is None,
+        driver=driver,
+        is_asked_for=options.group_membership is True,
+        # With redundant.emit=all each query has positions of its own, and a batch asks for the offsets only once.
+        rewinds=stream and options.redundant_emit != "all",
+        without_strategy=options.group_on_converted == "continue",
+        refuses_conversion=options.group_on_converted == "refuse",
+    )
+
+
+def _instances_of(driver: int) -> str:
+    """Return what the generated instance ids of all reads of a driver begin with, given the id of its process."""
+    return f"kafkagroup-{_checksum((socket.gethostname(), driver))}-"
+
+
+def _of_batch(options: ReadOptions) -> str:
+    # An action that reads only a part of its slots (show, limit) leaves the others in the group until their session
+    # ends. The next action of the same DataFrame must use the same members: new ones would share the partitions with
+    # those that are left.
+    return _checksum([repr((field.name, getattr(options, field.name))) for field in fields(options)])
+
+
+def _checksum(value: object) -> str:
+    return f"{zlib.crc32(repr(value).encode()):08x}"

@@ -3,8 +3,8 @@
 A batch with `commit=task` has no process of its own: the planner's ends before the tasks begin, which may be hours
 later, and a task knows nothing of the others. So the planner starts this process with the credentials of the slots. It
 is to the batch what the driver is to a stream: it sends the heartbeats, rejoins if another read of the driver waits in
-a join or if the slots were lost, and publishes the new credentials to the tasks (see `renewal`). The tasks attach to
-the slots as in a stream.
+a join or if the slots were lost, and publishes the new credentials to the tasks (see `slot.Renewal`). The tasks attach
+to the slots as in a stream.
 
 The slots leave when the group's committed offsets have reached the end of the batch; when the Spark driver has ended;
 and, so that a batch that failed does not hold its partitions for ever, when no task has committed for longer than
@@ -23,9 +23,9 @@ from typing import cast
 from assignors import Assignor, TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.errors import FencedError, KafkaGroupError
+from kafka_source.group.background import Siblings
 from kafka_source.group.membership import GroupMembership
 from kafka_source.group.model import BatchUnderWay, GroupSettings, TopicFilter
-from kafka_source.group.siblings import Siblings
 from kafka_source.model.commits import CommitOffset, OffsetNote
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.runtime import logs, spark_processes

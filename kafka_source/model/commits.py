@@ -32,7 +32,7 @@ class OffsetNote:
 
     Attributes:
         stream: The id of the stream that has committed it, from its checkpoint; None: it has none.
-        rewound: The id of the last rewind of the partition (see `group.rewind`); None: there was none.
+        rewound: The id of the last rewind of the partition (see `group.strategies`); None: there was none.
     """
 
     stream: str | None = None

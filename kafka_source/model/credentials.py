@@ -23,7 +23,7 @@ class SlotCredentials:
             generation are valid together, so one of them may commit for all slots of its query. Where the brokers
             assign, each member has an epoch of its own, and another slot may have lost its partitions already.
         renewed_by: The name under which whoever holds the slot publishes new credentials when it has joined again in
-            the middle of a batch; None: nobody does. See `group.renewal`.
+            the middle of a batch; None: nobody does. See `group.slot`.
     """
 
     group: str

@@ -133,7 +133,7 @@ class StreamOffset:
         by_sink: Whether the batch was planned with `commit=sink`: the sink commits with the batch's decision.
         stale: The offsets that the group had beyond the end of the log, by partition. They do not count for a query
             that cannot set them back (`commit=none`), until somebody has committed another one.
-        rewinds: The id of the last rewind of the group that the positions follow, by partition; see `group.rewind`.
+        rewinds: The id of the last rewind of the group that the positions follow, by partition; see `group.strategies`.
         cut_rule: How `min_partitions` and `max_records` cut ranges.
         of_spark: Whether this is an offset of Spark's own Kafka source. Its spans are empty: the start of the batch is
             in the offset before.

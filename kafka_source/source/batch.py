@@ -18,9 +18,8 @@ from kafka_source.cluster.topic_ids import TopicIds
 from kafka_source.engine_selection import check_engine
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import FencedError
-from kafka_source.group.model import GroupSettings
-from kafka_source.group.query_settings import group_settings, subscription_of
-from kafka_source.group.siblings import Siblings
+from kafka_source.group.background import Siblings
+from kafka_source.group.model import GroupSettings, group_settings, subscription_of
 from kafka_source.group.slot_keeper import start_keeper
 from kafka_source.model.commits import rewinds_in
 from kafka_source.model.stream_offset import StreamOffset

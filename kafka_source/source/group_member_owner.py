@@ -22,11 +22,11 @@ from kafka_source.errors import (
     UnknownOutcomeError,
     UnknownTopicError,
 )
+from kafka_source.group.background import Siblings
+from kafka_source.group.balance import Pace
 from kafka_source.group.member import RebalanceTimeout
 from kafka_source.group.membership import GroupMembership
 from kafka_source.group.model import BatchUnderWay, GroupAssignment, GroupSettings
-from kafka_source.group.pace import Pace
-from kafka_source.group.siblings import Siblings
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.partition_runs import format_partitions

@@ -19,8 +19,8 @@ from kafka_source.cluster.lookup import Cluster, NoLeaderError
 from kafka_source.cluster.topic_ids import TopicIds
 from kafka_source.engine_selection import check_engine
 from kafka_source.errors import DataLossError, InvalidConfigurationError, RefreshRetriableError
-from kafka_source.group.query_settings import group_settings, subscription_of
-from kafka_source.group.siblings import Siblings
+from kafka_source.group.background import Siblings
+from kafka_source.group.model import group_settings, subscription_of
 from kafka_source.model.driver_figures import DriverFigures
 from kafka_source.model.identity import check_same_cluster
 from kafka_source.model.stream_offset import StreamOffset

@@ -17,8 +17,7 @@ from dataclasses import dataclass, field
 from assignors.model import TopicPartition
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.errors import FencedError, InvalidConfigurationError, KafkaGroupError, UnknownTopicError
-from kafka_source.group.committed_offsets import commit_offsets, fetch_entries
-from kafka_source.group.description import describe_either
+from kafka_source.group.requests import commit_offsets, describe_either, fetch_entries
 from kafka_source.kafka_client import cached_client
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials

@@ -34,7 +34,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from assignors.model import TopicPartition
-from kafka_source.group import rewind
+from kafka_source.group import strategies
 from kafka_source.model.commits import CommitOffset, OffsetNote, rewinds_in, with_notes
 from kafka_source.model.stream_offset import StreamOffset
 
@@ -174,7 +174,7 @@ class Positions:
                 so that the positions from before count nowhere: not those of its own checkpoint, and not those of
                 other queries of the group that get the partitions.
         """
-        mark = rewind.new_id() if rewinds else None
+        mark = strategies.new_id() if rewinds else None
         for tp, offset in offsets.items():
             known = self._partitions[tp]
             known.next, known.is_replaced = offset, True

@@ -24,8 +24,7 @@ from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import DataLossError, FencedError, KafkaGroupError, RetriableError
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.select import engine_for
-from kafka_source.group.renewal import Renewal
-from kafka_source.group.slot_session import SlotSession
+from kafka_source.group.slot import Renewal, SlotSession
 from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.model.arrow_schema import arrow_schema
 from kafka_source.model.commits import CommitOffset, with_notes

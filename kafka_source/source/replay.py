@@ -20,7 +20,7 @@ from assignors.model import TopicPartition
 from kafka_source.cluster.list_offsets import LATEST
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.errors import DataLossError, InvalidConfigurationError
-from kafka_source.group.committed_offsets import fetch_all_committed
+from kafka_source.group.requests import fetch_all_committed
 from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.model.commits import CommitOffset, OffsetNote
 from kafka_source.model.credentials import SlotCredentials

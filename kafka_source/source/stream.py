@@ -15,7 +15,7 @@ import pyspark
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from kafka_source.group.siblings import Siblings
+from kafka_source.group.background import Siblings
 from kafka_source.model import driver_figures
 from kafka_source.model.stream_offset import RecentOffsets, StreamOffset
 from kafka_source.options import Where

@@ -17,7 +17,7 @@ from assignors.wire import (
 )
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import InvalidConfigurationError, UnknownGroupError, error_for_code
-from kafka_source.group.description import DEAD, DescribedMember, describe, describe_consumer_protocol
+from kafka_source.group.requests import DEAD, DescribedMember, describe, describe_consumer_protocol
 from kafka_source.kafka_client import GROUP, ConnectionLost, Deadline, KafkaClient, check_coordinator, to_coordinator
 from kafka_source.kafka_client.messages.group import DeleteGroupsRequest, ListGroupsRequest, OffsetDeleteRequest
 from kafka_source.model.partition_runs import numbers_by_topic

@@ -14,8 +14,8 @@ from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import FencedError, InvalidConfigurationError, UnknownGroupError
-from kafka_source.group import rewind
-from kafka_source.group.committed_offsets import commit_offsets, fetch_all_committed, fetch_committed
+from kafka_source.group import strategies
+from kafka_source.group.requests import commit_offsets, fetch_all_committed, fetch_committed
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.commits import CommitOffset, OffsetNote
 from kafka_source.model.credentials import SlotCredentials
@@ -222,7 +222,7 @@ class Groups:
             FencedError: The group has members.
             KafkaGroupError: The user lacks the permission, or the brokers do not answer.
         """
-        metadata = OffsetNote(rewound=rewind.new_id()).metadata if checkpoints_follow else ""
+        metadata = OffsetNote(rewound=strategies.new_id()).metadata if checkpoints_follow else ""
         self._commit(group, {tp: CommitOffset(offset, metadata=metadata) for tp, offset in offsets.items()})
 
     def create(self, group: str, offsets: Mapping[TopicPartition, int], *, dry_run: bool = False) -> None:

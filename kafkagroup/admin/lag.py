@@ -11,7 +11,7 @@ from assignors.model import TopicPartition
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import UnknownGroupError, UnknownTopicError
-from kafka_source.group.committed_offsets import fetch_committed
+from kafka_source.group.requests import fetch_committed
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.rewind_target import Known, Move, Target, resolve, timestamps
 from kafkagroup.admin.group_requests import describe_group

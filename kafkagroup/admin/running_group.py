@@ -1,7 +1,7 @@
 """Rewind a group while its queries run; docs/design/rewind.md has the reasons.
 
 The program that rewinds becomes a member of the group for a moment. Queries of ours finish and commit their
-micro-batch, own no partitions while the offsets are set, and continue there. See `kafka_source.group.rewind`.
+micro-batch, own no partitions while the offsets are set, and continue there. See `kafka_source.group.strategies`.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from kafka_source.errors import (
     UnknownGroupError,
     UnknownOutcomeError,
 )
-from kafka_source.group import rewind
-from kafka_source.group.committed_offsets import commit_offsets, fetch_committed, fetch_entries
-from kafka_source.group.common_strategy import Offer
+from kafka_source.group import strategies
 from kafka_source.group.member import Joined, Member, MemberSettings
+from kafka_source.group.requests import commit_offsets, fetch_committed, fetch_entries
+from kafka_source.group.strategies import Offer
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.commits import CommitOffset, OffsetNote, chunks
 from kafka_source.model.credentials import SlotCredentials
@@ -112,7 +112,7 @@ def rewind_running_group(
     named = offsets if isinstance(offsets, Mapping) else partitions
     if not named:
         raise InvalidConfigurationError(f"No partition of group {group} was named to be rewound.")
-    rewind_id = rewind.new_id()
+    rewind_id = strategies.new_id()
     # How large a commit is does not depend on the offsets.
     if len(list(chunks(group, _entries(dict.fromkeys(named, 0), rewind_id)))) > 1:
         raise InvalidConfigurationError(
@@ -125,7 +125,7 @@ def rewind_running_group(
         aim = _to_offsets(offsets)
     else:
         aim = _to_target(settings, offsets, partitions)
-    with closing(KafkaClient(settings, client_id=rewind.CLIENT_ID)) as client:
+    with closing(KafkaClient(settings, client_id=strategies.CLIENT_ID)) as client:
         return _rewind(client, group, named, aim, rewind_id, Deadline(timeout))
 
 
@@ -254,10 +254,10 @@ async def _join(member: Member, described: Group, deadline: Deadline) -> None:
 
     async def lead(joined: Joined) -> Mapping[str, bytes]:
         # This member leads only if the group's leader has left meanwhile.
-        return rewind.lead(joined.members)
+        return strategies.lead(joined.members)
 
     try:
-        await member.join([rewind.offer(Offer())], lead, deadline, "the group is rewound")
+        await member.join([strategies.offer(Offer())], lead, deadline, "the group is rewound")
     except InvalidConfigurationError as error:
         if error.code != ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
             raise

@@ -20,7 +20,7 @@ import atheris
 
 import assignors
 from kafka_source.fetch import protocol
-from kafka_source.group import claims, leader
+from kafka_source.group import leader
 from kafka_source.kafka_client import framing, metadata
 from kafka_source.kafka_client.messages import cluster, codec, group, login, quota, records, transaction
 from kafka_source.sink.produce import protocol as produce_protocol
@@ -33,7 +33,7 @@ MOST_BYTES = 128 << 20
 
 # Whole packages take minutes to instrument.
 MESSAGES = (cluster, codec, group, login, quota, records, transaction)
-PARTS = (*MESSAGES, protocol, claims, leader, framing, metadata, produce_protocol, ledger)
+PARTS = (*MESSAGES, protocol, leader, framing, metadata, produce_protocol, ledger)
 
 
 def main(name: str, corpus: str, folder: str, *arguments: str) -> None:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from assignors.model import TopicPartition
 from kafka_source.errors import InvalidConfigurationError, RetriableError
-from kafka_source.group.committed_offsets import fetch_all_committed
+from kafka_source.group.requests import fetch_all_committed
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials

@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 
 from kafka_source.errors import FencedError, InvalidConfigurationError
-from kafka_source.group.committed_offsets import fetch_all_committed, fetch_committed
-from kafka_source.group.description import describe
-from kafka_source.group.renewal import Renewal, by_owner
+from kafka_source.group.requests import describe, fetch_all_committed, fetch_committed
+from kafka_source.group.slot import Renewal, by_owner
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.commits import CommitOffset, OffsetNote
 from kafka_source.source_sink_handoff import BatchOfRun, Handoff, collect

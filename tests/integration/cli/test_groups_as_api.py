@@ -19,7 +19,7 @@ from kafka_source.errors import (
     UnknownGroupError,
     UnknownTopicError,
 )
-from kafka_source.group.description import describe_consumer_protocol
+from kafka_source.group.requests import describe_consumer_protocol
 from kafkagroup.admin import AtOffset, AtTime, ByDuration, FromGroup, OffsetsDocument, Shift, Topics
 from tests.support.memberships import everything
 from tests.support.records import create_again, produce

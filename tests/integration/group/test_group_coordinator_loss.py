@@ -14,10 +14,10 @@ import pytest
 from assignors import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.errors import AuthenticationError, FencedError, RetriableError, UnknownGroupError, UnknownOutcomeError
-from kafka_source.group import leader, member, slot_session
-from kafka_source.group.committed_offsets import commit_offsets
-from kafka_source.group.description import DEAD, GroupDescription, describe_either
-from kafka_source.group.query_settings import group_settings, subscription_of
+from kafka_source.group import leader, member
+from kafka_source.group import slot as slot_module
+from kafka_source.group.model import group_settings, subscription_of
+from kafka_source.group.requests import DEAD, GroupDescription, commit_offsets, describe_either
 from kafka_source.kafka_client import ConnectionLost, Deadline, KafkaClient
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import Range
@@ -592,7 +592,7 @@ def test_a_plain_commit_may_take_longer_than_a_heartbeat(proxied):
 @pytest.mark.parametrize("commit", ["batch", "task"])
 def test_a_task_reads_while_the_coordinator_is_silent(proxied, behind, group, monkeypatch, commit):
     monkeypatch.setattr(read_task, "_ATTACH_SECONDS", 1.0)
-    monkeypatch.setattr(slot_session, "_TRY_SECONDS", 0.3)
+    monkeypatch.setattr(slot_module, "_TRY_SECONDS", 0.3)
     members, proxy = proxied
     name = behind[0].create_topic(f"{group}-silent", 1)
     produce(members.config["bootstrap.servers"], name, 60)

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from kafka_source.errors import FencedError
-from kafka_source.group.slot_session import SlotSession
+from kafka_source.group.slot import SlotSession
 from kafka_source.model.commits import CommitOffset
 from kafkagroup.embedded.jars import broker_version
 from tests.support.memberships import attach, everything, held, members_of, rejoin_until_joined

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
-from kafka_source.group.other_members import OtherMembers
+from kafka_source.group.rebalance_log import OtherMembers
 from kafka_source.kafka_client import KafkaClient
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import Where

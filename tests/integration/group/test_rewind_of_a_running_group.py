@@ -11,9 +11,9 @@ import pytest
 from assignors import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.errors import InvalidConfigurationError, RetriableError
-from kafka_source.group import rewind
-from kafka_source.group.common_strategy import Offer
+from kafka_source.group import strategies
 from kafka_source.group.member import Member, MemberSettings
+from kafka_source.group.strategies import Offer
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.source.micro_batches import MicroBatches
@@ -292,9 +292,9 @@ def test_queries_continue_if_the_program_that_rewinds_dies(kafka, settings, grou
     member = Member(client, MemberSettings(group, session_timeout_ms=6_000, rebalance_timeout_ms=60_000))
 
     async def lead(joined):
-        return rewind.lead(joined.members)
+        return strategies.lead(joined.members)
 
-    client.run(member.join([rewind.offer(Offer())], lead, Deadline(60)), 61)
+    client.run(member.join([strategies.offer(Offer())], lead, Deadline(60)), 61)
     # Its generation has begun, and now it is gone without a word.
     member.close()
     client.close()

@@ -9,10 +9,10 @@ import pytest
 
 from assignors import Assignment, Subscription, TopicPartition, encode_subscription
 from kafka_source.errors import InvalidConfigurationError
-from kafka_source.group import rewind
-from kafka_source.group.common_strategy import Offer
+from kafka_source.group import strategies
 from kafka_source.group.leader import encode
 from kafka_source.group.member import Joined, Member, MemberSettings
+from kafka_source.group.strategies import Offer
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafkagroup.admin import Groups, rewind_running_group
 from tests.apps.process import java_consumer
@@ -105,7 +105,7 @@ def test_a_member_that_leads_refuses_itself_if_the_others_use_another_strategy(s
         return encode({m.member_id: Assignment(()) for m in joined.members})
 
     def join() -> bytes:
-        offers = [("range", subscribed), rewind.offer(Offer(("range",), "range"))]
+        offers = [("range", subscribed), strategies.offer(Offer(("range",), "range"))]
         return client.run(other.join(offers, lead, Deadline(30)), 31)
 
     with ThreadPoolExecutor(1) as pool:
@@ -200,7 +200,7 @@ def test_a_member_that_does_not_say_what_it_offers_is_not_refused(settings, memb
     client = KafkaClient(settings)
     # As in a version whose offer has no data: a stream, or a program that rewinds.
     older = Member(client, MemberSettings(group))
-    offer = (rewind.PROTOCOL, encode_subscription(Subscription(())))
+    offer = (strategies.PROTOCOL, encode_subscription(Subscription(())))
 
     async def lead(joined: Joined) -> dict[str, bytes]:
         raise AssertionError("another member leads")

@@ -11,7 +11,7 @@ from pyspark.errors import StreamingQueryException
 from assignors import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.errors import InvalidConfigurationError
-from kafka_source.group.committed_offsets import fetch_all_committed
+from kafka_source.group.requests import fetch_all_committed
 from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.model.commits import OffsetNote
 from kafka_source.model.stream_offset import Span, StreamOffset

@@ -18,11 +18,10 @@ from assignors import TopicPartition, load
 from assignors.range_and_round_robin import RangeAssignor
 from kafka_source.client_config import Settings
 from kafka_source.errors import FencedError
+from kafka_source.group.background import Siblings
 from kafka_source.group.model import Topics
-from kafka_source.group.renewal import Renewal
-from kafka_source.group.siblings import Siblings
+from kafka_source.group.slot import Renewal, SlotSession
 from kafka_source.group.slot_keeper import SlotKeeper, start_keeper
-from kafka_source.group.slot_session import SlotSession
 from kafka_source.model.commits import with_notes
 from kafka_source.schema import source_schema
 from kafka_source.source.batch import BatchReader

@@ -10,7 +10,7 @@ import pytest
 from assignors import TopicPartition
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.errors import FencedError, InvalidConfigurationError
-from kafka_source.group.query_settings import subscription_of
+from kafka_source.group.model import subscription_of
 from kafka_source.model.stream_offset import Range, StreamOffset
 from kafka_source.options import Where, read_options
 from kafka_source.schema import source_schema

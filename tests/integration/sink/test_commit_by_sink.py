@@ -15,7 +15,7 @@ from pyspark.errors import StreamingQueryException
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.errors import FencedError, InvalidConfigurationError
-from kafka_source.group.committed_offsets import commit_offsets, fetch_committed
+from kafka_source.group.requests import commit_offsets, fetch_committed
 from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials

@@ -15,7 +15,7 @@ from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.errors import FencedError, RetriableError, UnknownOutcomeError, UnknownTopicError
 from kafka_source.group.membership import GroupMembership
-from kafka_source.group.query_settings import group_settings, subscription_of
+from kafka_source.group.model import group_settings, subscription_of
 from kafka_source.kafka_client import GROUP, TRANSACTION, Deadline, cached_client
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.options import Where, read_options

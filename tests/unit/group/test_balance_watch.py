@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafka_source.group.balance_watch import Patience
+from kafka_source.group.balance import Patience
 
 
 def asked_at(patience: Patience, looks: dict[float, bool]) -> float | None:

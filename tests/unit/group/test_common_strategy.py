@@ -5,9 +5,9 @@ import json
 import pytest
 
 from assignors import Subscription, decode_assignment, encode_subscription
-from kafka_source.group import rewind
-from kafka_source.group.common_strategy import Offer, kept, others_refused, refused, why_refused
+from kafka_source.group import strategies
 from kafka_source.group.model import GroupMember
+from kafka_source.group.strategies import Offer, kept, others_refused, refused, why_refused
 
 RANGE = Offer(("range",))
 STICKY = Offer(("sticky",))
@@ -79,11 +79,11 @@ def test_a_present_strategy_that_is_not_offered_is_none() -> None:
 
 
 def member(member_id: str, offer: Offer, instance_id: str | None = None) -> GroupMember:
-    return GroupMember(member_id, instance_id, rewind.offer(offer)[1])
+    return GroupMember(member_id, instance_id, strategies.offer(offer)[1])
 
 
 def test_the_leader_tells_the_refused_why_and_the_others_whom() -> None:
-    states = rewind.lead([member("a", inside(RANGE, "range")), member("b", STICKY, "app-0"), member("r", Offer())])
+    states = strategies.lead([member("a", inside(RANGE, "range")), member("b", STICKY, "app-0"), member("r", Offer())])
     said = {one: decode_assignment(state) for one, state in states.items()}
     assert not any(one.partitions for one in said.values())
     why = "it offers sticky, and the group uses range; other members offer range"
@@ -94,6 +94,6 @@ def test_the_leader_tells_the_refused_why_and_the_others_whom() -> None:
 def test_in_a_rewind_nobody_is_refused() -> None:
     malformed = GroupMember("m", None, b"\x00")
     plain = GroupMember("p", None, encode_subscription(Subscription(())))
-    states = rewind.lead([member("a", inside(RANGE, "range")), member("r", Offer()), malformed, plain])
+    states = strategies.lead([member("a", inside(RANGE, "range")), member("r", Offer()), malformed, plain])
     assert set(states.values()) == {states["a"]}
     assert decode_assignment(states["a"]).user_data is None

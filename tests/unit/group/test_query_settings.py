@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_source.group.query_settings import group_settings
+from kafka_source.group.model import group_settings
 from kafka_source.options import Where, read_options
 
 

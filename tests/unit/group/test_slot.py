@@ -8,7 +8,7 @@ import pytest
 
 from assignors import Assignment, TopicPartition, decode_subscription, encode_assignment, load
 from kafka_source.client_config import Settings
-from kafka_source.group.claims import with_held
+from kafka_source.group.leader import with_held
 from kafka_source.group.member import Joined
 from kafka_source.group.member_state import Membership, State
 from kafka_source.group.model import GroupSettings

@@ -3,7 +3,7 @@ from __future__ import annotations
 import uuid
 
 from kafka_source.group.model import Topics
-from kafka_source.group.topic_watch import TopicState, changes, reason_of, states_of, topics_of
+from kafka_source.group.topics import TopicState, changes, reason_of, states_of, topics_of
 from kafka_source.kafka_client import PartitionMetadata, Snapshot, TopicMetadata
 
 ONE, TWO = uuid.UUID(int=1), uuid.UUID(int=2)

@@ -1,36 +1,241 @@
-"""What the slots of a stream do while Spark does not call it: rejoin, and leave when they are overdue.
+"""What the slots of a query do while Spark does not call it: heartbeats, rejoins and leaving when they are overdue.
 
 Slots rejoin in Spark's calls, between micro-batches. There are three exceptions. A read of the same driver and group
-that waits in a join keeps Spark from calling this one, so the slots rejoin for it at once (see `siblings`). Slots that
-the group has removed in the middle of a micro-batch rejoin at once if its tasks or its sink need new credentials for
-their commits (see `renewal`). And if Spark has not called for `max.poll.interval.ms`, the slots leave, so that others
-can have their partitions (KIP-62).
+that waits in a join keeps Spark from calling this one, so the slots rejoin for it at once. Slots that the group has
+removed in the middle of a micro-batch rejoin at once if its tasks or its sink need new credentials for their commits
+(see `slot.Renewal`). And if Spark has not called for `max.poll.interval.ms`, the slots leave, so that others can have
+their partitions (KIP-62).
+
+**Siblings** are the other reads of this Spark driver that are members of the same group. Spark calls the sources of a
+query in turn, from one thread, and each source has a Python process of its own. A source that waits for its group to
+rebalance keeps Spark from calling the other sources, for which the group waits. So a read tells its siblings while it
+waits, and they rejoin without a call of Spark's. Siblings find each other by Unix sockets in the user's private
+directory. A connection to a sibling's socket says "I wait in a join"; its end, also by the death of the process, says
+that the wait is over. Nothing is sent over it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
 import logging
+import os
+import socket
 import time
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from assignors.model import TopicPartition
-from kafka_source.errors import KafkaGroupError
-from kafka_source.group.committed_offsets import fetch_committed
-from kafka_source.group.description import REBALANCING, describe_either
-from kafka_source.group.member import RebalanceTimeout
+from kafka_source.errors import KafkaGroupError, RetriableError
+from kafka_source.group.member import Member, RebalanceTimeout
 from kafka_source.group.member_state import State
 from kafka_source.group.model import BatchUnderWay, GroupAssignment, GroupSettings
 from kafka_source.group.rebalance_log import Reason
-from kafka_source.group.renewal import publish_owners
-from kafka_source.group.siblings import Siblings
-from kafka_source.group.slot import Slot
+from kafka_source.group.requests import REBALANCING, describe_either, fetch_committed
+from kafka_source.group.slot import Slot, publish_owners
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.driver_figures import RebalanceCause
+from kafka_source.runtime.shared_files import name_of, private_directory
+from kafka_source.runtime.spark_processes import is_alive
 
 log = logging.getLogger(__name__)
+
+# Seconds between two looks for siblings that have started meanwhile.
+_LOOK_AGAIN = 1.0
+_numbers = itertools.count(1)
+
+
+class Siblings:
+    """This read's place among the reads of its driver and group. All methods but `find` run on one event loop.
+
+    Args:
+        directory: The directory of the sockets.
+        family: What the names of all siblings' sockets begin with.
+    """
+
+    def __init__(self, directory: Path, family: str) -> None:
+        self._directory, self._family = directory, family
+        self._own = directory / f"{family}-{os.getpid()}-{next(_numbers)}.sock"
+        self._server: asyncio.AbstractServer | None = None
+        self._waiting = 0
+        self._asked = asyncio.Event()
+
+    @classmethod
+    def find(cls, group: str, servers: str, driver: int) -> Siblings | None:
+        """Return this process's place among the reads of a group in its driver; None if there is no place for sockets.
+
+        Args:
+            group: The group id.
+            servers: `bootstrap.servers`.
+            driver: The id of the driver's process.
+        """
+        # Containers may share a directory, but not ids of processes, hence the name of the host.
+        identity = (socket.gethostname(), group, sorted(servers.split(",")))
+        family = f"reads-{driver}-{name_of(identity)}"
+        try:
+            with private_directory() as directory:
+                return cls(directory, family)
+        except OSError as error:
+            log.warning(
+                "group=%s: reads of one group in this driver cannot find each other, and may wait for each other until "
+                "kafka.max.poll.interval.ms: %s",
+                group,
+                error,
+            )
+            return None
+
+    async def open(self) -> None:
+        """Let siblings find this read from now on."""
+        if self._server is None:
+            self._server = await asyncio.start_unix_server(self._serve, self._own)
+
+    async def asked(self) -> None:
+        """Return when a sibling waits in a join; at once if one does now."""
+        await self._asked.wait()
+
+    @contextlib.asynccontextmanager
+    async def waiting(self) -> AsyncIterator[None]:
+        """Tell all siblings, also those that start meanwhile, that this read waits in a join."""
+        connections: dict[Path, asyncio.StreamWriter] = {}
+        await self._connect(connections)
+        looking = asyncio.ensure_future(self._connect_again(connections))
+        try:
+            yield
+        finally:
+            looking.cancel()
+            for writer in connections.values():
+                writer.close()
+
+    def close(self) -> None:
+        """Let siblings find this read no longer."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+            self._own.unlink(missing_ok=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._waiting += 1
+        self._asked.set()
+        try:
+            # At the end of the loop Python 3.11 would log a task that is cancelled as an error of its callback.
+            with contextlib.closing(writer), contextlib.suppress(OSError, asyncio.CancelledError):
+                await reader.read(1)
+        finally:
+            self._waiting -= 1
+            if not self._waiting:
+                self._asked.clear()
+
+    async def _connect_again(self, connections: dict[Path, asyncio.StreamWriter]) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_AGAIN)
+            await self._connect(connections)
+
+    async def _connect(self, connections: dict[Path, asyncio.StreamWriter]) -> None:
+        for path in self._others():
+            if path not in connections:
+                # A sibling that ends or has not begun to listen yet is looked for again.
+                with contextlib.suppress(OSError):
+                    _, connections[path] = await asyncio.open_unix_connection(path)
+
+    def _others(self) -> list[Path]:
+        """Return the sockets of the siblings that run; remove those of processes that have died."""
+        found = []
+        for path in self._directory.glob(f"{self._family}-*.sock"):
+            if path == self._own:
+                continue
+            if is_alive(int(path.stem.split("-")[-2])):
+                found.append(path)
+            else:
+                path.unlink(missing_ok=True)
+        return found
+
+
+# The longest pause, in seconds, after a heartbeat that was not answered.
+_RETRY_SECONDS = 0.5
+
+
+class Heartbeats:
+    """Sends the heartbeats of all slots; belongs to the event loop of the membership.
+
+    Args:
+        settings: The group id, the interval and the timeouts.
+        slots: The slots, whose members keep what the answers say.
+    """
+
+    def __init__(self, settings: GroupSettings, slots: Sequence[Slot]) -> None:
+        self._settings = settings
+        self._slots = slots
+        self._heard_at = time.monotonic()
+        self._rebalancing_since: float | None = None
+
+    @property
+    def session_may_have_ended(self) -> bool:
+        """Whether the coordinator has not answered for longer than the session timeout."""
+        return (time.monotonic() - self._heard_at) * 1000 > self._settings.session_timeout_ms
+
+    def joined(self) -> None:
+        """Note that the slots are members from now on."""
+        self._heard_at = time.monotonic()
+
+    def rejoining(self) -> None:
+        """Note that the slots rejoin: no rebalance waits for them any longer."""
+        self._rebalancing_since = None
+
+    async def send(self, deadline: Deadline) -> bool:
+        """Send a heartbeat for every slot; return whether all were answered."""
+        members = [slot.member for slot in self._slots if slot.member.membership.is_member]
+        answered = all(await asyncio.gather(*(self._send_one(member, deadline) for member in members)))
+        if answered:
+            self._heard_at = time.monotonic()
+        return answered
+
+    async def beat(self, then: Callable[[], Awaitable[None]]) -> None:
+        """Send one heartbeat for every slot, await `then`, and wait until the next heartbeats are due."""
+        interval = self._settings.heartbeat_interval_ms / 1000
+        answered = await self.send(Deadline(interval))
+        if self.session_may_have_ended:
+            log.warning(
+                "heartbeat group=%s unanswered_s=%.0f: the session may have ended",
+                self._settings.group,
+                time.monotonic() - self._heard_at,
+            )
+        self._warn_of_long_batch(time.monotonic())
+        await then()
+        await asyncio.sleep(interval if answered else min(interval, _RETRY_SECONDS))
+
+    async def _send_one(self, member: Member, deadline: Deadline) -> bool:
+        before = member.membership.state
+        try:
+            result = await member.heartbeat(deadline)
+        except RetriableError as error:
+            log.info("heartbeat group=%s member=%s failed: %s", self._settings.group, member, error)
+            return False
+        after = result.membership.state
+        if after is not before and after in (State.REBALANCING, State.LOST, State.FENCED, State.FAILED):
+            level = logging.INFO if after is State.REBALANCING else logging.WARNING
+            log.log(level, "heartbeat group=%s member=%s now=%r", self._settings.group, member, after.value)
+        return not result.back_off
+
+    def _warn_of_long_batch(self, now: float) -> None:
+        if not any(slot.member.membership.state is State.REBALANCING for slot in self._slots):
+            self._rebalancing_since = None
+            return
+        if self._rebalancing_since is None:
+            self._rebalancing_since = now
+        limit = self._settings.rebalance_timeout_ms / 1000
+        waited = now - self._rebalancing_since
+        if waited > limit / 2:
+            log.warning(
+                "rebalance group=%s has waited %.0f s for this query's micro-batch; after %.0f s the group continues "
+                "without its slots. Make micro-batches shorter, or raise kafka.max.poll.interval.ms.",
+                self._settings.group,
+                waited,
+                limit,
+            )
+
 
 _FOR_SIBLING = Reason(RebalanceCause.SIBLING, "another read of this driver waits for it")
 _AFTER_LOSS = Reason(RebalanceCause.LOST, "the group has removed slots in the middle of a batch")

@@ -1,0 +1,372 @@
+"""The work of a query and of its group, for strategies that balance it: measured, looked up, and watched by the leader.
+
+How fast a query reads, and how fast its partitions grow, is measured from trigger to trigger. A speed is measured
+only while there is more to read than is read: a query that keeps up reads at the rate of its topics, whatever it
+could do. If it reported that rate as its speed, it would get less work, would read even less, and so on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from assignors import Assignment, Assignor, Measures, TopicPartition
+from assignors.model import PartitionWork
+from kafka_source.errors import KafkaGroupError
+from kafka_source.group.leader import Led, WorkOf, partitions_of
+from kafka_source.group.requests import fetch_committed
+from kafka_source.group.slot import Slot
+from kafka_source.kafka_client import Deadline, KafkaClient
+
+AVERAGED_SECONDS = 900.0
+"""The time over which rates and speeds are averaged: what is older counts for less than 1/e.
+
+With one micro-batch a minute, the average has the weight of 30 of them (`assignors.lag_balanced.AVERAGED_BATCHES`).
+"""
+
+_FORGOTTEN_SECONDS = 3600.0
+# A batch may be slow for a reason that has nothing to do with its records, such as a broker that is away. Only one that
+# takes at least this long, and longer than its records took to arrive by this factor, shows that the query is behind.
+_LONG_SECONDS = 10.0
+_LONGER = 1.25
+
+
+@dataclass(frozen=True, slots=True)
+class Average:
+    """An average per second that forgets.
+
+    Attributes:
+        amount: What was counted, recent counts with more weight.
+        seconds: The time in which it was counted, with the same weights.
+    """
+
+    amount: float = 0.0
+    seconds: float = 0.0
+
+    def after(self, amount: float, seconds: float) -> Average:
+        """Return the average after another count."""
+        weight = math.exp(-seconds / AVERAGED_SECONDS)
+        return Average(self.amount * weight + amount, self.seconds * weight + seconds)
+
+    @property
+    def per_second(self) -> float | None:
+        """The average; None before the first count."""
+        return self.amount / self.seconds if self.seconds > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """How many records are written to partitions per second.
+
+    Attributes:
+        at: When the ends were looked up, in seconds.
+        ends: The end of each partition then.
+        averages: The growth of each partition.
+    """
+
+    at: float = 0.0
+    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+    averages: Mapping[TopicPartition, Average] = field(default_factory=dict)
+
+    def after(self, at: float, ends: Mapping[TopicPartition, int]) -> Growth:
+        """Return the growth after another look. Partitions that are not in `ends` are forgotten.
+
+        Args:
+            at: The time in seconds; only differences count.
+            ends: The end of each partition. One that is lower than before belongs to a topic that was created again.
+        """
+        seconds = at - self.at
+        if self.ends and seconds <= 0:
+            return self
+        averages = {}
+        for tp, end in ends.items():
+            average = self.averages.get(tp, Average())
+            before = self.ends.get(tp)
+            grown = before is not None and end >= before
+            averages[tp] = average.after(end - (before or 0), seconds) if grown else Average()
+        return Growth(at, dict(ends), averages)
+
+    @property
+    def rates(self) -> dict[TopicPartition, float]:
+        """The records per second of each partition that was looked up at least twice."""
+        return {tp: rate for tp, average in self.averages.items() if (rate := average.per_second) is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A micro-batch that was planned.
+
+    Attributes:
+        at: When it was planned, in seconds.
+        records: The number of its offsets.
+        limited: Whether there was more to read.
+    """
+
+    at: float
+    records: int
+    limited: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """The measures of a query.
+
+    Attributes:
+        growth: How fast its partitions grow.
+        reading: How fast it reads while it is behind.
+        measured_at: When `reading` was last measured.
+        batch: The micro-batch under way; None: there is none.
+        lasted: How long the last batch took, in seconds; None before the end of the first one.
+    """
+
+    growth: Growth = field(default_factory=Growth)
+    reading: Average = field(default_factory=Average)
+    measured_at: float = 0.0
+    batch: Batch | None = None
+    lasted: float | None = None
+
+    @property
+    def speed(self) -> float | None:
+        """The records per second that the query reads while it is behind; None: unknown."""
+        return self.reading.per_second
+
+    def planned(
+        self,
+        at: float,
+        starts: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+        latest: Mapping[TopicPartition, int],
+    ) -> Pace:
+        """Return the measures after a micro-batch was planned.
+
+        Args:
+            at: The time in seconds; only differences count.
+            starts: The first offset of each partition.
+            ends: The next offset after the batch.
+            latest: The end of each partition.
+        """
+        records = sum(ends[tp] - start for tp, start in starts.items())
+        limited = any(latest.get(tp, end) > end for tp, end in ends.items())
+        return replace(self, growth=self.growth.after(at, latest), batch=Batch(at, records, limited))
+
+    def finished(self, at: float) -> Pace:
+        """Return the measures after the micro-batch under way, if there is one.
+
+        The time of a batch ends when Spark asks for the next one, so it includes what Spark waits between two triggers:
+        the query does not read faster than that. The first batch does not count: it starts workers and opens
+        connections.
+        """
+        if self.batch is None:
+            return self
+        batch, seconds = self.batch, at - self.batch.at
+        ended = replace(self, batch=None, lasted=seconds)
+        if self.lasted is None or seconds <= 0 or batch.records <= 0:
+            return ended
+        known = self.reading if at - self.measured_at <= _FORGOTTEN_SECONDS else Average()
+        behind = batch.limited or (seconds >= _LONG_SECONDS and seconds > _LONGER * self.lasted)
+        # A query that keeps up reads at least as fast as this.
+        faster = known.per_second is not None and batch.records / seconds > known.per_second
+        if behind or faster:
+            return replace(ended, reading=known.after(batch.records, seconds), measured_at=at)
+        return replace(ended, reading=known)
+
+
+log = logging.getLogger(__name__)
+
+_LOOKUP_SECONDS = 3.0
+
+EndOffsets = Callable[[KafkaClient, Iterable[TopicPartition], Deadline], Awaitable[Mapping[TopicPartition, int]]]
+"""Looks up the ends of partitions; those that are not found in time are left out."""
+
+
+class WorkLookup:
+    """Looks up what there is to read in partitions, once and within 3 s, because a whole group waits for its leader.
+
+    Args:
+        client: The cluster's client.
+        group: The group id.
+        end_offsets: Looks up the ends of the partitions.
+        clock: The time in seconds; only differences count.
+    """
+
+    def __init__(
+        self,
+        client: KafkaClient,
+        group: str,
+        end_offsets: EndOffsets,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client, self._group, self._end_offsets, self._clock = client, group, end_offsets, clock
+        self._growth = Growth()
+
+    async def look(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionWork]:
+        """Return what is known of the work in these partitions; nothing if the lookup fails or takes too long."""
+        wanted = sorted(set(partitions))
+        deadline = Deadline(_LOOKUP_SECONDS)
+        both = asyncio.gather(
+            self._end_offsets(self._client, wanted, deadline),
+            fetch_committed(self._client, self._group, wanted, deadline, stable=False),
+        )
+        try:
+            ends, committed = await asyncio.wait_for(both, _LOOKUP_SECONDS)
+        except (KafkaGroupError, asyncio.TimeoutError) as error:
+            log.warning(
+                "lead group=%s: its lags are unknown, so the assignment does not weigh them: %s",
+                self._group,
+                str(error) or f"no answer within {_LOOKUP_SECONDS:g} s",
+            )
+            return {}
+        self._growth = self._growth.after(self._clock(), ends)
+        return work_of(ends, committed, self._growth.rates)
+
+
+def work_of(
+    ends: Mapping[TopicPartition, int],
+    committed: Mapping[TopicPartition, int | None],
+    rates: Mapping[TopicPartition, float],
+) -> dict[TopicPartition, PartitionWork]:
+    """Return the work of each partition whose end is known; without a committed offset its lag is unknown."""
+    found = {}
+    for tp, end in ends.items():
+        offset = committed.get(tp)
+        found[tp] = PartitionWork(None if offset is None else max(0, end - offset), rates.get(tp))
+    return found
+
+
+LOOKS = 5
+"""How often the leader looks at the balance in the interval between two rebalances that it may ask for."""
+
+_IN_A_ROW = 2
+_MOST_PATIENCE = 16
+# Seconds between two looks whether this query leads a group whose strategy weighs work.
+_IDLE_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Decides when the leader asks for a rebalance because the balance has drifted. Pure.
+
+    It asks if that was worth it in two looks in a row, and the last rebalance is at least the interval ago. If a
+    rebalance that it asked for has moved nothing, the interval doubles, up to 16 times, until one moves something.
+
+    Attributes:
+        interval: The least number of seconds after a rebalance.
+        since: When the last rebalance was, in seconds.
+        asked: Whether the next rebalance is one that it asked for.
+        seen: In how many looks in a row a rebalance was worth it.
+        factor: By what the interval is multiplied.
+    """
+
+    interval: float
+    since: float
+    asked: bool = False
+    seen: int = 0
+    factor: int = 1
+
+    def rebalanced(self, at: float, *, moved: bool) -> Patience:
+        """Return the state after a rebalance of the group.
+
+        Args:
+            at: The time in seconds.
+            moved: Whether a partition has a new owner.
+        """
+        factor = min(self.factor * 2, _MOST_PATIENCE) if self.asked and not moved else 1
+        return Patience(self.interval, at, factor=factor)
+
+    def looked(self, at: float, *, worth: bool) -> Patience:
+        """Return the state after a look; `asked` becomes true if it is time to ask."""
+        seen = self.seen + 1 if worth else 0
+        due = at - self.since >= self.interval * self.factor
+        return replace(self, seen=seen, asked=self.asked or (due and seen >= _IN_A_ROW))
+
+
+@dataclass(frozen=True, slots=True)
+class _Assigned:
+    """What this query has assigned as the leader, with which strategy, and in which generation."""
+
+    led: Led
+    strategy: Assignor
+    generation: int
+
+
+class BalanceWatch:
+    """The work of the group, as far as its leader has to know it. Its methods run on the membership's event loop.
+
+    Args:
+        client: The cluster's client.
+        group: The group id.
+        slots: The slots of the query.
+        end_offsets: Looks up the ends of partitions; None: lags are unknown, and there is nothing to watch.
+
+    Attributes:
+        lookup: Looks up lags and rates; None: they are unknown.
+        reason: Why the group should rebalance; None: it should not.
+    """
+
+    def __init__(self, client: KafkaClient, group: str, slots: Sequence[Slot], end_offsets: EndOffsets | None) -> None:
+        self.lookup = None if end_offsets is None else WorkLookup(client, group, end_offsets)
+        self.reason: str | None = None
+        self._group, self._slots = group, slots
+        self._assigned: _Assigned | None = None
+        self._patience: Patience | None = None
+
+    def measured(self, speed: float | None, rates: Mapping[TopicPartition, float]) -> None:
+        """Note what the query has measured, for the leader of the next rebalance.
+
+        Args:
+            speed: The records per second that the query reads with all slots while it is behind; None: unknown.
+            rates: The records per second that are written to its partitions.
+        """
+        of_slot = Measures(None if speed is None else speed / len(self._slots), rates)
+        for slot in self._slots:
+            slot.measured(of_slot)
+
+    def led(self, strategy: Assignor, led: Led, generation: int) -> None:
+        """Note what was assigned, to judge it later."""
+        before, self._assigned = self._assigned, None
+        interval = strategy.rebalance_interval()
+        if interval is None or led.failed is not None:
+            return
+        moved = before is None or _owners(before.led.plan) != _owners(led.plan)
+        patience = self._patience or Patience(interval, time.monotonic())
+        self._patience = patience.rebalanced(time.monotonic(), moved=moved)
+        self._assigned = _Assigned(led, strategy, generation)
+
+    @property
+    def look_up(self) -> WorkOf | None:
+        """Looks up the work in partitions, for the leader; None: it is unknown."""
+        return None if self.lookup is None else self.lookup.look
+
+    async def look(self) -> None:
+        """Wait until it is time for a look, and look, if this query leads the group; then `reason` may be set."""
+        assigned, patience = self._assigned, self._patience
+        if assigned is None or patience is None or self.lookup is None or not self._leads(assigned):
+            await asyncio.sleep(_IDLE_SECONDS)
+            return
+        await asyncio.sleep(patience.interval / LOOKS)
+        if self._assigned is not assigned or not self._leads(assigned):
+            return
+        led = assigned.led
+        cluster = led.snapshot.for_assignor(led.topics)
+        cluster = replace(cluster, work=await self.lookup.look(partitions_of(cluster)))
+        # In a thread, as the assignment itself: the event loop has to send heartbeats.
+        reason = await asyncio.get_running_loop().run_in_executor(
+            None, assigned.strategy.should_rebalance, cluster, led.group, led.plan
+        )
+        if self._assigned is not assigned:
+            return
+        self._patience = patience.looked(time.monotonic(), worth=reason is not None)
+        if reason is not None and self._patience.asked and self.reason is None:
+            self.reason = reason
+            log.info("balance group=%s generation=%d: %s", self._group, assigned.generation, reason)
+
+    def _leads(self, assigned: _Assigned) -> bool:
+        return any(slot.leading and slot.generation == assigned.generation for slot in self._slots)
+
+
+def _owners(plan: Mapping[str, Assignment]) -> dict[TopicPartition, str]:
+    return {tp: member for member, assignment in plan.items() for tp in assignment.partitions}

@@ -1,0 +1,437 @@
+"""Requests about a group: its description, its committed offsets, and to leave it.
+
+Both of Kafka's group protocols are described. Offsets are committed as a member, without a transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from assignors import (
+    Assignment,
+    TopicPartition,
+    WireFormatError,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+)
+from kafka_source.error_codes import ErrorCode
+from kafka_source.errors import (
+    AuthenticationError,
+    InvalidConfigurationError,
+    RetriableError,
+    UnknownOutcomeError,
+    error_for_code,
+)
+from kafka_source.group.model import CONSUMER, GroupMember
+from kafka_source.kafka_client import (
+    GROUP,
+    ConnectionLost,
+    Deadline,
+    KafkaClient,
+    check_commits,
+    check_coordinator,
+    to_coordinator,
+)
+from kafka_source.kafka_client.messages.group import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribeGroupsRequest,
+    LeaveGroupRequest,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+)
+from kafka_source.model.commits import CommitOffset, chunks
+from kafka_source.model.credentials import SlotCredentials
+from kafka_source.model.partition_runs import first_names, numbers_by_topic
+
+DEAD = "Dead"
+STABLE = "Stable"
+PREPARING_REBALANCE = "PreparingRebalance"
+REBALANCING = frozenset({PREPARING_REBALANCE, "CompletingRebalance"})
+"""The states in which a classic group's description has no assignments."""
+
+_DESCRIBE_VERSION = 5
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedMember:
+    """A member and the assignment that the leader gave it (`state`).
+
+    While the group rebalances, both the member's metadata and its state are empty.
+
+    Attributes:
+        topics: The topics to which it subscribes; None: unknown, for example while the group rebalances.
+    """
+
+    member: GroupMember
+    state: bytes
+    client_id: str
+    host: str
+    topics: frozenset[str] | None = None
+
+    @property
+    def assigned(self) -> frozenset[TopicPartition]:
+        """The partitions that the member was assigned; empty if its assignment is in another format than Kafka's."""
+        try:
+            return frozenset(TopicPartition(*tp) for tp in decode_assignment(self.state).partitions)
+        except WireFormatError:
+            return frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group.
+
+    Attributes:
+        state: Kafka's name of its state, for example "Stable".
+        protocol_type: Its protocol type: "consumer" for consumers.
+        protocol: The assignor that it uses.
+        members: Its members.
+        settled: Where the brokers assign, the ids of the members that have all that is meant for them in the group's
+            present epoch; else empty.
+    """
+
+    state: str
+    protocol_type: str
+    protocol: str
+    members: tuple[DescribedMember, ...]
+    settled: frozenset[str] = frozenset()
+
+    def member_id_of(self, instance_id: str | None) -> str | None:
+        """Return the current member id of a static member; None if the group has no such member."""
+        return next((d.member.member_id for d in self.members if d.member.instance_id == instance_id), None)
+
+
+async def describe(client: KafkaClient, group: str, deadline: Deadline) -> GroupDescription:
+    """Return the coordinator's description of a classic group; any other group is `DEAD` and has no members.
+
+    Raises:
+        AuthenticationError: This user is not authorized to describe the group.
+        RetriableError: The coordinator cannot be reached before the deadline.
+    """
+    what = f"Describing group {group} failed"
+
+    async def ask() -> GroupDescription:
+        request = DescribeGroupsRequest(groups=[group], include_authorized_operations=False)
+        answer = await to_coordinator(client, GROUP, group, request, deadline, _DESCRIBE_VERSION)
+        (found,) = answer.groups
+        check_coordinator(client, GROUP, group, found.error_code, what)
+        return GroupDescription(
+            found.group_state,
+            found.protocol_type,
+            found.protocol_data,
+            tuple(
+                DescribedMember(
+                    GroupMember(m.member_id, m.group_instance_id, bytes(m.member_metadata)),
+                    bytes(m.member_assignment),
+                    m.client_id,
+                    m.client_host,
+                    _topics(bytes(m.member_metadata)) if found.protocol_type == CONSUMER else None,
+                )
+                for m in found.members
+            ),
+        )
+
+    return await client.retrying(ask, deadline)
+
+
+async def describe_either(client: KafkaClient, group: str, deadline: Deadline) -> GroupDescription:
+    """Return the description of a classic group or, where the brokers assign (`strategies`), of a consumer group.
+
+    Raises:
+        AuthenticationError: This user is not authorized to describe the group.
+        RetriableError: The coordinator cannot be reached before the deadline.
+    """
+    found = await describe(client, group, deadline)
+    if found.state != DEAD:
+        return found
+    return await describe_assigned_by_brokers(client, group, deadline) or found
+
+
+async def describe_assigned_by_brokers(client: KafkaClient, group: str, deadline: Deadline) -> GroupDescription | None:
+    """Return the description of a group of the consumer protocol (KIP-848); None if there is no such group.
+
+    Its members have no metadata here.
+
+    Raises:
+        AuthenticationError: This user is not authorized to describe the group.
+        RetriableError: The coordinator cannot be reached before the deadline.
+    """
+    found = await describe_consumer_protocol(client, group, deadline)
+    if found is None:
+        return None
+    members = (
+        DescribedMember(
+            GroupMember(m.member_id, m.instance_id, b""),
+            encode_assignment(Assignment(_partitions(m.assignment))),
+            m.client_id,
+            m.client_host,
+            frozenset(m.subscribed_topic_names),
+        )
+        for m in found.members
+    )
+    settled = frozenset(m.member_id for m in found.members if _is_settled(found, m))
+    return GroupDescription(found.group_state, CONSUMER, found.assignor_name, tuple(members), settled)
+
+
+async def describe_consumer_protocol(
+    client: KafkaClient, group: str, deadline: Deadline
+) -> ConsumerGroupDescribeResponse.DescribedGroup | None:
+    """Return ConsumerGroupDescribe's answer about a group (KIP-848).
+
+    A request of the classic protocol gets the state "Dead" for a group of the consumer protocol too.
+
+    Returns:
+        The answer; None if there is no such group, or brokers do not know the protocol.
+
+    Raises:
+        AuthenticationError: This user is not authorized to describe the group.
+        RetriableError: The coordinator cannot be reached before the deadline.
+    """
+
+    async def ask() -> ConsumerGroupDescribeResponse.DescribedGroup | None:
+        request = ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)
+        (found,) = (await to_coordinator(client, GROUP, group, request, deadline)).groups
+        if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+            return None
+        check_coordinator(client, GROUP, group, found.error_code, f"Describing group {group} failed")
+        return found
+
+    try:
+        return await client.retrying(ask, deadline)
+    except AuthenticationError:
+        raise
+    except InvalidConfigurationError:
+        # The brokers are too old to know the consumer protocol.
+        return None
+
+
+def _is_settled(
+    group: ConsumerGroupDescribeResponse.DescribedGroup, member: ConsumerGroupDescribeResponse.DescribedGroup.Member
+) -> bool:
+    if not group.group_epoch == group.assignment_epoch == member.member_epoch:
+        return False
+    return sorted(_partitions(member.assignment)) == sorted(_partitions(member.target_assignment))
+
+
+def _topics(metadata: bytes) -> frozenset[str] | None:
+    try:
+        return frozenset(decode_subscription(metadata).topics)
+    except WireFormatError:
+        return None
+
+
+def _partitions(assignment: ConsumerGroupDescribeResponse.Assignment) -> tuple[TopicPartition, ...]:
+    return tuple(TopicPartition(t.topic_name, n) for t in assignment.topic_partitions for n in t.partitions)
+
+
+# Later versions have other layouts: OffsetFetch 8 takes many groups, and version 10 of both identifies topics by id.
+_FETCH_VERSION = 7
+_COMMIT_VERSION = 9
+# The maximum number of partitions that an error names.
+_MOST_NAMED = 10
+
+
+async def fetch_committed(
+    client: KafkaClient,
+    group: str,
+    partitions: Iterable[TopicPartition] | None,
+    deadline: Deadline,
+    *,
+    stable: bool = True,
+) -> dict[TopicPartition, int | None]:
+    """Return the group's committed offsets; None for a partition without one.
+
+    Args:
+        client: The cluster's client.
+        group: The group id.
+        partitions: The partitions to fetch; None: all partitions for which the group has committed an offset.
+        deadline: The time limit for all attempts.
+        stable: Whether to wait for open transactions that will commit an offset of these partitions (KIP-447).
+            If false, the result contains the offsets as they were before those transactions.
+
+    Raises:
+        AuthenticationError: This user is not authorized to read the group.
+        KafkaGroupError: The deadline has expired.
+    """
+    wanted = None if partitions is None else sorted(set(partitions))
+    found = {} if wanted == [] else await _fetch(client, group, wanted, deadline, stable=stable)
+    offsets = {tp: entry.offset for tp, entry in found.items()}
+    return {**dict.fromkeys(wanted or ()), **offsets}
+
+
+async def fetch_all_committed(
+    client: KafkaClient, group: str, deadline: Deadline
+) -> dict[TopicPartition, CommitOffset]:
+    """Return all offsets that the group has committed, with their metadata; waits and raises as `fetch_committed`."""
+    return await _fetch(client, group, None, deadline, stable=True)
+
+
+async def fetch_entries(
+    client: KafkaClient,
+    group: str,
+    partitions: Iterable[TopicPartition],
+    deadline: Deadline,
+    *,
+    stable: bool = True,
+) -> dict[TopicPartition, CommitOffset]:
+    """Return the committed offsets of these partitions, with their metadata; waits and raises as `fetch_committed`."""
+    wanted = sorted(set(partitions))
+    return await _fetch(client, group, wanted, deadline, stable=stable) if wanted else {}
+
+
+async def _fetch(
+    client: KafkaClient, group: str, wanted: Iterable[TopicPartition] | None, deadline: Deadline, *, stable: bool
+) -> dict[TopicPartition, CommitOffset]:
+    what = f"Fetching the committed offsets of group {group} failed"
+    topics = None
+    if wanted is not None:
+        topics = [
+            OffsetFetchRequest.OffsetFetchRequestTopic(name=topic, partition_indexes=numbers)
+            for topic, numbers in numbers_by_topic(sorted(wanted)).items()
+        ]
+
+    async def ask() -> dict[TopicPartition, CommitOffset]:
+        request = OffsetFetchRequest(group_id=group, topics=topics, require_stable=stable)
+        answer = await to_coordinator(client, GROUP, group, request, deadline, _FETCH_VERSION)
+        check_coordinator(client, GROUP, group, answer.error_code, what)
+        found = {}
+        for topic in answer.topics:
+            for p in topic.partitions:
+                check_coordinator(client, GROUP, group, p.error_code, f"{what} for {topic.name}-{p.partition_index}")
+                if p.committed_offset >= 0:
+                    tp = TopicPartition(topic.name, p.partition_index)
+                    found[tp] = CommitOffset(p.committed_offset, p.committed_leader_epoch, p.metadata or "")
+        return found
+
+    return await client.retrying(ask, deadline)
+
+
+async def commit_offsets(
+    client: KafkaClient,
+    credentials: SlotCredentials,
+    offsets: Mapping[TopicPartition, int | CommitOffset],
+    deadline: Deadline,
+    *,
+    fail_on_unknown_topic: bool = False,
+) -> None:
+    """Commit the next offsets to read, as the member with these credentials.
+
+    The offsets of thousands of partitions take several requests, one after the other. If a later one fails, the offsets
+    of the earlier ones are committed.
+
+    Args:
+        client: The cluster's client.
+        credentials: The credentials of the member that commits.
+        offsets: The next offset to read, by partition.
+        deadline: The time limit for all attempts.
+        fail_on_unknown_topic: Whether to fail at once if the coordinator does not know a topic. If false, the commit is
+            retried until the deadline: the coordinator may not know yet of a topic that was just created.
+
+    Raises:
+        FencedError: The coordinator rejects the credentials; what it has not accepted before is not committed.
+        UnknownTopicError: A topic does not exist; the offsets of the other topics are committed.
+        UnknownOutcomeError: A response was lost, and the coordinator has not accepted another try before the deadline.
+    """
+    entries = {tp: CommitOffset(value) if isinstance(value, int) else value for tp, value in offsets.items()}
+    what = f"Committing offsets of group {credentials.group} as {credentials.instance_id or credentials.member_id}"
+    unknown: list[str] = []
+    for part in chunks(credentials.group, entries):
+        unknown += await _commit_part(client, credentials, part, deadline, what, skip_unknown=fail_on_unknown_topic)
+    if unknown:
+        named = first_names(unknown, _MOST_NAMED)
+        raise error_for_code(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{what} failed for {named}")
+
+
+async def _commit_part(
+    client: KafkaClient,
+    credentials: SlotCredentials,
+    part: Mapping[TopicPartition, CommitOffset],
+    deadline: Deadline,
+    what: str,
+    *,
+    skip_unknown: bool,
+) -> list[str]:
+    """Commit what one request can hold; return the partitions of unknown topics, as `check_commits` does."""
+    unanswered = False
+    request = OffsetCommitRequest(
+        group_id=credentials.group,
+        generation_id_or_member_epoch=credentials.generation,
+        member_id=credentials.member_id,
+        group_instance_id=credentials.instance_id,
+        topics=[
+            OffsetCommitRequest.OffsetCommitRequestTopic(
+                name=topic, partitions=[_commit(part[TopicPartition(topic, n)], n) for n in numbers]
+            )
+            for topic, numbers in numbers_by_topic(sorted(part)).items()
+        ],
+    )
+
+    async def ask() -> list[str]:
+        nonlocal unanswered
+        try:
+            answer = await to_coordinator(client, GROUP, credentials.group, request, deadline, _COMMIT_VERSION)
+        except ConnectionLost:
+            # No later answer takes it back: a coordinator that loads the group or has moved knows nothing of this try.
+            unanswered = True
+            raise
+        return check_commits(client, credentials.group, answer, f"{what} failed", skip_unknown=skip_unknown)
+
+    try:
+        return await client.retrying(ask, deadline)
+    except RetriableError as error:
+        if unanswered:
+            raise UnknownOutcomeError(f"{what} was not answered: {error}") from None
+        raise
+
+
+def _commit(
+    entry: CommitOffset, number: int
+) -> OffsetCommitRequest.OffsetCommitRequestTopic.OffsetCommitRequestPartition:
+    return OffsetCommitRequest.OffsetCommitRequestTopic.OffsetCommitRequestPartition(
+        partition_index=number,
+        committed_offset=entry.offset,
+        committed_leader_epoch=entry.leader_epoch,
+        committed_metadata=entry.metadata,
+    )
+
+
+# Any other error says that the group does not know the members, which is what they want.
+_ASK_AGAIN = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
+
+
+async def leave_group(
+    client: KafkaClient,
+    group: str,
+    members: Sequence[tuple[str, str | None]],
+    reason: str,
+    deadline: Deadline,
+) -> None:
+    """Leave a group with several members in one request, so that it rebalances once.
+
+    Args:
+        client: Of the cluster.
+        group: The group id.
+        members: The member id and the instance id of each; a static member is found by its instance id.
+        reason: The reason for the brokers' log (KIP-800).
+        deadline: For all tries. A request whose response was lost is sent again: members that have left are ignored.
+
+    Raises:
+        RetriableError: The coordinator could not be reached in time. The members stay until their sessions end.
+    """
+    request = LeaveGroupRequest(
+        group_id=group,
+        members=[
+            LeaveGroupRequest.MemberIdentity(member_id=member_id, group_instance_id=instance_id, reason=reason or None)
+            for member_id, instance_id in members
+        ],
+    )
+
+    async def ask() -> None:
+        answer = await to_coordinator(client, GROUP, group, request, deadline)
+        if answer.error_code in _ASK_AGAIN:
+            check_coordinator(client, GROUP, group, answer.error_code, f"Leaving group {group} failed")
+
+    await client.retrying(ask, deadline)
