@@ -33,6 +33,8 @@ _T = TypeVar("_T")
 GROUP, TRANSACTION = 0, 1
 """The kinds of coordinators, as key types of FindCoordinator."""
 
+# From this version on FindCoordinator has a list of keys in place of one (KIP-699).
+_MANY_KEYS_VERSION = 4
 # Seconds after which the next endpoint is tried too, while an earlier one has not answered.
 _STAGGER = 0.5
 # It has no state: that of the random module belongs to the application, which may have seeded it.
@@ -365,6 +367,27 @@ class KafkaClient:
 
         return await self.retrying(ask, deadline)
 
+    async def find_coordinators(self, keys: Iterable[str], deadline: Deadline, kind: int = GROUP) -> None:
+        """Look up the coordinators of many keys with one request, if the broker can do that (KIP-699, Kafka 3.0).
+
+        `coordinator` looks up those that this leaves out, with the error of each.
+        """
+        wanted = [key for key in keys if (kind, key) not in self._coordinators]
+        if not wanted:
+            return
+
+        async def ask() -> None:
+            connection = await self.any_connection(deadline)
+            if connection.versions.version_for(FindCoordinatorRequest) < _MANY_KEYS_VERSION:
+                return
+            request = FindCoordinatorRequest(key_type=kind, coordinator_keys=wanted)
+            answer = await connection.send(request, self._patience(deadline))
+            for found in answer.coordinators:
+                if not found.error_code:
+                    self._coordinators[kind, found.key] = Broker(found.node_id, Endpoint(found.host, found.port))
+
+        await self.retrying(ask, deadline)
+
     def _being_found(self, kind: int, key: str, deadline: Deadline) -> asyncio.Task[Broker]:
         task = self._finding.get((kind, key))
         if task is None:
@@ -381,9 +404,8 @@ class KafkaClient:
 
     async def _find_coordinator(self, kind: int, key: str, deadline: Deadline) -> Broker:
         connection = await self.any_connection(deadline)
-        # Version 4 looks up many keys at once and has another layout; version 3 is enough for one key.
         request = FindCoordinatorRequest(key=key, key_type=kind)
-        answer = await connection.send(request, self._patience(deadline), max_version=3)
+        answer = await connection.send(request, self._patience(deadline), max_version=_MANY_KEYS_VERSION - 1)
         if answer.error_code:
             raise error_for_code(answer.error_code, _finding(kind, key), reason=answer.error_message or "")
         return Broker(answer.node_id, Endpoint(answer.host, answer.port))

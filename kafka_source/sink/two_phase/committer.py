@@ -26,10 +26,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from assignors.model import TopicPartition
 from kafka_source.errors import ApplicationRecoverableError, FencedError, KafkaGroupError, LostTransactionsError
-from kafka_source.kafka_client import Deadline, KafkaClient
+from kafka_source.kafka_client import TRANSACTION, Deadline, KafkaClient
 from kafka_source.model.partition_runs import first_names
 from kafka_source.runtime.failpoints import failpoint
 from kafka_source.sink.two_phase.ledger import DecidedBatch, Decision, Ledger, LedgerState, homes_of
@@ -48,6 +49,9 @@ from kafka_source.transactions.open_transaction import OpenTransaction, end, ini
 
 log = logging.getLogger(__name__)
 
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+
 Renew = Callable[[FencedError], Awaitable[tuple[GroupOffsets, ...]]]
 """Returns offsets of groups with the credentials of now, after those of before were refused with this error."""
 
@@ -60,6 +64,8 @@ _VISIBLE_SECONDS = 30.0
 _FENCED_TIMEOUT_MS = 1
 # A transaction that is decided must be committed before it times out.
 _MAX_MARGIN_MS = 5_000
+# How many transactions are ended at once; a coordinator ends hundreds in a second.
+_MAX_IN_FLIGHT = 200
 # The maximum number of transactions that an error names.
 _MAX_NAMED = 10
 
@@ -184,7 +190,7 @@ class TwoPhaseCommit:
         last = ledger.last
         lost: list[str] = []
         if last is not None and not last.done:
-            lost = await self._commit_all(last, deadline)
+            lost = await self._commit_all(last.transactions, deadline)
             if lost and not replays:
                 raise LostTransactionsError(batch=last.batch, transactional_ids=sorted(lost), decided=True)
             if not lost:
@@ -237,7 +243,14 @@ class TwoPhaseCommit:
             prepared = await self._check_open(epoch, batch, deadline)
             await self._decide(epoch, batch, [*sources, *self._ledger.entries(decision)], prepared, deadline)
         failpoint("sink-decided")
-        await self._finish(epoch, decision, deadline)
+        # A replay has committed the other transactions of its decision already.
+        lost = await self._commit_all(sorted(batch.transactions), deadline)
+        if lost:
+            raise LostTransactionsError(batch=decision.batch, transactional_ids=sorted(lost), decided=True)
+        failpoint("sink-committed")
+        await asyncio.gather(
+            self._record_finished(epoch.finished, decision, deadline), self._abort_open(epoch, deadline)
+        )
 
     async def accept_loss(self, epoch: DriverEpoch, deadline: Deadline) -> None:
         """Record the last decision as finished without the records of its lost transactions."""
@@ -289,7 +302,7 @@ class TwoPhaseCommit:
         # `left` was read before this check, so it holds nothing of a driver that begins after the check.
         if not left or not await self._is_current(driver, deadline):
             return []
-        aborted = await asyncio.gather(*(self._abort_one(one, deadline) for one in left))
+        aborted = await _each(self._abort_one, left, deadline)
         return [one for one, done in zip(left, aborted, strict=True) if done]
 
     async def _abort_one(self, one: Described, deadline: Deadline) -> bool:
@@ -361,7 +374,7 @@ class TwoPhaseCommit:
         if decision.done:
             return None
         # `begin` has committed all that exist. A repeated commit has the answer of the first one.
-        lost = set(await self._commit_all(decision, deadline))
+        lost = set(await self._commit_all(decision.transactions, deadline))
         replayed = {_task(t): t for t in batch.transactions}
         transactions = tuple(replayed.get(_task(t), t) for t in decision.transactions)
         missing = sorted(
@@ -422,15 +435,6 @@ class TwoPhaseCommit:
             before_commit=lambda: self._check_time_left(epoch, batch, prepared, within),
         )
 
-    async def _finish(self, epoch: DriverEpoch, decision: Decision, deadline: Deadline) -> None:
-        lost = await self._commit_all(decision, deadline)
-        if lost:
-            raise LostTransactionsError(batch=decision.batch, transactional_ids=sorted(lost), decided=True)
-        failpoint("sink-committed")
-        await asyncio.gather(
-            self._record_finished(epoch.finished, decision, deadline), self._abort_open(epoch, deadline)
-        )
-
     async def _record_finished(self, finished: OpenTransaction, decision: Decision, deadline: Deadline) -> None:
         """Record that a decision is finished, when its records are visible."""
         await self._ledger.record_finished(
@@ -445,14 +449,15 @@ class TwoPhaseCommit:
         """End every transaction of the sink; call it when all decided ones are committed."""
         await self._abort(await self._not_ended(deadline), epoch.driver, deadline)
 
-    async def _commit_all(self, decision: Decision, deadline: Deadline) -> list[str]:
-        """Commit the transactions of a decision; return the transactional ids of those that no longer exist."""
-        if not decision.transactions:
+    async def _commit_all(self, transactions: Sequence[OpenTransaction], deadline: Deadline) -> list[str]:
+        """Commit transactions; return the transactional ids of those that no longer exist."""
+        if not transactions:
             return []
-        first, *others = decision.transactions
+        await self._client.find_coordinators([one.transactional_id for one in transactions], deadline, TRANSACTION)
+        first, *others = transactions
         lost = [await self._commit_one(first, deadline)]
         failpoint("sink-half-committed")
-        lost += await asyncio.gather(*(self._commit_one(transaction, deadline) for transaction in others))
+        lost += await _each(self._commit_one, others, deadline)
         return [name for name in lost if name is not None]
 
     async def _commit_one(self, transaction: OpenTransaction, deadline: Deadline) -> str | None:
@@ -465,6 +470,21 @@ class TwoPhaseCommit:
             log.error("decided transaction is lost: %s", error)
             return transaction.transactional_id
         return None
+
+
+async def _each(work: Callable[[_T, Deadline], Awaitable[_R]], items: Sequence[_T], deadline: Deadline) -> list[_R]:
+    """Return the results of a call for each item, with a limited number of calls at once.
+
+    A coordinator answers the requests of a connection in turn. With thousands in flight the last ones would wait
+    longer than `request.timeout.ms`, and all of them would begin again.
+    """
+    free = asyncio.Semaphore(_MAX_IN_FLIGHT)
+
+    async def call(item: _T) -> _R:
+        async with free:
+            return await work(item, deadline)
+
+    return await asyncio.gather(*map(call, items))
 
 
 def _task(transaction: OpenTransaction) -> int:

@@ -66,6 +66,7 @@ async def describe_all(client: KafkaClient, transactional_ids: Sequence[str], de
 
     If that fails for a coordinator, ask it for each id separately.
     """
+    await client.find_coordinators(transactional_ids, deadline, TRANSACTION)
     coordinators = await asyncio.gather(*(client.coordinator(n, deadline, TRANSACTION) for n in transactional_ids))
     by_node: dict[int, list[str]] = {}
     for name, coordinator in zip(transactional_ids, coordinators, strict=True):
