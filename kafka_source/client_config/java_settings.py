@@ -157,7 +157,8 @@ _CONNECTIONS = (
         "client.dns.lookup",
         _ALL,
         _STRING,
-        "the native engine always tries all addresses of a name; `default`, which Kafka 4 no longer has, means that",
+        "the native engine races all addresses of a name, librdkafka tries one after another; `default`, which Kafka 4 "
+        "no longer has, means that",
         words=("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only", "default"),
     ),
     _passed("client.id", _ALL, _STRING, "default `kafkagroup`; control connections append their purpose to it"),
@@ -214,7 +215,13 @@ _CONNECTIONS = (
     _passed("request.timeout.ms", _ALL, _INT, least=0, rdkafka="socket.timeout.ms"),
     _passed("retry.backoff.ms", _ALL, _LONG, least=0),
     _passed("retry.backoff.max.ms", _ALL, _LONG, least=0),
-    _passed("socket.connection.setup.timeout.ms", _ALL, _LONG, "it bounds TCP, TLS and login together"),
+    _passed(
+        "socket.connection.setup.timeout.ms",
+        _ALL,
+        _LONG,
+        "10 s by default, as in Java; in the native engine for all addresses, TLS and login together, in librdkafka "
+        "for each address",
+    ),
     _unused("socket.connection.setup.timeout.max.ms", _ALL, _LONG, "the timeout of a connection does not grow"),
     _passed("enable.metrics.push", _ALL, _BOOL, "the native engine pushes no metrics", native=_UNUSED),
     _unused("metric.reporters", _ALL, _LIST, _METRICS),

@@ -18,6 +18,10 @@ _PROBE = "kafkagroup.probe"
 # What librdkafka and confluent-kafka say of names that no text can set.
 _NO_SETTING = ("No such configuration property", "must be set through", "cannot be set to a text")
 _OUT_OF_RANGE = re.compile(r"outside allowed range (-?\d+)(?:\.\d+)?\.\.(-?\d+)")
+# librdkafka tries the addresses of a name one after another. Its own default is 30 s for each, Java's is 10 s.
+DEFAULTS = {"socket.connection.setup.timeout.ms": "10000"}
+"""What librdkafka gets where the user sets nothing, because its own default is not Java's."""
+
 _LEVEL = re.compile(r"compression\.(gzip|lz4|zstd)\.level")
 
 
@@ -37,7 +41,7 @@ def librdkafka_config(settings: Settings, role: Role = Role.ALL) -> dict[str, An
     Raises:
         OptionError: A value is invalid, or a setting of all of Java's clients is refused.
     """
-    config: dict[str, Any] = {}
+    config: dict[str, Any] = dict(DEFAULTS)
     for name in settings:
         java = JAVA.get(name)
         if java is None:

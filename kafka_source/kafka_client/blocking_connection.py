@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Generic, TypeVar
 
 from kafka_source.errors import RetriableError
+from kafka_source.kafka_client.addresses import connect_first
 from kafka_source.kafka_client.connection import ConnectionLost, explain_failure
 from kafka_source.kafka_client.framing import (
     HANDSHAKE_BYTES,
@@ -65,7 +66,7 @@ class BlockingConnection:
         """
         sock: socket.socket | None = None
         try:
-            sock = socket.create_connection((endpoint.host, endpoint.port), settings.connect_timeout)
+            sock = connect_first(endpoint.host, endpoint.port, settings.connect_timeout)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             settings.set_buffers(sock)

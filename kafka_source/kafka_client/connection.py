@@ -11,6 +11,7 @@ import time
 from typing import TypeVar, cast
 
 from kafka_source.errors import AuthenticationError, KafkaGroupError, RefreshRetriableError, RetriableError
+from kafka_source.kafka_client import addresses
 from kafka_source.kafka_client.framing import HANDSHAKE_BYTES, RESPONSE_BYTES, FrameBuffer, FrameError, StreamEnded
 from kafka_source.kafka_client.handshake import Call, Session, advance, handshake
 from kafka_source.kafka_client.messages import ApiVersions, Request, decode_response, encode_request
@@ -273,6 +274,7 @@ async def _connect(endpoint: Endpoint, settings: ConnectionSettings) -> _Wire:
         endpoint.port,
         ssl=settings.tls,
         server_hostname=endpoint.host if settings.tls is not None else None,
+        happy_eyeballs_delay=addresses.DELAY_SECONDS,
     )
     wire.set_buffers(settings)
     return wire

@@ -38,7 +38,7 @@ class ConnectionSettings:
         client_id: The client id in every request's header.
         tls: The TLS context, or None without TLS.
         sasl: How to log in, or None without SASL. It contains secrets, so the repr leaves it out.
-        connect_timeout: Seconds for TCP, TLS and SASL together.
+        connect_timeout: Seconds for all addresses of a name, TLS and SASL together.
         request_timeout: Seconds to wait for a response.
         retry: The pauses between attempts.
         rebootstrap_after: Seconds without metadata until the client rebootstraps (KIP-1102); None: never.

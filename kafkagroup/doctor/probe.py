@@ -25,6 +25,7 @@ from kafka_source.kafka_client import (
     decode_response,
     encode_request,
 )
+from kafka_source.kafka_client.addresses import connect_first
 from kafka_source.kafka_client.connection import explain_failure
 from kafka_source.kafka_client.framing import HANDSHAKE_BYTES, FrameError, read_frame
 from kafka_source.kafka_client.handshake import Call, Session, advance, handshake
@@ -113,7 +114,7 @@ def probe(endpoint: Endpoint, settings: Settings, seconds: float) -> Probe:
             trace.enter("resolve")
             socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
             trace.enter("connect")
-            sock = opened.enter_context(closing(socket.create_connection((endpoint.host, endpoint.port), seconds)))
+            sock = opened.enter_context(closing(connect_first(endpoint.host, endpoint.port, seconds)))
             if connection.tls is not None:
                 trace.enter("tls")
                 secured = connection.tls.wrap_socket(sock, server_hostname=endpoint.host)
@@ -169,7 +170,7 @@ def listener_at(endpoint: Endpoint, seconds: float) -> Listener:
 def _first_bytes(endpoint: Endpoint, data: bytes, seconds: float) -> bytes:
     head = b""
     try:
-        with socket.create_connection((endpoint.host, endpoint.port), seconds) as sock:
+        with connect_first(endpoint.host, endpoint.port, seconds) as sock:
             sock.sendall(data)
             while len(head) < 4 and (piece := sock.recv(4 - len(head))):
                 head += piece
@@ -183,7 +184,7 @@ def _speaks_tls(endpoint: Endpoint, seconds: float) -> bool:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
-        with socket.create_connection((endpoint.host, endpoint.port), seconds) as sock:
+        with connect_first(endpoint.host, endpoint.port, seconds) as sock:
             with context.wrap_socket(sock, server_hostname=endpoint.host):
                 return True
     except ssl.SSLError as problem:
@@ -197,7 +198,7 @@ def _unmatched_certificate(endpoint: Endpoint, settings: Settings, seconds: floa
     """Return a certificate that is trusted but not valid for the host's name; None if it is not trusted."""
     context = ssl_context(replace(tls_of(settings), check_hostname=False))
     try:
-        with socket.create_connection((endpoint.host, endpoint.port), seconds) as sock:
+        with connect_first(endpoint.host, endpoint.port, seconds) as sock:
             with context.wrap_socket(sock, server_hostname=endpoint.host) as secured:
                 return _certificate(secured)
     except OSError:

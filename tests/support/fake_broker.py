@@ -123,6 +123,7 @@ class FakeBroker:
     """One broker with one topic.
 
     Attributes:
+        host: The name or address by which clients know it; it listens on 127.0.0.1.
         partitions: By number; to be changed by tests.
         topic_id: The topic's.
         metadata_errors: Answered to requests for metadata, one after another, before these are given.
@@ -143,7 +144,8 @@ class FakeBroker:
         on_find_coordinator: Called before that answer.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        self.host = host
         self.partitions: dict[int, Partition] = {}
         self.topic_id = uuid.uuid4()
         self.metadata_errors: list[int] = []
@@ -195,7 +197,7 @@ class FakeBroker:
 
     @property
     def bootstrap_servers(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
 
     def answer(self, request: type, newest: int, handler: Callable[[Any, int], Any]) -> None:
         """Answer a request of another class, up to this version, by what `handler` returns for it."""
@@ -243,9 +245,7 @@ class FakeBroker:
             throttle_time_ms=0,
             cluster_id="fake",
             controller_id=NODE,
-            brokers=[
-                MetadataResponse.MetadataResponseBroker(node_id=NODE, host="127.0.0.1", port=self.port, rack=None)
-            ],
+            brokers=[MetadataResponse.MetadataResponseBroker(node_id=NODE, host=self.host, port=self.port, rack=None)],
             error_code=self.metadata_errors.pop(0) if self.metadata_errors else 0,
             topics=[
                 topic_type(
@@ -351,7 +351,7 @@ class FakeBroker:
             error_code=self.coordinator_error,
             error_message=None,
             node_id=NODE if there else -1,
-            host="127.0.0.1" if there else "",
+            host=self.host if there else "",
             port=self.port if there else -1,
         )
 

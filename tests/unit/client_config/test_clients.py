@@ -14,6 +14,7 @@ from confluent_kafka import Producer
 from kafka_source.client_config import Settings, librdkafka_config
 from kafka_source.client_config.check import check_settings
 from kafka_source.client_config.java_settings import Role
+from kafka_source.client_config.librdkafka import DEFAULTS
 from kafka_source.client_config.sasl import sasl_of
 from kafka_source.errors import AuthenticationError, OptionError, RetriableError
 from kafka_source.kafka_client.sasl import Login, Tokens
@@ -69,13 +70,13 @@ def tokens(settings: Settings) -> Tokens:
     ],
 )
 def test_java_names(java: str, value: str, expected: dict[str, str]) -> None:
-    assert librdkafka_config(Settings({java: value})) == expected
+    assert librdkafka_config(Settings({java: value})) == {**DEFAULTS, **expected}
 
 
 @pytest.mark.parametrize(("codec", "level"), [("zstd", {"compression.level": "7"}), ("lz4", {})])
 def test_a_compression_level_counts_for_its_own_codec(codec: str, level: dict[str, str]) -> None:
     config = librdkafka_config(Settings({"compression.type": codec, "compression.zstd.level": "7"}))
-    assert config == {"compression.type": codec, **level}
+    assert config == {**DEFAULTS, "compression.type": codec, **level}
 
 
 @pytest.mark.parametrize("native", [True, False])
@@ -99,7 +100,7 @@ def test_what_cannot_be_is_refused_for_the_clients_that_have_it(role: Role, name
 def test_a_setting_of_another_client_has_no_meaning_as_in_java() -> None:
     shared = Settings({"acks": "2", "key.serializer": "x", "max.request.size": "nothing", "bootstrap.servers": "a:1"})
     assert check_settings(shared, Role.CONSUMER, native=False) == ()
-    assert librdkafka_config(shared, Role.CONSUMER) == {"bootstrap.servers": "a:1"}
+    assert librdkafka_config(shared, Role.CONSUMER) == {**DEFAULTS, "bootstrap.servers": "a:1"}
 
 
 # Values that Java takes, and what librdkafka gets.
@@ -164,7 +165,7 @@ def test_a_name_that_nobody_knows_is_ignored_with_a_warning_and_its_value_not_sh
     (warning,) = check_settings(settings, Role.CONSUMER, native=native)
     assert f"kafka.{name} is not known to any Kafka client" in warning
     assert "topsecret" not in warning
-    assert librdkafka_config(settings) == {}
+    assert librdkafka_config(settings) == DEFAULTS
     if name.startswith("sasl"):
         assert warning.endswith("did you mean kafka.sasl.password?")
 
@@ -172,7 +173,7 @@ def test_a_name_that_nobody_knows_is_ignored_with_a_warning_and_its_value_not_sh
 def test_librdkafkas_own_settings_are_checked_by_librdkafka_and_told_where_the_native_engine_serves() -> None:
     settings = Settings({"queued.min.messages": "7"})
     assert check_settings(settings, Role.CONSUMER, native=False) == ()
-    assert librdkafka_config(settings) == {"queued.min.messages": "7"}
+    assert librdkafka_config(settings) == {**DEFAULTS, "queued.min.messages": "7"}
     (warning,) = check_settings(settings, Role.CONSUMER, native=True)
     assert "use engine=librdkafka" in warning
     with pytest.raises(OptionError, match=r"kafka\.queued\.min\.messages got 'x'"):

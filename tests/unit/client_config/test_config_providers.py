@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from kafka_source.client_config import Settings, hidden, librdkafka_config
 from kafka_source.client_config.config_providers import resolve
+from kafka_source.client_config.librdkafka import DEFAULTS
 from kafka_source.errors import OptionError
 
 CLASSES = "org.apache.kafka.common.config.provider."
@@ -139,4 +140,4 @@ def test_each_process_has_its_own_rack(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "client.rack" not in pickle.loads(sent)
     monkeypatch.setenv("RACK_OF_THIS_TEST", "eu-1a")
     assert pickle.loads(sent)["client.rack"] == "eu-1a"
-    assert librdkafka_config(pickle.loads(sent)) == {"client.rack": "eu-1a"}
+    assert librdkafka_config(pickle.loads(sent)) == {**DEFAULTS, "client.rack": "eu-1a"}

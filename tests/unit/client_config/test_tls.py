@@ -15,6 +15,7 @@ from confluent_kafka import Producer
 from hypothesis import strategies as st
 
 from kafka_source.client_config import Settings, key_stores, librdkafka_config
+from kafka_source.client_config.librdkafka import DEFAULTS
 from kafka_source.client_config.tls import ssl_context, tls_of
 from kafka_source.engine_selection import check_engine
 from kafka_source.errors import OptionError
@@ -298,7 +299,7 @@ def test_no_verification_at_all() -> None:
 
 def test_stores_are_not_read_where_there_is_no_tls() -> None:
     settings = Settings({"security.protocol": "PLAINTEXT", "ssl.truststore.location": "/no/such/file"})
-    assert librdkafka_config(settings) == {"security.protocol": "plaintext"}
+    assert librdkafka_config(settings) == {**DEFAULTS, "security.protocol": "plaintext"}
     assert ConnectionSettings.of(Settings({**settings, "bootstrap.servers": "a:1"})).tls is None
 
 
