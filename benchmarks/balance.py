@@ -34,7 +34,7 @@ from assignors import (
 )
 from assignors.lag_balanced import AVERAGED_BATCHES, BATCH_NOISE
 from benchmarks._machine import describe_machine
-from kafka_source.group.balance import Patience
+from kafka_source.group.balance import RebalanceBackoff
 
 TOPICS = tuple(f"topic-{letter}" for letter in "abcd")
 PARTITIONS = 50
@@ -216,17 +216,17 @@ def flapping(seeds: int) -> None:
         members = Members("lag-balanced")
         members.rebalance(group, chance)
         interval = members.leader.rebalance_interval() or 0.0
-        patience = Patience(interval, since=0.0)
+        backoff = RebalanceBackoff(interval, since=0.0)
         for look in range(1, LOOKS + 1):
             at = look * interval
             reason = members.leader.should_rebalance(group.cluster(chance), members.group, members.answer)
             worth += reason is not None
-            patience = patience.looked(at, worth=reason is not None)
-            if patience.asked:
+            backoff = backoff.after_look(at, worth=reason is not None)
+            if backoff.asked:
                 asked += 1
                 count = members.rebalance(group, chance)
                 moved += count
-                patience = patience.rebalanced(at, moved=count > 0)
+                backoff = backoff.after_rebalance(at, moved=count > 0)
     error = 100 * ERROR
     print(f"\nan hour without changes, {seeds} groups, {LOOKS} looks each, errors of {error:.0f} %:")
     print(f"worth a rebalance in {worth} looks, {asked} rebalances asked for, {moved} partitions moved")

@@ -31,7 +31,7 @@ from assignors.model import TopicPartition
 from kafka_source.errors import KafkaGroupError, RetriableError
 from kafka_source.group.member import Member, RebalanceTimeout
 from kafka_source.group.member_state import State
-from kafka_source.group.model import BatchUnderWay, GroupAssignment, GroupSettings
+from kafka_source.group.model import BatchInFlight, GroupAssignment, GroupSettings
 from kafka_source.group.rebalance_log import Reason
 from kafka_source.group.requests import REBALANCING, describe_either, fetch_committed
 from kafka_source.group.slot import Slot, publish_owners
@@ -92,7 +92,7 @@ class Siblings:
         if self._server is None:
             self._server = await asyncio.start_unix_server(self._serve, self._own)
 
-    async def asked(self) -> None:
+    async def wait_for_join(self) -> None:
         """Return when a sibling waits in a join; at once if one does now."""
         await self._asked.wait()
 
@@ -176,11 +176,11 @@ class Heartbeats:
         """Whether the coordinator has not answered for longer than the session timeout."""
         return (time.monotonic() - self._heard_at) * 1000 > self._settings.session_timeout_ms
 
-    def joined(self) -> None:
+    def note_joined(self) -> None:
         """Note that the slots are members from now on."""
         self._heard_at = time.monotonic()
 
-    def rejoining(self) -> None:
+    def note_rejoin(self) -> None:
         """Note that the slots rejoin: no rebalance waits for them any longer."""
         self._rebalancing_since = None
 
@@ -246,7 +246,7 @@ _POLL_SECONDS = 0.1
 _MARGIN_SECONDS = 30.0
 
 
-class BetweenCalls:
+class BackgroundRejoiner:
     """It runs on the membership's event loop. Before the first call (`begin_call`) has ended, the slots never leave.
 
     Args:
@@ -258,7 +258,7 @@ class BetweenCalls:
         leave: Leaves with all slots, for a reason.
 
     Attributes:
-        under_way: The micro-batch whose partitions the slots claim when they rejoin for a sibling.
+        in_flight: The micro-batch whose partitions the slots claim when they rejoin for a sibling.
         rejoin_failed: Why a rejoin for a sibling has failed; None: it has not, or the slots have rejoined since then.
         left: Why the slots have left; None: they have not, or have rejoined since then.
         lost_batch: The last batch that was published as lost; None: there is none.
@@ -274,7 +274,7 @@ class BetweenCalls:
         enter: Callable[[Reason, Deadline], Awaitable[GroupAssignment]],
         leave: Callable[[str], Coroutine[Any, Any, None]],
     ) -> None:
-        self.under_way = BatchUnderWay()
+        self.in_flight = BatchInFlight()
         self.rejoin_failed: str | None = None
         self.left: str | None = None
         self._client, self._settings, self._slots = client, settings, slots
@@ -283,7 +283,7 @@ class BetweenCalls:
         self._called_at: float | None = None
         self._busy: asyncio.Task[None] | None = None
         self._lost = asyncio.Event()
-        self.lost_batch: BatchUnderWay | None = None
+        self.lost_batch: BatchInFlight | None = None
 
     # ---- Spark's calls
 
@@ -302,7 +302,7 @@ class BetweenCalls:
         self._calls -= 1
         self._called_at = time.monotonic()
 
-    async def _alone(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _run_alone(self, work: Coroutine[Any, Any, None]) -> None:
         """Let Spark's next call wait for this work."""
         self._busy = asyncio.ensure_future(work)
         try:
@@ -314,12 +314,12 @@ class BetweenCalls:
 
     async def rejoin_for(self, siblings: Siblings) -> None:
         """Wait for a sibling that waits in a join, and rejoin if the group waits for these slots."""
-        await siblings.asked()
+        await siblings.wait_for_join()
         if not self._calls and not self._is_rebalancing:
             # The sibling has just sent JoinGroup. Do not wait for the next regular heartbeat.
             await self._ask()
         if self._is_rebalancing and await self._may_rejoin() and not self._calls:
-            await self._alone(self._rejoin_and_publish(_FOR_SIBLING))
+            await self._run_alone(self._rejoin_and_publish(_FOR_SIBLING))
         await asyncio.sleep(_POLL_SECONDS)
 
     @property
@@ -327,27 +327,27 @@ class BetweenCalls:
         return any(slot.member.membership.state is State.REBALANCING for slot in self._slots)
 
     async def _may_rejoin(self) -> bool:
-        """Return whether nobody commits the micro-batch under way with credentials that a rejoin makes invalid."""
-        batch = self.under_way
+        """Return whether nobody commits the batch in flight with credentials that a rejoin makes invalid."""
+        batch = self.in_flight
         if not batch.committed_elsewhere or not batch.ends:
             return True
         committed = await fetch_committed(
             self._client, self._settings.group, batch.ends, Deadline(_REQUEST_SECONDS), stable=False
         )
         finished = all((committed[tp] or 0) >= end for tp, end in batch.ends.items())
-        if finished and self.under_way is batch:
-            self.under_way = BatchUnderWay()
+        if finished and self.in_flight is batch:
+            self.in_flight = BatchInFlight()
         return finished
 
     async def _rejoin_and_publish(self, reason: Reason) -> None:
         """Rejoin, and publish the new credentials to the tasks or the sink of the batch, if they need some."""
-        batch, assignment = self.under_way, await self._rejoin(reason)
+        batch, assignment = self.in_flight, await self._rejoin(reason)
         owners: dict[TopicPartition, SlotCredentials] = {}
         for slot in () if assignment is None else assignment.slots:
             owners |= dict.fromkeys((*slot.partitions, *slot.held), slot.credentials)
         await self._publish(batch, owners)
 
-    async def _publish(self, batch: BatchUnderWay, owners: Mapping[TopicPartition, SlotCredentials]) -> None:
+    async def _publish(self, batch: BatchInFlight, owners: Mapping[TopicPartition, SlotCredentials]) -> None:
         """Publish who owns the partitions of the batch; nobody: it is lost."""
         if batch.publisher is None or not batch.ends:
             return
@@ -385,11 +385,11 @@ class BetweenCalls:
         """Wait until slots are lost in a micro-batch that tasks or the sink commit, and rejoin to renew credentials."""
         await self._lost.wait()
         self._lost.clear()
-        batch = self.under_way
+        batch = self.in_flight
         if not self._calls and batch.ends and batch.publisher is not None and batch is not self.lost_batch:
-            await self._alone(self._rejoin_if_nobody_has(batch))
+            await self._run_alone(self._rejoin_if_nobody_has(batch))
 
-    async def _rejoin_if_nobody_has(self, batch: BatchUnderWay) -> None:
+    async def _rejoin_if_nobody_has(self, batch: BatchInFlight) -> None:
         if any(slot.member.membership.state is State.FENCED for slot in self._slots):
             log.warning("group=%s: another process has a slot of the batch", self._settings.group)
             await self._publish(batch, {})
@@ -425,7 +425,7 @@ class BetweenCalls:
             return
         if not any(slot.member.membership.is_member for slot in self._slots):
             return
-        if not self._is_rebalancing and not (self.under_way.ends and await self._has_other_members()):
+        if not self._is_rebalancing and not (self.in_flight.ends and await self._has_other_members()):
             return
         if self._calls:
             return  # Spark has called meanwhile.
@@ -440,8 +440,8 @@ class BetweenCalls:
             self._settings.rebalance_timeout_ms,
         )
         self.left = f"they left after {silent:.0f} s without a call of Spark's or a commit (kafka.max.poll.interval.ms)"
-        await self._alone(self._leave("max.poll.interval.ms has expired"))
-        await self._publish(self.under_way, {})
+        await self._run_alone(self._leave("max.poll.interval.ms has expired"))
+        await self._publish(self.in_flight, {})
 
     async def _has_other_members(self) -> bool:
         described = await describe_either(self._client, self._settings.group, Deadline(_REQUEST_SECONDS))

@@ -119,7 +119,7 @@ class Pace:
         growth: How fast its partitions grow.
         reading: How fast it reads while it is behind.
         measured_at: When `reading` was last measured.
-        batch: The micro-batch under way; None: there is none.
+        batch: The batch in flight; None: there is none.
         lasted: How long the last batch took, in seconds; None before the end of the first one.
     """
 
@@ -154,7 +154,7 @@ class Pace:
         return replace(self, growth=self.growth.after(at, latest), batch=Batch(at, records, limited))
 
     def finished(self, at: float) -> Pace:
-        """Return the measures after the micro-batch under way, if there is one.
+        """Return the measures after the batch in flight, if there is one.
 
         The time of a batch ends when Spark asks for the next one, so it includes what Spark waits between two triggers:
         the query does not read faster than that. The first batch does not count: it starts workers and opens
@@ -203,7 +203,7 @@ class WorkLookup:
         self._client, self._group, self._end_offsets, self._clock = client, group, end_offsets, clock
         self._growth = Growth()
 
-    async def look(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionWork]:
+    async def look_up(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionWork]:
         """Return what is known of the work in these partitions; nothing if the lookup fails or takes too long."""
         wanted = sorted(set(partitions))
         deadline = Deadline(_LOOKUP_SECONDS)
@@ -241,13 +241,13 @@ LOOKS = 5
 """How often the leader looks at the balance in the interval between two rebalances that it may ask for."""
 
 _IN_A_ROW = 2
-_MOST_PATIENCE = 16
+_MAX_FACTOR = 16
 # Seconds between two looks whether this query leads a group whose strategy weighs work.
 _IDLE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class RebalanceBackoff:
     """Decides when the leader asks for a rebalance because the balance has drifted. Pure.
 
     It asks if that was worth it in two looks in a row, and the last rebalance is at least the interval ago. If a
@@ -267,17 +267,17 @@ class Patience:
     seen: int = 0
     factor: int = 1
 
-    def rebalanced(self, at: float, *, moved: bool) -> Patience:
+    def after_rebalance(self, at: float, *, moved: bool) -> RebalanceBackoff:
         """Return the state after a rebalance of the group.
 
         Args:
             at: The time in seconds.
             moved: Whether a partition has a new owner.
         """
-        factor = min(self.factor * 2, _MOST_PATIENCE) if self.asked and not moved else 1
-        return Patience(self.interval, at, factor=factor)
+        factor = min(self.factor * 2, _MAX_FACTOR) if self.asked and not moved else 1
+        return RebalanceBackoff(self.interval, at, factor=factor)
 
-    def looked(self, at: float, *, worth: bool) -> Patience:
+    def after_look(self, at: float, *, worth: bool) -> RebalanceBackoff:
         """Return the state after a look; `asked` becomes true if it is time to ask."""
         seen = self.seen + 1 if worth else 0
         due = at - self.since >= self.interval * self.factor
@@ -312,9 +312,9 @@ class BalanceWatch:
         self.reason: str | None = None
         self._group, self._slots = group, slots
         self._assigned: _Assigned | None = None
-        self._patience: Patience | None = None
+        self._backoff: RebalanceBackoff | None = None
 
-    def measured(self, speed: float | None, rates: Mapping[TopicPartition, float]) -> None:
+    def record_throughput(self, speed: float | None, rates: Mapping[TopicPartition, float]) -> None:
         """Note what the query has measured, for the leader of the next rebalance.
 
         Args:
@@ -323,44 +323,44 @@ class BalanceWatch:
         """
         of_slot = Measures(None if speed is None else speed / len(self._slots), rates)
         for slot in self._slots:
-            slot.measured(of_slot)
+            slot.record_throughput(of_slot)
 
-    def led(self, strategy: Assignor, led: Led, generation: int) -> None:
+    def record_assignment(self, strategy: Assignor, led: Led, generation: int) -> None:
         """Note what was assigned, to judge it later."""
         before, self._assigned = self._assigned, None
         interval = strategy.rebalance_interval()
         if interval is None or led.failed is not None:
             return
         moved = before is None or _owners(before.led.plan) != _owners(led.plan)
-        patience = self._patience or Patience(interval, time.monotonic())
-        self._patience = patience.rebalanced(time.monotonic(), moved=moved)
+        backoff = self._backoff or RebalanceBackoff(interval, time.monotonic())
+        self._backoff = backoff.after_rebalance(time.monotonic(), moved=moved)
         self._assigned = _Assigned(led, strategy, generation)
 
     @property
-    def look_up(self) -> WorkOf | None:
+    def work_lookup(self) -> WorkOf | None:
         """Looks up the work in partitions, for the leader; None: it is unknown."""
-        return None if self.lookup is None else self.lookup.look
+        return None if self.lookup is None else self.lookup.look_up
 
-    async def look(self) -> None:
+    async def watch(self) -> None:
         """Wait until it is time for a look, and look, if this query leads the group; then `reason` may be set."""
-        assigned, patience = self._assigned, self._patience
-        if assigned is None or patience is None or self.lookup is None or not self._leads(assigned):
+        assigned, backoff = self._assigned, self._backoff
+        if assigned is None or backoff is None or self.lookup is None or not self._leads(assigned):
             await asyncio.sleep(_IDLE_SECONDS)
             return
-        await asyncio.sleep(patience.interval / LOOKS)
+        await asyncio.sleep(backoff.interval / LOOKS)
         if self._assigned is not assigned or not self._leads(assigned):
             return
         led = assigned.led
         cluster = led.snapshot.for_assignor(led.topics)
-        cluster = replace(cluster, work=await self.lookup.look(partitions_of(cluster)))
+        cluster = replace(cluster, work=await self.lookup.look_up(partitions_of(cluster)))
         # In a thread, as the assignment itself: the event loop has to send heartbeats.
         reason = await asyncio.get_running_loop().run_in_executor(
             None, assigned.strategy.should_rebalance, cluster, led.group, led.plan
         )
         if self._assigned is not assigned:
             return
-        self._patience = patience.looked(time.monotonic(), worth=reason is not None)
-        if reason is not None and self._patience.asked and self.reason is None:
+        self._backoff = backoff.after_look(time.monotonic(), worth=reason is not None)
+        if reason is not None and self._backoff.asked and self.reason is None:
             self.reason = reason
             log.info("balance group=%s generation=%d: %s", self._group, assigned.generation, reason)
 

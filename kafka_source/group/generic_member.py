@@ -133,7 +133,9 @@ class GenericMember:
         if self._settings.instance_id is not None:
             # A coordinator that refuses or does not answer is no error here: the join reports it.
             with contextlib.suppress(KafkaGroupError):
-                self._member.meet(await describe(self._client, self._settings.group, Deadline(_DESCRIBE_SECONDS)))
+                self._member.remember_member_id(
+                    await describe(self._client, self._settings.group, Deadline(_DESCRIBE_SECONDS))
+                )
         while True:
             try:
                 await self._take_part(reason)

@@ -60,7 +60,7 @@ log = logging.getLogger(__name__)
 # Seconds that a JoinGroup request may take beyond the rebalance timeout, during which the coordinator holds it.
 _PARKED_MARGIN = 5.0
 # Characters of a protocol's name that an error shows.
-_LONGEST_SHOWN = 100
+_MAX_SHOWN = 100
 
 
 class RebalanceTimeout(RetriableError):  # noqa: N818 - what happened, not a kind of error
@@ -120,7 +120,7 @@ class Member:
     Attributes:
         id_before: The member id that the group had for the instance id before this member joined, if that is known. The
             member needs it to tell a coordinator that has lost its new id from one that has given the instance id to
-            another process; see `_judged`.
+            another process; see `_classify_fenced`.
     """
 
     def __init__(self, client: KafkaClient, settings: MemberSettings, membership: Membership | None = None) -> None:
@@ -128,7 +128,7 @@ class Member:
         self.membership = membership or Membership()
         self.joined: Joined | None = None
         self.state_bytes = b""
-        self.asked = False
+        self.join_sent = False
         self.id_before: str | None = None
         self._client = client
         self._own: Connection | None = None
@@ -153,7 +153,7 @@ class Member:
             raise RuntimeError(f"{self!r} has not joined its group yet")
         return self.joined
 
-    def meet(self, described: GroupDescription | None) -> None:
+    def remember_member_id(self, described: GroupDescription | None) -> None:
         """Note the member id that the group has for the instance id, before the member joins for the first time."""
         if described is not None and self.settings.instance_id is not None and self.joined is None:
             self.id_before = described.member_id_of(self.settings.instance_id)
@@ -227,10 +227,10 @@ class Member:
         # The member may have rejoined while the heartbeat was in flight. The response then belongs to the previous
         # generation and is ignored.
         if (asked.member_id, asked.generation) == (self.membership.member_id, self.membership.generation):
-            return self.hear(answer.error_code)
+            return self.handle_error(answer.error_code)
         return Step(self.membership, Action.WORK)
 
-    def hear(self, code: int) -> Step:
+    def handle_error(self, code: int) -> Step:
         """Update the membership with the error code of a heartbeat or a commit."""
         result = step(self.membership, member_state.HeartbeatAnswered(code))
         self._note(result)
@@ -259,12 +259,12 @@ class Member:
                 log.info("leave group=%s member=%s reason=%r", self.settings.group, self._name, reason)
             except RetriableError as error:
                 log.warning("leave group=%s member=%s failed: %s", self.settings.group, self._name, error)
-        self.left()
+        self.note_left()
 
-    def left(self) -> None:
+    def note_left(self) -> None:
         """Record that the member has left the group, for example by a request that lists several members."""
         self._note(step(self.membership, member_state.Left()))
-        self.asked = False
+        self.join_sent = False
         self.close()
 
     def close(self) -> None:
@@ -280,7 +280,7 @@ class Member:
             return False
         # While the coordinator holds the JoinGroup of a static member, the member is in the group already, although its
         # member id comes only with the response. It can leave by its instance id.
-        return bool(self.membership.member_id or (self.asked and self.settings.instance_id))
+        return bool(self.membership.member_id or (self.join_sent and self.settings.instance_id))
 
     @property
     def _name(self) -> str:
@@ -300,7 +300,7 @@ class Member:
         )
         self._parked = False
         connection = await self._connection(deadline)
-        self.asked = self._parked = True
+        self.join_sent = self._parked = True
         # The coordinator holds the request until all members have joined or the rebalance timeout has expired.
         parked = settings.rebalance_timeout_ms / 1000 + _PARKED_MARGIN
         answer = await connection.send(request, max(0.001, min(parked, deadline.left)))
@@ -309,7 +309,7 @@ class Member:
             if chosen not in (name for name, _ in protocols):
                 raise ApplicationRecoverableError(
                     f"The coordinator of group {settings.group} at {connection.endpoint} has answered JoinGroup with "
-                    f"the protocol {chosen[:_LONGEST_SHOWN]!r}, which this member did not offer: it offered "
+                    f"the protocol {chosen[:_MAX_SHOWN]!r}, which this member did not offer: it offered "
                     f"{', '.join(self._offered)}. No Kafka broker does this, so look at what answers at this address. "
                     "Nothing was assigned."
                 )
@@ -325,7 +325,7 @@ class Member:
             )
         else:
             log.debug("join group=%s member=%s code=%d", settings.group, self._name, answer.error_code)
-        code = await self._judged(answer.error_code, connection, deadline)
+        code = await self._classify_fenced(answer.error_code, connection, deadline)
         return step(self.membership, member_state.JoinAnswered(code, answer.member_id or "", answer.generation_id))
 
     async def _send_sync(self, states: Mapping[str, bytes], deadline: Deadline) -> Step:
@@ -349,10 +349,10 @@ class Member:
         if answer.error_code == NONE:
             self.state_bytes = bytes(answer.assignment)
             self._unstored, self.id_before = None, self.membership.member_id
-        code = await self._judged(answer.error_code, connection, deadline)
+        code = await self._classify_fenced(answer.error_code, connection, deadline)
         return step(self.membership, member_state.SyncAnswered(code))
 
-    async def _judged(self, code: int, connection: Connection, deadline: Deadline) -> int:
+    async def _classify_fenced(self, code: int, connection: Connection, deadline: Deadline) -> int:
         """Return the error code to act on: UNKNOWN_MEMBER_ID if the coordinator has only lost this member's id.
 
         COORDINATOR_LOAD_IN_PROGRESS: that is not known yet.

@@ -39,12 +39,12 @@ from kafka_source.errors import (
     error_for_code,
 )
 from kafka_source.group import leader, strategies
-from kafka_source.group.background import BetweenCalls, Heartbeats, Siblings
+from kafka_source.group.background import BackgroundRejoiner, Heartbeats, Siblings
 from kafka_source.group.balance import BalanceWatch, EndOffsets
 from kafka_source.group.leader import without_held
 from kafka_source.group.member import Joined, RebalanceTimeout
 from kafka_source.group.member_state import State
-from kafka_source.group.model import BatchUnderWay, GroupAssignment, GroupSettings, SlotAssignment, TopicFilter
+from kafka_source.group.model import BatchInFlight, GroupAssignment, GroupSettings, SlotAssignment, TopicFilter
 from kafka_source.group.rebalance_log import OtherMembers, Reason, RebalanceLog, log_progress
 from kafka_source.group.requests import (
     DEAD,
@@ -70,15 +70,15 @@ log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 # The maximum number of rounds of JoinGroup and SyncGroup in one rebalance.
-_MOST_ROUNDS = 10
+_MAX_ROUNDS = 10
 _REQUEST_SECONDS = 30.0
 _CLOSE_SECONDS = 5.0
 # Seconds between the JoinGroup of a slot that leads and those of the other slots.
 _LEADERS_HEAD_START = 0.02
-# Seconds between the heartbeats of a slot that waits for the query's other slots in `_bring_in`. The maximum grows with
-# the number of slots, because all heartbeats share one connection.
+# Seconds between the heartbeats of a slot that waits for the query's other slots in `_join_slot`. The maximum grows
+# with the number of slots, because all heartbeats share one connection.
 _FIRST_POLL = 0.05
-_LONGEST_POLL = 0.25
+_MAX_POLL = 0.25
 _POLL_PER_SLOT = 0.004
 # Seconds after which a newcomer asks whether the group, whose members it waits for, will refuse it.
 _ASK_AFTER_SECONDS = 15.0
@@ -92,7 +92,7 @@ class GroupMembership:
     All slots share one connection for heartbeats. Each slot has its own connection for JoinGroup and SyncGroup, because
     the coordinator holds these requests, and every request behind them on the same connection, until the rebalance
     completes. Slots rejoin when `rejoin` is called, between micro-batches. The exception is a sibling that waits in a
-    join: then they rejoin at once, outside of `undisturbed`, and claim the partitions of the micro-batch under way.
+    join: then they rejoin at once, outside of `rebalance_paused`, and claim the partitions of the batch in flight.
 
     Args:
         config: Kafka client settings.
@@ -130,7 +130,7 @@ class GroupMembership:
         self._topics = SubscribedTopics(self._client, settings, subscription, leads=lambda: self._watches_as_leader)
         self._heartbeats = Heartbeats(settings, self._slots)
         self._led_generation = -1
-        # The group has a leader that does not know it; see `_stale`.
+        # The group has a leader that does not know it; see `_stale_reason`.
         self._leader_unaware = False
         # The generation in which the leader's refusals were last logged.
         self._warned_generation = -1
@@ -138,7 +138,7 @@ class GroupMembership:
         self._siblings = siblings
         self._others = OtherMembers(self._client, settings)
         self._rebalances = RebalanceLog(self._client, settings.group)
-        self._between = BetweenCalls(
+        self._background = BackgroundRejoiner(
             self._client,
             settings,
             self._slots,
@@ -173,7 +173,7 @@ class GroupMembership:
 
     def rejoin(self, timeout_s: float) -> GroupAssignment:
         """Rejoin with all slots; raises as `join`."""
-        reason = self._due() or Reason(RebalanceCause.REQUEST, "the query asks for it")
+        reason = self._rebalance_reason() or Reason(RebalanceCause.REQUEST, "the query asks for it")
         return self._run(self._enter(reason, Deadline(timeout_s)), timeout_s)
 
     def resume(self, slots: Sequence[SlotCredentials]) -> None:
@@ -194,10 +194,10 @@ class GroupMembership:
         self._start_tasks()
 
     @property
-    def given_up(self) -> str | None:
+    def reason_to_give_up(self) -> str | None:
         """Why the slots cannot commit the batch in flight any more; None: they can."""
-        lost = None if self._between.lost_batch is None else "other members may have partitions of the batch"
-        return self._between.left or self._between.rejoin_failed or lost
+        lost = None if self._background.lost_batch is None else "other members may have partitions of the batch"
+        return self._background.left or self._background.rejoin_failed or lost
 
     @property
     def assignment(self) -> GroupAssignment:
@@ -217,10 +217,10 @@ class GroupMembership:
             FencedError: Another process has joined with a slot's instance id. If this query rejoined, the two would
                 fence each other in turn.
         """
-        due = self._due()
+        due = self._rebalance_reason()
         return None if due is None else due.text
 
-    def _due(self) -> Reason | None:
+    def _rebalance_reason(self) -> Reason | None:
         lost = self.lost()
         if lost is not None:
             return Reason(RebalanceCause.LOST, lost)
@@ -232,8 +232,8 @@ class GroupMembership:
             return Reason(RebalanceCause.MEMBERS, "a member joined, left or changed its subscription")
         if any(slot.held for slot in self._slots):
             return Reason(RebalanceCause.REVOKED, "partitions were revoked while a micro-batch read them")
-        if self._between.rejoin_failed is not None:
-            return Reason(RebalanceCause.SIBLING, self._between.rejoin_failed)
+        if self._background.rejoin_failed is not None:
+            return Reason(RebalanceCause.SIBLING, self._background.rejoin_failed)
         if self._topics.changed is not None:
             return Reason(RebalanceCause.TOPICS, self._topics.changed)
         if self._balance.reason is not None:
@@ -257,8 +257,8 @@ class GroupMembership:
             with contextlib.suppress(RetriableError, TimeoutError):
                 self._run(self._heartbeats.send(Deadline(_REQUEST_SECONDS)), _REQUEST_SECONDS)
         self.check()
-        if self._between.left is not None:
-            return self._between.left
+        if self._background.left is not None:
+            return self._background.left
         lost = [slot.number for slot in self._slots if slot.member.membership.state is State.LOST]
         if not lost:
             return None
@@ -276,28 +276,28 @@ class GroupMembership:
         for slot in self._slots:
             slot.member.check()
 
-    # ---- the micro-batch under way
+    # ---- the batch in flight
 
     @contextlib.contextmanager
-    def undisturbed(self) -> Iterator[None]:
+    def rebalance_paused(self) -> Iterator[None]:
         """Keep the generation as it is inside the block, unless the block itself rejoins.
 
         It first waits for a rejoin that is under way because a sibling waits.
         """
-        self._client.run(self._between.begin_call())
+        self._client.run(self._background.begin_call())
         try:
             yield
         finally:
             if self._client.loop.alive:
-                self._client.loop.call_soon(self._between.end_call)
+                self._client.loop.call_soon(self._background.end_call)
 
-    def reads(self, batch: BatchUnderWay) -> None:
-        """Note the micro-batch under way: a rejoin outside of `undisturbed` claims its partitions."""
-        self._between.under_way = batch
+    def set_batch_in_flight(self, batch: BatchInFlight) -> None:
+        """Note the batch in flight: a rejoin outside of `rebalance_paused` claims its partitions."""
+        self._background.in_flight = batch
 
-    def measured(self, speed: float | None, rates: Mapping[TopicPartition, float]) -> None:
-        """Note what the query has measured, for strategies that weigh work; see `BalanceWatch.measured`."""
-        self._balance.measured(speed, rates)
+    def record_throughput(self, speed: float | None, rates: Mapping[TopicPartition, float]) -> None:
+        """Note what the query has measured, for strategies that weigh work; see `BalanceWatch.record_throughput`."""
+        self._balance.record_throughput(speed, rates)
 
     # ---- offsets
 
@@ -353,7 +353,7 @@ class GroupMembership:
         problems = {number: result for number, result in zip(offsets, results, strict=True) if result is not None}
         for number, problem in problems.items():
             if isinstance(problem, FencedError) and problem.code is not None:
-                self._run(self._hear(self._slots[number], used[number], problem.code), _CLOSE_SECONDS)
+                self._run(self._handle_commit_error(self._slots[number], used[number], problem.code), _CLOSE_SECONDS)
         for problem in problems.values():
             raise problem
 
@@ -403,7 +403,7 @@ class GroupMembership:
         entering = asyncio.ensure_future(self._enter(Reason(RebalanceCause.START, "the query starts"), deadline))
         try:
             done, _ = await asyncio.wait([entering], timeout=_ASK_AFTER_SECONDS)
-            problem = None if done else await self._foreign(deadline)
+            problem = None if done else await self._refusal_of_newcomer(deadline)
             if problem is None:
                 return await entering
         finally:
@@ -412,7 +412,7 @@ class GroupMembership:
         await self._detach(self._slots, "no strategy in common with the group")
         raise problem
 
-    async def _foreign(self, deadline: Deadline) -> KafkaGroupError | None:
+    async def _refusal_of_newcomer(self, deadline: Deadline) -> KafkaGroupError | None:
         """Return the error of a newcomer that the group will refuse when its members have rejoined; None: unknown."""
         slot, known = self._slots[0], self._strategies
         if self._present is None or self._present in known:
@@ -431,11 +431,11 @@ class GroupMembership:
         )
 
     async def _enter(self, reason: Reason, deadline: Deadline) -> GroupAssignment:
-        async with self._waiting_told():
+        async with self._announce_join():
             return await self._join_all(reason, deadline)
 
     @contextlib.asynccontextmanager
-    async def _waiting_told(self) -> AsyncIterator[None]:
+    async def _announce_join(self) -> AsyncIterator[None]:
         """Tell siblings and the log that this query waits in a join."""
         progress = asyncio.ensure_future(log_progress(self._client, self._settings))
         try:
@@ -451,10 +451,10 @@ class GroupMembership:
         started = time.monotonic()
         cause, fresh = reason, self._assignment is None
         patience = Deadline(min(_SHARE_SECONDS, deadline.left))
-        for _ in range(_MOST_ROUNDS):
+        for _ in range(_MAX_ROUNDS):
             topics = await self._topics.look_up(deadline)
             try:
-                moved = await self._round(topics, reason.text, deadline)
+                moved = await self._join_round(topics, reason.text, deadline)
             except KafkaGroupError as error:
                 if error.code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
                     # The group waits for slots that the leader has refused, also for those that would stay.
@@ -481,10 +481,10 @@ class GroupMembership:
                 # after the previous owners have rejoined without them.
                 reason = Reason(reason.cause, "partitions were revoked")
                 continue
-            if fresh and self._brokers_assign and not await self._has_its_share(patience):
+            if fresh and self._brokers_assign and not await self._assignment_complete(patience):
                 reason = Reason(reason.cause, "the brokers have assigned more")
                 continue
-            stale = await self._stale(topics, deadline) if fresh else None
+            stale = await self._stale_reason(topics, deadline) if fresh else None
             if stale is None:
                 break
             fresh = False
@@ -495,10 +495,10 @@ class GroupMembership:
                 # and a partition without an owner may just be moving to this query.
                 await self._leave(stale, deadline)
         if self._others.unclear:
-            await self._others.look(topics, self._own_ids)
+            await self._others.look_up(topics, self._own_ids)
         self._start_tasks()
         before, self._assignment = self._assignment, self._collect()
-        self._between.rejoin_failed = self._between.left = None
+        self._background.rejoin_failed = self._background.left = None
         self._warn_of_lost_claims(before, self._assignment)
         seconds = time.monotonic() - started
         self._rebalances.note(self._slots, before, self._assignment, cause, seconds)
@@ -516,14 +516,14 @@ class GroupMembership:
             )
         return self._assignment
 
-    async def _round(self, topics: Sequence[str], reason: str, deadline: Deadline) -> bool:
+    async def _join_round(self, topics: Sequence[str], reason: str, deadline: Deadline) -> bool:
         """Bring all slots into one generation; return whether another round must follow."""
         # Find the coordinator once before the slots join. If each slot looked for it, they would join at different
         # times and each would cause a rebalance.
         patience = min(deadline.left, self._settings.coordinator_timeout_ms / 1000)
         await self._client.coordinator(self._settings.group, Deadline(patience))
         self._topics.changed = None
-        self._heartbeats.rejoining()
+        self._heartbeats.note_rejoin()
         self._balance.reason = None
         self._leader_unaware = False
         settled = asyncio.Event()
@@ -531,7 +531,7 @@ class GroupMembership:
         tasks = []
         try:
             for index, slot in enumerate(lead_first):
-                tasks.append(asyncio.ensure_future(self._bring_in(slot, topics, settled, reason, deadline)))
+                tasks.append(asyncio.ensure_future(self._join_slot(slot, topics, settled, reason, deadline)))
                 if index == 0 and slot.leading:
                     # A leader that rejoins starts a rebalance. Followers that rejoin before it would get the response
                     # of the old generation.
@@ -541,7 +541,7 @@ class GroupMembership:
             for task in tasks:
                 task.cancel()
 
-    async def _bring_in(
+    async def _join_slot(
         self, slot: Slot, topics: Sequence[str], settled: asyncio.Event, reason: str, deadline: Deadline
     ) -> bool:
         async def lead(joined: Joined) -> Mapping[str, bytes]:
@@ -549,13 +549,13 @@ class GroupMembership:
 
         moved = False
         while True:
-            in_flight = self._between.under_way.ends.keys()
+            in_flight = self._background.in_flight.ends.keys()
             state = await slot.member.join(slot.subscribe(topics, in_flight), lead, deadline, reason)
             if slot.member.last_join.protocol == strategies.PROTOCOL:
                 self._raise_if_refused(slot)
                 self._warn_of_refused(slot)
             else:
-                moved |= slot.take(state, in_flight)
+                moved |= slot.store_assignment(state, in_flight)
             if all(s.member.membership.state is State.STABLE for s in self._slots) and self._one_generation():
                 settled.set()
             pause = _FIRST_POLL
@@ -569,13 +569,13 @@ class GroupMembership:
                     await slot.member.heartbeat(deadline)
                 if slot.member.membership.state is not State.STABLE:
                     break
-                pause = min(pause * 2, _LONGEST_POLL + _POLL_PER_SLOT * len(self._slots))
+                pause = min(pause * 2, _MAX_POLL + _POLL_PER_SLOT * len(self._slots))
             if settled.is_set():
                 return moved
 
     def _one_generation(self) -> bool:
         # Where the brokers assign, a slot gets its next epoch only when it has given up what it holds: when the
-        # micro-batch under way is committed.
+        # batch in flight is committed.
         waiting = [slot.assigned_by_brokers and bool(slot.held) for slot in self._slots]
         return len({slot.generation for slot, waits in zip(self._slots, waiting, strict=True) if not waits}) <= 1
 
@@ -636,9 +636,9 @@ class GroupMembership:
                 with contextlib.suppress(RetriableError):
                     await slot.member.heartbeat(deadline)
             await asyncio.sleep(min(pause, deadline.left))
-            pause = min(pause * 2, _LONGEST_POLL + _POLL_PER_SLOT * len(self._slots))
+            pause = min(pause * 2, _MAX_POLL + _POLL_PER_SLOT * len(self._slots))
 
-    async def _has_its_share(self, patience: Deadline) -> bool:
+    async def _assignment_complete(self, patience: Deadline) -> bool:
         """Return whether the slots have all that the brokers mean for them; if not, when it is time to rejoin.
 
         Brokers compute assignments with some delay (KIP-1263), and answer a join before that with the assignment of
@@ -654,7 +654,7 @@ class GroupMembership:
                 return True
             if described is None or ours <= described.settled:
                 return True
-            await self._wait_for_rebalance(Deadline(_LONGEST_POLL))
+            await self._wait_for_rebalance(Deadline(_MAX_POLL))
             if any(slot.member.membership.state is not State.STABLE for slot in self._slots):
                 return False
         # Another member does not give its partitions up. They are read by it, or later by this query.
@@ -664,18 +664,20 @@ class GroupMembership:
         if joined.protocol == strategies.PROTOCOL:
             return strategies.lead(joined.members)
         strategy = slot.assignor(joined.protocol)
-        led = await leader.lead(self._client, self._settings.group, strategy, joined, deadline, self._balance.look_up)
-        self._balance.led(strategy, led, joined.generation)
-        self._topics.assigned_by_us(led.topics, led.snapshot)
+        led = await leader.lead(
+            self._client, self._settings.group, strategy, joined, deadline, self._balance.work_lookup
+        )
+        self._balance.record_assignment(strategy, led, joined.generation)
+        self._topics.record_assignment(led.topics, led.snapshot)
         self._led_generation = joined.generation
         return led.states
 
-    async def _stale(self, topics: Sequence[str], deadline: Deadline) -> str | None:
+    async def _stale_reason(self, topics: Sequence[str], deadline: Deadline) -> str | None:
         """Return why the assignment that the slots got back after a restart does not match, or None if it matches."""
         described = await describe(self._client, self._settings.group, deadline)
         if described.state != DEAD:
             # Who has joined at the same time as this query was not there before.
-            self._others.tell(described.members, topics, self._own_ids)
+            self._others.log_members(described.members, topics, self._own_ids)
         if described.state != STABLE or self._led_generation == self._slots[0].generation:
             return None
         try:
@@ -694,7 +696,7 @@ class GroupMembership:
         wanted = frozenset(leader.topics_of(group))
         snapshot = await self._client.metadata(wanted, deadline)
         if leading:
-            self._topics.assigned_by_us(wanted, snapshot)
+            self._topics.record_assignment(wanted, snapshot)
             return leader.stale(snapshot.for_assignor(wanted), group, held)
         # Another application leads the group. It watches the topics of the members' subscriptions, but does not know
         # that our subscription has changed, because we came back without a rebalance.
@@ -746,29 +748,29 @@ class GroupMembership:
             generation=max(one.generation for one in joined),
             assignor=strategies.BROKERS if self._brokers_assign else joined[0].protocol,
             leading=any(slot.leading for slot in self._slots),
-            slots=tuple(slot.assigned() for slot in self._slots),
+            slots=tuple(slot.slot_assignment() for slot in self._slots),
         )
 
-    async def _hear(self, slot: Slot, used: SlotCredentials, code: int) -> None:
+    async def _handle_commit_error(self, slot: Slot, used: SlotCredentials, code: int) -> None:
         # The error code of a commit means the same as that of a heartbeat, and arrives earlier.
         if used == slot.credentials():
-            slot.member.hear(code)
+            slot.member.handle_error(code)
 
     # ---- what runs beside the micro-batches
 
     def _start_tasks(self) -> None:
         if not self._tasks:
-            self._heartbeats.joined()
+            self._heartbeats.note_joined()
             self._tasks = [
                 asyncio.ensure_future(
-                    self._forever(functools.partial(self._heartbeats.beat, self._between.heartbeats_sent))
+                    self._forever(functools.partial(self._heartbeats.beat, self._background.heartbeats_sent))
                 ),
                 asyncio.ensure_future(self._forever(self._topics.watch)),
-                asyncio.ensure_future(self._forever(self._balance.look)),
-                asyncio.ensure_future(self._forever(self._between.rejoin_lost)),
+                asyncio.ensure_future(self._forever(self._balance.watch)),
+                asyncio.ensure_future(self._forever(self._background.rejoin_lost)),
             ]
             if self._siblings is not None:
-                rejoin = functools.partial(self._between.rejoin_for, self._siblings)
+                rejoin = functools.partial(self._background.rejoin_for, self._siblings)
                 self._tasks.append(asyncio.ensure_future(self._forever(rejoin)))
 
     async def _stop_tasks(self) -> None:
@@ -792,11 +794,11 @@ class GroupMembership:
 
     async def _meet_others(self) -> None:
         await self._meet_siblings()
-        described = await self._others.look(self._subscription.topics)
+        described = await self._others.look_up(self._subscription.topics)
         if described is not None and described.state == STABLE and described.protocol != strategies.PROTOCOL:
             self._present = described.protocol
         for slot in self._slots:
-            slot.member.meet(described)
+            slot.member.remember_member_id(described)
 
     async def _meet_siblings(self) -> None:
         if self._siblings is None:
@@ -808,10 +810,10 @@ class GroupMembership:
             self._siblings = None
 
     def _warn_of_lost_claims(self, before: GroupAssignment | None, now: GroupAssignment) -> None:
-        """Say which partitions of the micro-batch under way the leader has given to others all the same."""
+        """Say which partitions of the batch in flight the leader has given to others all the same."""
         had = {tp for slot in before.slots for tp in (*slot.partitions, *slot.held)} if before is not None else set()
         has = {tp for slot in now.slots for tp in (*slot.partitions, *slot.held)}
-        if moved := sorted((had - has) & self._between.under_way.ends.keys()):
+        if moved := sorted((had - has) & self._background.in_flight.ends.keys()):
             log.warning(
                 "rebalance group=%s generation=%d: the group's leader has given %s to other members while a "
                 "micro-batch of this query reads them. The micro-batch is finished and not committed there, so other "
@@ -842,7 +844,7 @@ class GroupMembership:
             await leave_group(self._client, self._settings.group, leaving, reason, deadline)
             log.info("leave group=%s slots=%d reason=%r", self._settings.group, len(members), reason)
         for slot in slots:
-            slot.member.left()
+            slot.member.note_left()
 
 
 def _with_held(assignment: Assignment) -> Assignment:

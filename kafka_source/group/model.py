@@ -143,7 +143,7 @@ class GroupAssignment:
 
 
 @dataclass(frozen=True, slots=True)
-class BatchUnderWay:
+class BatchInFlight:
     """A micro-batch that a query has planned and of which it does not know yet that it is finished.
 
     Attributes:
@@ -159,7 +159,7 @@ class BatchUnderWay:
     publisher: str | None = None
 
 
-_MOST_DEFAULT_SLOTS = 8
+_MAX_DEFAULT_SLOTS = 8
 
 
 def subscription_of(options: ReadOptions) -> TopicSelection:
@@ -186,7 +186,7 @@ def group_settings(options: ReadOptions, *, partitions: int, stream: bool) -> Gr
     return GroupSettings(
         group=options.group_id,
         instance_id_prefix=given or driver + (uuid.uuid4().hex[:12] if stream else _of_batch(options)),
-        slots=options.group_members or max(1, min(partitions, _MOST_DEFAULT_SLOTS)),
+        slots=options.group_members or max(1, min(partitions, _MAX_DEFAULT_SLOTS)),
         session_timeout_ms=options.session_timeout_ms or (45_000 if stream else 300_000),
         rebalance_timeout_ms=options.max_poll_interval_ms or (300_000 if stream else 1_800_000),
         heartbeat_interval_ms=options.heartbeat_interval_ms,

@@ -45,8 +45,8 @@ class OtherMembers:
         self._client, self._settings = client, settings
         self.unclear = False
 
-    async def look(self, topics: Collection[str], own: Collection[str] = ()) -> GroupDescription | None:
-        """Ask the coordinator who is in the group, log it as `tell` does, and return it; None if it is not known.
+    async def look_up(self, topics: Collection[str], own: Collection[str] = ()) -> GroupDescription | None:
+        """Ask the coordinator who is in the group, log it by `log_members`, and return it; None if it is not known.
 
         A coordinator that refuses or does not answer is no error here: the join reports it.
         """
@@ -55,10 +55,12 @@ class OtherMembers:
         except (KafkaGroupError, TimeoutError) as error:
             log.debug("describe group=%s failed: %s", self._settings.group, error)
             return None
-        self.tell(described.members, topics, own)
+        self.log_members(described.members, topics, own)
         return described
 
-    def tell(self, members: Iterable[DescribedMember], topics: Collection[str], own: Collection[str] = ()) -> None:
+    def log_members(
+        self, members: Iterable[DescribedMember], topics: Collection[str], own: Collection[str] = ()
+    ) -> None:
         """Log who is in the group besides this query; once in this process.
 
         Args:
@@ -68,7 +70,7 @@ class OtherMembers:
         """
         others = [m for m in members if m.member.member_id not in own and not self._is_slot(m)]
         of_driver = [m for m in others if self._is_of_driver(m)]
-        self.unclear = bool(of_driver) and not self._tell_of_second_read(of_driver, topics)
+        self.unclear = bool(of_driver) and not self._log_second_read(of_driver, topics)
         strangers = [m for m in others if m not in of_driver]
         if strangers and once(("other members", self._settings.group)):
             log.log(
@@ -82,7 +84,7 @@ class OtherMembers:
                 names_of(strangers),
             )
 
-    def _tell_of_second_read(self, others: Iterable[DescribedMember], ours: Collection[str]) -> bool:
+    def _log_second_read(self, others: Iterable[DescribedMember], ours: Collection[str]) -> bool:
         """Log what this read shares with other reads of the driver; return whether that is known."""
         theirs: set[str] = set()
         for member in others:
@@ -153,8 +155,8 @@ async def log_progress(client: KafkaClient, settings: GroupSettings) -> None:
 
 
 # A query without records plans no micro-batch, whose offset would carry the rebalances away.
-_MOST_KEPT = 32
-_MOST_NAMED = 10
+_MAX_KEPT = 32
+_MAX_NAMED = 10
 _DESCRIBE_SECONDS = 10.0
 
 
@@ -203,7 +205,7 @@ class RebalanceLog:
     def __init__(self, client: KafkaClient, group: str) -> None:
         self._client, self._group = client, group
         self._names: frozenset[str] | None = None
-        self._kept: deque[Rebalance] = deque(maxlen=_MOST_KEPT)
+        self._kept: deque[Rebalance] = deque(maxlen=_MAX_KEPT)
         self._open: _Ended | None = None
         self._lock = threading.Lock()
 
@@ -348,4 +350,4 @@ def rebalance_of(
 
 
 def _named(members: Sequence[str]) -> str:
-    return first_names(members, _MOST_NAMED, ",") or "none"
+    return first_names(members, _MAX_NAMED, ",") or "none"

@@ -231,7 +231,7 @@ def _partitions(assignment: ConsumerGroupDescribeResponse.Assignment) -> tuple[T
 _FETCH_VERSION = 7
 _COMMIT_VERSION = 9
 # The maximum number of partitions that an error names.
-_MOST_NAMED = 10
+_MAX_NAMED = 10
 
 
 async def fetch_committed(
@@ -341,7 +341,7 @@ async def commit_offsets(
     for part in chunks(credentials.group, entries):
         unknown += await _commit_part(client, credentials, part, deadline, what, skip_unknown=fail_on_unknown_topic)
     if unknown:
-        named = first_names(unknown, _MOST_NAMED)
+        named = first_names(unknown, _MAX_NAMED)
         raise error_for_code(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{what} failed for {named}")
 
 

@@ -111,7 +111,7 @@ class Slot:
         """Return this slot's assignor of the name that the group chose."""
         return self._assignors[name]
 
-    def measured(self, measures: Measures) -> None:
+    def record_throughput(self, measures: Measures) -> None:
         """Let the assignors tell this to the leader of the next rebalance."""
         for assignor in self._assignors.values():
             assignor.on_measures(measures)
@@ -123,7 +123,7 @@ class Slot:
 
         Args:
             topics: The topics to subscribe to.
-            in_flight: The partitions of the micro-batch under way. The slot claims those that it has, under every
+            in_flight: The partitions of the batch in flight. The slot claims those that it has, under every
                 strategy; see `leader`.
         """
         # Claim partitions only while this slot is a member: after it was removed, others may own them.
@@ -149,10 +149,10 @@ class Slot:
         self.member.id_before = credentials.member_id
         self.assignment = Assignment(credentials.partitions)
 
-    def take(self, state: bytes, in_flight: Collection[TopicPartition] = frozenset()) -> bool:
+    def store_assignment(self, state: bytes, in_flight: Collection[TopicPartition] = frozenset()) -> bool:
         """Store the new assignment; return whether partitions were revoked, so that another rebalance must follow.
 
-        Revoked partitions of the micro-batch under way are `held`: the slot commits them before it rejoins.
+        Revoked partitions of the batch in flight are `held`: the slot commits them before it rejoins.
 
         Raises:
             WireFormatError: The leader sent a malformed assignment.
@@ -220,7 +220,7 @@ class Slot:
             per_member_epoch=self.assigned_by_brokers,
         )
 
-    def assigned(self) -> SlotAssignment:
+    def slot_assignment(self) -> SlotAssignment:
         """Return this slot's part of the group's assignment."""
         partitions = _sorted(self.assignment.partitions)
         return SlotAssignment(self.credentials(), partitions, self.assignment.user_data, self._replicas(), self.held)
@@ -358,7 +358,9 @@ def _lost(error: FencedError, why: str) -> FencedError:
     )
 
 
-def by_owner(owners: Mapping[TopicPartition, SlotCredentials]) -> list[tuple[SlotCredentials, list[TopicPartition]]]:
+def group_by_owner(
+    owners: Mapping[TopicPartition, SlotCredentials],
+) -> list[tuple[SlotCredentials, list[TopicPartition]]]:
     """Return what each of the owners has to commit; where the brokers assign, no member commits for another one."""
     found: dict[str, tuple[SlotCredentials, list[TopicPartition]]] = {}
     for tp, owner in sorted(owners.items()):
@@ -483,7 +485,9 @@ class SlotSession:
     def _parts(self, offsets: Mapping[TopicPartition, int | CommitOffset]) -> Parts:
         if not self._owners:
             return [(self.credentials, offsets)]
-        return [(owner, {tp: offsets[tp] for tp in part if tp in offsets}) for owner, part in by_owner(self._owners)]
+        return [
+            (owner, {tp: offsets[tp] for tp in part if tp in offsets}) for owner, part in group_by_owner(self._owners)
+        ]
 
     async def _attach(self, deadline: Deadline) -> None:
         if self._renewal is not None:

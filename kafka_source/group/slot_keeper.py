@@ -25,7 +25,7 @@ from kafka_source.client_config import Settings
 from kafka_source.errors import FencedError, KafkaGroupError
 from kafka_source.group.background import Siblings
 from kafka_source.group.membership import GroupMembership
-from kafka_source.group.model import BatchUnderWay, GroupSettings, TopicFilter
+from kafka_source.group.model import BatchInFlight, GroupSettings, TopicFilter
 from kafka_source.model.commits import CommitOffset, OffsetNote
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.runtime import logs, spark_processes
@@ -117,8 +117,8 @@ class SlotKeeper:
         if not self._driver_runs():
             return "the Spark driver has ended"
         self._membership.check()
-        if (given_up := self._membership.given_up) is not None:
-            return given_up
+        if (reason := self._membership.reason_to_give_up) is not None:
+            return reason
         try:
             committed = self._membership.committed_entries(self._missing, stable=False)
         except KafkaGroupError as error:
@@ -144,8 +144,8 @@ class SlotKeeper:
 
     def _note_progress(self) -> None:
         # As a call of the membership, with which the time without progress begins again.
-        with self._membership.undisturbed():
-            self._membership.reads(BatchUnderWay(self._missing, publisher=self._publisher))
+        with self._membership.rebalance_paused():
+            self._membership.set_batch_in_flight(BatchInFlight(self._missing, publisher=self._publisher))
 
 
 def main(driver: str) -> None:

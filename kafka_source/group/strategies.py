@@ -46,10 +46,10 @@ from kafka_source.kafka_client.messages.group import JoinGroupRequest, ListGroup
 
 _VERSION = 1
 # What other members send is not trusted: it is in log lines, and every leader parses it.
-_MOST_BYTES = 4096
-_MOST_NAMES = 100
-_LONGEST_NAME = 249
-_MOST_NAMED = 5
+_MAX_BYTES = 4096
+_MAX_NAMES = 100
+_MAX_NAME = 249
+_MAX_NAMED = 5
 
 _REFUSED = b"kafkagroup:refused:"
 _OTHERS_REFUSED = b"kafkagroup:others-refused:"
@@ -76,7 +76,7 @@ class Offer:
     @classmethod
     def from_bytes(cls, data: bytes | None) -> Offer:
         """Return what a member has sent; an empty offer if it is in no known format."""
-        if data is None or len(data) > _MOST_BYTES:
+        if data is None or len(data) > _MAX_BYTES:
             return cls()
         try:
             said = json.loads(data)
@@ -85,13 +85,13 @@ class Offer:
         if not isinstance(said, dict) or said.get("version") != _VERSION:
             return cls()
         strategies, present = said.get("strategies"), said.get("present")
-        if not isinstance(strategies, list) or len(strategies) > _MOST_NAMES or not all(map(_is_name, strategies)):
+        if not isinstance(strategies, list) or len(strategies) > _MAX_NAMES or not all(map(_is_name, strategies)):
             return cls()
         return cls(tuple(strategies), present if present in strategies else None)
 
 
 def _is_name(name: object) -> bool:
-    return isinstance(name, str) and 0 < len(name) <= _LONGEST_NAME and name.isprintable()
+    return isinstance(name, str) and 0 < len(name) <= _MAX_NAME and name.isprintable()
 
 
 def kept(offers: Mapping[str, Offer]) -> str | None:
@@ -119,7 +119,7 @@ def refused(offers: Mapping[str, Offer]) -> dict[str, str]:
     strategy = kept(offers)
     foreign = {one: offer for one, offer in offers.items() if offer.strategies and strategy not in offer.strategies}
     lists = sorted({offer.strategies for one, offer in offers.items() if offer.strategies and one not in foreign})
-    others = "; ".join(map(", ".join, lists[:_MOST_NAMED]))
+    others = "; ".join(map(", ".join, lists[:_MAX_NAMED]))
     return {
         one: f"it offers {', '.join(offer.strategies)}, and the group uses {strategy}; other members offer {others}"
         for one, offer in foreign.items()
@@ -137,8 +137,8 @@ def assignments(members: Mapping[GroupMember, Offer]) -> dict[str, bytes]:
         for member in members
         if member.member_id in reasons
     ]
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    note = _OTHERS_REFUSED + (", ".join(names[:_MOST_NAMED]) + more).encode() if names else None
+    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+    note = _OTHERS_REFUSED + (", ".join(names[:_MAX_NAMED]) + more).encode() if names else None
     return {
         member_id: encode_assignment(
             Assignment((), _REFUSED + reasons[member_id].encode() if member_id in reasons else note)
@@ -161,7 +161,7 @@ def _text(assignment: Assignment, prefix: bytes) -> str | None:
     data = assignment.user_data
     if data is None or not data.startswith(prefix):
         return None
-    text = data[len(prefix) : len(prefix) + _MOST_BYTES].decode(errors="replace")
+    text = data[len(prefix) : len(prefix) + _MAX_BYTES].decode(errors="replace")
     return "".join(c if c.isprintable() else "?" for c in text)
 
 

@@ -17,7 +17,7 @@ from kafka_source.kafka_client import Deadline, KafkaClient, Snapshot
 from kafka_source.model.partition_runs import first_names
 from kafka_source.model.topic_pattern import matching
 
-_MOST_NAMED = 3
+_MAX_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def changes(before: Mapping[str, TopicState], now: Mapping[str, TopicState]) -> 
 
 def reason_of(found: list[str]) -> str:
     """Return the changes as one reason for a rebalance."""
-    return first_names(found, _MOST_NAMED, "; ")
+    return first_names(found, _MAX_NAMED, "; ")
 
 
 log = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ class SubscribedTopics:
         self._subscription = subscription
         self._leads = leads
         self._watched: dict[str, TopicState] = {}
-        self._of_group: frozenset[str] = frozenset()
+        self._group_topics: frozenset[str] = frozenset()
         self.changed: str | None = None
         """What has changed since the slots joined, as the reason for a rebalance."""
 
@@ -114,10 +114,10 @@ class SubscribedTopics:
         self._watched = states_of(snapshot, topics)
         return topics
 
-    def assigned_by_us(self, topics: Collection[str], snapshot: Snapshot) -> None:
+    def record_assignment(self, topics: Collection[str], snapshot: Snapshot) -> None:
         """Note the topics of all members' subscriptions, and the metadata by which a slot has assigned them."""
-        self._of_group = frozenset(topics)
-        self._watched = states_of(snapshot, self._of_group)
+        self._group_topics = frozenset(topics)
+        self._watched = states_of(snapshot, self._group_topics)
 
     async def watch(self) -> None:
         """Wait until it is time to look, look once, and set `changed` if a rebalance is needed."""
@@ -142,7 +142,9 @@ class SubscribedTopics:
             return []
         before = self._watched
         try:
-            snapshot = await self._client.metadata(None if by_pattern else self._of_group, Deadline(_REQUEST_SECONDS))
+            snapshot = await self._client.metadata(
+                None if by_pattern else self._group_topics, Deadline(_REQUEST_SECONDS)
+            )
         except RetriableError as error:
             log.warning("metadata group=%s failed: %s", self._settings.group, error)
             return []
@@ -153,6 +155,6 @@ class SubscribedTopics:
             return [str(error)]
         if not leading:
             return changes(dict.fromkeys(before, TopicState(0, None)), dict.fromkeys(names, TopicState(0, None)))
-        found = changes(before, states_of(snapshot, names | self._of_group))
+        found = changes(before, states_of(snapshot, names | self._group_topics))
         # A rejoin meanwhile has already seen what is there now.
         return found if self._watched is before else []

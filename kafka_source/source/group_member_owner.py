@@ -26,7 +26,7 @@ from kafka_source.group.background import Siblings
 from kafka_source.group.balance import Pace
 from kafka_source.group.member import RebalanceTimeout
 from kafka_source.group.membership import GroupMembership
-from kafka_source.group.model import BatchUnderWay, GroupAssignment, GroupSettings
+from kafka_source.group.model import BatchInFlight, GroupAssignment, GroupSettings
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.partition_runs import format_partitions
@@ -97,8 +97,8 @@ class GroupMemberOwner(CommittingOwner):
         self._joined = False
 
     def rebalance_paused(self) -> AbstractContextManager[None]:
-        """Return a block in which the slots rejoin only by its own calls; see `GroupMembership.undisturbed`."""
-        return self._membership.undisturbed()
+        """Return a block in which the slots rejoin only by its own calls; see `GroupMembership.rebalance_paused`."""
+        return self._membership.rebalance_paused()
 
     def batch_planned(
         self,
@@ -112,16 +112,18 @@ class GroupMemberOwner(CommittingOwner):
         """
         self._pace = self._pace.planned(time.monotonic(), starts, ends, latest)
         self._positions.add_in_flight({tp: end for tp, end in ends.items() if end > starts[tp]})
-        self._membership.reads(BatchUnderWay(self._positions.in_flight))
+        self._membership.set_batch_in_flight(BatchInFlight(self._positions.in_flight))
 
     def tasks_made(self, ends: Mapping[TopicPartition, int]) -> None:
         """Let the slots rejoin only if that does not invalidate credentials with which tasks or the sink commit."""
         self._positions.add_in_flight(ends)
-        self._membership.reads(BatchUnderWay(self._positions.in_flight, self._committed_elsewhere, self._renewed_by))
+        self._membership.set_batch_in_flight(
+            BatchInFlight(self._positions.in_flight, self._committed_elsewhere, self._renewed_by)
+        )
 
     def _nothing_in_flight(self) -> None:
         self._positions.clear_in_flight()
-        self._membership.reads(BatchUnderWay())
+        self._membership.set_batch_in_flight(BatchInFlight())
 
     def commit_and_rejoin(self, finished: Mapping[TopicPartition, int]) -> OwnedPartitions:
         """Commit `finished`, rejoin the group if a rebalance is due, and return what the slots own now.
@@ -134,7 +136,7 @@ class GroupMemberOwner(CommittingOwner):
                 `group.on.lost` is `stop`.
         """
         self._pace = self._pace.finished(time.monotonic())
-        self._membership.measured(self._pace.speed, self._pace.growth.rates)
+        self._membership.record_throughput(self._pace.speed, self._pace.growth.rates)
         self.join()
         lost = self._membership.lost()
         if lost is not None:

@@ -13,7 +13,7 @@ from assignors import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.errors import FencedError, InvalidConfigurationError
 from kafka_source.group.membership import GroupMembership
-from kafka_source.group.model import BatchUnderWay, GroupAssignment
+from kafka_source.group.model import BatchInFlight, GroupAssignment
 from kafka_source.schema import source_schema
 from kafka_source.source.batch import BatchReader
 from kafka_source.source.read_task import ReadTask
@@ -184,7 +184,7 @@ def test_partitions_of_a_micro_batch_are_kept_until_it_is_committed(kafka, membe
     orders = topic("orders", partitions=PARTITIONS)
     membership = members.make(orders, slots=2)
     own_all(membership, orders)
-    membership.reads(BatchUnderWay(dict.fromkeys(everything(orders, PARTITIONS), 5)))
+    membership.set_batch_in_flight(BatchInFlight(dict.fromkeys(everything(orders, PARTITIONS), 5)))
     other = consumer(orders, waits=False)
     rejoin_until(membership, lambda: membership.assignment.held, "partitions to be taken away")
     kept = membership.assignment
@@ -196,7 +196,7 @@ def test_partitions_of_a_micro_batch_are_kept_until_it_is_committed(kafka, membe
     membership.commit(ends)
     assert set(membership.committed(everything(orders, PARTITIONS)).values()) == {5}
     assert not other.assigned
-    membership.reads(BatchUnderWay())
+    membership.set_batch_in_flight(BatchInFlight())
     rejoin_until(membership, lambda: shared(membership, other), "the consumer to get its share")
 
 
@@ -250,8 +250,8 @@ def test_a_query_that_hangs_gives_its_partitions_up(members, topic, consumer):
     membership = members.make(orders, slots=2, rebalance_timeout_ms=3_000)
     membership.join(60)
     rejoin_until(membership, lambda: shared(membership, other), "both to share the partitions")
-    with membership.undisturbed():
-        membership.reads(BatchUnderWay(dict.fromkeys(held(membership), 5)))
+    with membership.rebalance_paused():
+        membership.set_batch_in_flight(BatchInFlight(dict.fromkeys(held(membership), 5)))
     wait_until(lambda: sorted(other.assigned) == list(range(PARTITIONS)), "all partitions for the consumer")
     lost = membership.lost()
     assert lost is not None

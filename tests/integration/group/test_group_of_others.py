@@ -181,14 +181,14 @@ def test_another_read_of_the_driver_is_not_taken_for_another_application(
     first.join(30)
     settings = members.settings(app="driver-batch", driver=f"{group}-driver-")
     with closing(KafkaClient(members.config)) as client:
-        client.run(OtherMembers(client, settings).look([name]))
+        client.run(OtherMembers(client, settings).look_up([name]))
         (line,) = said(logging.WARNING)
         assert line.startswith("Two reads of group")
-        client.run(OtherMembers(client, replace(settings, driver=None)).look([name]))
+        client.run(OtherMembers(client, replace(settings, driver=None)).look_up([name]))
         assert f"{group}-driver-stream-0 at " in said(logging.WARNING)[-1]
         # The slots of this query, or of an earlier run of it that had more of them.
         ours = replace(settings, group=group, instance_id_prefix=f"{group}-driver-stream", slots=0)
-        client.run(OtherMembers(client, ours).look([name]))
+        client.run(OtherMembers(client, ours).look_up([name]))
         assert len(said(logging.WARNING)) == 2
 
 
@@ -200,7 +200,7 @@ def test_members_of_a_group_of_the_consumer_protocol_are_told_too(
     with closing(consumer), closing(KafkaClient(members.config)) as client:
         consumer.subscribe([name])
         wait_until(lambda: consumer.poll(0.1) is None and bool(consumer.assignment()), "its assignment")
-        client.run(OtherMembers(client, members.settings()).look(()))
+        client.run(OtherMembers(client, members.settings()).look_up(()))
         (line,) = said(logging.WARNING)
         assert "has other members: " in line
 
@@ -211,7 +211,7 @@ def test_a_group_that_cannot_be_described_is_left_to_the_join(
     caplog.set_level(logging.DEBUG, "kafka_source")
     nobody = Settings({"bootstrap.servers": "127.0.0.1:1", "client.id": "nobody"})
     with closing(KafkaClient(nobody)) as client:
-        client.run(OtherMembers(client, members.settings()).look(()))
+        client.run(OtherMembers(client, members.settings()).look_up(()))
     assert said(logging.WARNING) == []
     assert any(r.getMessage().startswith(f"describe group={group} failed") for r in caplog.records)
 

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from assignors import TopicPartition
-from kafka_source.group.model import BatchUnderWay
+from kafka_source.group.model import BatchInFlight
 from tests.apps.confluent_consumer import ConfluentConsumer
 from tests.support.memberships import everything, held, members_of
 from tests.support.records import produce, stream
@@ -93,8 +93,8 @@ def test_only_a_query_with_a_batch_and_others_beside_it_leaves(members, kafka, t
     name = topic("late", partitions=PARTITIONS)
     late = members.make(name, slots=2, app="late", rebalance_timeout_ms=2_000)
     late.join(30)
-    with late.undisturbed():
-        late.reads(BatchUnderWay({TopicPartition(name, 0): 7}))
+    with late.rebalance_paused():
+        late.set_batch_in_flight(BatchInFlight({TopicPartition(name, 0): 7}))
     other = members.make(name, slots=1, app="other", rebalance_timeout_ms=60_000)
     # Alone it stays, however late it is; somebody who joins need not wait for it any longer.
     wait_until(functools.partial(_is_late, late, 3.0), "time to pass")
@@ -110,5 +110,5 @@ def test_only_a_query_with_a_batch_and_others_beside_it_leaves(members, kafka, t
 
 
 def _is_late(membership, seconds):
-    called_at = membership._between._called_at
+    called_at = membership._background._called_at
     return called_at is not None and time.monotonic() - called_at > seconds

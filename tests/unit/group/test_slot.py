@@ -34,7 +34,7 @@ def make(client):
         slot.subscribe(["orders", "clicks"])
         slot.member.membership = Membership(State.STABLE, "member", 4)
         slot.member.joined = Joined("member", 4, strategies[0], "leader", (), False)
-        assert not slot.take(encode_assignment(Assignment(ORDERS)))
+        assert not slot.store_assignment(encode_assignment(Assignment(ORDERS)))
         return slot
 
     return make
@@ -60,9 +60,9 @@ def test_a_slot_with_an_eager_strategy_too_gives_everything_up(make):
 def test_another_round_follows_if_something_was_taken_away(make):
     slot = make("cooperative-sticky")
     slot.subscribe(["orders"])
-    assert slot.take(encode_assignment(Assignment(ORDERS[:2])))
+    assert slot.store_assignment(encode_assignment(Assignment(ORDERS[:2])))
     slot.subscribe(["orders"])
-    assert not slot.take(encode_assignment(Assignment(ORDERS)))
+    assert not slot.store_assignment(encode_assignment(Assignment(ORDERS)))
 
 
 @pytest.mark.parametrize("state", [State.LOST, State.FENCED])
@@ -70,13 +70,13 @@ def test_what_the_group_has_given_up_already_is_neither_claimed_nor_taken_away(m
     slot = make("cooperative-sticky")
     slot.member.membership = replace(slot.member.membership, state=state)
     assert said(slot)["cooperative-sticky"].owned == ()
-    assert not slot.take(encode_assignment(Assignment(())))
+    assert not slot.store_assignment(encode_assignment(Assignment(())))
 
 
 def test_a_topic_that_is_no_longer_wanted_is_let_go_before_joining(make):
     slot = make("cooperative-sticky")
     assert said(slot, ["clicks"])["cooperative-sticky"].owned == ()
-    assert not slot.take(encode_assignment(Assignment(())))
+    assert not slot.store_assignment(encode_assignment(Assignment(())))
 
 
 @pytest.mark.parametrize(("strategies", "phases"), [(["range"], False), (["cooperative-sticky", "range"], True)])
@@ -94,22 +94,22 @@ def test_under_an_eager_strategy_a_slot_claims_the_partitions_of_its_micro_batch
 def test_what_an_eager_leader_holds_is_claimed_until_the_slot_rejoins_without_a_batch(make):
     slot = make("range")
     slot.subscribe(["orders"], {ORDERS[1]})
-    assert not slot.take(encode_assignment(with_held(Assignment(ORDERS[:1]), ORDERS[1:2])), {ORDERS[1]})
+    assert not slot.store_assignment(encode_assignment(with_held(Assignment(ORDERS[:1]), ORDERS[1:2])), {ORDERS[1]})
     assert (slot.assignment.partitions, slot.held) == (ORDERS[:1], ORDERS[1:2])
     (metadata,) = (decode_subscription(m) for _, m in slot.subscribe(["orders"], {ORDERS[1]}))
     assert metadata.owned == ORDERS[1:2]
     assert said(slot)["range"].owned == ()
-    assert not slot.take(encode_assignment(Assignment(ORDERS[:1])))
+    assert not slot.store_assignment(encode_assignment(Assignment(ORDERS[:1])))
     assert slot.held == ()
 
 
 def test_a_cooperative_slot_holds_what_its_micro_batch_reads_and_gives_up_the_rest_at_once(make):
     slot = make("cooperative-sticky")
     slot.subscribe(["orders"], {ORDERS[1]})
-    assert slot.take(encode_assignment(Assignment(ORDERS[:1])), {ORDERS[1]})
+    assert slot.store_assignment(encode_assignment(Assignment(ORDERS[:1])), {ORDERS[1]})
     assert slot.held == ORDERS[1:2]
     slot.subscribe(["orders"], {ORDERS[1]})
-    assert not slot.take(encode_assignment(Assignment(ORDERS[:1])), {ORDERS[1]})
+    assert not slot.store_assignment(encode_assignment(Assignment(ORDERS[:1])), {ORDERS[1]})
     assert slot.held == ORDERS[1:2]
 
 
@@ -123,7 +123,7 @@ def test_what_the_brokers_take_away_is_held_while_a_micro_batch_reads_it(make):
     slot = make("range")
     slot.member.joined = Joined("member", 4, "range", "", (), False)
     slot.subscribe(["orders"], {ORDERS[1]})
-    assert not slot.take(encode_assignment(Assignment(ORDERS[:1])), {ORDERS[1]})
+    assert not slot.store_assignment(encode_assignment(Assignment(ORDERS[:1])), {ORDERS[1]})
     assert slot.held == ORDERS[1:2]
     assert slot.credentials().per_member_epoch
 
@@ -131,6 +131,6 @@ def test_what_the_brokers_take_away_is_held_while_a_micro_batch_reads_it(make):
 def test_a_strategy_is_not_asked_about_what_the_brokers_assign(make):
     slot = make("redundant")
     slot.member.joined = Joined("member", 4, "redundant", "", (), False)
-    assert not slot.take(encode_assignment(Assignment(ORDERS)))
-    assert slot.assigned().replicas == {}
-    assert slot.assigned().partitions == ORDERS
+    assert not slot.store_assignment(encode_assignment(Assignment(ORDERS)))
+    assert slot.slot_assignment().replicas == {}
+    assert slot.slot_assignment().partitions == ORDERS

@@ -27,7 +27,7 @@ def test_without_an_answer_nothing_is_known_after_a_few_seconds(caplog: pytest.L
     try:
         lookup = WorkLookup(client, "orders", functools.partial(end_offsets, read_committed=True))
         with caplog.at_level(logging.WARNING, "kafka_source.group.balance"):
-            assert client.run(lookup.look([A, B]), 20) == {}
+            assert client.run(lookup.look_up([A, B]), 20) == {}
     finally:
         client.close()
     assert "lead group=orders: its lags are unknown" in caplog.text
