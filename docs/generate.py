@@ -21,9 +21,13 @@ Kafka source and settings of Kafka keep their names; the connector's own options
 option with the prefix `kafka.` goes to the Kafka clients: [Settings of Kafka](kafka-settings.md) says what becomes of
 each, and [security](security.md) has those for TLS and logins.
 
-Options that nobody knows are ignored with a warning, as Spark ignores them. A name that looks like a misspelt name of
-an option is an error that names the right one. Errors in the options come out at `load()`, and with a schema of your
-own (`.schema(...)`) when the query starts.
+What is almost surely a mistake is an error that says what to write: a misspelt option, a misspelt setting
+(`kafka.gruop.id`), a setting that decides something without its prefix (`group.id`). `strict=false` says that you mean
+it. Other options that nobody knows are ignored with a warning, as Spark ignores them.
+
+Errors in the options come out at `load()`. Two kinds come later, when the query starts: those of a query with a schema
+of your own (`.schema(...)`), and options that only batches or only streams take (`endingOffsets` in a stream), because
+at `load()` Spark does not say which of the two it will be.
 
 """
 
@@ -35,7 +39,7 @@ consumer, producer and admin client of kafka-clients 4.3. Give them with the pre
 For each engine a setting is *honoured*; has another name in librdkafka; has *no meaning* here, which is logged at
 DEBUG, or at WARN if you would miss its effect; or is *refused* with an error that says what to use instead. A setting
 of another kind of client (`kafka.acks` in a read) has no meaning, as in Java. A name that no Kafka client knows is
-ignored with a warning, as in Java.
+ignored with a warning, as in Java; one that looks like a misspelt name is an error (`strict`).
 
 Values are checked by Java's rules. Where librdkafka's range is narrower, librdkafka gets the nearest value in its
 range, and a warning says so. Settings of librdkafka's own, such as `kafka.statistics.interval.ms`, work with

@@ -27,7 +27,7 @@ can be pickled, because Spark sends them between its processes. `error_codes` co
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -224,6 +224,8 @@ class DataLossError(ApplicationRecoverableError):
             read already, are no longer in it; None if the log was not truncated.
         problem: What is wrong, if the arguments above do not say it; without a full stop.
         condition: The subclass of Spark's error condition KAFKA_DATA_LOSS.
+        sentence: The first sentence, if it is about no single partition; `partition` and `planned` are then -1.
+        advice: What to do, if it is not what helps against deleted records.
     """
 
     def __init__(
@@ -237,6 +239,9 @@ class DataLossError(ApplicationRecoverableError):
         truncated_to: int | None = None,
         problem: str = "",
         condition: str = "COULD_NOT_READ_OFFSET_RANGE",
+        sentence: str = "",
+        advice: str = "Records may have been deleted by retention, or the topic was deleted or truncated. To continue "
+        "with the records that exist, and a warning in the log, set the option failOnDataLoss to false",
     ) -> None:
         if truncated_to is not None:
             problem = f"its log was truncated to offset {truncated_to}, and records read beyond that no longer exist"
@@ -245,10 +250,9 @@ class DataLossError(ApplicationRecoverableError):
         problem = problem or "the partition no longer exists"
         super().__init__(
             _sentences(
-                f"{topic}-{partition} cannot be read from offset {planned}: {problem}",
+                sentence or f"{topic}-{partition} cannot be read from offset {planned}: {problem}",
                 reason,
-                "Records may have been deleted by retention, or the topic was deleted or truncated. To continue with "
-                "the records that exist, and a warning in the log, set the option failOnDataLoss to false",
+                advice,
             ),
             condition=f"KAFKA_DATA_LOSS.{condition}",
         )
@@ -271,6 +275,28 @@ class DataLossError(ApplicationRecoverableError):
             planned=planned,
             problem="the checkpoint has this partition, but subscribe, subscribePattern or assign no longer select it",
             condition="PARTITIONS_DELETED",
+            advice="Select it again, or start with a new checkpointLocation. With failOnDataLoss=false the query goes "
+            "on without it",
+        )
+
+    @staticmethod
+    def of_other_topics(topics: Sequence[str], *, selection: str) -> DataLossError:
+        """Return the error for a checkpoint of other topics than those that the options select.
+
+        Args:
+            topics: The topics of the checkpoint, at least one.
+            selection: What the options select, in words.
+        """
+        named = ", ".join(topics)
+        return DataLossError(
+            topic=topics[0],
+            partition=-1,
+            planned=-1,
+            sentence=f"The checkpoint is of {named}, and the query reads {selection}: none of its partitions is in the "
+            "checkpoint",
+            condition="PARTITIONS_DELETED",
+            advice="Give the query a new checkpointLocation, or correct subscribe, subscribePattern or assign. If you "
+            "mean it, set the options strict and failOnDataLoss to false",
         )
 
     @staticmethod
@@ -327,15 +353,28 @@ class OptionError(InvalidConfigurationError, ValueError):
     Args:
         option: The option's name as users write it.
         got: The value, None if the option is missing. Never a secret: callers pass a redacted value.
-        takes: The valid values, for example "a number greater than 0".
+        takes: The valid values, for example "a number greater than 0"; empty if `problem` says it.
+        problem: What is wrong and what to do, as one or more sentences, where no other value would be right; None: the
+            sentence is made of `got` and `takes`.
         spark: What Spark's own Kafka source says in this case, without a full stop: users search for these words.
         condition: See `KafkaGroupError`.
     """
 
-    def __init__(self, option: str, got: object, takes: str, *, spark: str = "", condition: str | None = None) -> None:
-        what = f"Option {option} is missing" if got is None else f"Option {option} got {got!r}"
-        super().__init__(f"{spark and f'{spark}. '}{what}; it takes {takes}.", condition=condition)
-        self.option, self.got, self.takes, self.spark = option, got, takes, spark
+    def __init__(
+        self,
+        option: str,
+        got: object,
+        takes: str = "",
+        *,
+        problem: str | None = None,
+        spark: str = "",
+        condition: str | None = None,
+    ) -> None:
+        if problem is None:
+            what = f"Option {option} is missing" if got is None else f"Option {option} got {got!r}"
+            problem = f"{what}; it takes {takes}"
+        super().__init__(_sentences(spark, problem), condition=condition)
+        self.option, self.got, self.takes, self.problem, self.spark = option, got, takes, problem, spark
 
 
 class UnreadableRecordError(InvalidConfigurationError):
@@ -500,4 +539,4 @@ def _restore(cls: type[KafkaGroupError], args: Iterable[Any], state: dict[str, A
 
 
 def _sentences(*parts: str) -> str:
-    return " ".join(part.rstrip(".") + "." for part in parts if part)
+    return " ".join(part if part.endswith("?") else part.rstrip(".") + "." for part in parts if part)

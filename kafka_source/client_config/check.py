@@ -65,7 +65,7 @@ def _checked(settings: Settings, java: JavaSetting, role: Role, *, native: bool)
     """Check one setting of Java and return its warnings."""
     harmless = java.is_harmless(settings[java.name])
     if java.refused_for & role and not harmless:
-        raise OptionError(f"kafka.{java.name}", settings.shown(java.name), f"nothing: {java.does}")
+        raise OptionError(f"kafka.{java.name}", None, problem=f"Remove the option kafka.{java.name}: {java.does}")
     handling = java.native if native else java.librdkafka
     if handling in (Handling.UNUSED, Handling.REFUSED) or not java.roles & role:
         if java.harmless is not None and java.roles & role and not harmless:

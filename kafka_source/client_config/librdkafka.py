@@ -49,7 +49,7 @@ def librdkafka_config(settings: Settings, role: Role = Role.ALL) -> dict[str, An
                 check_own_setting(settings, name)
                 config[name] = settings[name]
         elif java.refused_for is Role.ALL and not java.is_harmless(settings[name]):
-            raise OptionError(f"kafka.{name}", settings.shown(name), f"nothing: {java.does}")
+            raise OptionError(f"kafka.{name}", None, problem=f"Remove the option kafka.{name}: {java.does}")
         elif java.roles & role and java.rdkafka:
             config.update(_accepted(settings, name))
     config.update(_security(settings))

@@ -16,6 +16,7 @@ from kafka_source.cluster.list_offsets import EARLIEST, LATEST, list_offsets
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import (
     BootstrapError,
+    OptionError,
     RefreshRetriableError,
     RetriableError,
     UnknownTopicError,
@@ -65,6 +66,7 @@ class Cluster:
         retry_ms: The first pause between attempts (`fetchOffset.retryIntervalMs`); it doubles with each retry.
         leader_seconds: How long to wait for the leader of a partition that has none; None: as long as for an answer.
         client: A client to share, which `close` must not close; by default this object has its own.
+        strict: Refuse a selection of partitions of which some do not exist when it is first looked up.
     """
 
     def __init__(
@@ -76,10 +78,12 @@ class Cluster:
         retry_ms: int = 10,
         leader_seconds: float | None = None,
         client: KafkaClient | None = None,
+        strict: bool = False,
     ) -> None:
         self._client = client or KafkaClient(settings, EventLoop.shared(), settings.client_id("driver"))
         self._known: _KnownMetadata | None = None
         self._reported_missing: set[TopicPartition] = set()
+        self._refuses_missing = strict
         self._timeout = timeout_ms / 1000
         self._retries = retries
         self._pauses = RetryPolicy(retry_ms / 1000, _MAX_PAUSE)
@@ -101,6 +105,7 @@ class Cluster:
             retry_ms=options.fetch_offset_retry_interval_ms,
             leader_seconds=options.coordinator_timeout_ms / 1000 if leader_seconds is None else leader_seconds,
             client=client,
+            strict=options.strict,
         )
 
     def close(self) -> None:
@@ -137,9 +142,11 @@ class Cluster:
     def partitions(self, subscription: TopicSelection) -> list[TopicPartition]:
         """Return the existing partitions of a subscription, sorted.
 
-        A partition of `assign` that does not exist is left out with a warning, as in Spark's own source.
+        A partition of `assign` that does not exist is refused at the first call; with `strict=false`, and at later
+        calls, it is left out with a warning, as in Spark's own source.
 
         Raises:
+            OptionError: A partition that the subscription names does not exist.
             UnknownTopicError: A topic that the subscription names does not exist.
             AuthenticationError: This user may not describe a topic that the subscription names.
             BootstrapError: No broker answers.
@@ -153,18 +160,25 @@ class Cluster:
             for name in names:
                 if name not in seen.topics:
                     raise UnknownTopicError(
-                        f"Topic {name} does not exist, or this user may not see it; create it or correct the option "
-                        "subscribe.",
+                        f"Topic {name} does not exist, or this user may not see it. Create the topic, correct its "
+                        "name, or give this user DESCRIBE on it.",
                         code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                     )
         existing = {TopicPartition(name, number) for name in names for number in seen.topics[name].partitions}
         self._report_missing(set(subscription.partitions) - existing)
+        self._refuses_missing = False
         return sorted(existing.intersection(subscription.partitions) if subscription.partitions else existing)
 
     def _report_missing(self, partitions: set[TopicPartition]) -> None:
         new = sorted(partitions - self._reported_missing)
         if new:
             names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in new)
+            if self._refuses_missing:
+                problem = (
+                    f"Option assign names partitions that do not exist: {names}. Correct it, or create them. If you "
+                    "mean it, set the option strict to false: they are then left out, with a warning"
+                )
+                raise OptionError("assign", names, problem=problem)
             log.warning("option assign names partitions that do not exist: %s; they are not read", names)
         self._reported_missing |= partitions
 

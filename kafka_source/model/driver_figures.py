@@ -22,6 +22,17 @@ KEY = "metrics"
 """The name of the figures in the JSON of the end offset."""
 
 
+def group_of(offset: Mapping[str, Any]) -> str | None:
+    """Return the group of the query that wrote an offset; None: in no group, or not known.
+
+    Args:
+        offset: The JSON of an end offset, as it is in the checkpoint.
+    """
+    figures = offset.get(KEY)
+    group = figures.get("group") if isinstance(figures, dict) else None
+    return group if isinstance(group, str) else None
+
+
 class RebalanceCause(str, Enum):
     """Why the slots of a query joined or rejoined their group."""
 

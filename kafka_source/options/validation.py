@@ -6,13 +6,14 @@ import difflib
 import json
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Generic, TypeVar
 
 from kafka_source.client_config import HIDDEN, Settings
-from kafka_source.client_config.java_settings import KNOWN
+from kafka_source.client_config.java_settings import JAVA, KNOWN, Role, is_known
+from kafka_source.client_config.librdkafka import is_librdkafkas
 from kafka_source.errors import OptionError
 from kafka_source.model.identity import MOVED_FROM
 from kafka_source.options.catalog import OPTIONS, REFUSED, CommonOptions, ReadOptions, SinkOptions
@@ -47,7 +48,25 @@ _SPARKS_OWN = frozenset(
 _NEAR = 0.88
 
 # In a short name one swap of letters makes more of a difference: `tpoic`.
-_SHORT, _NEAR_IF_SHORT = 6, 0.8
+_SHORT, _NEAR_IF_SHORT = 7, 0.8
+
+# Settings of Kafka that decide what is read, committed or written; those for TLS and logins count too.
+_DECISIVE = frozenset(
+    {
+        "acks",
+        "auto.offset.reset",
+        "bootstrap.servers",
+        "enable.auto.commit",
+        "enable.idempotence",
+        "group.id",
+        "group.instance.id",
+        "isolation.level",
+        "partition.assignment.strategy",
+        "transactional.id",
+    }
+)
+
+_MEANT = "If you mean it, set the option strict to false: it is then ignored, with a warning."
 
 _BY_NAME = {option.name.lower(): option for option in OPTIONS}
 _BY_FORMER_NAME = {option.formerly.lower(): option for option in OPTIONS if option.formerly}
@@ -80,14 +99,14 @@ class _OtherQueryError(OptionError):
 
     def plain(self) -> OptionError:
         """Return the error that users see."""
-        return OptionError(self.option, self.got, self.takes, spark=self.spark)
+        return OptionError(self.option, self.got, self.takes, problem=self.problem, spark=self.spark)
 
 
 def check_read(given: Mapping[str, str], where: Where) -> Checked[ReadOptions]:
     """Check the options of a read and parse their values.
 
     Options that nobody knows are ignored with a warning, as Spark ignores them, unless their names look like misspelt
-    names of options.
+    names of options or settings, or are settings without their prefix (`strict`).
 
     Args:
         given: The options as Spark passes them.
@@ -123,12 +142,23 @@ def check_load(given: Mapping[str, str]) -> Checked[ReadOptions]:
     problems: list[OptionError] = []
     for where in (Where.BATCH, Where.STREAM):
         try:
-            return _check_read(given, where)
+            checked = _check_read(given, where)
         except OptionError as problem:
             problems.append(problem)
+        else:
+            _check_values_of_streams(given)
+            return checked
     # Of two problems, the one that does not depend on the kind of query is the one to tell.
     told = next((one for one in problems if not isinstance(one, _OtherQueryError)), problems[0])
     raise told.plain() if isinstance(told, _OtherQueryError) else told
+
+
+def _check_values_of_streams(given: Mapping[str, str]) -> None:
+    """Check the values of options that have an effect in streams only: no kind of query takes a wrong one."""
+    for name, text in given.items():
+        option = _BY_NAME.get(name.lower())
+        if option is not None and option.where == Where.STREAM and not option.name.startswith(KAFKA_PREFIX):
+            _parse(option, text)
 
 
 def check_sink(given: Mapping[str, str]) -> Checked[SinkOptions]:
@@ -159,6 +189,7 @@ def _check(given: Mapping[str, str], where: Where, make: type[_OptionsT]) -> Che
     of_kafka: list[Option] = []
     warnings: list[str] = []
     given_lower = {name.lower(): text for name, text in given.items()}
+    strict = _parse(_BY_NAME["strict"], given_lower.get("strict", "true")) is True
     for name, text in given.items():
         key = name.lower()
         if key in _ALSO_WITHOUT_PREFIX:
@@ -167,9 +198,11 @@ def _check(given: Mapping[str, str], where: Where, make: type[_OptionsT]) -> Che
                 raise OptionError(name, text, f"the same value as {key}, which is given too: {given_lower[key]}")
         refused = REFUSED.get(key)
         if refused is not None and refused.where & where:
-            raise OptionError(name, text, f"nothing: {refused.instead}", spark=refused.spark)
+            problem = f"Remove the option {name}: {refused.instead}"
+            raise OptionError(name, text, problem=problem, spark=refused.spark)
         if key in _BY_FORMER_NAME:
-            raise OptionError(name, text, f"nothing: it has a new name, {_BY_FORMER_NAME[key].name}")
+            problem = f"Option {name} has a new name: use {_BY_FORMER_NAME[key].name}"
+            raise OptionError(name, text, problem=problem)
         if key == MOVED_FROM:
             # The Kafka clients compare the cluster id whenever they connect.
             settings[key] = text
@@ -177,13 +210,16 @@ def _check(given: Mapping[str, str], where: Where, make: type[_OptionsT]) -> Che
             settings[key.removeprefix(KAFKA_PREFIX)] = text
         option = _BY_NAME.get(key)
         if option is None:
-            if not key.startswith(KAFKA_PREFIX) and key not in _SPARKS_OWN:
-                warnings.append(_unknown(name))
+            unknown = None if key in _SPARKS_OWN else _unknown(name, where, given_lower)
+            if unknown is not None and unknown.is_mistake and strict:
+                raise OptionError(name, HIDDEN, problem=f"{unknown.text} {_MEANT}")
+            if unknown is not None:
+                warnings.append(unknown.text)
             continue
         if not option.where & where:
             if where is Where.STREAM and option.not_in_streams:
-                takes = "nothing here: it has an effect in batch reads only"
-                raise _OtherQueryError(option.name, text, takes, spark=option.not_in_streams)
+                problem = f"Remove the option {option.name}: a stream has no end; it is for batch reads"
+                raise _OtherQueryError(option.name, text, problem=problem, spark=option.not_in_streams)
             if not key.startswith(KAFKA_PREFIX):
                 # A setting has an effect on the clients that have it, which `client_config.check` knows.
                 warnings.append(f"option {option.name} has no effect here and is ignored")
@@ -229,22 +265,62 @@ def _filled(spark: str, text: str) -> str:
     return spark.format(" ".join(text.split()))
 
 
-def _unknown(name: str) -> str:
-    """Return the warning about an option that nobody knows. Its value may be a secret, so it is never shown.
+@dataclass(frozen=True, slots=True)
+class _Unknown:
+    """What to say about a name that is no option.
 
-    Raises:
-        OptionError: The name looks like a misspelt name of an option.
+    Attributes:
+        text: The sentence; it never shows the value, which may be a secret.
+        is_mistake: Whether the user almost surely meant another name.
+    """
+
+    text: str
+    is_mistake: bool
+
+
+def _unknown(name: str, where: Where, given: Mapping[str, str]) -> _Unknown | None:
+    """Return what to say about an option that is not declared; None: it is a setting, which the clients check.
+
+    Args:
+        name: The name as the user wrote it, or as Spark passes it: in lower case.
+        where: The kind of query.
+        given: All options, by lower-case name.
     """
     key = name.lower()
+    if key.startswith(KAFKA_PREFIX):
+        setting = key.removeprefix(KAFKA_PREFIX)
+        if is_known(setting):
+            return None
+        meant = _nearest(setting, KNOWN)
+        # Most names are far from all others. Only for the few that are not, librdkafka is asked.
+        if meant is None or is_librdkafkas(setting):
+            return None
+        return _Unknown(f"No Kafka client has the setting {name}. Did you mean {KAFKA_PREFIX}{meant}?", is_mistake=True)
     if key in KNOWN:
-        return f"option {name} is not known and is ignored; the Kafka clients get it as {KAFKA_PREFIX}{key}"
-    plain = {_without_marks(option.name): option.name for option in OPTIONS}
+        prefixed = KAFKA_PREFIX + key
+        text = f"Option {key} has no effect without its prefix: write {prefixed}."
+        return _Unknown(text, is_mistake=_is_decisive(key, where) and given.get(prefixed) != given[key])
+    meant = _nearest(name, [option.name for option in OPTIONS])
+    if meant is not None:
+        return _Unknown(f"There is no option {name}. Did you mean {meant}?", is_mistake=True)
+    return _Unknown(f"option {name} is not known and is ignored", is_mistake=False)
+
+
+def _is_decisive(setting: str, where: Where) -> bool:
+    """Return whether a setting of Kafka decides what is read, committed or written, or who the user is."""
+    role = Role.PRODUCER if where is Where.SINK else Role.CONSUMER
+    java = JAVA.get(setting)
+    decides = setting in _DECISIVE or setting.startswith(("sasl.", "security.", "ssl."))
+    return decides and (java is None or bool(java.roles & role))
+
+
+def _nearest(name: str, names: Iterable[str]) -> str | None:
+    """Return the one of some names of which this one looks like a misspelling."""
     bare = _without_marks(name)
+    plain = {_without_marks(one): one for one in names}
     cutoff = _NEAR_IF_SHORT if len(bare) <= _SHORT else _NEAR
     near = difflib.get_close_matches(bare, plain, n=1, cutoff=cutoff)
-    if near:
-        raise OptionError(name, HIDDEN, f"nothing: there is no such option; did you mean {plain[near[0]]}?")
-    return f"option {name} is not known and is ignored"
+    return plain[near[0]] if near else None
 
 
 def _without_marks(name: str) -> str:

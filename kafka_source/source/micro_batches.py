@@ -345,11 +345,14 @@ class MicroBatches:
         """Report partitions of the checkpoint that the query's options do not select any more, when the query starts.
 
         Raises:
-            DataLossError: There are such partitions, and `failOnDataLoss` is set.
+            DataLossError: There are such partitions, and `failOnDataLoss` is set; or the options select none of those
+                of the checkpoint, and `strict` is set.
         """
         if self._selects_all_of_checkpoint:
             return
         selected = set(self._subscribed)
+        if self._options.strict and start.ends and selected.isdisjoint(start.ends):
+            raise DataLossError.of_other_topics(sorted({tp.topic for tp in start.ends}), selection=str(self._selection))
         for tp, position in sorted(start.ends.items()):
             if tp not in selected:
                 raise_or_warn(self._options, DataLossError.of_unsubscribed(tp, planned=position))

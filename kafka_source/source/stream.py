@@ -15,6 +15,7 @@ import pyspark
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
+from kafka_source.errors import InvalidConfigurationError
 from kafka_source.group.background import Siblings
 from kafka_source.model import driver_figures
 from kafka_source.model.stream_offset import RecentOffsets, StreamOffset
@@ -57,6 +58,7 @@ class _StreamReader(DataSourceStreamReader):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return the input partitions of the batch from `start` to `end`."""
+        self._check_group(end)
         return list(self._batches().tasks(self._offsets.parse(start), self._offsets.parse(end)))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -78,6 +80,7 @@ class _StreamReader(DataSourceStreamReader):
 
     def _next(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any]:
         """Return the end offset of the next micro-batch with figures of the driver; `start` if there is nothing new."""
+        self._check_group(start)
         batches, before = self._batches(), self._offsets.parse(start)
         end = batches.next(before, limited=limited)
         if end is before:
@@ -90,6 +93,20 @@ class _StreamReader(DataSourceStreamReader):
             shown["quota"] = quota
         self._offsets.add(shown, end)
         return shown
+
+    def _check_group(self, offset: Mapping[str, Any]) -> None:
+        """Refuse the checkpoint of a query in another group: only its positions would count, and this group's not.
+
+        Raises:
+            InvalidConfigurationError: The offset is of another group.
+        """
+        options, before = self._query.options, driver_figures.group_of(offset)
+        if options.strict and options.in_group and before not in (None, options.group_id):
+            raise InvalidConfigurationError(
+                f"The checkpoint is of a query in group {before}, and kafka.group.id is {options.group_id}: the query "
+                f"would continue where group {before} was. Give it a new checkpointLocation, or set kafka.group.id to "
+                f"{before}. If you mean it, set the option strict to false for one start."
+            )
 
     def _batches(self) -> MicroBatches:
         if self._planner is None:

@@ -316,14 +316,14 @@ def name_partition(options: dict[str, str], topic: str, partition: int) -> None:
 
 
 def leave_out(options: dict[str, str], topic: str) -> None:
-    """Change options so that a query reads the other topic only, with `failOnDataLoss=false`."""
+    """Change options so that a query reads the other topic only, with `failOnDataLoss=false` and `strict=false`."""
     if "assign" in options:
         options["assign"] = _without(options["assign"], topic)
     else:
         options["subscribe"] = ",".join(t for t in options["subscribe"].split(",") if t != topic)
     if options.get("startingOffsets", "").startswith("{"):
         options["startingOffsets"] = _without(options["startingOffsets"], topic)
-    options["failOnDataLoss"] = "false"
+    options |= {"failOnDataLoss": "false", "strict": "false"}
 
 
 def _without(text: str, topic: str) -> str:

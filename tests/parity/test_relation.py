@@ -328,7 +328,8 @@ def test_a_start_beyond_latest(kafka: EmbeddedKafka, formats: Formats, numbers: 
 
 
 def test_assign_skips_partitions_that_do_not_exist(formats: Formats, numbers: str) -> None:
-    assert formats.read(assign=json.dumps({numbers: [1, 7]})).same_numbers() == list(range(10, 20))
+    frames = formats.read(assign=json.dumps({numbers: [1, 7]}), strict=False)
+    assert frames.same_numbers() == list(range(10, 20))
     assert formats.read(assign="{}").same() == []
 
 

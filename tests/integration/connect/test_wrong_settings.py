@@ -24,7 +24,7 @@ def last_line(caught: pytest.ExceptionInfo[BaseException]) -> str:
     ("options", "words"),
     [
         ({"startingOffsets": "newest"}, "Option startingOffsets got 'newest'; it takes"),
-        ({"startingOfsets": "latest"}, "did you mean startingOffsets"),
+        ({"startingOfsets": "latest"}, "Did you mean startingOffsets"),
         ({"minPartitions": "0"}, "minPartitions must be positive"),
         ({"kafka.auto.offset.reset": "latest"}, "Kafka option 'auto.offset.reset' is not supported"),
         ({"kafka.request.timeout.ms": "-1"}, "Option kafka.request.timeout.ms got '-1'"),
@@ -80,7 +80,7 @@ def test_options_of_others_do_not_matter(spark: SparkSession, kafka: EmbeddedKaf
     shared = {
         "kafka.bootstrap.servers": kafka.bootstrap_servers,
         "header": "true",
-        "group.id": "a-group",
+        "max.poll.records": "500",
         "kafka.some.future.setting": "x",
         "kafka.receive.buffer.bytes": "-1",
         "kafka.send.buffer.bytes": "131072",

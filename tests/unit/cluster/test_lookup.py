@@ -13,7 +13,13 @@ from kafka.protocol.consumer import ListOffsetsRequest
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
-from kafka_source.errors import AuthenticationError, BootstrapError, RefreshRetriableError, UnknownTopicError
+from kafka_source.errors import (
+    AuthenticationError,
+    BootstrapError,
+    OptionError,
+    RefreshRetriableError,
+    UnknownTopicError,
+)
 from kafka_source.model.topic_selection import TopicSelection
 from tests.support.fake_broker import TOPIC, FakeBroker, Partition
 
@@ -50,7 +56,7 @@ def test_topics_and_offsets_are_what_the_leader_says(cluster: Cluster) -> None:
 
 def test_what_is_not_there_is_told_at_once(broker: FakeBroker, cluster: Cluster) -> None:
     cluster.cluster_id()
-    with pytest.raises(UnknownTopicError, match=r"Topic nowhere does not exist.*option subscribe"):
+    with pytest.raises(UnknownTopicError, match=r"Topic nowhere does not exist.*correct its name"):
         cluster.partitions(TopicSelection(topics=("nowhere",)))
     with pytest.raises(UnknownTopicError, match="offsets of orders-2 failed"):
         cluster.latest([TopicPartition(TOPIC, 2)], read_committed=False)
@@ -65,6 +71,16 @@ def test_partitions_of_assign_that_do_not_exist_are_left_out_and_told_once(
         assert cluster.partitions(TopicSelection(partitions=(FIRST, TopicPartition(TOPIC, 2)))) == [FIRST]
     assert caplog.text.count("option assign names partitions that do not exist: orders-2;") == 1
     assert cluster.partitions(TopicSelection()) == []
+
+
+def test_partitions_of_assign_that_do_not_exist_are_refused_at_the_first_look(broker: FakeBroker) -> None:
+    wrong = TopicSelection(partitions=(FIRST, TopicPartition(TOPIC, 9)))
+    with closing(Cluster(Settings({"bootstrap.servers": broker.bootstrap_servers}), strict=True)) as strict:
+        with pytest.raises(OptionError, match=r"do not exist: orders-9.*set the option strict to false"):
+            strict.partitions(wrong)
+        assert strict.partitions(TopicSelection(partitions=(FIRST,))) == [FIRST]
+        # A partition that is deleted while the query runs is data loss, and no mistake in the options.
+        assert strict.partitions(wrong) == [FIRST]
 
 
 def test_first_and_latest_offsets_are_asked_for_together(broker: FakeBroker, cluster: Cluster) -> None:

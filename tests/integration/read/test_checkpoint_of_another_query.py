@@ -1,0 +1,66 @@
+"""A checkpoint that another query has written is refused, unless it is meant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from kafka_source.datasource import KafkaGroupSource
+from kafka_source.errors import DataLossError, InvalidConfigurationError
+from kafkagroup.embedded import EmbeddedKafka
+from tests.support.records import produce
+
+# Spark 4.0 and 4.1 plan in another way; what is checked is the same.
+ReadAllAvailable = pytest.importorskip("pyspark.sql.streaming.datasource").ReadAllAvailable
+
+Next = Callable[..., dict[str, Any]]
+Topic = Callable[..., str]
+
+
+@pytest.fixture
+def next_offset(kafka: EmbeddedKafka) -> Iterator[Next]:
+    """Return what plans the next micro-batch after an offset, as a query that has just been started."""
+    readers = []
+
+    def plan(start: dict[str, Any] | None, **options: str) -> dict[str, Any]:
+        given = {name.replace("__", "."): value for name, value in options.items()}
+        servers = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "startingOffsets": "earliest"}
+        source = KafkaGroupSource(servers | given)
+        schema = source.schema()
+        reader = source.streamReader(schema)
+        readers.append(reader)
+        end = reader.latestOffset(reader.initialOffset() if start is None else start, ReadAllAvailable())
+        reader.stop()
+        return dict(end)
+
+    yield plan
+    for reader in readers:
+        reader.stop()
+
+
+def test_a_checkpoint_of_other_topics_is_refused(kafka: EmbeddedKafka, topic: Topic, next_offset: Next) -> None:
+    orders, payments = topic("orders"), topic("payments")
+    produce(kafka.bootstrap_servers, orders, 3)
+    before = next_offset(None, subscribe=orders)
+    told = f"The checkpoint is of {orders}, and the query reads {payments}"
+    for loses in ("true", "false"):
+        with pytest.raises(DataLossError, match=told) as caught:
+            next_offset(before, subscribe=payments, failOnDataLoss=loses)
+        assert "new checkpointLocation" in str(caught.value)
+    assert next_offset(before, subscribe=payments, failOnDataLoss="false", strict="false")
+    assert next_offset(before, subscribe=f"{orders},{payments}")
+
+
+def test_a_checkpoint_of_another_group_is_refused(
+    kafka: EmbeddedKafka, topic: Topic, group: str, next_offset: Next
+) -> None:
+    orders = topic("orders")
+    produce(kafka.bootstrap_servers, orders, 3)
+    before = next_offset(None, subscribe=orders, kafka__group__id=group)
+    other = f"{group}-other"
+    with pytest.raises(InvalidConfigurationError, match=f"query in group {group}, and kafka.group.id is {other}"):
+        next_offset(before, subscribe=orders, kafka__group__id=other)
+    assert next_offset(before, subscribe=orders, kafka__group__id=group)
+    assert next_offset(before, subscribe=orders, kafka__group__id=other, strict="false")
