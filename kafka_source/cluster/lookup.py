@@ -331,7 +331,11 @@ class Cluster:
             elif isinstance(error, UnknownTopicError):
                 return False
             elif isinstance(error, NoLeaderError):
-                return failures < self._retries or time.monotonic() <= begun + self._leader_seconds
+                left = begun + self._leader_seconds - time.monotonic()
+                if failures == self._retries and left > 0:
+                    names = format_partitions(sorted(error.partitions))
+                    log.warning("no broker leads %s: waiting up to %.0f s for a leader", names, left)
+                return failures < self._retries or left >= 0
             return failures < self._retries or time.monotonic() <= begun + self._seconds_for(was_lost=was_lost)
 
         def ask() -> _T:

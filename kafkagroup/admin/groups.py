@@ -390,7 +390,7 @@ class Groups:
                 return replace(one, members=len(group.members))
             uncommitted = sum(row.committed is None for row in rows)
             return replace(
-                one, members=len(group.members), lag=sum(row.behind for row in rows), uncommitted=uncommitted
+                one, members=len(group.members), lag=sum(row.behind or 0 for row in rows), uncommitted=uncommitted
             )
 
         return tuple(map(with_lag, groups))

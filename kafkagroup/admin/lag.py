@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -13,9 +14,12 @@ from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import UnknownGroupError, UnknownTopicError
 from kafka_source.group.requests import fetch_committed
 from kafka_source.kafka_client import Deadline, KafkaClient
+from kafka_source.model.partition_runs import format_partitions
 from kafka_source.model.rewind_target import Known, Move, Target, resolve, timestamps
 from kafkagroup.admin.group_requests import describe_group
 from kafkagroup.admin.rows import Group, MemberDescription, PartitionLag, Rows
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,8 @@ def lag_of(
 ) -> dict[str, Rows[PartitionLag]]:
     """Return the lag of each group, in partitions with committed offsets or an owner.
 
-    Partitions of topics that were deleted are left out, unless they are in `partitions`.
+    Partitions of topics that were deleted are left out, unless they are in `partitions`. Where a partition has no
+    leader, its lag is unknown, and a warning names it.
 
     Args:
         cluster: The cluster; it is asked once for all groups.
@@ -88,14 +93,20 @@ def lag_of(
             "it; create it or correct its name.",
             code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         )
-    starts, ends = cluster.bounds(every, every, read_committed=False)
+    leaderless = cluster.without_leader(every)
+    if leaderless:
+        names = format_partitions(sorted(leaderless))
+        log.warning("no broker leads %s: the lag there is unknown, and sums are without it", names)
+    starts, ends = cluster.bounds(every - leaderless, every - leaderless, read_committed=False)
     found = {}
     for name, of in positions.items():
         owners = of.owners()
         found[name] = Rows(
             PartitionLag,
             (
-                PartitionLag(tp.topic, tp.partition, of.committed.get(tp), ends[tp], owners.get(tp), starts[tp])
+                PartitionLag(
+                    tp.topic, tp.partition, of.committed.get(tp), ends.get(tp), owners.get(tp), starts.get(tp, 0)
+                )
                 for tp in sorted(wanted[name] & every)
             ),
         )

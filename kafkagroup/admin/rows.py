@@ -171,8 +171,9 @@ class GroupSummary:
             that never had members.
         state: Kafka's group state, such as Stable or Empty.
         members: The number of members; None: not asked for, or of a group that is no consumer group.
-        lag: The sum of the lag of its partitions; a partition without a committed offset counts with all its offsets.
-            None: not asked for, or of a group that is no consumer group, or that rebalances and has committed nothing.
+        lag: The sum of the lag of its partitions; a partition without a committed offset counts with all its offsets,
+            and one without a leader with none. None: not asked for, or of a group that is no consumer group, or that
+            rebalances and has committed nothing.
         uncommitted: How many of its partitions have no committed offset; None as `lag`.
     """
 
@@ -278,24 +279,26 @@ class PartitionLag:
         topic: The topic.
         partition: The partition number.
         committed: The committed offset; None if the group has committed none.
-        end: The end offset of the log (the high watermark).
+        end: The end offset of the log (the high watermark); None if the partition has no leader.
         member: The name of the member that owns the partition; None if there is none.
-        start: The first offset of the log.
+        start: The first offset of the log; 0 if the partition has no leader.
     """
 
     topic: str
     partition: int
     committed: int | None
-    end: int
+    end: int | None
     member: str | None
     start: int = 0
 
     @property
     def lag(self) -> int | None:
-        """Return the number of offsets between the committed and the end offset; None without a committed offset."""
-        return None if self.committed is None else max(0, self.end - self.committed)
+        """Return the number of offsets between the committed and the end offset; None without one of the two."""
+        return None if self.committed is None or self.end is None else max(0, self.end - self.committed)
 
     @property
-    def behind(self) -> int:
-        """Return the lag; without a committed offset the number of offsets in the log."""
-        return max(0, self.end - (self.start if self.committed is None else self.committed))
+    def behind(self) -> int | None:
+        """Return the lag; without a committed offset the number of offsets in the log; None without a leader."""
+        return (
+            None if self.end is None else max(0, self.end - (self.start if self.committed is None else self.committed))
+        )

@@ -125,7 +125,7 @@ def show_group(
         lag = groups.lag(name, selection.partitions, topics=selection.topics)
         lag = Rows(PartitionLag, (row for row in lag if selection.has(row.topic, row.partition)))
         whole = Listing("group", Rows(GroupOverview, (overview(found, lag),)))
-        shown = Rows(PartitionLag, (row for row in lag if row.behind or not only_with_lag))
+        shown = Rows(PartitionLag, (row for row in lag if row.behind != 0 or not only_with_lag))
         if summary:
             emit(output, whole, document=True)
         elif members:

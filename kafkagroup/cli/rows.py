@@ -164,13 +164,13 @@ def overview(group: Group, lag: Iterable[PartitionLag]) -> GroupOverview:
         len(rows),
         sum(row.committed is None for row in rows),
         total(rows),
-        max((row.behind for row in rows), default=0),
+        max((row.behind or 0 for row in rows), default=0),
     )
 
 
 def total(lag: Iterable[PartitionLag]) -> int:
-    """Return the lag of all partitions together."""
-    return sum(row.behind for row in lag)
+    """Return the lag of all partitions that have a leader."""
+    return sum(row.behind or 0 for row in lag)
 
 
 def lag_by_topic(lag: Iterable[PartitionLag]) -> Rows[LagOf]:
@@ -195,7 +195,7 @@ def _group_lag(lag: Iterable[PartitionLag], name_of: Callable[[PartitionLag], st
                 len(rows),
                 sum(row.committed is None for row in rows),
                 total(rows),
-                max(row.behind for row in rows),
+                max(row.behind or 0 for row in rows),
             )
             for name, rows in sorted(grouped.items(), key=lambda item: (item[0] is None, item[0] or ""))
         ),

@@ -50,15 +50,16 @@ class GroupSample:
     def from_group(group: Group, lag: Iterable[PartitionLag], at: float) -> GroupSample:
         """Return the sample of a group that was described together with its lag."""
         rows = {TopicPartition(row.topic, row.partition): row for row in lag}
+        ends = {tp: row.end for tp, row in rows.items() if row.end is not None}
         return GroupSample(
             at,
             group.group,
             group.state,
             tuple(member.name for member in group.members),
             {tp: row.member for tp, row in rows.items() if row.member is not None},
-            {tp: row.committed for tp, row in rows.items() if row.committed is not None},
-            {tp: row.end for tp, row in rows.items()},
-            {tp: row.behind for tp, row in rows.items()},
+            {tp: row.committed for tp, row in rows.items() if row.committed is not None and tp in ends},
+            ends,
+            {tp: rows[tp].behind or 0 for tp in ends},
         )
 
 

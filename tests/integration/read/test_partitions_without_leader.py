@@ -11,6 +11,7 @@ from confluent_kafka import Producer
 from pyspark.sql.datasource import InputPartition
 
 from assignors import TopicPartition
+from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.errors import RetriableError
 from kafka_source.model.stream_offset import StreamOffset
@@ -20,6 +21,9 @@ from kafka_source.source import read_task
 from kafka_source.source.batch import BatchReader
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query
+from kafkagroup.admin import Groups
+from kafkagroup.cli.rows import overview
+from kafkagroup.cli.watch_rates import GroupSample, History
 from kafkagroup.embedded import EmbeddedKafka
 from tests.support.waiting import wait_until
 
@@ -117,6 +121,16 @@ def values_of(reader: BatchReader, tasks: Iterable[InputPartition]) -> list[int]
     return sorted(int(value.as_py()) for task in tasks for batch in reader.read(task) for value in batch["value"])
 
 
+def assert_the_lag_of_the_others_is_shown(groups: Groups, group: str, outage: Outage) -> None:
+    """Each partition has ten records, and the group has read four of them."""
+    described, rows = groups.describe(group), groups.lag(group)
+    assert [row.lag for row in rows] == [None if n == outage.lost else 6 for n in range(PARTITIONS)]
+    assert overview(described, rows).lag == 12
+    assert [one.lag for one in groups.list(lag=True, pattern=group)] == [12]
+    sample = GroupSample.from_group(described, rows, 0)
+    assert (sample.lag, History().add(sample).uncommitted) == (12, 0)
+
+
 @pytest.fixture
 def reading(nodes, group):
     """Starts queries of a topic; the group is that of the test, unless another is given."""
@@ -124,7 +138,7 @@ def reading(nodes, group):
         yield lambda topic, group, **options: stack.enter_context(closing(Reading(nodes, topic, group, **options)))
 
 
-def test_the_others_are_read_meanwhile_and_the_partition_when_it_has_a_leader_again(nodes, group, reading):
+def test_the_others_are_read_meanwhile_and_the_partition_when_it_has_a_leader_again(nodes, group, reading, caplog):
     outage = Outage(nodes, group)
     first = outage.produce(*range(PARTITIONS))
     in_group, without = reading(outage.topic, group), reading(outage.topic, None)
@@ -132,7 +146,11 @@ def test_the_others_are_read_meanwhile_and_the_partition_when_it_has_a_leader_ag
     for query in (in_group, without, impatient):
         assert query.next() == first
 
+    groups, behind = Groups(Settings({"bootstrap.servers": nodes.bootstrap_servers})), f"{group}-behind"
+    groups.create(behind, {TopicPartition(outage.topic, number): 4 for number in range(PARTITIONS)})
     outage.begin()
+    assert_the_lag_of_the_others_is_shown(groups, behind, outage)
+    assert f"no broker leads {outage.topic}:{outage.lost}: the lag there is unknown" in caplog.text
     meanwhile = outage.produce(*outage.others)
     assert in_group.next() == without.next() == meanwhile
     with pytest.raises(RetriableError, match=rf"{outage.topic}:{outage.lost} .*coordinator\.timeout\.ms"):
@@ -151,6 +169,9 @@ def test_the_others_are_read_meanwhile_and_the_partition_when_it_has_a_leader_ag
         assert values_of(reader, tasks) == sorted({*first, *meanwhile} - {*lost})
         task = pool.submit(values_of, reader, [waits])
         batch = pool.submit(lambda: values_of(member, member.partitions()))
+        wait_until(
+            lambda: f"no broker leads {outage.topic}:{outage.lost}: waiting up to 300 s" in caplog.text, "a word"
+        )
         outage.end()
         assert task.result(60) == lost
         assert batch.result(60) == run.result(60) == sorted(first + meanwhile)
