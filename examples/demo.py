@@ -178,7 +178,7 @@ def lag_table(rows: Iterable[PartitionLag], title: str) -> Table:
 
 
 def behind(row: PartitionLag) -> int:
-    return row.end if row.lag is None else row.lag
+    return row.behind or 0
 
 
 @contextmanager

@@ -96,7 +96,7 @@ class Streams:
 
 def ends(groups: Groups, name: str) -> dict[TopicPartition, int]:
     rows = groups.lag("nobody", everything(name, PARTITIONS))
-    return {TopicPartition(row.topic, row.partition): row.end for row in rows}
+    return {TopicPartition(row.topic, row.partition): row.end for row in rows if row.end is not None}
 
 
 def all_committed(groups: Groups, group: str, name: str, *runners: Runner) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -21,7 +22,11 @@ def collected(*options: str) -> Collection[tuple[str, str]]:
     """The file and the name of each test that pytest finds in the files that the page names."""
     files = sorted({f"tests/{file}" for file, _, _ in TESTS.findall(PAGE)})
     command = [sys.executable, "-m", "pytest", "--collect-only", "--quiet", "-p", "no:cacheprovider", *options]
-    done = subprocess.run([*command, *files], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    # Options of the run that this test is part of may change what is printed, and which tests are collected.
+    env = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
+    done = subprocess.run(
+        [*command, *files], cwd=ROOT, env=env, capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return set(re.findall(r"^tests/(\S+?\.py)::(?:\w+::)*(test_\w+)", done.stdout, re.MULTILINE))
 

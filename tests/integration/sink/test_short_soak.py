@@ -138,7 +138,7 @@ class Soak:
         for driver in self._drivers:
             driver.check()
         tps = tuple(TopicPartition(self.source, number) for number in range(self.partitions))
-        return all(row.committed == row.end > 0 for row in self._groups.lag(self._group, tps))
+        return all(row.committed == row.end and row.end for row in self._groups.lag(self._group, tps))
 
     def close(self) -> None:
         for driver in self._drivers:
