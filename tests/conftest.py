@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
@@ -71,15 +72,17 @@ def topic(kafkagroup_topic: Callable[..., str]) -> Callable[..., str]:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add the end of the brokers' logs to the report of a test that failed: they are gone when the run has ended."""
-    from kafkagroup.embedded import EmbeddedKafka
+    from kafkagroup.embedded import BrokerError, EmbeddedKafka
 
     report = yield
     fixtures: dict[str, object] = getattr(item, "funcargs", {}) if report.failed else {}
     for name, value in fixtures.items():
         if isinstance(value, EmbeddedKafka):
-            for node in value.node_ids:
-                told = [line for line in value.log(node).splitlines() if _TELLING.search(line)]
-                report.sections.append((f"The log of node {node} of {name}", "\n".join(told[-_LOG_LINES:])))
+            # After the last test the cluster has stopped.
+            with contextlib.suppress(BrokerError):
+                for node in value.node_ids:
+                    told = [line for line in value.log(node).splitlines() if _TELLING.search(line)]
+                    report.sections.append((f"The log of node {node} of {name}", "\n".join(told[-_LOG_LINES:])))
             # The logs are long: whoever sees only the end of this report needs the error there.
             report.sections.append(("The error", str(getattr(report.longrepr, "reprcrash", report.longrepr))))
     return report
