@@ -17,6 +17,7 @@ from typing import TypeVar, get_args
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
+from assignors import TopicPartition
 from kafka_source.errors import KafkaGroupError, OptionError
 from kafkagroup.admin import rewind_running_group
 from kafkagroup.embedded import EmbeddedKafka
@@ -113,6 +114,8 @@ class _Play:
             self._settle(*_PHASES)
             while self._guarded(self._query.poll):
                 pass
+            # Spark tells a source that a batch is done when it plans the next one.
+            self._wait_for_commits(self._seconds)
             self._query.stop()
             self._check()
         finally:
@@ -188,15 +191,20 @@ class _Play:
             raise Difference(f"in the output: {', '.join(wrong)}; {self._errors_told()}")
         if must_fail(draw) and not self._errors:
             raise Difference(f"no error of {sorted(errors(draw))} has come")
-        if draw.membership != "none" and draw.commit != "none":
-            ends = {tp: end for tp, end in world.ends().items() if draw.membership != "assign" or tp.partition < 2}
-            # A transaction's offsets are seen a moment after its end.
-            deadline = time.monotonic() + 5
-            while ends.items() - world.committed().items() and time.monotonic() < deadline:
-                time.sleep(0.05)
-            late = dict(ends.items() - world.committed().items())
-            if late:
-                raise Difference(f"the group has {world.committed()} and not {late}; {self._errors_told()}")
+        # A transaction's offsets are seen a moment after its end.
+        if late := self._wait_for_commits(5):
+            raise Difference(f"the group has {world.committed()} and not {late}; {self._errors_told()}")
+
+    def _wait_for_commits(self, seconds: float) -> dict[TopicPartition, int]:
+        """Wait until the group has committed the ends of the log; return those that it has not in time."""
+        draw, world = self._draw, self._world
+        if draw.membership == "none" or draw.commit == "none":
+            return {}
+        ends = {tp: end for tp, end in world.ends().items() if draw.membership != "assign" or tp.partition < 2}
+        deadline = time.monotonic() + seconds
+        while (late := dict(ends.items() - world.committed().items())) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return late
 
     def _errors_told(self) -> str:
         return f"errors so far: {self._errors}"

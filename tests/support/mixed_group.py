@@ -18,7 +18,14 @@ from kafka_source.group.model import GroupAssignment
 from kafkagroup.embedded import EmbeddedKafka
 from tests.apps.process import java_consumer
 
-_NOT_YET = (KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR)
+# librdkafka's request for a coordinator that creates the offsets topic at that moment has been seen to take a minute.
+_DESCRIBE_SECONDS = 10
+_NOT_YET = (
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError._TIMED_OUT,
+)
 
 Shares = Mapping[str, frozenset[int]]
 """The partitions of each member, by member id."""
@@ -114,13 +121,26 @@ class Application(Worker):
         return self.assignments[-1].generation if self.assignments else 0
 
     def _run(self) -> None:
+        with contextlib.closing(self.membership):
+            assignment = self.membership.join(60)
+            while self._read(assignment):
+                assignment = self.membership.rejoin(60)
+
+    def _read(self, assignment: GroupAssignment) -> bool:
+        """Read and commit until a rebalance is due, and return true; false: it is told to end.
+
+        With a consumer of its own for each assignment: librdkafka has been seen to stop for a minute after it was
+        assigned partitions again and again.
+        """
+        self.assignments.append(assignment)
+        slots = {tp: slot.credentials.slot for slot in assignment.slots for tp in slot.partitions}
+        committed = self.membership.committed(slots)
         config = {"bootstrap.servers": self._servers, "group.id": "none", "enable.auto.commit": False}
-        consumer = Consumer(config)
-        with contextlib.closing(self.membership), contextlib.closing(consumer):
-            slots = self._take(consumer, self.membership.join(60))
+        with contextlib.closing(Consumer(config)) as consumer:
+            consumer.assign([Position(*tp, committed[tp] or 0) for tp in slots])
             while not self._closing.is_set():
                 if self.membership.rebalance_needed():
-                    slots = self._take(consumer, self.membership.rejoin(60))
+                    return True
                 ends: dict[int, dict[TopicPartition, int]] = {}
                 batch = consumer.consume(200, 0.02)
                 for message in batch:
@@ -131,15 +151,9 @@ class Application(Worker):
                 if batch and self._crashing.is_set():
                     self.unfinished = [int(message.value() or b"") for message in batch]
                     self.membership.detach()
-                    return
+                    break
                 self.membership.commit(ends)
-
-    def _take(self, consumer: Consumer, assignment: GroupAssignment) -> dict[TopicPartition, int]:
-        self.assignments.append(assignment)
-        slots = {tp: slot.credentials.slot for slot in assignment.slots for tp in slot.partitions}
-        committed = self.membership.committed(slots)
-        consumer.assign([Position(*tp, committed[tp] or 0) for tp in slots])
-        return slots
+        return False
 
 
 class JavaMember:
@@ -220,7 +234,7 @@ class Watch(Worker):
 
     def _look(self) -> Seen | None:
         try:
-            asked = self._admin.describe_consumer_groups([self._group], request_timeout=60)
+            asked = self._admin.describe_consumer_groups([self._group], request_timeout=_DESCRIBE_SECONDS)
             described = asked[self._group].result(timeout=60)
         except KafkaException as error:
             # The first group of a broker has its coordinator load, or even create, the offsets topic.
