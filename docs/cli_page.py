@@ -100,6 +100,15 @@ What changes something shows the change and ends; it makes the change with `--ye
 
 `kafkagroup --install-completion` installs the completion of your shell.
 
+## By habit
+
+Words of other tools are understood where they can mean one thing only, and a line on standard error says which command
+they became: `group list`, `group describe G`, `--list`, `--describe --group G`, `--reset-offsets … --to-earliest
+--execute`, `topics describe T`, `peek T --from-beginning`, `consume T`, `tail T`, `version`.
+
+`groups` leaves out the private groups of exactly-once sinks, and `--private` shows them: see
+[lag monitors](operations.md#lag-monitors-and-the-groups-of-sinks).
+
 ## Beside other tools
 
 As far as the tools' help says: Kafka 4.3, rpk 26.1, kafkactl 5, kcat 1.7.
@@ -123,7 +132,8 @@ As far as the tools' help says: Kafka 4.3, rpk 26.1, kafkactl 5, kcat 1.7.
 | delete a group, or its offsets of a topic | `delete G`, `offsets delete G -t T` | `--delete`, `--delete-offsets` | `group delete`, `offset-delete` | `delete consumer-group`, `delete consumer-group-offset` | – |
 | copy a group | `offsets clone A B` | `--export`, then `--from-file` | `group seek B --to-group A` | `clone consumer-group` | – |
 | export and import, checked against topic ids | `offsets export G`, `offsets import F` | `--export`, `--from-file`, not checked | – | – | – |
-| list topics with offsets | `topics`, `topics -t T` | kafka-topics.sh, kafka-get-offsets.sh | `topic list`, `topic describe -p` | `get topics`, `describe topic` | `-L`, without offsets |
+| list topics with offsets | `topics`, `topics T` | kafka-topics.sh, kafka-get-offsets.sh | `topic list`, `topic describe -p` | `get topics`, `describe topic` | `-L`, without offsets |
+| follow new records | `peek T -f` | kafka-console-consumer.sh | `topic consume` | `consume` | `-C` |
 | show records, from a time | `peek T --from TIME` | kafka-console-consumer.sh, not from a time | `topic consume -o @TIME` | `consume --from-timestamp` | `-C -o s@MS` |
 | try an assignment | `plan ASSIGNOR` | – | – | – | – |
 | find open transactions | `transactions list` | kafka-transactions.sh `find-hanging`, `describe` | `cluster txn` | – | – |

@@ -39,6 +39,25 @@ _T = TypeVar("_T")
 _TIMEOUT = 15.0
 
 
+_LEDGER = re.compile(r"(.+)-ledger(-\d+)?")
+_HANDED_OVER = re.compile(r".+-read-by-[0-9a-f]{32}")
+
+
+def private_groups(names: Iterable[str]) -> frozenset[str]:
+    """Return the groups in which exactly-once sinks keep their state: nobody reads them, so their lag means nothing.
+
+    They are `P-ledger` and `P-finished` of a sink with the `transactional.id.prefix` P, if both are there, and
+    `G-read-by-…` of a query in group G with `commit=sink`.
+    """
+    every = frozenset(names)
+    found = {name for name in every if _HANDED_OVER.fullmatch(name)}
+    for name in every:
+        ledger = _LEDGER.fullmatch(name)
+        if ledger is not None and f"{ledger[1]}-finished" in every:
+            found |= {name, f"{ledger[1]}-finished"}
+    return frozenset(found)
+
+
 class Groups:
     """Describes and changes the consumer groups of a cluster. Each call opens and closes its own connections.
 
@@ -58,6 +77,7 @@ class Groups:
         types: Collection[str] = (),
         states: Collection[str] = (),
         pattern: str | None = None,
+        private: bool = False,
     ) -> Rows[GroupSummary]:
         """Return the groups that this user may describe, of every type, sorted by group id.
 
@@ -66,16 +86,20 @@ class Groups:
             types: Only groups of these types: classic, consumer, share, streams.
             states: Only groups in these states, such as Stable; upper and lower case are the same.
             pattern: Only groups whose id contains a match of this regular expression.
+            private: Whether to return the private groups of exactly-once sinks too; see `private_groups`.
 
         Raises:
             KafkaGroupError: A broker does not answer. A list without the groups that it coordinates is not returned.
         """
         kinds, wanted = {one.lower() for one in types}, {one.lower() for one in states}
         with self._client() as client:
+            every = client.run(list_groups(client, Deadline(_TIMEOUT)))
+            left_out = frozenset() if private else private_groups(one.group for one in every)
             found = tuple(
                 one
-                for one in client.run(list_groups(client, Deadline(_TIMEOUT)))
-                if (not kinds or one.type in kinds)
+                for one in every
+                if one.group not in left_out
+                and (not kinds or one.type in kinds)
                 and (not wanted or one.state.lower() in wanted)
                 and (pattern is None or re.search(pattern, one.group))
             )
@@ -385,8 +409,9 @@ class Groups:
             if group is None:
                 return one
             rows = lags[one.group]
-            if group.members and not rows:
-                # In a rebalance its members own nothing. Nobody knows which partitions count.
+            if not rows:
+                # It has committed nothing, and its members own nothing, for example in a rebalance. Nobody knows which
+                # partitions count, so its lag is not known; it is not 0.
                 return replace(one, members=len(group.members))
             uncommitted = sum(row.committed is None for row in rows)
             return replace(

@@ -141,51 +141,89 @@ _APPEND_TIME = 1
 _WIDER = 8
 
 
-def peek(
-    settings: Settings,
-    topic: str,
-    *,
-    start: Start = None,
-    partitions: Collection[int] = (),
-    limit: int = 10,
-    read_committed: bool = False,
-    engine: str = "auto",
-) -> Rows[Record]:
-    """Return records of a topic, by time, with what their keys and values hold.
+class Peek:
+    """Look at the records of one topic, by time, with what their keys and values hold; then at those that come.
 
     Args:
         settings: The Kafka client settings.
         topic: The topic.
-        start: From where on records are read; None: the last ones of the topic.
         partitions: Only these partitions; empty: all.
-        limit: The most records: from `start` on those with the lowest timestamps, without `start` the latest ones.
         read_committed: Whether to leave out records of aborted and of open transactions.
         engine: native, librdkafka or auto.
-
-    Raises:
-        UnknownTopicError: The topic or a partition does not exist.
-        KafkaGroupError: The brokers do not answer, or refuse a request.
     """
-    with closing(Cluster(settings)) as cluster:
-        existing = cluster.partitions(TopicSelection(topics=(topic,)))
-        chosen = [tp for tp in existing if not partitions or tp.partition in partitions]
-        if missing := sorted(set(partitions) - {tp.partition for tp in chosen}):
+
+    def __init__(
+        self,
+        settings: Settings,
+        topic: str,
+        *,
+        partitions: Collection[int] = (),
+        read_committed: bool = False,
+        engine: str = "auto",
+    ) -> None:
+        self._settings = settings
+        self._topic = topic
+        self._partitions = partitions
+        self._source = _Source(engine_for(engine, settings), read_committed)
+        self._ends: dict[TopicPartition, int] = {}
+
+    def records(self, start: Start = None, limit: int = 10) -> Rows[Record]:
+        """Return at most `limit` records, sorted by their timestamps.
+
+        Args:
+            start: From there on those with the lowest timestamps; None: the newest ones, over all partitions.
+            limit: The maximum number of records.
+
+        Raises:
+            UnknownTopicError: The topic or a partition does not exist.
+            KafkaGroupError: The brokers do not answer, or refuse a request.
+        """
+        with closing(Cluster(self._settings)) as cluster:
+            chosen = self._chosen(cluster)
+            starts, ends = cluster.bounds(chosen, chosen, read_committed=self._source.read_committed)
+            times = cluster.at_times(dict.fromkeys(chosen, start.timestamp_ms)) if isinstance(start, AtTime) else {}
+        self._ends = dict(ends)
+        found: list[Record] = []
+        for tp in chosen:
+            if start is None:
+                found += self._source.last(tp, starts[tp], ends[tp], limit)
+            else:
+                begin = start.offset if isinstance(start, AtOffset) else times[tp]
+                first = ends[tp] if begin is None else max(begin, starts[tp])
+                found += self._source.first(tp, first, ends[tp], limit)
+        found.sort(key=_by_time)
+        return Rows(Record, found[-limit:] if start is None else found[:limit])
+
+    def new(self) -> Rows[Record]:
+        """Return the records that came since the last call of `records` or of this method, sorted by time.
+
+        Raises:
+            KafkaGroupError: The brokers do not answer, or refuse a request.
+        """
+        with closing(Cluster(self._settings)) as cluster:
+            chosen = self._chosen(cluster)
+            starts, ends = cluster.bounds(chosen, chosen, read_committed=self._source.read_committed)
+        found: list[Record] = []
+        for tp in chosen:
+            begin = max(self._ends.get(tp, 0), starts[tp])
+            found += self._source.first(tp, begin, ends[tp], max(1, ends[tp] - begin))
+        self._ends = dict(ends)
+        found.sort(key=_by_time)
+        return Rows(Record, found)
+
+    def _chosen(self, cluster: Cluster) -> list[TopicPartition]:
+        existing = cluster.partitions(TopicSelection(topics=(self._topic,)))
+        chosen = [tp for tp in existing if not self._partitions or tp.partition in self._partitions]
+        if missing := sorted(set(self._partitions) - {tp.partition for tp in chosen}):
             raise UnknownTopicError(
-                f"Topic {topic} has no partition {missing[0]}: it has {len(existing)} partitions.",
+                f"Topic {self._topic} has no partition {missing[0]}: it has {len(existing)} partitions.",
                 code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             )
-        starts, ends = cluster.bounds(chosen, chosen, read_committed=read_committed)
-        times = cluster.at_times(dict.fromkeys(chosen, start.timestamp_ms)) if isinstance(start, AtTime) else {}
-    source = _Source(engine_for(engine, settings), read_committed)
-    found: list[Record] = []
-    for tp in chosen:
-        if start is None:
-            found += source.last(tp, starts[tp], ends[tp], limit)
-        else:
-            begin = start.offset if isinstance(start, AtOffset) else times[tp]
-            found += source.first(tp, ends[tp] if begin is None else max(begin, starts[tp]), ends[tp], limit)
-    found.sort(key=lambda one: (one.timestamp, one.partition, one.offset))
-    return Rows(Record, found[-limit:] if start is None else found[:limit])
+        return chosen
+
+
+def _by_time(record: Record) -> tuple[str, int, int]:
+    return record.timestamp, record.partition, record.offset
 
 
 @dataclass(frozen=True, slots=True)

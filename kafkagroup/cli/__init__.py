@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from importlib.util import find_spec
 
@@ -13,9 +14,14 @@ def main() -> None:
             # Help and JSON need no rich, and `--help` should not take the time to import it.
             if find_spec(library) is None:
                 raise ModuleNotFoundError(name=library)
-        from kafkagroup.cli.app import app
+        from kafkagroup.cli.app import app, understand
     except ModuleNotFoundError as missing:
         if missing.name not in ("typer", "rich"):
             raise
         sys.exit(f"The command kafkagroup needs {missing.name}: pip install 'kafkagroup[cli]'")
-    app(prog_name="kafkagroup")
+    # The completion of a shell calls without words of its own.
+    typed = sys.argv[1:]
+    words = understand(typed)
+    if words != typed:
+        sys.stderr.write(f"Understood as: kafkagroup {shlex.join(words)}\n")
+    app(words, prog_name="kafkagroup")

@@ -1,12 +1,14 @@
-"""The command `kafkagroup`: its commands, in the order of its help."""
+"""The command `kafkagroup`: its commands, in the order of its help, and what is understood of other tools' words."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
 
 import typer
 
 from kafkagroup.cli.checkpoints import checkpoint, import_checkpoint
 from kafkagroup.cli.groups import create, delete, list_groups, plan, show_group
-from kafkagroup.cli.installation import doctor, list_contexts, list_options
+from kafkagroup.cli.installation import doctor, list_contexts, list_options, print_version
 from kafkagroup.cli.offsets import offsets, rewind
 from kafkagroup.cli.quota import quota
 from kafkagroup.cli.topics import peek, topics
@@ -22,6 +24,8 @@ app = typer.Typer(
     help="Look at Kafka's consumer groups and topics, move groups, finish transactions, set quotas, check an "
     "installation. What changes something shows the change and needs --yes.",
 )
+
+app.callback()(print_version)
 
 # The list of commands shows one line of each; without a short text it would cut the first sentence.
 app.command("groups", short_help="List groups with types, states, lag.")(list_groups)
@@ -42,3 +46,131 @@ app.command(short_help="Draw recorded samples: lag, throughput.")(plot)
 app.command(short_help="Check an installation and a cluster.")(doctor)
 app.command("contexts", short_help="List named settings of clusters.")(list_contexts)
 app.command("options", short_help="List the options of the format.")(list_options)
+
+# ---- what people type by habit from Kafka's own tools, rpk, kafkactl and kcat
+#
+# A line that is right as it stands is never changed. The exception is `group list`: for a group with the name `list`,
+# write `group --group list`.
+
+_GROUP_VERBS = ("describe", "show", "lag", "ls", "list")
+_LISTS = ("list", "ls", "--list")
+
+# A command of another tool, and what it is here.
+_COMMANDS: Mapping[str, tuple[str, ...]] = {
+    "version": ("--version",),
+    "describe": ("group",),
+    "lag": ("group",),
+    "list": ("groups",),
+    "ls": ("groups",),
+    "reset": ("rewind",),
+    "seek": ("rewind",),
+    "reset-offsets": ("rewind",),
+    "topic": ("topics",),
+    "consume": ("peek",),
+    "cat": ("peek",),
+    "tail": ("peek", "--follow"),
+    "context": ("contexts",),
+    "option": ("options",),
+}
+# Flags of kafka-consumer-groups.sh that choose what it does, and the command that does it here.
+_ACTIONS = {"--list": "groups", "--describe": "group", "--reset-offsets": "rewind", "--delete": "delete"}
+_POSITIONS = {f"--to-{word}": ("--to", word) for word in ("earliest", "latest", "current")}
+_BEGINNING = ("beginning", "start", "oldest")
+_END = ("end", "newest")
+
+
+def understand(words: Sequence[str]) -> list[str]:
+    """Return a command line of ours for one that was typed by habit; the same words if there is nothing to change.
+
+    Args:
+        words: The words after `kafkagroup`.
+    """
+    line = _list_or_one(_command(list(words)))
+    if not line or line[0].startswith("-"):
+        return line
+    return [line[0], *_ARGUMENTS.get(line[0], _same)(line[1:])]
+
+
+def _command(line: list[str]) -> list[str]:
+    """Put a command of ours at the beginning."""
+    if not line:
+        return line
+    if line[0].startswith("-"):
+        action = next((word for word in line if word in _ACTIONS), None)
+        return line if action is None else [_ACTIONS[action], *(word for word in line if word != action)]
+    return [*_COMMANDS.get(line[0], (line[0],)), *line[1:]]
+
+
+def _list_or_one(line: list[str]) -> list[str]:
+    """Tell `groups` from `group NAME`: other tools have one command for both."""
+    name, rest = line[:1], line[1:]
+    if name == ["group"] and rest and rest[0] in _LISTS:
+        return ["groups", *rest[1:]]
+    if name == ["groups"]:
+        rest = rest[1:] if rest and rest[0] in (*_LISTS, *_GROUP_VERBS, "--describe") else rest
+        return ["group" if _names_one(rest) else "groups", *rest]
+    return line
+
+
+def _names_one(arguments: list[str]) -> bool:
+    return bool(arguments) and (not arguments[0].startswith("-") or "--group" in arguments)
+
+
+def _same(arguments: list[str]) -> list[str]:
+    return arguments
+
+
+def _group(arguments: list[str]) -> list[str]:
+    # `group describe` alone is a group of this name, and `group describe billing` is no command of ours.
+    if len(arguments) > 1 and arguments[0] in _GROUP_VERBS and _names_one(arguments[1:]):
+        arguments = arguments[1:]
+    return [word for word in arguments if word not in ("--describe", "--offsets", "--verbose")]
+
+
+def _topics(arguments: list[str]) -> list[str]:
+    if arguments and arguments[0] in (*_LISTS, "describe", "--describe"):
+        arguments = arguments[1:]
+    return [word for word in arguments if word not in ("--describe", "--list")]
+
+
+def _rewind(arguments: list[str]) -> list[str]:
+    line: list[str] = []
+    for word in arguments:
+        if word == "--execute":
+            line.append("--yes")
+        elif word not in ("--dry-run", "--reset-offsets"):
+            line += _POSITIONS.get(word, (word,))
+    return _values(line, "--to")
+
+
+def _changes(arguments: list[str]) -> list[str]:
+    return ["--yes" if word == "--execute" else word for word in arguments if word != "--dry-run"]
+
+
+def _peek(arguments: list[str]) -> list[str]:
+    line: list[str] = []
+    for at, word in enumerate(arguments):
+        positions = (*_BEGINNING, *_END)
+        if word == "--from-beginning":
+            line += ("--from", "earliest")
+        elif word == "-o" and arguments[at + 1 : at + 2] and arguments[at + 1] in positions:
+            line.append("--from")
+        else:
+            line.append(word)
+    return _values(line, "--from")
+
+
+def _values(line: list[str], option: str) -> list[str]:
+    """Say earliest and latest for the words of other tools."""
+    named = {**dict.fromkeys(_BEGINNING, "earliest"), **dict.fromkeys(_END, "latest")}
+    return [named.get(word, word) if at and line[at - 1] == option else word for at, word in enumerate(line)]
+
+
+_ARGUMENTS: Mapping[str, Callable[[list[str]], list[str]]] = {
+    "group": _group,
+    "topics": _topics,
+    "rewind": _rewind,
+    "create": _changes,
+    "delete": _changes,
+    "peek": _peek,
+}

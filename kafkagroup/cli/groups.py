@@ -65,6 +65,9 @@ def list_groups(
         typer.Option("--state", metavar="STATE", help="Only groups in this state, such as Stable. Can be repeated."),
     ] = None,
     lag: Annotated[bool, typer.Option("--lag", help="Also show the number of members and the lag.")] = False,
+    private: Annotated[
+        bool, typer.Option("--private", help="Also list the groups in which exactly-once sinks keep their state.")
+    ] = False,
     fail_above: FailAbove = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -75,11 +78,13 @@ def list_groups(
 
         with_lag = lag or fail_above is not None
         settings = connection.settings()
-        found = Groups(settings).list(lag=with_lag, types=types or (), states=states or (), pattern=pattern)
+        found = Groups(settings).list(
+            lag=with_lag, types=types or (), states=states or (), pattern=pattern, private=private
+        )
         hidden = frozenset() if with_lag else frozenset({"members", "lag", "uncommitted"})
         emit(output, Listing("groups", found, hidden=hidden, empty="There are no such groups."))
         if fail_above is not None:
-            _exit_above(fail_above, {one.group: one.lag or 0 for one in found})
+            _exit_above(fail_above, {one.group: one.lag for one in found if one.type in ("classic", "consumer")})
 
 
 @with_connection
@@ -223,7 +228,7 @@ def _members(group: Group) -> Listing:
     )
 
 
-def _lag(rows: Rows[PartitionLag], by: By, total: int) -> Listing:
+def _lag(rows: Rows[PartitionLag], by: By, total: int | None) -> Listing:
     from kafkagroup.cli.rows import lag_by_member, lag_by_topic
 
     if by is By.PARTITION:
@@ -235,9 +240,11 @@ def _lag(rows: Rows[PartitionLag], by: By, total: int) -> Listing:
     )
 
 
-def _exit_above(bound: int, lags: dict[str, int]) -> None:
-    """Exit with its code if the lag of a group is above the bound."""
-    above = {name: lag for name, lag in lags.items() if lag > bound}
+def _exit_above(bound: int, lags: dict[str, int | None]) -> None:
+    """Exit with its code if the lag of a group is above the bound, and name the groups whose lag is not known."""
+    if unknown := [name for name, lag in lags.items() if lag is None]:
+        note("The lag is not known of groups that have committed no offsets: " + ", ".join(unknown))
+    above = {name: lag for name, lag in lags.items() if lag is not None and lag > bound}
     if above:
         note(f"The lag is above {bound}: " + ", ".join(f"{name} {lag}" for name, lag in above.items()))
         raise typer.Exit(BOUND_EXCEEDED)

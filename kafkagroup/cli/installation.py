@@ -133,3 +133,19 @@ def list_options(
     from kafkagroup.cli.rows import option_rows
 
     emit(output, Listing("options", option_rows(name), empty="There are no such options."))
+
+
+def _print_and_exit(asked: bool) -> None:
+    if asked:
+        from kafka_source.version import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+def print_version(
+    version: Annotated[
+        bool, typer.Option("--version", "-V", callback=_print_and_exit, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Options that need no command."""

@@ -112,7 +112,8 @@ class GroupOverview:
         topics: The number of topics with a committed offset or an owner.
         partitions: The number of partitions with a committed offset or an owner.
         uncommitted: How many of them have no committed offset.
-        lag: The sum of their lag; a partition without a committed offset counts with all its offsets.
+        lag: The sum of their lag; a partition without a committed offset counts with all its offsets. None: not known,
+            because the group has committed nothing and owns nothing.
         greatest: The greatest lag of a partition.
     """
 
@@ -126,8 +127,8 @@ class GroupOverview:
     topics: int
     partitions: int
     uncommitted: int
-    lag: int
-    greatest: int
+    lag: int | None
+    greatest: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,13 +165,14 @@ def overview(group: Group, lag: Iterable[PartitionLag]) -> GroupOverview:
         len(rows),
         sum(row.committed is None for row in rows),
         total(rows),
-        max((row.behind or 0 for row in rows), default=0),
+        max((row.behind or 0 for row in rows), default=None),
     )
 
 
-def total(lag: Iterable[PartitionLag]) -> int:
-    """Return the lag of all partitions that have a leader."""
-    return sum(row.behind or 0 for row in lag)
+def total(lag: Iterable[PartitionLag]) -> int | None:
+    """Return the lag of all partitions that have a leader; None without partitions: nobody knows which count."""
+    behind = [row.behind or 0 for row in lag]
+    return sum(behind) if behind else None
 
 
 def lag_by_topic(lag: Iterable[PartitionLag]) -> Rows[LagOf]:
@@ -194,7 +196,7 @@ def _group_lag(lag: Iterable[PartitionLag], name_of: Callable[[PartitionLag], st
                 name,
                 len(rows),
                 sum(row.committed is None for row in rows),
-                total(rows),
+                sum(row.behind or 0 for row in rows),
                 max(row.behind or 0 for row in rows),
             )
             for name, rows in sorted(grouped.items(), key=lambda item: (item[0] is None, item[0] or ""))

@@ -12,11 +12,16 @@ from kafkagroup.cli.output import Listing, Output
 from kafkagroup.cli.settings import NO_OPTIONS, Connection, with_connection
 
 if TYPE_CHECKING:
-    from kafkagroup.admin.peek import Start
+    from kafkagroup.admin import Rows
+    from kafkagroup.admin.peek import Peek, Record, Start
 
 
 @with_connection
 def topics(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TOPIC", show_default=False, help="Show these topics' partitions."),
+    ] = None,
     connection: Connection = NO_OPTIONS,
     topic: Annotated[
         list[str] | None,
@@ -28,8 +33,9 @@ def topics(
     internal: Annotated[bool, typer.Option("--internal", help="Also list Kafka's internal topics.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List the topics of a cluster, or with --topic the partitions of topics with their leaders and offsets."""
+    """List the topics of a cluster, or the partitions of topics that you name with their leaders and offsets."""
     check_regex(pattern)
+    topic = [*(names or ()), *(topic or ())]
     with exit_on_error():
         from kafkagroup.admin import Topics
 
@@ -58,9 +64,13 @@ class Engine(str, Enum):
 
 @with_connection
 def peek(
-    topic: Annotated[
-        str, typer.Argument(metavar="TOPIC[:0,1]", show_default=False, help="The topic, or some partitions of it.")
-    ],
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="TOPIC[:0,1]", show_default=False, help="The topic, or some partitions of it."),
+    ] = None,
+    topic_option: Annotated[
+        str | None, typer.Option("--topic", "-t", metavar="TOPIC[:0,1]", help="The topic, as an option.")
+    ] = None,
     connection: Connection = NO_OPTIONS,
     start: Annotated[
         str | None,
@@ -74,6 +84,9 @@ def peek(
     back: Annotated[
         str | None, typer.Option("--back", metavar="DURATION", help="Start this long before now: 90s, 2h30m, 7d.")
     ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with new records as they come, until Ctrl-C.")
+    ] = False,
     count: Annotated[int, typer.Option("--count", "-n", min=1, metavar="N", help="The number of records.")] = 10,
     isolation: Annotated[
         Isolation,
@@ -90,28 +103,62 @@ def peek(
 ) -> None:
     """Show records of a topic by time: keys, values, headers; JSON and the schema ids of Confluent's framing.
 
-    No group is joined, and no offset is committed.
+    No group is joined, and no offset is committed. --follow prints one line for each new record.
     """
-    selection = parse_topics([topic], "TOPIC")
+    given = name or topic_option
+    if given is None or (name and topic_option and name != topic_option):
+        problem = "is missing: name the topic" if given is None else "names another topic than the argument"
+        raise typer.BadParameter(problem, param_hint="TOPIC" if given is None else "--topic")
+    selection = parse_topics([given], "TOPIC")
     if start is not None and back is not None:
         raise typer.BadParameter("contradicts --from", param_hint="--back")
     with usage_of("--from" if back is None else "--back"):
         position = _start(start, back)
     with exit_on_error():
-        from kafkagroup.admin.peek import peek as read_records
+        from kafkagroup.admin.peek import Peek
 
-        (name,) = selection.names
-        records = read_records(
+        (named,) = selection.names
+        look = Peek(
             connection.settings(),
-            name,
-            start=position,
+            named,
             partitions=tuple(tp.partition for tp in selection.partitions),
-            limit=count,
             read_committed=isolation is Isolation.READ_COMMITTED,
             engine=engine.value,
         )
+        records = look.records(position, count)
+        if follow:
+            _follow(look, records, output)
+            return
         hidden = frozenset({"topic", "timestamp_type"})
         emit(output, Listing("records", records, hidden=hidden, empty="There are no such records."))
+
+
+_FOLLOW_SECONDS = 0.5
+
+
+def _follow(look: Peek, records: Rows[Record], output: Output) -> None:
+    """Print records, one a line, and those that come, until Ctrl-C."""
+    import json
+    import time
+
+    if output is Output.CSV:
+        raise typer.BadParameter("csv is not printed line by line: use json or table", param_hint="--output")
+    try:
+        while True:
+            if output is Output.JSON:
+                lines = [json.dumps(one) for one in records.records()]
+            else:
+                lines = [
+                    f"{one.timestamp} {one.topic}-{one.partition}@{one.offset} {one.key} {one.value}" for one in records
+                ]
+            for line in lines:
+                typer.echo(line)
+            if not records:
+                time.sleep(_FOLLOW_SECONDS)
+            records = look.new()
+    except KeyboardInterrupt:
+        # This is how the command ends.
+        pass
 
 
 def _start(position: str | None, back: str | None) -> Start:
@@ -127,7 +174,7 @@ def _start(position: str | None, back: str | None) -> Start:
         return None
     if position.startswith("@") and position[1:].isdecimal() and int(position[1:]) <= MAX_LONG:
         return AtOffset(int(position[1:]))
-    target = parse_position(position)
+    target = "earliest" if position == "beginning" else parse_position(position)
     if isinstance(target, AtTime):
         return target
     if target != "earliest":

@@ -9,6 +9,7 @@ import json
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -280,6 +281,29 @@ def test_records_from_a_place_in_the_log(command, letters):
     assert command.json("peek", letters, "--back", "1h") == []
     assert len(command.json("peek", letters, "-n", 100)) == 44
     assert "has no partition 7" in command.refused("peek", f"{letters}:7")
+
+
+def test_new_records_are_shown_as_they_come(kafka, topic):
+    name = topic("followed", partitions=2)
+    produce(kafka.bootstrap_servers, name, 2)
+    words = ["-m", "kafkagroup.cli", "tail", name, "-n", "1", "-o", "json", "-b", kafka.bootstrap_servers]
+    with subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as tail:
+        assert tail.stdout is not None
+        first = json.loads(tail.stdout.readline())
+        assert first["topic"] == name
+        produce(kafka.bootstrap_servers, name, 3, first=2)
+        found = [json.loads(tail.stdout.readline()) for _ in range(3)]
+        assert sorted(row["value"]["text"] for row in found) == ["2", "3", "4"]
+        tail.send_signal(signal.SIGINT)
+        assert tail.wait(30) == 0
+        assert tail.stderr is not None
+        assert tail.stderr.read().startswith(f"Understood as: kafkagroup peek --follow {name}")
+
+
+def test_topics_are_named_as_arguments_too(command, letters):
+    assert command.json("topics", letters) == command.json("topics", "-t", letters)
+    assert command.json("peek", "-t", letters, "-n", 1) == command.json("peek", letters, "-n", 1)
+    assert "names another topic" in command.says("peek", letters, "-t", "other", code=2)
 
 
 def test_records_that_are_not_committed_are_left_out_on_demand(kafka, command, topic):
