@@ -176,7 +176,14 @@ _CONNECTIONS = (
         native=_UNUSED,
     ),
     _honoured("default.api.timeout.ms", _CA, _INT, "how long the driver tries a request", least=0),
-    _passed("metadata.max.age.ms", _ALL, _LONG, "in a read it is an option, see [options](options.md)", least=0),
+    _passed(
+        "metadata.max.age.ms",
+        _ALL,
+        _LONG,
+        "in a read it is an option, see [options](options.md); after this time another broker is asked for metadata, by "
+        "default after 10 s",
+        least=0,
+    ),
     _unused("metadata.max.idle.ms", _P, _LONG, "metadata are kept as long as a task's producer", least=5000),
     _passed("metadata.recovery.strategy", _ALL, _STRING, "an option, see [options](options.md)"),
     _passed("metadata.recovery.rebootstrap.trigger.ms", _ALL, _LONG, "an option, see [options](options.md)", least=0),

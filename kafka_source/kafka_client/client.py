@@ -26,6 +26,11 @@ from kafka_source.runtime.event_loop import EventLoop
 from kafka_source.runtime.process_cache import ProcessCache
 from kafka_source.runtime.retry import retry_async
 
+
+class OutdatedBroker(ConnectionLost):
+    """A broker's metadata are older than what another broker has said."""
+
+
 log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
@@ -61,7 +66,12 @@ class KafkaClient:
         self.loop = loop or EventLoop(f"kafkagroup-{self.settings.client_id}")
         self._connections: dict[int, Connection] = {}
         self._opening: dict[int, asyncio.Task[Connection]] = {}
+        # The broker that is asked for metadata and coordinators, the time from which another one is, and those that are
+        # not asked because their metadata were older than what other brokers had said.
         self._any: Connection | None = None
+        self._ask_another_at = 0.0
+        self._left: Endpoint | None = None
+        self._outdated: set[Endpoint] = set()
         # All that are open: the shared ones, the replaced ones with requests in flight, and the dedicated ones.
         self._open: list[Connection] = []
         self._brokers: dict[int, Broker] = {}
@@ -127,6 +137,10 @@ class KafkaClient:
             if not snapshot.brokers:
                 connection.close()
                 raise ConnectionLost(f"{connection.endpoint} knows no brokers.")
+            if (older := self.known.newer_than(snapshot)) is not None:
+                self._outdated.add(connection.endpoint)
+                self._ask_another()
+                raise OutdatedBroker(f"The broker {connection.endpoint} is behind its cluster: {older}.")
         except RetriableError:
             reason = self._recovery.reason(time.monotonic(), demanded=demanded)
             if reason is not None:
@@ -155,6 +169,9 @@ class KafkaClient:
         log.warning("rebootstrap servers=%s reason=%r", self.settings.bootstrap_names, reason)
         self._close_shared()
         self._brokers.clear()
+        # What answers from now on may be a cluster that was restored, with leader epochs that begin again.
+        self._outdated.clear()
+        self.known = Snapshot(None, {})
         self._recovery = self._recovery.answered()
 
     # ---- connections
@@ -165,20 +182,27 @@ class KafkaClient:
         return any(connection.usable for connection in self._shared())
 
     async def any_connection(self, deadline: Deadline) -> Connection:
-        """Return a shared connection to any broker.
+        """Return a shared connection to a broker that may be asked about the cluster.
+
+        It is a random broker, and another one after `metadata.max.age.ms`: a broker that is cut off from its
+        controllers answers as if nothing had changed. While that broker works on an earlier request, it is the one
+        with the fewest requests in flight.
 
         Raises:
             BootstrapError: No broker can be reached before the deadline.
             AuthenticationError: A broker refuses the connection or its credentials.
         """
-        for connection in self._shared():
-            if connection.usable:
-                return connection
+        if self._any is not None and time.monotonic() >= self._ask_another_at:
+            self._outdated.clear()
+            self._ask_another()
+        if self._any is not None and self._any.usable:
+            trusted = (one for one in self._shared() if one.usable and one.endpoint not in self._outdated)
+            return min(trusted, key=lambda one: one.in_flight, default=self._any)
         if self._brokers:
-            known = [broker.endpoint for broker in self._brokers.values()]
-            _RANDOM.shuffle(known)
+            endpoints = self._worth_asking()
             try:
-                return self._share(await self._first_of(known, deadline))
+                shared = next((one for one in self._shared() if one.usable and one.endpoint == endpoints[0]), None)
+                return self._share(shared or await self._first_of(endpoints, deadline))
             except ConnectionLost:
                 reason = self._recovery.reason(time.monotonic(), all_unreachable=True)
                 if reason is None:
@@ -186,14 +210,36 @@ class KafkaClient:
                 await self._rebootstrap(reason)
         return self._share(await self._bootstrap(deadline))
 
+    def _worth_asking(self) -> list[Endpoint]:
+        """Return the known brokers in random order: those last that were left, or were behind their cluster."""
+        known = _shuffled(broker.endpoint for broker in self._brokers.values())
+        return sorted(known, key=lambda endpoint: (endpoint in self._outdated, endpoint == self._left))
+
+    def _ask_another(self) -> None:
+        """Leave the broker that is asked for metadata and coordinators; the next request goes to another one."""
+        left, self._any = self._any, None
+        if left is None:
+            return
+        self._left = left.endpoint
+        if left in self._connections.values():
+            return
+        node_id = next((node for node, broker in self._brokers.items() if broker.endpoint == left.endpoint), None)
+        if node_id is None or node_id in self._connections or not left.usable:
+            left.retire()
+        else:
+            # It stays for requests to that broker, and for its next turn.
+            self._connections[node_id] = left
+
     def _share(self, opened: Connection) -> Connection:
         """Return the connection that all share: another caller may have opened one in the same moment."""
         if self._any is not None and self._any.usable:
-            opened.close()
+            if opened not in self._shared():
+                opened.close()
             return self._any
         if self._any is not None:
             self._any.retire()
         self._any = opened
+        self._ask_another_at = time.monotonic() + self.settings.metadata_age
         return opened
 
     async def connection(self, broker: Broker, deadline: Deadline) -> Connection:
@@ -258,7 +304,7 @@ class KafkaClient:
         within = Deadline(min(deadline.left, _BOOTSTRAP_SECONDS))
         try:
             return await retry_async(
-                lambda: self._first_of(self.settings.bootstrap, within, verify=True),
+                lambda: self._first_of(_shuffled(self.settings.bootstrap), within, verify=True),
                 self.settings.retry,
                 on=ConnectionLost,
                 deadline=within,
@@ -411,8 +457,12 @@ class KafkaClient:
         return Broker(answer.node_id, Endpoint(answer.host, answer.port))
 
     def forget_coordinator(self, key: str, kind: int = GROUP) -> None:
-        """Drop the cached coordinator, so that the next request looks it up; call it when the coordinator has moved."""
-        self._coordinators.pop((kind, key), None)
+        """Drop the cached coordinator, so that the next request looks it up; call it when the coordinator has moved.
+
+        The next request for it goes to another broker: the one that named it may be behind its cluster.
+        """
+        if self._coordinators.pop((kind, key), None) is not None:
+            self._ask_another()
 
     # ---- retries
 
@@ -443,6 +493,12 @@ def _metadata_request(names: Sequence[str] | None, *, create: bool = False) -> M
         include_cluster_authorized_operations=False,
         include_topic_authorized_operations=False,
     )
+
+
+def _shuffled(endpoints: Iterable[Endpoint]) -> list[Endpoint]:
+    shuffled = list(endpoints)
+    _RANDOM.shuffle(shuffled)
+    return shuffled
 
 
 def _finding(kind: int, key: str) -> str:

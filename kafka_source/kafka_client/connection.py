@@ -94,6 +94,11 @@ class Connection:
         return self._wire.closed
 
     @property
+    def in_flight(self) -> int:
+        """The number of requests without an answer yet."""
+        return self._wire.waiting
+
+    @property
     def idle_seconds(self) -> float:
         """Seconds since the last request was sent or answered; 0 while a request is in flight."""
         return 0.0 if self._wire.waiting else time.monotonic() - self._used_at
@@ -196,8 +201,8 @@ class _Wire(asyncio.Protocol):
         self.closed = True
 
     @property
-    def waiting(self) -> bool:
-        return bool(self._answers)
+    def waiting(self) -> int:
+        return len(self._answers)
 
     def accept(self, max_bytes: int) -> None:
         """Set the maximum size of a response."""

@@ -78,6 +78,25 @@ class Snapshot:
         others = {name: topic for name, topic in self.topics.items() if name not in topics}
         return replace(seen, topics={**others, **seen.topics})
 
+    def newer_than(self, seen: Snapshot) -> str | None:
+        """Return in words what this snapshot knows better than `seen`; None: nothing.
+
+        A leader epoch never goes back while a topic exists. Topics without an id (brokers before 2.8) are not compared:
+        they may have been created again, and begin at 0 then.
+        """
+        for name, topic in seen.topics.items():
+            known = self.topics.get(name)
+            if known is None or known.topic_id is None or known.topic_id != topic.topic_id:
+                continue
+            for number, partition in topic.partitions.items():
+                before = known.partitions.get(number)
+                if before is not None and 0 <= partition.leader_epoch < before.leader_epoch:
+                    return (
+                        f"it names leader epoch {partition.leader_epoch} of {name}-{number}, which has been at "
+                        f"{before.leader_epoch}"
+                    )
+        return None
+
     def for_assignor(self, topics: Iterable[str]) -> ClusterMetadata:
         """Return the metadata of these topics in the form that assignors take."""
         known = [self.topics[name] for name in sorted(set(topics)) if name in self.topics]

@@ -16,6 +16,8 @@ from kafka_source.model.identity import MOVED_FROM
 from kafka_source.runtime.retry import RetryPolicy
 
 _DEFAULT_PORT = 9092
+# Shorter than Java's five minutes: in this time a query notices new records though the broker that it asks is cut off.
+_METADATA_AGE_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,7 @@ class ConnectionSettings:
         rebootstrap_after: Seconds without metadata until the client rebootstraps (KIP-1102); None: never.
         receive_buffer: The size of the socket's receive buffer in bytes (`receive.buffer.bytes`); None: the system's.
         send_buffer: The size of its send buffer (`send.buffer.bytes`); None: the system's.
+        metadata_age: Seconds after which another broker is asked for metadata (`metadata.max.age.ms`).
         moved_from: The id of the cluster from which the topics were migrated (`cluster.moved.from`), or None.
     """
 
@@ -55,6 +58,7 @@ class ConnectionSettings:
     request_timeout: float
     retry: RetryPolicy
     rebootstrap_after: float | None
+    metadata_age: float
     moved_from: str | None = None
     receive_buffer: int | None = None
     send_buffer: int | None = None
@@ -87,6 +91,7 @@ class ConnectionSettings:
             request_timeout=settings.seconds("request.timeout.ms", 30_000),
             retry=retry_policy(settings),
             rebootstrap_after=rebootstrap_after(settings),
+            metadata_age=settings.seconds("metadata.max.age.ms", _METADATA_AGE_MS),
             moved_from=settings.get(MOVED_FROM),
             receive_buffer=_buffer_size(settings, "receive.buffer.bytes"),
             send_buffer=_buffer_size(settings, "send.buffer.bytes"),

@@ -124,6 +124,8 @@ class FakeBroker:
 
     Attributes:
         host: The name or address by which clients know it; it listens on 127.0.0.1.
+        node: Its node id.
+        peers: The other brokers that its metadata name.
         partitions: By number; to be changed by tests.
         topic_id: The topic's.
         metadata_errors: Answered to requests for metadata, one after another, before these are given.
@@ -144,8 +146,10 @@ class FakeBroker:
         on_find_coordinator: Called before that answer.
     """
 
-    def __init__(self, host: str = "127.0.0.1") -> None:
+    def __init__(self, host: str = "127.0.0.1", node: int = NODE) -> None:
         self.host = host
+        self.node = node
+        self.peers: list[FakeBroker] = []
         self.partitions: dict[int, Partition] = {}
         self.topic_id = uuid.uuid4()
         self.metadata_errors: list[int] = []
@@ -245,7 +249,10 @@ class FakeBroker:
             throttle_time_ms=0,
             cluster_id="fake",
             controller_id=NODE,
-            brokers=[MetadataResponse.MetadataResponseBroker(node_id=NODE, host=self.host, port=self.port, rack=None)],
+            brokers=[
+                MetadataResponse.MetadataResponseBroker(node_id=one.node, host=one.host, port=one.port, rack=None)
+                for one in (self, *self.peers)
+            ],
             error_code=self.metadata_errors.pop(0) if self.metadata_errors else 0,
             topics=[
                 topic_type(
@@ -350,7 +357,7 @@ class FakeBroker:
             throttle_time_ms=0,
             error_code=self.coordinator_error,
             error_message=None,
-            node_id=NODE if there else -1,
+            node_id=self.node if there else -1,
             host=self.host if there else "",
             port=self.port if there else -1,
         )

@@ -1,0 +1,98 @@
+"""Brokers of one cluster that answer differently, because one of them is cut off from its controllers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from kafka_source.client_config import Settings
+from kafka_source.kafka_client import ConnectionLost, Deadline, KafkaClient
+from tests.support.fake_broker import TOPIC, FakeBroker, Partition
+from tests.support.waiting import wait_until
+
+
+@pytest.fixture
+def brokers() -> Iterator[tuple[FakeBroker, FakeBroker]]:
+    """A broker that is cut off, and takes itself for the leader, and one that has the cluster's state."""
+    cut_off, current = FakeBroker(node=1), FakeBroker(node=2)
+    with closing(cut_off), closing(current):
+        cut_off.peers, current.peers = [current], [cut_off]
+        current.topic_id = cut_off.topic_id
+        cut_off.partitions = {0: Partition(leader=1, leader_epoch=5)}
+        current.partitions = {0: Partition(leader=2, leader_epoch=6)}
+        for each in (cut_off, current):
+            each.coordinator_error = 0
+        yield cut_off, current
+
+
+def client_of(*brokers: FakeBroker, age_ms: int = 100) -> KafkaClient:
+    servers = ",".join(broker.bootstrap_servers for broker in brokers)
+    return KafkaClient(Settings({"bootstrap.servers": servers, "metadata.max.age.ms": str(age_ms)}))
+
+
+def leader_and_epoch(client: KafkaClient, seconds: float = 10) -> tuple[int, int]:
+    partition = client.run(client.metadata([TOPIC], Deadline(seconds))).topics[TOPIC].partitions[0]
+    return partition.leader, partition.leader_epoch
+
+
+def test_a_broker_that_is_cut_off_is_believed_for_the_age_of_metadata_only(
+    brokers: tuple[FakeBroker, FakeBroker],
+) -> None:
+    with closing(client_of(brokers[0])) as client:
+        assert leader_and_epoch(client) == (1, 5)
+        wait_until(lambda: leader_and_epoch(client) == (2, 6), "the other broker's answer", 10)
+
+
+def test_what_one_broker_knows_is_not_forgotten_for_an_older_answer(brokers: tuple[FakeBroker, FakeBroker]) -> None:
+    with closing(client_of(brokers[1])) as client:
+        assert leader_and_epoch(client) == (2, 6)
+        asked = brokers[0].asked.count("MetadataRequest")
+        wait_until(
+            lambda: leader_and_epoch(client) == (2, 6) and brokers[0].asked.count("MetadataRequest") > asked + 2,
+            "answers of the broker that is cut off",
+            10,
+        )
+        brokers[1].close()
+        with pytest.raises(ConnectionLost):
+            leader_and_epoch(client, 1)
+
+
+def test_a_topic_that_was_created_again_begins_its_epochs_again(brokers: tuple[FakeBroker, FakeBroker]) -> None:
+    cut_off, current = brokers
+    with closing(client_of(current)) as client:
+        assert leader_and_epoch(client) == (2, 6)
+        for broker in (current, cut_off):
+            broker.topic_id, broker.partitions = type(broker.topic_id)(int=7), {0: Partition(leader=2)}
+        assert leader_and_epoch(client) == (2, 0)
+
+
+def test_a_cluster_whose_epochs_all_went_back_is_believed_after_a_rebootstrap(
+    brokers: tuple[FakeBroker, FakeBroker],
+) -> None:
+    """It was restored from a backup, with its ids."""
+    settings = {"bootstrap.servers": brokers[1].bootstrap_servers, "metadata.recovery.rebootstrap.trigger.ms": "500"}
+    with closing(KafkaClient(Settings(settings))) as client:
+        assert leader_and_epoch(client) == (2, 6)
+        brokers[1].partitions[0].leader_epoch = 2
+        brokers[0].partitions[0].leader_epoch = 2
+        assert leader_and_epoch(client)[1] == 2
+
+
+def test_a_coordinator_that_is_forgotten_is_asked_of_another_broker(brokers: tuple[FakeBroker, FakeBroker]) -> None:
+    """The broker that is cut off takes itself for the coordinator, which then cannot commit."""
+    with closing(client_of(brokers[0], age_ms=600_000)) as client:
+        assert leader_and_epoch(client) == (1, 5)
+        assert client.run(client.coordinator("group", Deadline(10))).node_id == 1
+        client.forget_coordinator("group")
+        assert client.run(client.coordinator("group", Deadline(10))).node_id == 2
+
+
+def test_bootstrap_servers_are_tried_in_random_order(brokers: tuple[FakeBroker, FakeBroker]) -> None:
+    def first() -> int:
+        with closing(client_of(*brokers, age_ms=600_000)) as client:
+            return leader_and_epoch(client)[0]
+
+    seen: set[int] = set()
+    wait_until(lambda: seen.add(first()) or seen == {1, 2}, "each broker to be the first once", 30)
