@@ -180,8 +180,8 @@ _CONNECTIONS = (
         "metadata.max.age.ms",
         _ALL,
         _LONG,
-        "in a read it is an option, see [options](options.md); after this time another broker is asked for metadata, by "
-        "default after 10 s",
+        "in a read it is an option, see [options](options.md); after this time another broker is asked for "
+        "metadata, by default after 10 s",
         least=0,
     ),
     _unused("metadata.max.idle.ms", _P, _LONG, "metadata are kept as long as a task's producer", least=5000),

@@ -195,7 +195,7 @@ class FetchConnection(RequestConnection):
         raw: An authenticated connection; this object takes ownership of it.
         rack: `client.rack`, to fetch from the closest replica (KIP-392); "": none.
         read_committed: The isolation level of all requests.
-        timeout: Seconds without a byte of an outstanding response after which the connection counts as lost.
+        timeout: See `RequestConnection`.
         min_bytes: How many bytes the broker waits for (`fetch.min.bytes`).
         max_wait_ms: How long it waits for them at most (`fetch.max.wait.ms`); at most half of the timeout is used.
 
@@ -252,7 +252,7 @@ class FetchConnection(RequestConnection):
         The response's `throttle_ms` is the time without requests to this broker: the broker's value or longer.
 
         Raises:
-            ConnectionLost: The connection was lost, or no byte arrived within the timeout.
+            ConnectionLost: The connection was lost, or the response was not complete within the timeout.
         """
         buffer, size = self.receive_response(buffer)
         try:

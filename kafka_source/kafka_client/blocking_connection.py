@@ -65,6 +65,7 @@ class BlockingConnection:
             AuthenticationError: TLS or SASL fails.
         """
         sock: socket.socket | None = None
+        until = time.monotonic() + settings.connect_timeout
         try:
             sock = connect_first(endpoint.host, endpoint.port, settings.connect_timeout)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -72,7 +73,7 @@ class BlockingConnection:
             settings.set_buffers(sock)
             if settings.tls is not None:
                 sock = settings.tls.wrap_socket(sock, server_hostname=endpoint.host)
-            session, round_trip = _shake_hands(sock, endpoint, settings)
+            session, round_trip = _shake_hands(sock, endpoint, settings, until)
             sock.settimeout(None)
             return cls(sock, session, settings.client_id, endpoint, round_trip)
         except BaseException as problem:
@@ -86,14 +87,17 @@ class BlockingConnection:
         """Send one request, in the newest version that both sides support, and return its response.
 
         Raises:
-            ConnectionLost: The connection was lost, or no response arrived within `timeout` seconds. It is closed.
+            ConnectionLost: The connection was lost, or the response was not complete within `timeout` seconds. The
+                connection is closed.
         """
         version = self.versions.version_for(request, max_version)
         correlation_id = time.monotonic_ns() & 0x7FFFFFFF
         try:
+            until = time.monotonic() + timeout
             self.socket.settimeout(timeout)
             self.socket.sendall(encode_request(request, correlation_id, self.client_id, version))
-            response = decode_response(request, version, correlation_id, read_frame(self.socket, RESPONSE_BYTES))
+            frame = read_frame(self.socket, RESPONSE_BYTES, until=until)
+            response = decode_response(request, version, correlation_id, frame)
             self.socket.settimeout(None)
             return response
         except (OSError, ValueError) as problem:
@@ -113,8 +117,10 @@ class BlockingConnection:
         self.close()
 
 
-def _shake_hands(sock: socket.socket, endpoint: Endpoint, settings: ConnectionSettings) -> tuple[Session, float]:
-    """Return the session, and the seconds of the fastest request."""
+def _shake_hands(
+    sock: socket.socket, endpoint: Endpoint, settings: ConnectionSettings, until: float
+) -> tuple[Session, float]:
+    """Return the session, and the seconds of the fastest request; all of it ends at `until`."""
     fastest = math.inf
     talk = handshake(endpoint, settings.sasl)
     step: Call | Session = next(talk)
@@ -123,7 +129,7 @@ def _shake_hands(sock: socket.socket, endpoint: Endpoint, settings: ConnectionSe
         correlation_id += 1
         sent_at = time.monotonic()
         sock.sendall(encode_request(step.request, correlation_id, settings.client_id, step.version))
-        frame = read_frame(sock, HANDSHAKE_BYTES)
+        frame = read_frame(sock, HANDSHAKE_BYTES, until=until)
         fastest = min(fastest, time.monotonic() - sent_at)
         try:
             response = decode_response(step.request, step.version, correlation_id, frame)
@@ -143,7 +149,8 @@ class RequestConnection:
     Args:
         raw: An authenticated connection; this object takes ownership of it.
         what: The purpose of the connection as the beginning of a sentence in errors: "Fetching from".
-        timeout: Seconds without a byte of an outstanding response after which the connection counts as lost.
+        timeout: Seconds until the first byte of a response, and from there until its last one; then the connection
+            counts as lost.
         max_bytes: The maximum size of a response.
 
     Attributes:
@@ -211,14 +218,17 @@ class RequestConnection:
         """Return the response to the last `send_request`: its buffer, `buffer` or a larger one, and its size.
 
         Raises:
-            ConnectionLost: The connection was lost, or no byte arrived within the timeout.
+            ConnectionLost: The connection was lost, or the response was not complete within the timeout.
         """
+        # From here and not from the request: a response may wait in the socket's buffer while its owner works.
+        until = time.monotonic() + self._timeout
         try:
-            size = read_frame_size(self._raw.socket, self._max_bytes)
+            size = read_frame_size(self._raw.socket, self._max_bytes, until=until)
             self._raw.round_trip = min(self._raw.round_trip, time.monotonic() - self._sent_at)
             if len(buffer) < size:
                 buffer = bytearray(size)
-            read_into(self._raw.socket, memoryview(buffer)[:size])
+            read_into(self._raw.socket, memoryview(buffer)[:size], until=until)
+            self._raw.socket.settimeout(self._timeout)
         except (OSError, FrameError) as problem:
             raise self.lost(str(problem)) from None
         if _CORRELATION.unpack_from(buffer)[0] != self._correlation:

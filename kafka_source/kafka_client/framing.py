@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 from collections.abc import Iterator, Sequence
 
 HANDSHAKE_BYTES = 1024 * 1024
@@ -55,32 +56,43 @@ def frame_size(head: bytes, max_bytes: int) -> int:
     )
 
 
-def read_frame_size(sock: socket.socket, max_bytes: int) -> int:
+def read_frame_size(sock: socket.socket, max_bytes: int, *, until: float) -> int:
     """Read the length of the next response from a blocking socket.
+
+    Args:
+        sock: The socket; its timeout is changed.
+        max_bytes: The maximum size of a response.
+        until: The time (`time.monotonic()`) at which the response must be complete.
 
     Raises:
         FrameError: The size is not valid, see `frame_size`.
-        OSError: The connection was closed, or the socket's timeout expired.
+        OSError: The connection was closed, or the response is not complete in time.
     """
     head = bytearray(_LENGTH.size)
-    read_into(sock, memoryview(head))
+    read_into(sock, memoryview(head), until=until)
     return frame_size(bytes(head), max_bytes)
 
 
-def read_frame(sock: socket.socket, max_bytes: int) -> bytes:
-    """Read the next response from a blocking socket, without its length prefix; raises as `read_frame_size`."""
-    frame = bytearray(read_frame_size(sock, max_bytes))
-    read_into(sock, memoryview(frame))
+def read_frame(sock: socket.socket, max_bytes: int, *, until: float) -> bytes:
+    """Read the next response from a blocking socket, without its length prefix; as `read_frame_size`."""
+    frame = bytearray(read_frame_size(sock, max_bytes, until=until))
+    read_into(sock, memoryview(frame), until=until)
     return bytes(frame)
 
 
-def read_into(sock: socket.socket, view: memoryview) -> None:
+def read_into(sock: socket.socket, view: memoryview, *, until: float) -> None:
     """Fill `view` from a blocking socket.
 
+    The time limit is for all bytes together: a peer that sends a byte now and then would hold the caller otherwise.
+
     Raises:
-        OSError: The connection was closed, or the socket's timeout expired.
+        OSError: The connection was closed, or the view is not full at `until`.
     """
     while view:
+        left = until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the response was not complete in time")
+        sock.settimeout(left)
         count = sock.recv_into(view)
         if not count:
             raise StreamEnded("it closed the connection")

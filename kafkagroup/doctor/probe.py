@@ -120,9 +120,9 @@ def probe(endpoint: Endpoint, settings: Settings, seconds: float) -> Probe:
                 secured = connection.tls.wrap_socket(sock, server_hostname=endpoint.host)
                 sock = opened.enter_context(closing(secured))
                 certificate = _certificate(secured)
-            session = _shake_hands(sock, endpoint, connection, trace)
+            session = _shake_hands(sock, endpoint, connection, trace, seconds)
             trace.enter("metadata")
-            snapshot = read_snapshot(_metadata(sock, session))
+            snapshot = read_snapshot(_metadata(sock, session, seconds))
     except (OSError, ValueError, KafkaGroupError) as problem:
         # ValueError: a host's name that cannot be encoded, or a response that is not one.
         tls = protocol.endswith("SSL")
@@ -215,28 +215,31 @@ def _certificate(sock: ssl.SSLSocket) -> Certificate | None:
     return Certificate(tuple(str(name) for _, name in names), float(ssl.cert_time_to_seconds(str(found["notAfter"]))))
 
 
-def _shake_hands(sock: socket.socket, endpoint: Endpoint, connection: ConnectionSettings, trace: _Trace) -> Session:
+def _shake_hands(
+    sock: socket.socket, endpoint: Endpoint, connection: ConnectionSettings, trace: _Trace, seconds: float
+) -> Session:
     talk = handshake(endpoint, connection.sasl)
     step: Call | Session = next(talk)
     while isinstance(step, Call):
         trace.enter("kafka" if isinstance(step.request, ApiVersionsRequest) else "login")
-        step = advance(talk, _exchange(sock, step.request, step.version))
+        step = advance(talk, _exchange(sock, step.request, step.version, seconds))
     return step
 
 
-def _metadata(sock: socket.socket, session: Session) -> MetadataResponse:
+def _metadata(sock: socket.socket, session: Session, seconds: float) -> MetadataResponse:
     request = MetadataRequest(
         topics=[],
         allow_auto_topic_creation=False,
         include_cluster_authorized_operations=False,
         include_topic_authorized_operations=False,
     )
-    return _exchange(sock, request, session.versions.version_for(request))
+    return _exchange(sock, request, session.versions.version_for(request), seconds)
 
 
-def _exchange(sock: socket.socket, request: Request[_R], version: int) -> _R:
+def _exchange(sock: socket.socket, request: Request[_R], version: int, seconds: float) -> _R:
+    sock.settimeout(seconds)
     sock.sendall(encode_request(request, 1, _CLIENT, version))
-    frame = read_frame(sock, HANDSHAKE_BYTES)
+    frame = read_frame(sock, HANDSHAKE_BYTES, until=time.monotonic() + seconds)
     try:
         return decode_response(request, version, 1, frame)
     except ValueError as problem:

@@ -1,0 +1,111 @@
+"""A peer that sends a byte now and then: none of our connections waits for the end of its response."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from kafka_source.client_config import Settings
+from kafka_source.kafka_client import (
+    ApiVersions,
+    BlockingConnection,
+    ConnectionLost,
+    Deadline,
+    EventLoop,
+    KafkaClient,
+    RequestConnection,
+)
+from kafka_source.kafka_client.handshake import Session
+from kafka_source.kafka_client.messages.cluster import FindCoordinatorRequest
+from kafka_source.kafka_client.metadata import Broker
+from kafka_source.kafka_client.settings import Endpoint
+
+# A response whose bytes would take a minute.
+RESPONSE = (1200).to_bytes(4, "big") + b"\0" * 1200
+APART = 0.05
+LIMIT = 0.4
+
+
+def drip(connection: socket.socket, ended: threading.Event) -> None:
+    for byte in RESPONSE:
+        if ended.wait(APART):
+            return
+        try:
+            connection.send(bytes([byte]))
+        except OSError:
+            return
+
+
+@pytest.fixture
+def dripping() -> Iterator[socket.socket]:
+    """Our end of a connection whose other end drips."""
+    ours, theirs = socket.socketpair()
+    ended = threading.Event()
+    dripper = threading.Thread(target=drip, args=(theirs, ended))
+    with ours, theirs:
+        dripper.start()
+        yield ours
+        ended.set()
+        dripper.join(10)
+
+
+@pytest.fixture
+def listener() -> Iterator[Endpoint]:
+    """A server that drips on each connection."""
+    server = socket.create_server(("127.0.0.1", 0))
+    ended = threading.Event()
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = server.accept()
+            except OSError:
+                return
+            with connection:
+                drip(connection, ended)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    yield Endpoint("127.0.0.1", server.getsockname()[1])
+    ended.set()
+    server.shutdown(socket.SHUT_RDWR)
+    server.close()
+    thread.join(10)
+
+
+def raw(sock: socket.socket) -> BlockingConnection:
+    versions = ApiVersions({FindCoordinatorRequest.API_KEY: (0, 3)})
+    return BlockingConnection(sock, Session(versions), "me", Endpoint("b", 1), 0.0)
+
+
+def test_a_task_waits_for_a_whole_response_only_so_long(dripping: socket.socket) -> None:
+    connection = RequestConnection(raw(dripping), what="Fetching from", timeout=LIMIT)
+    connection.send_request(lambda *_: b"request")
+    longest = Deadline(10)
+    with pytest.raises(
+        ConnectionLost, match=r"Fetching from b:1 failed: (timed out|the response was not complete in time)"
+    ):
+        connection.receive_response(bytearray())
+    assert not longest.over
+
+
+def test_a_request_on_a_blocking_connection_does_so_too(dripping: socket.socket) -> None:
+    longest = Deadline(10)
+    with pytest.raises(ConnectionLost, match="FindCoordinatorRequest to b:1 failed"):
+        raw(dripping).exchange(FindCoordinatorRequest(key="g", key_type=0), LIMIT)
+    assert not longest.over
+
+
+@pytest.mark.parametrize("blocking", [True, False])
+def test_a_handshake_has_a_limit_as_a_whole(listener: Endpoint, blocking: bool) -> None:
+    limit = {"bootstrap.servers": str(listener), "socket.connection.setup.timeout.ms": str(int(LIMIT * 1000))}
+    client, longest = KafkaClient(Settings(limit), EventLoop.shared()), Deadline(10)
+    with pytest.raises(ConnectionLost):
+        if blocking:
+            client.open_socket(listener)
+        else:
+            client.run(client.dedicated(Broker(1, listener), Deadline(30)))
+    assert not longest.over
