@@ -26,7 +26,7 @@ from kafka_source.errors import FencedError, KafkaGroupError
 from kafka_source.group.background import Siblings
 from kafka_source.group.membership import GroupMembership
 from kafka_source.group.model import BatchInFlight, GroupSettings, TopicFilter
-from kafka_source.model.commits import CommitOffset, OffsetNote
+from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.runtime import logs, spark_processes
 from kafka_source.runtime.spark_processes import is_alive
@@ -43,6 +43,7 @@ def start_keeper(
     subscription: TopicFilter,
     slots: Sequence[SlotCredentials],
     ends: Mapping[TopicPartition, int],
+    before: Mapping[TopicPartition, CommitOffset],
     assignors: Sequence[Assignor],
     servers: str,
     driver: int,
@@ -55,13 +56,14 @@ def start_keeper(
         subscription: The topics to which they subscribe.
         slots: The credentials that the tasks have.
         ends: The next offset after the batch, by partition.
+        before: What the group had committed when the batch was planned.
         assignors: The query's strategies.
         servers: `bootstrap.servers`, by which reads of one group find each other.
         driver: The id of the Spark driver's process.
     """
     if not slots:
         return
-    message = (config, settings, subscription, list(slots), dict(ends), list(assignors), servers)
+    message = (config, settings, subscription, list(slots), dict(ends), dict(before), list(assignors), servers)
     try:
         spark_processes.start_side_process(__name__, [str(driver)], message)
     except OSError as error:
@@ -81,6 +83,8 @@ class SlotKeeper:
         membership: A membership that has not joined; it is closed at the end.
         slots: The slots' credentials.
         ends: The next offset after the batch, by partition.
+        before: What the group had committed when the batch was planned. With `group.start=starting` it may have been
+            further than the end of the batch.
         driver_runs: Whether the Spark driver still runs.
     """
 
@@ -89,13 +93,14 @@ class SlotKeeper:
         membership: GroupMembership,
         slots: Sequence[SlotCredentials],
         ends: Mapping[TopicPartition, int],
+        before: Mapping[TopicPartition, CommitOffset],
         driver_runs: Callable[[], bool],
     ) -> None:
         self._membership = membership
         self._slots = slots
         self._publisher = slots[0].renewed_by
         self._missing = dict(ends)
-        self._before: Mapping[TopicPartition, CommitOffset] | None = None
+        self._before = before
         self._driver_runs = driver_runs
 
     def run(self) -> str:
@@ -124,7 +129,6 @@ class SlotKeeper:
         except KafkaGroupError as error:
             log.info("keeper %r: %s", self._membership, error)
             return None
-        self._before = committed if self._before is None else self._before
         missing = {tp: end for tp, end in self._missing.items() if not self._is_committed(tp, end, committed.get(tp))}
         if len(missing) < len(self._missing):
             self._missing = missing
@@ -132,15 +136,8 @@ class SlotKeeper:
         return None if missing else "the batch is committed"
 
     def _is_committed(self, tp: TopicPartition, end: int, entry: CommitOffset | None) -> bool:
-        """Return whether the end of the batch was committed, by its task or by others of the group.
-
-        With `group.start=starting` the group may have been further than the batch before it began. Without a publisher
-        (`group.on.lost=stop`) commits have no id by which to tell the two, and tasks may commit before the first look.
-        """
-        if entry is None or entry.offset < end or self._before is None:
-            return False
-        by_task = self._publisher is None or OffsetNote.parse(entry.metadata).stream == self._publisher
-        return by_task or entry != self._before.get(tp)
+        """Return whether the end of the batch was committed since its plan, by its task or by others of the group."""
+        return entry is not None and entry.offset >= end and entry != self._before.get(tp)
 
     def _note_progress(self) -> None:
         # As a call of the membership, with which the time without progress begins again.
@@ -151,14 +148,14 @@ class SlotKeeper:
 def main(driver: str) -> None:
     """Keep the slots of the message from `start_keeper`."""
     logs.set_up_logging()
-    config, settings, subscription, slots, ends, assignors, servers = cast(
-        "tuple[Settings, GroupSettings, TopicFilter, list[SlotCredentials], dict[TopicPartition, int], list[Assignor],"
-        " str]",
+    config, settings, subscription, slots, ends, before, assignors, servers = cast(
+        "tuple[Settings, GroupSettings, TopicFilter, list[SlotCredentials], dict[TopicPartition, int],"
+        " dict[TopicPartition, CommitOffset], list[Assignor], str]",
         spark_processes.side_process_message(),
     )
     siblings = Siblings.find(settings.group, servers, int(driver))
     membership = GroupMembership(config, settings, subscription, assignors, siblings)
-    SlotKeeper(membership, slots, ends, lambda: is_alive(int(driver))).run()
+    SlotKeeper(membership, slots, ends, before, lambda: is_alive(int(driver))).run()
 
 
 if __name__ == "__main__":

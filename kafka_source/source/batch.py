@@ -83,9 +83,14 @@ class BatchReader(DataSourceReader):
             planned = self._plan_as_members(cluster, group, subscribed)
         if options.commit == "task":
             slots = [task.credentials for task in planned if task.credentials is not None]
+            if options.group_on_lost == "stop":
+                slots = [replace(one, renewed_by=None) for one in slots]
             ends = {r.topic_partition: r.end for task in planned for r in task.ranges}
+            before = {tp: entry for task in planned for tp, entry in task.committed_before.items()}
             strategies, servers = strategies_of(options), options.bootstrap_servers
-            start_keeper(self._query.settings, group, subscription, slots, ends, strategies, servers, driver_pid())
+            start_keeper(
+                self._query.settings, group, subscription, slots, ends, before, strategies, servers, driver_pid()
+            )
         return list(planned)
 
     def _plan_as_members(
@@ -146,8 +151,14 @@ class BatchReader(DataSourceReader):
             max_records=options.max_records_per_partition,
         )
         inputs = plan(end) if options.in_group else mark_late_bounds(plan(end), bounds)
-        rewinds = rewinds_in(owner.committed(sorted(owned.slots))) if options.commit == "task" else {}
-        factory = TaskFactory(owner.credentials, cluster.cluster_id(), topics, rewinds)
+        committed = owner.committed(sorted(owned.slots)) if options.commit == "task" else {}
+        factory = TaskFactory(
+            owner.credentials,
+            cluster.cluster_id(),
+            topics,
+            rewinds_in(committed),
+            committed_before=committed if options.group_start == "starting" else {},
+        )
         planned = [_without_ids_if_unbound(factory.task(one)) for one in inputs]
         quota = QuotaSettings.of(options)
         if quota is None:

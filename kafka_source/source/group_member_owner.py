@@ -92,7 +92,9 @@ class GroupMemberOwner(CommittingOwner):
         self._transactional = commits and options.commit_transactional
         self._committer: TransactionalCommitter | None = None
         self._stops = options.group_on_lost == "stop"
-        self._renewed_by = uuid4().hex if self._committed_elsewhere and not self._stops else None
+        # Tasks of a batch commit with this id, by which their keeper knows them, also if they are not to be renewed.
+        has_id = options.commit == "task" or (options.commit == "sink" and not self._stops)
+        self._renewed_by = uuid4().hex if has_id else None
         self._compared_generation = -1
         self._joined = False
 
@@ -118,7 +120,9 @@ class GroupMemberOwner(CommittingOwner):
         """Let the slots rejoin only if that does not invalidate credentials with which tasks or the sink commit."""
         self._positions.add_in_flight(ends)
         self._membership.set_batch_in_flight(
-            BatchInFlight(self._positions.in_flight, self._committed_elsewhere, self._renewed_by)
+            BatchInFlight(
+                self._positions.in_flight, self._committed_elsewhere, None if self._stops else self._renewed_by
+            )
         )
 
     def _nothing_in_flight(self) -> None:

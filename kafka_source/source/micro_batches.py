@@ -211,7 +211,11 @@ class MicroBatches:
             planned = self._without_rewound(planned)
             uncommitted = self._committed_further(planned)
         cluster = self._cluster.cluster_id()
-        factory = TaskFactory(self._owner.credentials, cluster, end.topics, end.rewinds, end.stream, uncommitted)
+        begins = self._options.group_start == "starting" and self._options.commit == "task" and not start.partitions
+        before = self._owner.committed(sorted(end.partitions)) if begins else {}
+        factory = TaskFactory(
+            self._owner.credentials, cluster, end.topics, end.rewinds, end.stream, uncommitted, before
+        )
         ticket = None if self._quota is None else self._quota.ticket
         found = bundle_tasks(planned, factory, min_offsets=end.task_records, ticket=ticket)
         if self._sink_commits and not is_replay and not start.by_sink:

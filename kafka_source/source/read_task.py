@@ -65,6 +65,8 @@ class ReadTask(InputPartition):
         rewinds: The rewind of the group that each partition follows, for the commit with `commit=task`.
         stream: The id of the stream that commits, likewise; None in a batch, see `committed_by`.
         uncommitted: The partitions in which the task commits nothing: others of the group have committed further.
+        committed_before: What the group had committed when the batch was planned, with `commit=task` and a start of
+            its own, which may be below.
     """
 
     ranges: tuple[Range, ...]
@@ -75,6 +77,7 @@ class ReadTask(InputPartition):
     rewinds: Mapping[TopicPartition, str] = field(default_factory=dict)
     stream: str | None = None
     uncommitted: frozenset[TopicPartition] = frozenset()
+    committed_before: Mapping[TopicPartition, CommitOffset] = field(default_factory=dict)
 
     @property
     def committed_by(self) -> str | None:
@@ -85,7 +88,12 @@ class ReadTask(InputPartition):
 
     def renewal(self) -> Renewal | None:
         """Return how the task gets new credentials if its slot is lost; None: it ends then."""
-        ranges = {r.topic_partition: (r.start, r.end) for r in self.ranges if r.replica == 0}
+        before = self.committed_before
+        ranges = {
+            (tp := r.topic_partition): (max(r.start, before[tp].offset) if tp in before else r.start, r.end)
+            for r in self.ranges
+            if r.replica == 0
+        }
         publisher = None if self.credentials is None else self.credentials.renewed_by
         if self.credentials is None or publisher is None or not ranges:
             return None
@@ -156,6 +164,7 @@ class TaskFactory:
         rewinds: The rewind of the group that each partition follows; without partitions that were never rewound.
         stream: The id of the stream; None in a batch.
         uncommitted: The partitions in which no task commits.
+        committed_before: What the group had committed at the plan, see `ReadTask`.
     """
 
     credentials: Callable[[int], SlotCredentials | None]
@@ -164,20 +173,22 @@ class TaskFactory:
     rewinds: Mapping[TopicPartition, str] = field(default_factory=dict)
     stream: str | None = None
     uncommitted: frozenset[TopicPartition] = frozenset()
+    committed_before: Mapping[TopicPartition, CommitOffset] = field(default_factory=dict)
 
     def task(self, planned: PlannedInput) -> ReadTask:
         """Return the task that reads `planned`, without a quota."""
         topics = ids_of_ranges(planned.ranges, self.topics)
         # By the task's own partitions: a walk over those of the query, for each task, costs slots times partitions.
-        rewinds = {tp: self.rewinds[tp] for r in planned.ranges if (tp := r.topic_partition) in self.rewinds}
+        partitions = {r.topic_partition for r in planned.ranges}
         return ReadTask(
             planned.ranges,
             self.credentials(planned.slot),
             cluster=self.cluster,
             topics=topics,
-            rewinds=rewinds,
+            rewinds={tp: self.rewinds[tp] for tp in partitions if tp in self.rewinds},
             stream=self.stream,
-            uncommitted=self.uncommitted & {r.topic_partition for r in planned.ranges},
+            uncommitted=self.uncommitted & partitions,
+            committed_before={tp: self.committed_before[tp] for tp in partitions if tp in self.committed_before},
         )
 
 
@@ -358,7 +369,8 @@ def _with_bounds_of_now(task: ReadTask, query: Query) -> tuple[Range, ...]:
 def _sessions(task: ReadTask, query: Query, stack: ExitStack, *, commits: bool) -> _Sessions:
     if task.credentials is None:
         return tuple
-    return _attach([task.credentials], query, stack, commits=commits, renewal=task.renewal() if commits else None)
+    renewal = task.renewal() if commits and query.options.group_on_lost != "stop" else None
+    return _attach([task.credentials], query, stack, commits=commits, renewal=renewal)
 
 
 def _attach(

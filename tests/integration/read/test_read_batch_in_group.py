@@ -22,7 +22,7 @@ from kafka_source.group.background import Siblings
 from kafka_source.group.model import Topics
 from kafka_source.group.slot import Renewal, SlotSession
 from kafka_source.group.slot_keeper import SlotKeeper, start_keeper
-from kafka_source.model.commits import with_notes
+from kafka_source.model.commits import CommitOffset, with_notes
 from kafka_source.schema import source_schema
 from kafka_source.source.batch import BatchReader
 from tests.support.memberships import Memberships, everything, held, leave
@@ -190,7 +190,7 @@ def kept(members, name, *, siblings=None, strategy=None, **settings):
     strategies = [load("range") if strategy is None else strategy]
     membership = members.make(name, app="batch", rewinds=False, siblings=siblings, strategies=strategies, **settings)
     ends = dict.fromkeys((tp for slot in slots for tp in slot.partitions), 1)
-    keeper = SlotKeeper(membership, slots, ends, lambda: not over.is_set())
+    keeper = SlotKeeper(membership, slots, ends, {}, lambda: not over.is_set())
     with ThreadPoolExecutor(1) as pool:
         try:
             yield slots, pool.submit(keeper.run)
@@ -207,7 +207,15 @@ def test_slots_leave_when_the_driver_has_ended(kafka, members, topic, group, gro
     ends, settings = dict.fromkeys(slots[0].partitions, 1), members.settings(slots=2)
     try:
         start_keeper(
-            members.config, settings, Topics((name,)), slots, ends, [load("range")], kafka.bootstrap_servers, driver.pid
+            members.config,
+            settings,
+            Topics((name,)),
+            slots,
+            ends,
+            {},
+            [load("range")],
+            kafka.bootstrap_servers,
+            driver.pid,
         )
         driver.kill()
     finally:
@@ -256,9 +264,27 @@ def test_slots_that_never_join_again_leave_if_their_tasks_were_faster_than_the_k
     ends = dict.fromkeys(everything(name, 2), 1)
     looks = iter(range(20))
     keeper = SlotKeeper(
-        members.make(name, app="batch", rewinds=False), slots, ends, lambda: next(looks, None) is not None
+        members.make(name, app="batch", rewinds=False), slots, ends, {}, lambda: next(looks, None) is not None
     )
     assert keeper.run() == "the batch is committed"
+
+
+def test_slots_stay_until_the_batch_is_committed_also_if_their_group_was_further_before(members, topic):
+    name = topic("orders", partitions=2)
+    planner = members.make(name, app="batch", rewinds=False)
+    slots = [slot.credentials for slot in planner.join(30).slots]
+    planner.commit({slot.slot: dict.fromkeys(slot.partitions, CommitOffset(2)) for slot in slots})
+    before = planner.committed_entries(everything(name, 2))
+    planner.detach()
+    looks = iter(range(5))
+    keeper = SlotKeeper(
+        members.make(name, app="batch", rewinds=False),
+        slots,
+        dict.fromkeys(everything(name, 2), 1),
+        before,
+        lambda: next(looks, None) is not None,
+    )
+    assert keeper.run() == "the Spark driver has ended"
 
 
 @pytest.mark.parametrize("lost", [True, False])
@@ -298,9 +324,18 @@ def test_a_later_attempt_of_a_task_fences_the_earlier_one_by_the_transactional_i
     assert sum(groups.committed(group).values()) == 300
 
 
-def test_a_batch_with_a_start_of_its_own_reads_again_what_its_group_has_committed(kafka, orders, group, groups):
+@pytest.mark.parametrize("on_lost", ["stop", "rejoin", "rejoin and lost"])
+def test_a_batch_with_a_start_of_its_own_reads_again_what_its_group_has_committed(
+    kafka, orders, group, groups, members, on_lost
+):
+    on_lost, *lost = on_lost.split(" and ")
     for _ in range(2):
-        planned, tasks = plan_to_commit(kafka, orders, group, **{"group.start": "starting"})
+        options = {"group.start": "starting", "group.on.lost": on_lost}
+        planned, tasks = plan_to_commit(kafka, orders, group, **options)
+        if lost:
+            # As the coordinator does when no heartbeat comes.
+            for task in tasks:
+                leave(members.config, task.credentials)
         assert sorted(number for task in tasks for number in run(planned, task)) == list(range(300))
         # The slots of the second batch stay until its own tasks have committed.
         wait_until(lambda: groups.describe(group).members == (), "the slots to leave")
