@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
+import logging
 import socket
 import ssl
 import time
@@ -23,6 +24,14 @@ _R = TypeVar("_R")
 # The part of a session's lifetime after which the connection is replaced; Java's client uses 0.85 to 0.95.
 _REAUTHENTICATE_AT = 0.85
 
+# The part of a request's time limit that a pause may take. The answer needs the rest: without an answer the connection
+# would be closed, and a new login is the last thing that a broker needs which asks for less.
+_MAX_PAUSE_SHARE = 0.5
+# Seconds from which a pause is a warning.
+_LONG_PAUSE = 1.0
+
+log = logging.getLogger(__name__)
+
 # The errors that Python raises where Java raises EOFException: the peer closed the connection, it refused nothing.
 _TLS_ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
@@ -35,6 +44,10 @@ class UnexpectedAnswer(ConnectionLost):
     """The peer is not a Kafka broker, or its response is damaged; the message says which."""
 
 
+class BrokerThrottles(RetriableError):  # noqa: N818 - what happens, not a kind of error
+    """A quota holds this client back for longer than the request has time (KIP-219); the connection stays open."""
+
+
 class Connection:
     """A connection that belongs to the event loop on which `open` was called."""
 
@@ -45,6 +58,9 @@ class Connection:
         self._session = Session(ApiVersions({}))
         self._opened_at = self._used_at = time.monotonic()
         self._correlation_id = 0
+        # The earliest time at which the next request may be sent (KIP-219), and all pauses so far in seconds.
+        self._ready_at = 0.0
+        self.throttled = 0.0
 
     @classmethod
     async def open(cls, endpoint: Endpoint, settings: ConnectionSettings, timeout: float | None = None) -> Connection:
@@ -109,7 +125,17 @@ class Connection:
         Raises:
             ConnectionLost: The connection was lost, or no response arrived within `timeout` seconds. Then the
                 connection is closed: a broker responds in order, so later responses would wait behind the missing one.
+            BrokerThrottles: The broker demands a pause that leaves too little of `timeout`.
         """
+        end = time.monotonic() + timeout
+        while (pause := self._ready_at - time.monotonic()) > 0 and not self.closed:
+            if pause > _MAX_PAUSE_SHARE * timeout:
+                raise BrokerThrottles(
+                    f"{self.endpoint} holds this client back by a quota for another {pause:.1f} s (KIP-219). Check the "
+                    "quotas of its user and client.id."
+                )
+            await asyncio.sleep(pause)
+        timeout = max(0.001, end - time.monotonic())
         return await self._send(request, self.versions.version_for(request, max_version), timeout)
 
     def close(self) -> None:
@@ -127,7 +153,9 @@ class Connection:
         answer = self._wire.exchange(data)
         try:
             payload = await answer_within(answer, timeout)
-            return decode_response(request, version, correlation_id, payload)
+            response = decode_response(request, version, correlation_id, payload)
+            self._obey(getattr(response, "throttle_time_ms", 0), request.name)
+            return response
         except asyncio.TimeoutError:
             self._wire.close("a request was not answered")
             raise ConnectionLost(f"{request.name} got no answer from {self.endpoint} within {timeout:g} s.") from None
@@ -140,6 +168,16 @@ class Connection:
             raise UnexpectedAnswer(f"{self.endpoint} sent a malformed answer to {request.name}: {error}.") from error
         finally:
             self._used_at = time.monotonic()
+
+    def _obey(self, throttle_ms: int, name: str) -> None:
+        """Send nothing for so long: the broker does not read from this connection until then."""
+        if throttle_ms <= 0:
+            return
+        pause = throttle_ms / 1000
+        self._ready_at = max(self._ready_at, time.monotonic() + pause)
+        self.throttled += pause
+        level = logging.WARNING if pause >= _LONG_PAUSE else logging.DEBUG
+        log.log(level, "throttle broker=%s request=%s pause_s=%.2f", self.endpoint, name, pause)
 
     async def _shake_hands(self, settings: ConnectionSettings) -> Session:
         talk = handshake(self.endpoint, settings.sasl)

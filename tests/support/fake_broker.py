@@ -138,7 +138,7 @@ class FakeBroker:
         on_written: Called after that; may raise Silence.
         produces: When each produce request came, on which connection, of which partitions.
         in_vain: How many fetches are answered without anything yet, as a throttling broker does.
-        throttle_ms: Of each answer to a fetch or produce request.
+        throttle_ms: Of each answer to a fetch or produce request, or for a coordinator.
         fetches: When each fetch came, on which connection, what was asked for: offsets by partition.
         asked: How often each API was asked.
         groups: Whose coordinator was asked for.
@@ -354,7 +354,7 @@ class FakeBroker:
         self.on_find_coordinator()
         there = self.coordinator_error == 0
         return FindCoordinatorResponse(
-            throttle_time_ms=0,
+            throttle_time_ms=self.throttle_ms,
             error_code=self.coordinator_error,
             error_message=None,
             node_id=self.node if there else -1,
