@@ -281,6 +281,16 @@ def _new_token(oauth: OAuth) -> tuple[str, float]:
     return _fetch(oauth) if oauth.url else _unsecured(oauth.principal)
 
 
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect: urllib would repeat the client's secret to the other host, also without TLS."""
+
+    def redirect_request(self, *_: object) -> None:
+        """Return None, by which a redirect becomes an HTTPError."""
+
+
+_OPENER = urllib.request.build_opener(_NoRedirects)
+
+
 def _fetch(oauth: OAuth) -> tuple[str, float]:
     """Return a token of the client-credentials grant (RFC 6749, section 4.4) and its lifetime in seconds."""
     form = {"grant_type": "client_credentials"} | ({"scope": oauth.scope} if oauth.scope else {})
@@ -291,7 +301,7 @@ def _fetch(oauth: OAuth) -> tuple[str, float]:
         headers={"Authorization": "Basic " + base64.b64encode(client.encode()).decode(), "Accept": "application/json"},
     )
     try:
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as response:
+        with _OPENER.open(request, timeout=_TIMEOUT_SECONDS) as response:
             answer = json.load(response)
         return str(answer["access_token"]), float(answer.get("expires_in", 300))
     except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
@@ -301,6 +311,8 @@ def _fetch(oauth: OAuth) -> tuple[str, float]:
         # The response may contain a token: report the type of the error only.
         reason = getattr(error, "reason", error)
         problem = f"HTTP {error.code}" if isinstance(error, urllib.error.HTTPError) else type(reason).__name__
+        if isinstance(error, urllib.error.HTTPError) and 300 <= error.code < 400:
+            problem += ", a redirect, which would send the client's secret to another address. Name that address itself"
         kind = RetriableError if _passes(error) else AuthenticationError
         raise kind(
             # Without the part of the URL before the @, which may be a password.

@@ -28,12 +28,14 @@ class TokenServer:
     Attributes:
         status: What it answers; 200: a token.
         seconds: How long its tokens are good for.
+        moved_to: Where its answers redirect to; "": nowhere.
         asked: How often it was asked.
         answers: While it is not set, requests wait.
     """
 
     def __init__(self) -> None:
         self.status, self.seconds, self.asked = 200, 300.0, 0
+        self.moved_to = ""
         self.answers = threading.Event()
         self.answers.set()
         tokens = self
@@ -44,8 +46,13 @@ class TokenServer:
                 number = tokens.asked
                 tokens.answers.wait(60)
                 self.send_response(tokens.status)
+                if tokens.moved_to:
+                    self.send_header("Location", tokens.moved_to)
                 self.end_headers()
                 self.wfile.write(json.dumps({"access_token": f"token-{number}", "expires_in": tokens.seconds}).encode())
+
+            # What a redirect of a POST becomes.
+            do_GET = do_POST
 
         self._pages = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._pages.server_port}/token"
@@ -167,3 +174,16 @@ def test_a_slow_token_server_holds_no_other_connection_up(tokens, broker):
     finally:
         plain.close()
         with_tokens.close()
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_secret_is_not_sent_to_where_a_redirect_leads(tokens, status):
+    elsewhere = TokenServer()
+    try:
+        tokens.status, tokens.moved_to = status, elsewhere.url
+        with pytest.raises(AuthenticationError, match=f"HTTP {status}, a redirect.*token.endpoint.url") as refused:
+            Tokens(oauth(tokens)).token()
+        assert elsewhere.asked == 0
+        assert SECRET not in str(refused.value)
+    finally:
+        elsewhere.close()
