@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -19,6 +20,7 @@ from kafka_source.kafka_client.messages import Request
 from kafka_source.kafka_client.messages.cluster import FindCoordinatorRequest, MetadataRequest
 from kafka_source.kafka_client.metadata import Broker, Snapshot, read_snapshot
 from kafka_source.kafka_client.rebootstrap import Recovery
+from kafka_source.kafka_client.reconnects import Reconnects
 from kafka_source.kafka_client.settings import ConnectionSettings, Endpoint
 from kafka_source.model.identity import check_same_cluster
 from kafka_source.runtime.deadline import Deadline
@@ -77,6 +79,7 @@ class KafkaClient:
         self._brokers: dict[int, Broker] = {}
         self._coordinators: dict[tuple[int, str], Broker] = {}
         self._finding: dict[tuple[int, str], asyncio.Task[Broker]] = {}
+        self._reconnects = Reconnects(self.settings.reconnect)
         self._recovery = Recovery(self.settings.rebootstrap_after)
         self.cluster_id: str | None = None
         # The last metadata of each topic that was asked for; it may be outdated.
@@ -93,7 +96,10 @@ class KafkaClient:
 
     def open_socket(self, endpoint: Endpoint, client_id: str | None = None) -> BlockingConnection:
         """Open a blocking, authenticated connection to a broker (`Broker.endpoint`), with this client id if given."""
-        return BlockingConnection.open(endpoint, replace(self.settings, client_id=client_id or self.settings.client_id))
+        settings = replace(self.settings, client_id=client_id or self.settings.client_id)
+        time.sleep(self._reconnects.pause(endpoint, time.monotonic()))
+        with self._counted(endpoint):
+            return BlockingConnection.open(endpoint, settings)
 
     def close(self) -> None:
         """Close all connections, and stop the loop if it is the client's own."""
@@ -316,9 +322,23 @@ class KafkaClient:
             ) from None
 
     async def _connect(self, endpoint: Endpoint, deadline: Deadline) -> Connection:
-        connection = await Connection.open(endpoint, self.settings, max(0.001, deadline.left))
+        pause = self._reconnects.pause(endpoint, time.monotonic())
+        if pause:
+            await asyncio.sleep(min(pause, deadline.left))
+        with self._counted(endpoint):
+            connection = await Connection.open(endpoint, self.settings, max(0.001, deadline.left))
         self._open = [*(one for one in self._open if not one.closed), connection]
         return connection
+
+    @contextlib.contextmanager
+    def _counted(self, endpoint: Endpoint) -> Iterator[None]:
+        """Count what becomes of a connection, for the pause before the next one."""
+        try:
+            yield
+        except KafkaGroupError:
+            self._reconnects.failed(endpoint, time.monotonic())
+            raise
+        self._reconnects.connected(endpoint)
 
     async def _connect_and_verify(self, endpoint: Endpoint, deadline: Deadline) -> Connection:
         """Open a connection and send one request on it.

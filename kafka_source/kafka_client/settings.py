@@ -43,6 +43,7 @@ class ConnectionSettings:
         connect_timeout: Seconds for all addresses of a name, TLS and SASL together.
         request_timeout: Seconds to wait for a response.
         retry: The pauses between attempts.
+        reconnect: The pauses before the next connection to a broker that could not be reached.
         rebootstrap_after: Seconds without metadata until the client rebootstraps (KIP-1102); None: never.
         receive_buffer: The size of the socket's receive buffer in bytes (`receive.buffer.bytes`); None: the system's.
         send_buffer: The size of its send buffer (`send.buffer.bytes`); None: the system's.
@@ -57,6 +58,7 @@ class ConnectionSettings:
     connect_timeout: float
     request_timeout: float
     retry: RetryPolicy
+    reconnect: RetryPolicy
     rebootstrap_after: float | None
     metadata_age: float
     moved_from: str | None = None
@@ -90,6 +92,9 @@ class ConnectionSettings:
             connect_timeout=settings.seconds("socket.connection.setup.timeout.ms", 10_000),
             request_timeout=settings.seconds("request.timeout.ms", 30_000),
             retry=retry_policy(settings),
+            reconnect=RetryPolicy(
+                settings.seconds("reconnect.backoff.ms", 50), settings.seconds("reconnect.backoff.max.ms", 1_000)
+            ),
             rebootstrap_after=rebootstrap_after(settings),
             metadata_age=settings.seconds("metadata.max.age.ms", _METADATA_AGE_MS),
             moved_from=settings.get(MOVED_FROM),

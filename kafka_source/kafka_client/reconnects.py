@@ -1,0 +1,45 @@
+"""When a client may connect to a broker again that it could not connect to (`reconnect.backoff.ms`, KIP-144).
+
+Each failure in a row doubles the pause, up to `reconnect.backoff.max.ms`, with a jitter, so that the executors of a job
+do not come back to a broker at the same moment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kafka_source.kafka_client.settings import Endpoint
+from kafka_source.runtime.retry import RetryPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class _Failures:
+    count: int
+    until: float
+
+
+class Reconnects:
+    """The failures of a client to connect to its brokers; the caller passes the time.
+
+    Args:
+        policy: The pauses.
+    """
+
+    def __init__(self, policy: RetryPolicy) -> None:
+        self._policy = policy
+        self._failures: dict[Endpoint, _Failures] = {}
+
+    def pause(self, endpoint: Endpoint, now: float) -> float:
+        """Return the seconds until the next attempt; 0: now."""
+        failures = self._failures.get(endpoint)
+        return 0.0 if failures is None else max(0.0, failures.until - now)
+
+    def failed(self, endpoint: Endpoint, now: float) -> None:
+        """Count a failure."""
+        before = self._failures.get(endpoint)
+        count = 0 if before is None else before.count
+        self._failures[endpoint] = _Failures(count + 1, now + self._policy.pause(count))
+
+    def connected(self, endpoint: Endpoint) -> None:
+        """Forget the failures: the next one begins with the shortest pause."""
+        self._failures.pop(endpoint, None)
