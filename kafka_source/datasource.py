@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+from kafka_source.boundary import short_errors
 from kafka_source.engine_selection import check_engine
 from kafka_source.options import load_options
 from kafka_source.schema import schema_for
@@ -27,6 +30,7 @@ from kafka_source.schema import schema_for
 FORMAT = "kafkagroup"
 
 
+@short_errors
 class KafkaGroupSource(DataSource):
     """`format("kafkagroup")`: a Kafka source and sink for Spark whose queries join a consumer group."""
 
@@ -81,6 +85,7 @@ class KafkaGroupSource(DataSource):
         return stream_writer(self.options, schema, overwrite)
 
 
+@short_errors
 class _RefusedStreamReader(DataSourceStreamReader):
     """Stands for a stream reader that could not be made: its first call raises the reason.
 
@@ -114,11 +119,23 @@ class _RefusedStreamReader(DataSourceStreamReader):
 def register(spark: SparkSession) -> None:
     """Register the format in a session; needed only if Spark does not find the module `pyspark_kafkagroup` itself.
 
-    It may be called again, and where Spark has found the module.
+    Spark finds it if `PYSPARK_PYTHON`, or else the `python3` of the PATH, is a Python that has this package. With a
+    local master and without `PYSPARK_PYTHON`, the session's workers then run with the Python of this program, so that
+    nothing needs to be activated. It may be called again, and where Spark has found the module.
     """
+    _run_workers_with_this_python(spark)
     try:
         spark.dataSource.register(KafkaGroupSource)
     except AnalysisException as error:
         # Spark 4.0 refuses a name that it has found by itself; newer versions replace it.
         if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise
+
+
+def _run_workers_with_this_python(spark: SparkSession) -> None:
+    # A session of Spark Connect has no context: its workers are the server's. On a cluster this path may not exist.
+    context = getattr(spark, "_sc", None)
+    if context is None or not context.master.startswith("local") or "PYSPARK_PYTHON" in os.environ:
+        return
+    if not context.getConf().contains("spark.pyspark.python"):
+        context.pythonExec = sys.executable

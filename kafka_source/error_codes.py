@@ -284,6 +284,9 @@ ADVICE: dict[int, str] = {
         "Give this user the rights that it needs: READ on the topic of a source, and WRITE on the topic of a sink"
     ),
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "Give this user READ on the group",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: (
+        "For a sink, give this user WRITE on its topic; with brokers before 2.8, IDEMPOTENT_WRITE on the cluster too"
+    ),
     ErrorCode.INVALID_TRANSACTION_TIMEOUT: (
         "Lower kafka.transaction.timeout.ms, or raise the brokers' transaction.max.timeout.ms"
     ),

@@ -119,4 +119,10 @@ def _check_security(settings: Settings) -> None:
         takes = (
             "a mechanism whose library is installed where the query and its tasks run: pip install kafkagroup[kerberos]"
         )
+        if "sasl.mechanism" not in settings and "sasl.mechanisms" not in settings:
+            problem = (
+                "Set kafka.sasl.mechanism, for example to PLAIN, SCRAM-SHA-512 or OAUTHBEARER. Without it Kafka takes "
+                "GSSAPI (Kerberos), which needs pip install kafkagroup[kerberos]"
+            )
+            raise OptionError("kafka.sasl.mechanism", None, problem=problem)
         raise OptionError("kafka.sasl.mechanism", "GSSAPI", takes)

@@ -124,7 +124,7 @@ def check_read(given: Mapping[str, str], where: Where) -> Checked[ReadOptions]:
 
 def _check_read(given: Mapping[str, str], where: Where) -> Checked[ReadOptions]:
     checked = _check(given, where, ReadOptions)
-    _check_topics(checked.options)
+    _check_topics(checked.options, given)
     _check_servers(
         checked.options, spark="Option 'kafka.bootstrap.servers' must be specified for configuring Kafka consumer"
     )
@@ -330,12 +330,11 @@ def _without_marks(name: str) -> str:
 
 def _check_servers(options: CommonOptions, spark: str = "") -> None:
     if not options.bootstrap_servers:
-        raise OptionError(
-            "kafka.bootstrap.servers", None, "host:port of one or more brokers; it is required", spark=spark
-        )
+        problem = "Set kafka.bootstrap.servers to host:port of one or more brokers, separated by commas"
+        raise OptionError("kafka.bootstrap.servers", None, problem=problem, spark=spark)
 
 
-def _check_topics(options: ReadOptions) -> None:
+def _check_topics(options: ReadOptions, given: Mapping[str, str]) -> None:
     named = {
         "assign": options.assign,
         "subscribe": options.subscribe,
@@ -344,10 +343,18 @@ def _check_topics(options: ReadOptions) -> None:
     chosen = [name for name, value in named.items() if value is not None]
     if len(chosen) != 1:
         which = "Only one of the following options can" if chosen else "One of the following options must"
+        problem = f"Keep one of the options {' and '.join(chosen)}"
+        if not chosen:
+            problem = "Set one of the options subscribe, subscribePattern, assign"
+        if not chosen and "topic" in map(str.lower, given):
+            problem += "; topic is an option of a sink"
+        if not chosen and not given:
+            # What `CREATE TABLE … USING kafkagroup OPTIONS (…)` looks like from here.
+            problem += ". Spark has passed no option at all, as for a table of a catalog: use a temporary view"
         raise OptionError(
             "subscribe",
             " and ".join(chosen) if chosen else None,
-            "exactly one of assign, subscribe, subscribePattern",
+            problem=problem,
             spark=f"{which} be specified for Kafka source: subscribe, subscribepattern, assign. See the docs for more "
             "details",
         )
@@ -505,7 +512,7 @@ def load_options(given: Mapping[str, str]) -> ReadOptions:
     Raises:
         OptionError: See `check_load`.
     """
-    set_up_logging()
+    _set_up_logging(given)
     return check_load(given).options
 
 
@@ -519,8 +526,8 @@ def read_options(given: Mapping[str, str], where: Where) -> ReadOptions:
     Raises:
         OptionError: See `check_read`.
     """
+    _set_up_logging(given)
     checked = check_read(given, where)
-    set_up_logging(checked.options.log_level, checked.options.log_format)
     _warn(checked.warnings)
     return checked.options
 
@@ -531,10 +538,16 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     Raises:
         OptionError: See `check_sink`.
     """
+    _set_up_logging(given)
     checked = check_sink(given)
-    set_up_logging(checked.options.log_level, checked.options.log_format)
     _warn(checked.warnings)
     return checked.options
+
+
+def _set_up_logging(given: Mapping[str, str]) -> None:
+    """Log as the query asks for it, before its options are checked: an error may come with its frames."""
+    names = {name.lower(): text.strip() for name, text in given.items()}
+    set_up_logging(names.get("log.level"), names.get("log.format"))
 
 
 def _warn(warnings: tuple[str, ...]) -> None:

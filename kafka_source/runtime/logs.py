@@ -1,13 +1,15 @@
 """Log lines with named fields, and the logging of Spark's Python processes, which Spark does not configure.
 
-The options `log.level` and `log.format`, or `KAFKAGROUP_LOG_LEVEL` and `KAFKAGROUP_LOG_FORMAT`, let this package log to
-standard error. Where Spark captures the log of a worker (4.1 and later, `spark.sql.pyspark.worker.logging.enabled`),
-the records go there instead, with their level, logger and fields. The fields travel in `record.context`, where Spark's
-own `pyspark.logger` has them, so that both our JSON format and Spark's capture show them by name.
+Warnings go to standard error, in the form of Spark's. The options `log.level` and `log.format`, or the variables
+`KAFKAGROUP_LOG_LEVEL` and `KAFKAGROUP_LOG_FORMAT`, ask for more, for one query. Where Spark captures the log of a
+worker (4.1 and later, `spark.sql.pyspark.worker.logging.enabled`), the records go there instead, with their level,
+logger and fields. The fields travel in `record.context`, where Spark's own `pyspark.logger` has them, so that both
+our JSON format and Spark's capture show them by name.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import os
@@ -69,17 +71,35 @@ LEVEL = "KAFKAGROUP_LOG_LEVEL"
 FORMAT = "KAFKAGROUP_LOG_FORMAT"
 JSON = "json"
 _PACKAGE = "kafka_source"
-_TEXT = "%(asctime)s %(levelname)s %(name)s %(message)s"
+# As in the log4j2 settings that Spark brings: `26/11/24 03:50:12 WARN TaskSetManager: …`.
+_TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_TIME = "%y/%m/%d %H:%M:%S"
 # Spark's module and class for the capture of a worker's log.
 _CAPTURE_MODULE, _CAPTURE_FORMATTER = "pyspark.logger.worker_io", "JSONFormatterWithMarker"
 
 
+class TextFormatter(logging.Formatter):
+    """Lines as Spark's own: it says WARN."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as a line."""
+        return super().format(record).replace(" WARNING ", " WARN ", 1)
+
+
 class WorkerHandler(logging.Handler):
-    """Writes to standard error, or to Spark's capture of this process' log while there is one."""
+    """Writes to standard error, or to Spark's capture of this process' log while there is one.
+
+    Attributes:
+        yields: Whether handlers of the root logger get the records instead, where there are some.
+    """
+
+    yields = True
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one record."""
         # Spark captures the log of one task, or of one call in the driver, and reuses the process: look each time.
+        if self.yields and logging.getLogger().handlers:
+            return
         capture = spark_capture()
         if capture is not None:
             capture.handle(record)
@@ -103,39 +123,38 @@ def spark_capture() -> logging.Handler | None:
 
 
 def set_up_logging(level: str | None = None, form: str | None = None) -> None:
-    """Log this package to standard error, or to Spark's capture.
+    """Log this package to standard error, or to Spark's capture, as one query asks for it.
+
+    A process serves several queries: what one asks for ends where another one, or its own next step, asks for nothing.
+    A query that asks for nothing logs warnings, in the form of Spark's own, unless the program has handlers of its own,
+    which get the records then. If the program has configured this package's logging itself, nothing is changed.
 
     Args:
-        level: The option `log.level`; None: the level in the variable `KAFKAGROUP_LOG_LEVEL`. If only a format is set,
-            the level is WARNING. If neither is set, or if the program has configured this package's logging itself,
-            this function changes nothing.
+        level: The option `log.level`; None: the level in the variable `KAFKAGROUP_LOG_LEVEL`. If only the format JSON
+            is asked for, the level is WARNING.
         form: The option `log.format`, `text` or `json`; None: the variable `KAFKAGROUP_LOG_FORMAT`, or text.
     """
     chosen_form = (form or os.environ.get(FORMAT, "")).lower()
     number = logging.getLevelName((level or os.environ.get(LEVEL, "")).upper())
+    is_asked = isinstance(number, int) or chosen_form == JSON
     package = logging.getLogger(_PACKAGE)
-    if not isinstance(number, int):
-        if chosen_form != JSON:
-            return
-        number = logging.WARNING
-    if package.handlers:
-        # A worker process serves several queries. What a query asks for replaces what the last query asked for.
-        for handler in package.handlers:
-            if isinstance(handler, WorkerHandler):
-                if level is not None:
-                    package.setLevel(number)
-                if form is not None:
-                    handler.setFormatter(_formatter(chosen_form))
+    ours = [one for one in package.handlers if isinstance(one, WorkerHandler)]
+    if package.handlers and not ours:
         return
-    handler = WorkerHandler()
+    handler = ours[0] if ours else WorkerHandler()
+    if not ours:
+        package.addHandler(handler)
     handler.setFormatter(_formatter(chosen_form))
-    package.addHandler(handler)
-    package.setLevel(number)
-    package.propagate = False
+    if is_asked:
+        package.setLevel(number if isinstance(number, int) else logging.WARNING)
+    elif not handler.yields:
+        package.setLevel(logging.NOTSET)
+    handler.yields = package.propagate = not is_asked
 
 
+@functools.cache
 def _formatter(form: str) -> logging.Formatter:
-    return JsonFormatter() if form == JSON else logging.Formatter(_TEXT)
+    return JsonFormatter() if form == JSON else TextFormatter(_TEXT, _TIME)
 
 
 _happened: set[Hashable] = set()

@@ -100,7 +100,7 @@ class BatchStart:
         self._closed = True
 
     def __getstate__(self) -> tuple[Target, BatchContext | KafkaGroupError | None]:
-        if not self._closed and _is_driver_process():
+        if not self._closed and is_driver_process():
             self.begin()
         return self._target, self._outcome
 
@@ -132,7 +132,7 @@ def begin_in_driver(target: Target) -> BatchContext:
     return BatchContext(epoch, ticket)
 
 
-def _is_driver_process() -> bool:
+def is_driver_process() -> bool:
     """Return whether this is the driver's process that creates writers: neither a task nor the user's program."""
     return TaskContext.get() is None and SparkContext._active_spark_context is None
 

@@ -12,6 +12,7 @@ import time
 import uuid
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -21,15 +22,24 @@ from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, DataSourceWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from kafka_source.boundary import short_errors
 from kafka_source.client_config import hidden
 from kafka_source.client_config.java_settings import Role
 from kafka_source.engine_selection import check_engine
-from kafka_source.errors import InvalidConfigurationError, OptionError
+from kafka_source.error_codes import ErrorCode
+from kafka_source.errors import (
+    InvalidConfigurationError,
+    OptionError,
+    RetriableError,
+    UnknownTopicError,
+    error_for_code,
+)
+from kafka_source.kafka_client import Deadline, EventLoop, KafkaClient
 from kafka_source.options import SinkOptions, sink_options
 from kafka_source.quota.bounds import QuotaSettings
 from kafka_source.quota.task_pacer import Pacer, pacer_of
 from kafka_source.runtime import spark_processes
-from kafka_source.sink.batch_start import PRODUCER_RATE, BatchStart
+from kafka_source.sink.batch_start import PRODUCER_RATE, BatchStart, is_driver_process
 from kafka_source.sink.delivery import check_settings, deliver, writes_native
 from kafka_source.sink.exactly_once import CommitMessage, commit_batch, give_up_batch, prepare_task
 from kafka_source.sink.produce.settings import check_transactional
@@ -99,6 +109,7 @@ class _Writer:
             give_up_batch(self._target.settings, self._target.exactly_once, epoch)
 
 
+@short_errors
 class BatchWriter(_Writer, DataSourceArrowWriter):
     """Writes a batch: exactly once, or at least once (a task that Spark runs again writes its records again)."""
 
@@ -116,6 +127,7 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
         self._abort(messages, "the write")
 
 
+@short_errors
 class _StreamWriter(_Writer, DataSourceStreamWriter):
     """The common part of both kinds of stream writers."""
 
@@ -129,6 +141,7 @@ class _StreamWriter(_Writer, DataSourceStreamWriter):
         self._abort(messages, f"batch {batchId}")
 
 
+@short_errors
 class RowStreamWriter(_StreamWriter):
     """Writes micro-batches of rows, for Spark 4.0, which has no Arrow stream writers."""
 
@@ -139,6 +152,7 @@ class RowStreamWriter(_StreamWriter):
 
 if TYPE_CHECKING or hasattr(datasource, "DataSourceStreamArrowWriter"):
 
+    @short_errors
     class StreamWriter(_StreamWriter, datasource.DataSourceStreamArrowWriter):
         """Writes micro-batches: exactly once, or at least once (a batch that Spark runs again is written again)."""
 
@@ -189,7 +203,7 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
         raise InvalidConfigurationError(
             "Save mode overwrite not allowed for Kafka: records can only be appended to a topic. Use mode append."
         )
-    return BatchWriter(_target(options, schema, write_id=uuid.uuid4().hex))
+    return BatchWriter(_checked(_target(options, schema, write_id=uuid.uuid4().hex)))
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
@@ -204,7 +218,43 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
         OptionError: An option is wrong.
         InvalidConfigurationError: A column cannot be written to Kafka.
     """
-    return StreamWriter(_target(options, schema))
+    return StreamWriter(_checked(_target(options, schema)))
+
+
+_TOPIC_SECONDS = 3.0
+_TOPIC_PAUSE = 0.1
+
+
+def _checked(target: Target) -> Target:
+    """Return the target, after a look for its topic: tasks would look for it for half a minute, each of their tries.
+
+    The brokers may create it here, as they do for a producer. Where they do not answer, the tasks say so.
+
+    Raises:
+        UnknownTopicError: The topic of the option `topic` does not exist, and the brokers do not create it.
+        AuthenticationError: This user may not write to it.
+    """
+    topic = target.options.topic
+    if topic is None or not is_driver_process():
+        return target
+    deadline = Deadline(_TOPIC_SECONDS)
+    with closing(KafkaClient(target.settings, EventLoop.shared(), target.settings.client_id("driver"))) as client:
+        try:
+            while True:
+                seen = client.run(client.metadata((topic,), Deadline(_TOPIC_SECONDS), create=True))
+                if code := seen.refused.get(topic):
+                    raise error_for_code(code, f"Writing to topic {topic} failed")
+                if topic in seen.topics:
+                    return target
+                if deadline.over:
+                    break
+                time.sleep(_TOPIC_PAUSE)
+        except RetriableError:
+            return target
+    raise UnknownTopicError(
+        f"Topic {topic} does not exist, and the brokers do not create it. Create it, or correct the option topic.",
+        code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    )
 
 
 def _target(given: Mapping[str, str], schema: StructType, write_id: str | None = None) -> Target:

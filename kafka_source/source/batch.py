@@ -13,6 +13,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from assignors.model import TopicPartition
+from kafka_source.boundary import short_errors
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.cluster.topic_ids import TopicIds
 from kafka_source.engine_selection import check_engine
@@ -46,6 +47,7 @@ _FENCED_SECONDS = 30.0
 _FENCED_PAUSES = RetryPolicy(0.2, 1.0)
 
 
+@short_errors
 class BatchReader(DataSourceReader):
     """The reader of a batch. Spark calls `partitions` in a short-lived process of the driver, and `read` in executors.
 

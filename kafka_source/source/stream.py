@@ -15,6 +15,7 @@ import pyspark
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
+from kafka_source.boundary import short_errors
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.group.background import Siblings
 from kafka_source.model import driver_figures
@@ -35,6 +36,7 @@ HAS_READ_LIMITS = hasattr(DataSourceStreamReader, "getDefaultReadLimit")
 _ANY_BYTES = (1 << 63) - 1
 
 
+@short_errors
 class _StreamReader(DataSourceStreamReader):
     """What is the same in every version of Spark.
 
@@ -125,6 +127,7 @@ class _StreamReader(DataSourceStreamReader):
         return {**self.__dict__, "_planner": None, "_offsets": RecentOffsets(), "_leave": None}
 
 
+@short_errors
 class StreamReaderSpark40(_StreamReader):
     """The stream reader for Spark 4.0 and 4.1: Spark tells neither the start nor the limits, so these always apply."""
 
@@ -166,6 +169,7 @@ if HAS_READ_LIMITS:
         SupportsTriggerAvailableNow,
     )
 
+    @short_errors
     class StreamReaderSpark42(_StreamReader, SupportsTriggerAvailableNow):
         """The stream reader for Spark 4.2 and later."""
 

@@ -234,14 +234,19 @@ def test_a_topic_may_take_smaller_batches_than_ours(
 
 def test_a_topic_that_does_not_exist_and_is_not_made(spark: SparkSession) -> None:
     with EmbeddedKafka(config={"auto.create.topics.enable": "false"}) as own:
+        rows = spark.createDataFrame([("v",)], "value string")
+        with pytest.raises(Exception, match="UnknownTopicError") as caught:
+            write(rows, own, "nowhere")
+        text = str(caught.value)
+        assert "Topic nowhere does not exist, and the brokers do not create it. Create it" in text
+        # The driver says it once: no task has tried, and our frames are not shown.
+        assert text.count("Topic nowhere") == 1
+        assert "Task" not in text
+        assert sum("/kafka_source/" in line for line in text.splitlines()) <= 2
+        # Rows that name their topics themselves are known in the tasks only.
+        named = spark.createDataFrame([("nowhere", "v")], "topic string, value string")
         with pytest.raises(Exception, match="DeliveryError") as caught:
-            write(
-                spark.createDataFrame([("v",)], "value string"),
-                own,
-                "nowhere",
-                kafka__topic__metadata__propagation__max__ms="1000",
-            )
-    assert "nowhere" in str(caught.value)
+            write(named, own, None, kafka__topic__metadata__propagation__max__ms="1000")
     assert "Create the topic" in str(caught.value)
 
 

@@ -45,6 +45,6 @@ def test_the_sink_logs_at_the_level_of_the_environment(kafka, topic, tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    assert "WARNING kafka_source.options.validation option batch.rows has no effect here and is ignored" in done.stderr
-    assert "INFO kafka_source.sink.writer write records=7" in done.stderr
-    assert "INFO kafka_source.sink.writer write batch=0 records=7" in done.stderr
+    assert "WARN kafka_source.options.validation: option batch.rows has no effect here and is ignored" in done.stderr
+    assert "INFO kafka_source.sink.writer: write records=7" in done.stderr
+    assert "INFO kafka_source.sink.writer: write batch=0 records=7" in done.stderr

@@ -336,7 +336,19 @@ def test_sparks_own_words_come_first(given, where, words):
     with pytest.raises(OptionError) as caught:
         parse(merged, where)
     assert str(caught.value).startswith(words)
-    assert re.search("it takes|Remove the option", str(caught.value))
+    # Then ours: what to do.
+    assert re.search("it takes|Remove|Set|Keep", str(caught.value).removeprefix(words))
+
+
+def test_a_read_without_a_topic_says_what_is_missing():
+    with pytest.raises(OptionError, match="topic is an option of a sink"):
+        check_load({**SERVERS, "topic": "orders"})
+    with pytest.raises(OptionError, match=r"Spark has passed no option at all.*temporary view"):
+        check_load({})
+    with pytest.raises(OptionError, match=r"Keep one of the options subscribe and subscribePattern\."):
+        check_load({**BASE, "subscribePattern": "o.*"})
+    with pytest.raises(OptionError, match=r"Set kafka\.bootstrap\.servers to host:port"):
+        check_load({"subscribe": "orders"})
 
 
 def test_only_the_start_and_the_end_that_take_precedence_are_looked_at():

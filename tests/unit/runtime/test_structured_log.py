@@ -46,7 +46,7 @@ def test_the_text_has_every_field_in_order(package: logging.Logger, capsys: pyte
     say()
     line = capsys.readouterr().err
     assert line.endswith(
-        " INFO kafka_source.group.example rebalance group=g reason='a member joined' took_ms=12 members=unknown "
+        " INFO kafka_source.group.example: rebalance group=g reason='a member joined' took_ms=12 members=unknown "
         "went=''\n"
     )
 
@@ -94,7 +94,7 @@ def test_the_options_of_the_next_query_replace_those_of_the_last_one(
     log.warning("look")
     set_up_logging()
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.endswith("WARNING kafka_source.group.example look")
+    assert line.endswith("WARN kafka_source.group.example: look")
     assert len(package.handlers) == 1
 
 

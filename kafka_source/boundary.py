@@ -1,0 +1,54 @@
+"""Where errors leave for Spark: without the frames of this package, so that the sentence is not the last of 60 lines.
+
+Spark prints the traceback of an error as text, for an error of the driver twice. Our frames say nothing to a user, and
+the sentence says what happened and what to do. `log.level=debug` shows the frames.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Iterator
+from types import FunctionType
+from typing import Any, TypeVar
+
+from kafka_source.errors import KafkaGroupError
+
+_Class = TypeVar("_Class", bound=type)
+
+_package = logging.getLogger("kafka_source")
+
+
+def short_errors(spark_calls: _Class) -> _Class:
+    """Let the public methods of a class raise errors of kafkagroup without the frames in which they were made.
+
+    Args:
+        spark_calls: A class whose methods Spark calls. A method may return an iterator, whose errors are shortened too.
+    """
+    for name, method in list(vars(spark_calls).items()):
+        if isinstance(method, FunctionType) and not name.startswith("_"):
+            setattr(spark_calls, name, _short(method))
+    return spark_calls
+
+
+def _short(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            result = method(*args, **kwargs)
+        except KafkaGroupError as error:
+            if _package.isEnabledFor(logging.DEBUG):
+                raise
+            raise error.with_traceback(None) from None
+        return _rows(result) if isinstance(result, Iterator) else result
+
+    return call
+
+
+def _rows(result: Iterator[Any]) -> Iterator[Any]:
+    try:
+        yield from result
+    except KafkaGroupError as error:
+        if _package.isEnabledFor(logging.DEBUG):
+            raise
+        raise error.with_traceback(None) from None
