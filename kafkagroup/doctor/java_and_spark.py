@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from importlib import util
 from pathlib import Path
@@ -32,7 +33,9 @@ class JavaAndSpark:
         java: The path of the executable `java`; None if there is none.
         java_from: JAVA_HOME or PATH.
         java_version: Its feature release, for example 17; None if it does not run.
-        format_found: Whether Spark finds the format `kafkagroup` by itself.
+        workers: The Python that Spark runs: `PYSPARK_PYTHON`, or `python3` as the PATH has it; None if it is not there.
+        workers_from: PYSPARK_PYTHON or PATH.
+        format_found: Whether that Python finds the module by which Spark finds the format `kafkagroup` by itself.
     """
 
     spark: str | None
@@ -42,6 +45,8 @@ class JavaAndSpark:
     java: str | None
     java_from: str
     java_version: int | None
+    workers: str | None
+    workers_from: str
     format_found: bool
 
 
@@ -56,6 +61,8 @@ def find_java_and_spark(spark: str | None) -> JavaAndSpark:
     home = os.environ.get("SPARK_HOME", "")
     java_home = os.environ.get("JAVA_HOME", "")
     java = str(Path(java_home) / "bin" / "java") if java_home else shutil.which("java")
+    chosen = os.environ.get("PYSPARK_PYTHON", "")
+    workers = shutil.which(chosen or "python3")
     return JavaAndSpark(
         spark=spark,
         own_jars=None if folder is None else _version_of_jars(folder / "jars"),
@@ -64,7 +71,9 @@ def find_java_and_spark(spark: str | None) -> JavaAndSpark:
         java=java,
         java_from="JAVA_HOME" if java_home else "PATH",
         java_version=None if java is None else _java_version(java),
-        format_found=util.find_spec(_FORMAT_MODULE) is not None,
+        workers=workers,
+        workers_from="PYSPARK_PYTHON" if chosen else "PATH",
+        format_found=workers is not None and _finds_format(workers),
     )
 
 
@@ -120,13 +129,35 @@ def _java(found: JavaAndSpark) -> Finding:
 
 def _format(found: JavaAndSpark) -> Finding:
     if found.format_found:
-        return Finding("format", "ok", 'Spark finds format("kafkagroup") by itself.')
+        return Finding("format", "ok", f'Spark finds format("kafkagroup") by itself, in {found.workers}.')
+    if found.workers is None:
+        return Finding(
+            "format", "fail", f"Spark's workers have no Python: {found.workers_from} names none.", _workers_advice()
+        )
     return Finding(
         "format",
         "warn",
-        f"The module {_FORMAT_MODULE} is not on Python's path, so Spark does not find the format by itself.",
-        "Call kafkagroup.register(spark) once in each session.",
+        f"Spark runs {found.workers} (from {found.workers_from}), which has no module {_FORMAT_MODULE}: Spark does not "
+        "find the format by itself.",
+        _workers_advice(),
     )
+
+
+def _workers_advice() -> str:
+    return (
+        f"Set PYSPARK_PYTHON={sys.executable} before the session is made, or activate the environment. With a local "
+        "master, kafkagroup.register(spark) in each session does as well."
+    )
+
+
+def _finds_format(python: str) -> bool:
+    """Return whether a Python finds the module, as Spark's own look-up does."""
+    code = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({_FORMAT_MODULE!r}) is None)"
+    try:
+        done = subprocess.run([python, "-c", code], capture_output=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
 
 
 def _version_of_jars(folder: Path) -> str | None:

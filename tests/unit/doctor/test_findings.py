@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from kafka_source.kafka_client import Endpoint
 from kafkagroup.doctor.brokers import advertised_finding, broker_findings, clock_finding
 from kafkagroup.doctor.executors import SeenThere, packages_finding
-from kafkagroup.doctor.java_and_spark import JavaAndSpark, java_and_spark_findings
+from kafkagroup.doctor.java_and_spark import JavaAndSpark, find_java_and_spark, java_and_spark_findings
 from kafkagroup.doctor.probe import Certificate, Listener, Probe, Step
 from kafkagroup.doctor.rights import READ, WRITE, Allowed, named, right_finding
 from kafkagroup.doctor.versions import Finding, Installed, document, engine_finding, healthy, version_findings, within
@@ -35,6 +37,8 @@ MACHINE = JavaAndSpark(
     java="/opt/java/bin/java",
     java_from="PATH",
     java_version=17,
+    workers="/usr/bin/python3",
+    workers_from="PATH",
     format_found=True,
 )
 
@@ -109,6 +113,7 @@ def test_the_engine_that_serves_is_named_with_the_reason(
         ({"spark_home": "/opt/nothing"}, {"spark": "fail"}),
         ({"spark": None}, {"spark": "skipped"}),
         ({"format_found": False}, {"format": "warn"}),
+        ({"format_found": False, "workers": None}, {"format": "fail"}),
     ],
 )
 def test_java_and_spark(change: dict[str, object], expected: dict[str, str]) -> None:
@@ -244,3 +249,21 @@ def test_the_document_has_stable_names() -> None:
     }
     assert not healthy([*findings, Finding("c", "fail", "Broken.")])
     assert str(findings[1]) == "warn: b: Slow. Do this."
+
+
+def test_the_format_is_looked_for_with_the_python_that_spark_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    assert find_java_and_spark("4.3.0").format_found
+    bare = tmp_path / "python3"
+    # A Python without site-packages, as the system's one is.
+    bare.write_text(f'#!/bin/sh\ncd /\nexec "{sys.executable}" -I -S "$@"\n')
+    bare.chmod(0o755)
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    found = find_java_and_spark("4.3.0")
+    assert (found.workers, found.workers_from, found.format_found) == (str(bare), "PATH", False)
+    (finding,) = [one for one in java_and_spark_findings(found) if one.name == "format"]
+    assert finding.state == "warn"
+    assert f"PYSPARK_PYTHON={sys.executable}" in finding.advice
