@@ -5,7 +5,8 @@ Run by hand, at the commit whose files are to be kept, from the project's folder
     python -m tests.kept.generate tests/kept/3904155
 
 Do not run it to repair a test: the files of an old commit can only be written by that commit. The options below are
-those of 3904155.
+those of 3904155. At 44d44fa it was run with two changes: the option is `min.records.per.task`, and `failpoint` killed
+the process at the name in KAFKAGROUP_FAILPOINT, which that commit does not read any more.
 
 Each case is real Spark queries on an embedded broker, in a process of its own. A case becomes a folder with
 

@@ -1,7 +1,7 @@
-"""Checkpoints and ledgers that an earlier version wrote are continued by this one.
+"""Checkpoints and ledgers that earlier versions wrote are continued by this one.
 
-The files in `tests/kept/3904155` were written by that commit; `tests/kept/generate.py` says how. Never write them
-again with a newer version.
+The files in a folder of `tests/kept` were written by the commit that it names; `tests/kept/generate.py` says how. Never
+write them again with a newer version.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.kept.restore import Kept, Row, value
 from tests.support.two_phase import visible
 from tests.support.waiting import wait_until
 
-COMMIT = "3904155"
+COMMITS = ("3904155", pytest.param("44d44fa", marks=pytest.mark.long))
 
 _IN_GROUP = {"kafka.group.id": "{group}", "group.members": "2", "min.records.per.task": "1"}
 _SINK = {"topic": "{sink}", "transactional": "true", "transactional.id.prefix": "{prefix}"}
@@ -49,10 +49,10 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
 Restore = Callable[[str], Kept]
 
 
-@pytest.fixture
-def restore(kafka: EmbeddedKafka, tmp_path: Path) -> Restore:
-    """Restores a kept case."""
-    return lambda case: Kept(kafka, COMMIT, case, tmp_path)
+@pytest.fixture(params=COMMITS)
+def restore(kafka: EmbeddedKafka, tmp_path: Path, request: pytest.FixtureRequest) -> Restore:
+    """Restores a case that a commit has left."""
+    return lambda case: Kept(kafka, request.param, case, tmp_path)
 
 
 def options(kafka: EmbeddedKafka, kept: Kept, *names: str) -> dict[str, str]:
