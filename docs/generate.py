@@ -16,10 +16,10 @@ from kafkagroup.metrics import catalog as metrics
 
 OPTIONS_PAGE = """# Options
 
-`./run docs` generates this page from `kafka_source/options/catalog.py`. Names are case-insensitive. Options of Spark's
-Kafka source and settings of Kafka keep their names; the connector's own options are lower case with dots. Every other
-option with the prefix `kafka.` goes to the Kafka clients: [Settings of Kafka](kafka-settings.md) says what becomes of
-each, and [security](security.md) has those for TLS and logins.
+Names are case-insensitive. Options of Spark's Kafka source and settings of Kafka keep their names; the connector's own
+options are lower case with dots. Every other option with the prefix `kafka.` goes to the Kafka clients:
+[Settings of Kafka](kafka-settings.md) says what becomes of each, and [security](security.md) has those for TLS and
+logins.
 
 What is almost surely a mistake is an error that says what to write: a misspelt option, a misspelt setting
 (`kafka.gruop.id`), a setting that decides something without its prefix (`group.id`). `strict=false` says that you mean
@@ -28,6 +28,23 @@ it. Other options that nobody knows are ignored with a warning, as Spark ignores
 Errors in the options come out at `load()`. Two kinds come later, when the query starts: those of a query with a schema
 of your own (`.schema(...)`), and options that only batches or only streams take (`endingOffsets` in a stream), because
 at `load()` Spark does not say which of the two it will be.
+
+Each option has a link: `options.md#kafka-group-id` is that of `kafka.group.id`.
+
+## Which of them do I need?
+
+| question | options |
+| --- | --- |
+| Where do I read? | [`kafka.bootstrap.servers`](#kafka-bootstrap-servers) and one of [`subscribe`](#subscribe), [`subscribePattern`](#subscribepattern), [`assign`](#assign) |
+| How do I log in? | `kafka.security.protocol`, `kafka.sasl.mechanism`, `kafka.sasl.jaas.config`: [security](security.md) |
+| Shall Kafka know how far I am, or do others read with me? | [`kafka.group.id`](#kafka-group-id); [`group.members`](#group-members) for more tasks: [tuning](tuning.md) |
+| Where do I start the first time? | [`startingOffsets`](#startingoffsets); in a group that has offsets [`group.start`](#group-start) |
+| How much at a time? | [`maxOffsetsPerTrigger`](#maxoffsetspertrigger) or [`maxBytesPerTrigger`](#maxbytespertrigger) |
+| Who commits? | nothing to set for a stream; [`commit`](#commit)`=sink` and [`commit.group`](#commit-group) to write to Kafka exactly once |
+| Where do I write, and exactly once? | [`topic`](#topic); [`transactional`](#transactional) and [`transactional.id.prefix`](#transactional-id-prefix) |
+| May records be lost by retention? | [`failOnDataLoss`](#failondataloss) |
+| May I take all the network? | [`quota.bytes.per.second`](#quota-bytes-per-second) |
+| What does it do? | [`log.level`](#log-level)`=info` |
 
 """
 

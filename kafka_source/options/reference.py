@@ -28,6 +28,11 @@ def as_markdown() -> str:
     return "\n".join(lines) + "\n"
 
 
+def anchor_of(name: str) -> str:
+    """Return the anchor of an option in docs/options.md: its name in lower case, with dashes for dots."""
+    return name.lower().replace(".", "-")
+
+
 def takes_words(option: Option) -> str:
     """Return what an option takes, with its units."""
     return option.kind.takes + (f" ({option.units})" if option.units else "")
@@ -48,7 +53,10 @@ def _table(options: list[Option]) -> list[str]:
     rows = ["| option | takes | default | where | what it does |", "| --- | --- | --- | --- | --- |"]
     for option in options:
         takes = takes_words(option).replace("|", "\\|")
-        rows.append(f"| `{option.name}` | {takes} | {default_words(option)} | {_where(option.where)} | {option.doc} |")
+        anchor = f'<a id="{anchor_of(option.name)}"></a>'
+        rows.append(
+            f"| {anchor}`{option.name}` | {takes} | {default_words(option)} | {_where(option.where)} | {option.doc} |"
+        )
     return rows
 
 

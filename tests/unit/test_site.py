@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from kafka_source.options import OPTIONS
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -85,9 +87,20 @@ def test_a_plain_build_asks_for_no_list_of_versions(site: Path) -> None:
 
 
 def test_json_at_the_end_of_a_cell_is_shown(site: Path) -> None:
-    row = re.search(r"\| `assign` \| JSON such as (\{.*?\}) \|", (ROOT / "docs" / "options.md").read_text())
+    row = re.search(r"`assign` \| JSON such as (\{.*?\}) \|", (ROOT / "docs" / "options.md").read_text())
     assert row is not None
     assert row[1] in html.unescape(re.sub("<[^>]+>", "", (site / "options" / "index.html").read_text()))
+
+
+def test_each_option_has_an_anchor(site: Path) -> None:
+    page = (site / "options" / "index.html").read_text()
+    anchors = re.findall(r'<a id="([^"]+)">', page)
+    assert len(anchors) == len(set(anchors)) == len(OPTIONS)
+    assert (
+        set(re.findall(r'href="#([^"]+)"', page))
+        >= {"kafka-group-id", "startingoffsets", "commit-group"}
+        <= set(anchors)
+    )
 
 
 def test_search_finds_exactly_once(site: Path) -> None:
