@@ -237,6 +237,39 @@ class Heartbeats:
             )
 
 
+class BackgroundTasks:
+    """Runs functions again and again on the event loop, each in a task of its own, while the slots are members.
+
+    Args:
+        group: The group id, for the log.
+        works: Each waits until there is something to do, and does it once.
+    """
+
+    def __init__(self, group: str, works: Sequence[Callable[[], Awaitable[None]]]) -> None:
+        self._group, self._works = group, tuple(works)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Start the tasks, if they do not run."""
+        if not self._tasks:
+            self._tasks = [asyncio.ensure_future(self._forever(work)) for work in self._works]
+
+    async def stop(self) -> None:
+        """Cancel the tasks, and wait until they have ended."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+
+    async def _forever(self, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                await work()
+            except Exception:
+                log.exception("group=%s: a background task failed; retrying in 1 s", self._group)
+                await asyncio.sleep(1.0)
+
+
 _FOR_SIBLING = Reason(RebalanceCause.SIBLING, "another read of this driver waits for it")
 _AFTER_LOSS = Reason(RebalanceCause.LOST, "the group has removed slots in the middle of a batch")
 _REQUEST_SECONDS = 30.0

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from assignors.model import TopicPartition
 from kafka_source.errors import KafkaGroupError
 from kafka_source.group.model import GroupAssignment, GroupSettings
 from kafka_source.group.requests import DescribedMember, GroupDescription, describe, describe_either
@@ -305,6 +306,42 @@ class RebalanceLog:
             return None
         # The coordinator describes a group of the consumer protocol to this request as one without members.
         return frozenset(d.member.instance_id or d.member.member_id for d in found.members) or None
+
+
+def log_assignment(
+    group: str, before: GroupAssignment | None, now: GroupAssignment, in_flight: Collection[TopicPartition]
+) -> None:
+    """Log what each slot was assigned, and a warning if partitions of the batch in flight have gone to other members.
+
+    Args:
+        group: The group id.
+        before: The slots' assignment before; None: they had none.
+        now: Their assignment in the new generation.
+        in_flight: The partitions of the batch in flight.
+    """
+    had = {tp for slot in before.slots for tp in (*slot.partitions, *slot.held)} if before is not None else set()
+    has = {tp for slot in now.slots for tp in (*slot.partitions, *slot.held)}
+    if moved := sorted((had - has).intersection(in_flight)):
+        log.warning(
+            "rebalance group=%s generation=%d: the group's leader has given %s to other members while a "
+            "micro-batch of this query reads them. The micro-batch is finished and not committed there, so other "
+            "members may read these records again.",
+            group,
+            now.generation,
+            format_partitions(moved),
+        )
+    for slot in now.slots:
+        log_event(
+            log,
+            logging.INFO,
+            "assigned",
+            group=group,
+            generation=now.generation,
+            slot=slot.credentials.slot,
+            member=slot.credentials.instance_id or slot.credentials.member_id,
+            partitions=format_partitions(tp for tp in slot.partitions if tp not in slot.replicas),
+            standby=format_partitions(slot.replicas),
+        )
 
 
 def _record(ended: _Ended, names: frozenset[str] | None, known: frozenset[str] | None) -> Rebalance:

@@ -42,12 +42,14 @@ from kafka_source.group.leader import without_held
 from kafka_source.group.member import Joined, Member, MemberSettings
 from kafka_source.group.member_state import Membership, State
 from kafka_source.group.model import GroupSettings, SlotAssignment
-from kafka_source.group.requests import commit_offsets, fetch_entries
+from kafka_source.group.requests import commit_offsets, fetch_entries, leave_group
 from kafka_source.group.strategies import Offer
 from kafka_source.kafka_client import ConnectionLost, Deadline, KafkaClient, cached_client
 from kafka_source.model.commits import CommitOffset, OffsetNote
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.partition_runs import format_partitions
+
+log = logging.getLogger(__name__)
 
 
 class Slot:
@@ -220,6 +222,16 @@ class Slot:
             per_member_epoch=self.assigned_by_brokers,
         )
 
+    async def handle_commit_error(self, used: SlotCredentials, code: int) -> None:
+        """Update the membership with the error code of a commit; it means what that of a heartbeat means.
+
+        Args:
+            used: The credentials of the commit; those of an earlier generation say nothing about this one.
+            code: Kafka's error code.
+        """
+        if used == self.credentials():
+            self.member.handle_error(code)
+
     def slot_assignment(self) -> SlotAssignment:
         """Return this slot's part of the group's assignment."""
         partitions = _sorted(self.assignment.partitions)
@@ -228,6 +240,21 @@ class Slot:
     def _replicas(self) -> dict[TopicPartition, int]:
         assignor = self._assignor_in_use
         return {} if assignor is None else dict(assignor.replicas(self.assignment))
+
+
+async def leave_slots(client: KafkaClient, group: str, slots: Sequence[Slot], reason: str, deadline: Deadline) -> None:
+    """Leave the group with these slots in one request, so that it rebalances once.
+
+    Raises:
+        RetriableError: The coordinator could not be reached in time. The slots stay until their sessions end.
+    """
+    members = [slot.member for slot in slots if slot.member.may_be_known]
+    if members:
+        leaving = [(member.membership.member_id, member.settings.instance_id) for member in members]
+        await leave_group(client, group, leaving, reason, deadline)
+        log.info("leave group=%s slots=%d reason=%r", group, len(members), reason)
+    for slot in slots:
+        slot.member.note_left()
 
 
 def is_cooperative(assignors: Sequence[Assignor]) -> bool:
@@ -372,8 +399,6 @@ def _notes(group: str, publisher: str) -> str:
     # It begins as the group does, for rights by prefix.
     return f"{group}-rejoined-{publisher}"
 
-
-log = logging.getLogger(__name__)
 
 Parts = list[tuple[SlotCredentials, Mapping[TopicPartition, int | CommitOffset]]]
 """The offsets that each of several members commits."""

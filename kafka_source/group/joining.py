@@ -1,0 +1,538 @@
+"""The rounds of JoinGroup and SyncGroup that bring all slots of a query into one generation of their group.
+
+One join takes several rounds if a strategy moves partitions in two steps (KIP-429), if a program rewinds the group, if
+its leader refuses somebody, or if the assignment that static members got back after a restart does not match any more.
+The functions at the end are the rules, without requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from assignors import (
+    Assignment,
+    AssignmentError,
+    TopicPartition,
+    WireFormatError,
+    decode_assignment,
+)
+from kafka_source.error_codes import ErrorCode
+from kafka_source.errors import AssignmentFailed, KafkaGroupError, RetriableError, error_for_code
+from kafka_source.group import leader, strategies
+from kafka_source.group.background import Heartbeats, Siblings
+from kafka_source.group.balance import BalanceWatch
+from kafka_source.group.leader import without_held
+from kafka_source.group.member import Joined, RebalanceTimeout
+from kafka_source.group.member_state import State
+from kafka_source.group.model import GroupAssignment, GroupSettings
+from kafka_source.group.rebalance_log import OtherMembers, Reason, log_progress
+from kafka_source.group.requests import DEAD, STABLE, describe, describe_assigned_by_brokers
+from kafka_source.group.slot import Slot
+from kafka_source.group.topics import SubscribedTopics
+from kafka_source.kafka_client import Deadline, KafkaClient
+from kafka_source.model.driver_figures import RebalanceCause
+
+log = logging.getLogger(__name__)
+
+# The maximum number of rounds of JoinGroup and SyncGroup in one rebalance.
+_MAX_ROUNDS = 10
+_CLOSE_SECONDS = 5.0
+# Seconds between the JoinGroup of a slot that leads and those of the other slots.
+_LEADERS_HEAD_START = 0.02
+# Seconds between the heartbeats of a slot that waits for the query's other slots. The maximum grows with the number of
+# slots, because all heartbeats share one connection.
+_FIRST_POLL = 0.05
+_MAX_POLL = 0.25
+_POLL_PER_SLOT = 0.004
+# Seconds after which a newcomer asks whether the group, whose members it waits for, will refuse it.
+_ASK_AFTER_SECONDS = 15.0
+# Seconds for which the first join waits until the brokers have computed the assignment and others have given up theirs.
+_SHARE_SECONDS = 20.0
+_NO_COMMON_STRATEGY = "no strategy in common with the group"
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedGroup:
+    """The end of a join.
+
+    Attributes:
+        assignment: What the slots were assigned in the last round.
+        cause: Why the slots have joined: the reason of the call, or what a later round has found.
+    """
+
+    assignment: GroupAssignment
+    cause: Reason
+
+
+class JoinRounds:
+    """Joins with all slots of a query. It belongs to the event loop of the membership.
+
+    Args:
+        client: The members' client.
+        settings: The group id, the slots and the timeouts.
+        slots: The slots of the query.
+        strategy_names: The names of the query's strategies in order of preference.
+        topics: The topics to which the slots subscribe.
+        heartbeats: Told when a rebalance no longer waits for the slots.
+        balance: Looks up the work for the leader, and is told what it has assigned.
+        siblings: Told while the slots wait in a join; None: there are no other reads to tell.
+        in_flight: Returns the partitions of the batch in flight, which the slots claim.
+        leave: Leaves the group with all slots, for a reason, within a deadline.
+    """
+
+    def __init__(
+        self,
+        client: KafkaClient,
+        settings: GroupSettings,
+        slots: Sequence[Slot],
+        strategy_names: Sequence[str],
+        *,
+        topics: SubscribedTopics,
+        heartbeats: Heartbeats,
+        balance: BalanceWatch,
+        siblings: Siblings | None,
+        in_flight: Callable[[], Collection[TopicPartition]],
+        leave: Callable[[str, Deadline], Awaitable[None]],
+    ) -> None:
+        self._client, self._settings, self._slots = client, settings, slots
+        self._strategies = tuple(strategy_names)
+        self._topics, self._heartbeats, self._balance = topics, heartbeats, balance
+        self._others, self._siblings = OtherMembers(client, settings), siblings
+        self._in_flight, self._leave = in_flight, leave
+        self._brokers_assign = False
+        # The group's strategy before the slots joined it.
+        self._present: str | None = None
+        self._led_generation = -1
+        # The group has a leader that does not know it; see `_stale_reason`.
+        self._leader_unaware = False
+        # The generation in which the leader's refusals were last logged.
+        self._warned_generation = -1
+
+    @property
+    def watches_as_leader(self) -> bool:
+        """Whether this query watches the topics of the group: one of its slots leads, or the leader does not know."""
+        return self._leader_unaware or any(slot.leading for slot in self._slots)
+
+    async def open_siblings(self) -> None:
+        """Let the other reads of this driver find this one; log a warning if they cannot."""
+        if self._siblings is None:
+            return
+        try:
+            await self._siblings.open()
+        except OSError as error:
+            log.warning("group=%s: other reads of this driver cannot find this one: %s", self._settings.group, error)
+            self._siblings = None
+
+    async def look_at_group(self, topics: Collection[str]) -> None:
+        """Note, before the first join, what the group uses and which member ids it has for the slots; log who is in it.
+
+        Args:
+            topics: The topics of the subscription; empty with a pattern.
+        """
+        await self.open_siblings()
+        described = await self._others.look_up(topics)
+        if described is not None and described.state == STABLE and described.protocol != strategies.PROTOCOL:
+            self._present = described.protocol
+        for slot in self._slots:
+            slot.member.remember_member_id(described)
+
+    async def enter(self, join: Awaitable[GroupAssignment], deadline: Deadline) -> GroupAssignment:
+        """Await the first join; raise the error of a newcomer that the group will refuse without waiting for it.
+
+        Its members may be in micro-batches that take long, and the group cannot refuse anybody before they rejoin.
+        """
+        entering = asyncio.ensure_future(join)
+        try:
+            done, _ = await asyncio.wait([entering], timeout=_ASK_AFTER_SECONDS)
+            problem = None if done else await self._refusal_of_newcomer(deadline)
+            if problem is None:
+                return await entering
+        finally:
+            entering.cancel()
+        await asyncio.wait([entering])
+        await self._leave_refused()
+        raise problem
+
+    async def join(self, reason: Reason, deadline: Deadline, *, fresh: bool) -> JoinedGroup:
+        """Join or rejoin in as many rounds as it takes, and return what the slots were assigned.
+
+        Args:
+            reason: Why the slots join.
+            deadline: The time limit for all rounds.
+            fresh: Whether this is the first join of the query. Static members that return within their session get
+                their assignment back without a rebalance, and it may not match any more.
+        """
+        async with self._announce_join():
+            cause = reason
+            patience = Deadline(min(_SHARE_SECONDS, deadline.left))
+            for _ in range(_MAX_ROUNDS):
+                topics = await self._topics.look_up(deadline)
+                moved = await self._try_round(topics, reason.text, deadline)
+                if nobody_reads(self._slots):
+                    reason = cause = self._why_nobody_reads()
+                    await self._wait_until_somebody_reads(deadline)
+                    continue
+                self._check_who_assigns()
+                raise_failed_assignment(self._settings.group, self._slots)
+                if moved:
+                    # Cooperative rebalancing (KIP-429): the leader assigns revoked partitions to their new owners only
+                    # after the previous owners have rejoined without them.
+                    reason = Reason(reason.cause, "partitions were revoked")
+                    continue
+                if fresh and self._brokers_assign and not await self._assignment_complete(patience):
+                    reason = Reason(reason.cause, "the brokers have assigned more")
+                    continue
+                stale = await self._stale_reason(topics, deadline) if fresh else None
+                if stale is None:
+                    break
+                fresh = False
+                reason = cause = Reason(RebalanceCause.STALE, stale)
+                if not any(slot.leading or slot.hands_over for slot in self._slots):
+                    # If a follower rejoins with unchanged metadata, the coordinator does not start a rebalance. So
+                    # leave first, which does. With cooperative assignors the metadata contains the generation, so it
+                    # has changed, and a partition without an owner may just be moving to this query.
+                    await self._leave(stale, deadline)
+            if self._others.unclear:
+                await self._others.look_up(topics, member_ids(self._slots))
+            return JoinedGroup(assignment_of(self._slots, by_brokers=self._brokers_assign), cause)
+
+    @contextlib.asynccontextmanager
+    async def _announce_join(self) -> AsyncIterator[None]:
+        """Tell siblings and the log that this query waits in a join."""
+        progress = asyncio.ensure_future(log_progress(self._client, self._settings))
+        try:
+            if self._siblings is None:
+                yield
+            else:
+                async with self._siblings.waiting():
+                    yield
+        finally:
+            progress.cancel()
+
+    # ---- one round
+
+    async def _try_round(self, topics: Sequence[str], reason: str, deadline: Deadline) -> bool:
+        """Join in one round as `_join_round`; if the group refuses the slots, find out why."""
+        try:
+            return await self._join_round(topics, reason, deadline)
+        except KafkaGroupError as error:
+            if error.code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
+                # The group waits for slots that the leader has refused, also for those that would stay.
+                await self._leave_refused()
+            problem = await strategies.refusal_of_other_kind(self._client, self._settings.group, error.code)
+            if problem is not None:
+                raise problem from error
+            raise
+
+    async def _join_round(self, topics: Sequence[str], reason: str, deadline: Deadline) -> bool:
+        """Bring all slots into one generation; return whether another round must follow."""
+        # Find the coordinator once before the slots join. If each slot looked for it, they would join at different
+        # times and each would cause a rebalance.
+        patience = min(deadline.left, self._settings.coordinator_timeout_ms / 1000)
+        await self._client.coordinator(self._settings.group, Deadline(patience))
+        self._topics.changed = None
+        self._heartbeats.note_rejoin()
+        self._balance.reason = None
+        self._leader_unaware = False
+        settled = asyncio.Event()
+        lead_first = [slot for slot in self._slots if slot.leading] + [slot for slot in self._slots if not slot.leading]
+        tasks = []
+        try:
+            for index, slot in enumerate(lead_first):
+                tasks.append(asyncio.ensure_future(self._join_slot(slot, topics, settled, reason, deadline)))
+                if index == 0 and slot.leading:
+                    # A leader that rejoins starts a rebalance. Followers that rejoin before it would get the response
+                    # of the old generation.
+                    await asyncio.sleep(_LEADERS_HEAD_START)
+            return any(await asyncio.gather(*tasks))
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def _join_slot(
+        self, slot: Slot, topics: Sequence[str], settled: asyncio.Event, reason: str, deadline: Deadline
+    ) -> bool:
+        async def lead(joined: Joined) -> Mapping[str, bytes]:
+            return await self._lead(slot, joined, deadline)
+
+        moved = False
+        while True:
+            in_flight = self._in_flight()
+            state = await slot.member.join(slot.subscribe(topics, in_flight), lead, deadline, reason)
+            if slot.member.last_join.protocol == strategies.PROTOCOL:
+                self._raise_if_refused(slot)
+                self._warn_of_refused(slot)
+            else:
+                moved |= slot.store_assignment(state, in_flight)
+            if all(s.member.membership.state is State.STABLE for s in self._slots) and one_generation(self._slots):
+                settled.set()
+            pause = _FIRST_POLL
+            while not settled.is_set():
+                # Other slots of this query may have started another rebalance, which waits for this slot to rejoin: its
+                # heartbeat shows that. Send heartbeats less often with time.
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(settled.wait(), pause)
+                    break
+                with contextlib.suppress(RetriableError):
+                    await slot.member.heartbeat(deadline)
+                if slot.member.membership.state is not State.STABLE:
+                    break
+                pause = self._longer(pause)
+            if settled.is_set():
+                return moved
+
+    def _longer(self, pause: float) -> float:
+        return min(pause * 2, _MAX_POLL + _POLL_PER_SLOT * len(self._slots))
+
+    async def _lead(self, slot: Slot, joined: Joined, deadline: Deadline) -> Mapping[str, bytes]:
+        if joined.protocol == strategies.PROTOCOL:
+            return strategies.lead(joined.members)
+        strategy, group = slot.assignor(joined.protocol), self._settings.group
+        led = await leader.lead(self._client, group, strategy, joined, deadline, self._balance.work_lookup)
+        self._balance.record_assignment(strategy, led, joined.generation)
+        self._topics.record_assignment(led.topics, led.snapshot)
+        self._led_generation = joined.generation
+        return led.states
+
+    # ---- refusals
+
+    async def _refusal_of_newcomer(self, deadline: Deadline) -> KafkaGroupError | None:
+        """Return the error of a newcomer that the group will refuse when its members have rejoined; None: unknown."""
+        slot, known = self._slots[0], self._strategies
+        if self._present is None or self._present in known:
+            return None
+        offered = [protocol for protocol in slot.protocols if protocol[0] in known]
+        try:
+            if not offered or not await strategies.is_refused(self._client, self._settings, offered, deadline):
+                return None
+        except KafkaGroupError as error:
+            log.info("join group=%s: %s", self._settings.group, error)
+            return None
+        return self._refusal(
+            slot,
+            f"it offers {', '.join(known)}, and the group uses {self._present}. Its members are in a micro-batch; "
+            "those of a run that was killed are gone when their kafka.session.timeout.ms is over",
+        )
+
+    def _raise_if_refused(self, slot: Slot) -> None:
+        why = strategies.why_refused(decode_assignment(slot.member.state_bytes))
+        if why is not None:
+            raise self._refusal(slot, why)
+
+    def _refusal(self, slot: Slot, why: str) -> KafkaGroupError:
+        who = slot.member.settings.instance_id or slot.member.membership.member_id
+        return error_for_code(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+            f"Joining group {self._settings.group} as {who} failed",
+            reason=f"{why}. Nothing was committed",
+        )
+
+    async def _leave_refused(self) -> None:
+        try:
+            await self._leave(_NO_COMMON_STRATEGY, Deadline(_CLOSE_SECONDS))
+        except KafkaGroupError as error:
+            log.warning("leave group=%s failed: slots stay until their sessions end: %s", self._settings.group, error)
+
+    def _warn_of_refused(self, slot: Slot) -> None:
+        """Say whom the leader has refused in a generation, once for all slots.
+
+        A refused member leaves at once, so the slots may be in the next generation before this join has ended.
+        """
+        others = strategies.others_refused(decode_assignment(slot.member.state_bytes))
+        if others is None or slot.generation == self._warned_generation:
+            return
+        self._warned_generation = slot.generation
+        log.warning(
+            "rebalance group=%s generation=%d refused=%s: these members have no strategy in common with the group; "
+            "nobody reads until they have left",
+            self._settings.group,
+            slot.generation,
+            others,
+        )
+
+    def _why_nobody_reads(self) -> Reason:
+        """Return why the generation has no assignments, as the reason of the next one."""
+        states = (decode_assignment(slot.member.state_bytes) for slot in self._slots)
+        if any(map(strategies.others_refused, states)):
+            return Reason(RebalanceCause.MEMBERS, "a member without a common strategy was refused")
+        log.warning(
+            "rewind group=%s generation=%d: the group's offsets are being set, nobody reads meanwhile",
+            self._settings.group,
+            max(slot.generation for slot in self._slots),
+        )
+        return Reason(RebalanceCause.REWIND, "the group was rewound")
+
+    async def _wait_until_somebody_reads(self, deadline: Deadline) -> None:
+        # The generation ends when the member that rewinds the group or is refused leaves, or when its session ends
+        # because it has died.
+        await self._wait_for_rebalance(deadline)
+        if deadline.over:
+            raise RebalanceTimeout(
+                f"Group {self._settings.group} has had a generation in which nobody reads for "
+                f"{deadline.seconds:.0f} s: a member that rewinds it, or that it refuses, has not left yet."
+            )
+
+    async def _wait_for_rebalance(self, deadline: Deadline) -> None:
+        pause = _FIRST_POLL
+        while all(slot.member.membership.state is State.STABLE for slot in self._slots) and not deadline.over:
+            for slot in self._slots:
+                with contextlib.suppress(RetriableError):
+                    await slot.member.heartbeat(deadline)
+            await asyncio.sleep(min(pause, deadline.left))
+            pause = self._longer(pause)
+
+    # ---- does the assignment match?
+
+    def _check_who_assigns(self) -> None:
+        """Say that the brokers assign the partitions, if they do; see `strategies`.
+
+        Raises:
+            InvalidConfigurationError: None of the strategies is one that the brokers can replace, and the query is not
+                to go on without it; or the query refuses such groups.
+        """
+        if not any(slot.assigned_by_brokers for slot in self._slots):
+            if self._brokers_assign:
+                strategy = self._slots[0].member.last_join.protocol
+                log.warning("%s", strategies.end_of_conversion(self._settings.group, strategy))
+            self._brokers_assign = False
+            return
+        refuses = self._settings.refuses_conversion
+        problem = strategies.refusal_of_conversion(self._settings.group, self._strategies, whatever=refuses)
+        if problem is not None and not self._settings.without_strategy:
+            raise problem
+        if not self._brokers_assign:
+            log.warning("%s", strategies.conversion_warning(self._settings.group, self._strategies))
+        self._brokers_assign = True
+
+    async def _assignment_complete(self, patience: Deadline) -> bool:
+        """Return whether the slots have all that the brokers mean for them; if not, when it is time to rejoin.
+
+        Brokers compute assignments with some delay (KIP-1263), and answer a join before that with the assignment of
+        before, which is empty for a new member. A batch joins only once.
+        """
+        ours = member_ids(self._slots)
+        while not patience.over:
+            try:
+                described = await describe_assigned_by_brokers(self._client, self._settings.group, patience)
+            except KafkaGroupError as error:
+                # For example without the right to describe the other members' topics. A stream rejoins when it has to.
+                log.info("describe group=%s: %s", self._settings.group, error)
+                return True
+            if described is None or ours <= described.settled:
+                return True
+            await self._wait_for_rebalance(Deadline(_MAX_POLL))
+            if any(slot.member.membership.state is not State.STABLE for slot in self._slots):
+                return False
+        # Another member does not give its partitions up. They are read by it, or later by this query.
+        return True
+
+    async def _stale_reason(self, topics: Sequence[str], deadline: Deadline) -> str | None:
+        """Return why the assignment that the slots got back after a restart does not match, or None if it matches."""
+        described = await describe(self._client, self._settings.group, deadline)
+        if described.state != DEAD:
+            # Who has joined at the same time as this query was not there before.
+            self._others.log_members(described.members, topics, member_ids(self._slots))
+        if described.state != STABLE or self._led_generation == self._slots[0].generation:
+            return None
+        try:
+            group = leader.subscriptions(d.member for d in described.members)
+            held = {d.member.member_id: _with_held(decode_assignment(d.state)) for d in described.members}
+        except (AssignmentError, WireFormatError):
+            # Another client's leader has made an assignment in a format of its own: it cannot be checked here.
+            return None
+        # Before Kafka 3.2 (JoinGroup 9) a static leader that comes back is told its former id as the leader's. The
+        # coordinator knows its new id and takes it for the leader, but the member does not. So whoever meets a leader
+        # that is no member watches the topics: one of them is the leader, whose rejoin starts a rebalance. Slots that
+        # come back after the leader are told its new id, so every slot's answer counts.
+        named = {slot.member.last_join.leader for slot in self._slots}
+        self._leader_unaware = not named <= {d.member.member_id for d in described.members}
+        leading = self.watches_as_leader
+        wanted = frozenset(leader.topics_of(group))
+        snapshot = await self._client.metadata(wanted, deadline)
+        if leading:
+            self._topics.record_assignment(wanted, snapshot)
+            return leader.stale(snapshot.for_assignor(wanted), group, held)
+        own = [tp for slot in self._slots for tp in slot.assignment.partitions]
+        return stale_of_follower(topics, own, held.values(), snapshot.topics)
+
+
+# ---- the rules
+
+
+def member_ids(slots: Sequence[Slot]) -> set[str]:
+    """Return the ids with which the group knows the slots."""
+    return {slot.member.membership.member_id for slot in slots}
+
+
+def nobody_reads(slots: Sequence[Slot]) -> bool:
+    """Return whether the slots are in a generation without assignments: a rewind, or one that refuses members."""
+    return any(slot.member.last_join.protocol == strategies.PROTOCOL for slot in slots)
+
+
+def one_generation(slots: Sequence[Slot]) -> bool:
+    """Return whether all slots are in one generation.
+
+    Where the brokers assign, a slot gets its next epoch only when it has given up what it holds: when the batch in
+    flight is committed. Such slots do not count.
+    """
+    return len({slot.generation for slot in slots if not (slot.assigned_by_brokers and slot.held)}) <= 1
+
+
+def raise_failed_assignment(group: str, slots: Sequence[Slot]) -> None:
+    """Raise AssignmentFailed if the group's leader has said that it could not assign partitions."""
+    for slot in slots:
+        reason = leader.failure_reason(slot.assignment)
+        if reason is not None:
+            raise AssignmentFailed(f"The leader of group {group} could not assign partitions: {reason}.")
+
+
+def assignment_of(slots: Sequence[Slot], *, by_brokers: bool) -> GroupAssignment:
+    """Return what the slots have, as one assignment.
+
+    Args:
+        slots: Slots that have joined.
+        by_brokers: Whether the brokers have assigned it.
+    """
+    joined = [slot.member.last_join for slot in slots]
+    return GroupAssignment(
+        # Slots may have different epochs where the brokers assign; each slot's credentials have its own.
+        generation=max(one.generation for one in joined),
+        assignor=strategies.BROKERS if by_brokers else joined[0].protocol,
+        leading=any(slot.leading for slot in slots),
+        slots=tuple(slot.slot_assignment() for slot in slots),
+    )
+
+
+def stale_of_follower(
+    topics: Collection[str],
+    own: Collection[TopicPartition],
+    assignments: Collection[Assignment],
+    existing: Collection[str],
+) -> str | None:
+    """Return why an assignment that another application has made does not match this query; None if it matches.
+
+    The leader watches the topics of the members' subscriptions. It does not know that the subscription of this query
+    has changed, because the query came back without a rebalance.
+
+    Args:
+        topics: The topics to which the query subscribes now.
+        own: The partitions that its slots have got back.
+        assignments: Those of all members of the group.
+        existing: The topics that exist.
+    """
+    ours = frozenset(topics)
+    if given := sorted({tp.topic for tp in own} - ours):
+        return f"topic {given[0]} is no longer subscribed to"
+    anybody = {tp.topic for assignment in assignments for tp in assignment.partitions}
+    unknown = sorted(name for name in ours - anybody if name in existing)
+    return f"topic {unknown[0]} is assigned to nobody" if unknown else None
+
+
+def _with_held(assignment: Assignment) -> Assignment:
+    """Return an assignment with the partitions that are held for the member: nobody else may have them."""
+    own, held = without_held(assignment)
+    return Assignment((*own.partitions, *held), own.user_data)
