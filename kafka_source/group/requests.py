@@ -27,20 +27,23 @@ from kafka_source.errors import (
 from kafka_source.group.model import CONSUMER, GroupMember
 from kafka_source.kafka_client import (
     GROUP,
-    ConnectionLost,
     Deadline,
     KafkaClient,
     check_commits,
     check_coordinator,
-    to_coordinator,
+    coordinator_call,
 )
 from kafka_source.kafka_client.messages.group import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
     DescribeGroupsRequest,
+    DescribeGroupsResponse,
     LeaveGroupRequest,
+    LeaveGroupResponse,
     OffsetCommitRequest,
+    OffsetCommitResponse,
     OffsetFetchRequest,
+    OffsetFetchResponse,
 )
 from kafka_source.model.commits import CommitOffset, chunks
 from kafka_source.model.credentials import SlotCredentials
@@ -113,9 +116,7 @@ async def describe(client: KafkaClient, group: str, deadline: Deadline) -> Group
     """
     what = f"Describing group {group} failed"
 
-    async def ask() -> GroupDescription:
-        request = DescribeGroupsRequest(groups=[group], include_authorized_operations=False)
-        answer = await to_coordinator(client, GROUP, group, request, deadline, _DESCRIBE_VERSION)
+    def read(answer: DescribeGroupsResponse) -> GroupDescription:
         (found,) = answer.groups
         check_coordinator(client, GROUP, group, found.error_code, what)
         return GroupDescription(
@@ -134,7 +135,8 @@ async def describe(client: KafkaClient, group: str, deadline: Deadline) -> Group
             ),
         )
 
-    return await client.retrying(ask, deadline)
+    request = DescribeGroupsRequest(groups=[group], include_authorized_operations=False)
+    return await coordinator_call(client, GROUP, group, request, deadline, read, max_version=_DESCRIBE_VERSION)
 
 
 async def describe_either(client: KafkaClient, group: str, deadline: Deadline) -> GroupDescription:
@@ -191,16 +193,16 @@ async def describe_consumer_protocol(
         RetriableError: The coordinator cannot be reached before the deadline.
     """
 
-    async def ask() -> ConsumerGroupDescribeResponse.DescribedGroup | None:
-        request = ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)
-        (found,) = (await to_coordinator(client, GROUP, group, request, deadline)).groups
+    def read(answer: ConsumerGroupDescribeResponse) -> ConsumerGroupDescribeResponse.DescribedGroup | None:
+        (found,) = answer.groups
         if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
             return None
         check_coordinator(client, GROUP, group, found.error_code, f"Describing group {group} failed")
         return found
 
+    request = ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)
     try:
-        return await client.retrying(ask, deadline)
+        return await coordinator_call(client, GROUP, group, request, deadline, read)
     except AuthenticationError:
         raise
     except InvalidConfigurationError:
@@ -293,9 +295,7 @@ async def _fetch(
             for topic, numbers in numbers_by_topic(sorted(wanted)).items()
         ]
 
-    async def ask() -> dict[TopicPartition, CommitOffset]:
-        request = OffsetFetchRequest(group_id=group, topics=topics, require_stable=stable)
-        answer = await to_coordinator(client, GROUP, group, request, deadline, _FETCH_VERSION)
+    def read(answer: OffsetFetchResponse) -> dict[TopicPartition, CommitOffset]:
         check_coordinator(client, GROUP, group, answer.error_code, what)
         found = {}
         for topic in answer.topics:
@@ -306,7 +306,8 @@ async def _fetch(
                     found[tp] = CommitOffset(p.committed_offset, p.committed_leader_epoch, p.metadata or "")
         return found
 
-    return await client.retrying(ask, deadline)
+    request = OffsetFetchRequest(group_id=group, topics=topics, require_stable=stable)
+    return await coordinator_call(client, GROUP, group, request, deadline, read, max_version=_FETCH_VERSION)
 
 
 async def commit_offsets(
@@ -369,18 +370,25 @@ async def _commit_part(
         ],
     )
 
-    async def ask() -> list[str]:
+    def note_lost() -> None:
+        # No later answer takes it back: a coordinator that loads the group or has moved knows nothing of this try.
         nonlocal unanswered
-        try:
-            answer = await to_coordinator(client, GROUP, credentials.group, request, deadline, _COMMIT_VERSION)
-        except ConnectionLost:
-            # No later answer takes it back: a coordinator that loads the group or has moved knows nothing of this try.
-            unanswered = True
-            raise
+        unanswered = True
+
+    def read(answer: OffsetCommitResponse) -> list[str]:
         return check_commits(client, credentials.group, answer, f"{what} failed", skip_unknown=skip_unknown)
 
     try:
-        return await client.retrying(ask, deadline)
+        return await coordinator_call(
+            client,
+            GROUP,
+            credentials.group,
+            request,
+            deadline,
+            read,
+            max_version=_COMMIT_VERSION,
+            on_lost=note_lost,
+        )
     except RetriableError as error:
         if unanswered:
             raise UnknownOutcomeError(f"{what} was not answered: {error}") from None
@@ -429,9 +437,8 @@ async def leave_group(
         ],
     )
 
-    async def ask() -> None:
-        answer = await to_coordinator(client, GROUP, group, request, deadline)
+    def read(answer: LeaveGroupResponse) -> None:
         if answer.error_code in _ASK_AGAIN:
             check_coordinator(client, GROUP, group, answer.error_code, f"Leaving group {group} failed")
 
-    await client.retrying(ask, deadline)
+    await coordinator_call(client, GROUP, group, request, deadline, read)

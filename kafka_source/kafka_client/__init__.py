@@ -11,7 +11,12 @@ from kafka_source.kafka_client.blocking_connection import (
 )
 from kafka_source.kafka_client.client import GROUP, TRANSACTION, KafkaClient, cached_client
 from kafka_source.kafka_client.connection import Connection, ConnectionLost
-from kafka_source.kafka_client.coordinator_requests import check_commits, check_coordinator, to_coordinator
+from kafka_source.kafka_client.coordinator_requests import (
+    check_commits,
+    check_coordinator,
+    coordinator_call,
+    to_coordinator,
+)
 from kafka_source.kafka_client.messages import ApiVersions, decode_response, encode_request
 from kafka_source.kafka_client.metadata import Broker, PartitionMetadata, Snapshot, TopicMetadata
 from kafka_source.kafka_client.rebootstrap import Recovery
@@ -41,6 +46,7 @@ __all__ = [
     "cached_client",
     "check_commits",
     "check_coordinator",
+    "coordinator_call",
     "decode_response",
     "encode_request",
     "parse_servers",

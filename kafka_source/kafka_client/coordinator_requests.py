@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from kafka_source.error_codes import ErrorCode
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from kafka_source.kafka_client.messages.transaction import TxnOffsetCommitResponse
 
 _R = TypeVar("_R")
+_T = TypeVar("_T")
 
 
 async def to_coordinator(
@@ -45,6 +47,45 @@ async def to_coordinator(
     except ConnectionLost:
         client.forget_coordinator(key, kind)
         raise
+
+
+async def coordinator_call(
+    client: KafkaClient,
+    kind: int,
+    key: str,
+    request: Request[_R],
+    deadline: Deadline,
+    read: Callable[[_R], _T],
+    *,
+    max_version: int | None = None,
+    on_lost: Callable[[], None] | None = None,
+) -> _T:
+    """Send a request to the coordinator, again after each retriable error, and return what `read` makes of the answer.
+
+    Args:
+        client: The cluster's client.
+        kind: GROUP or TRANSACTION.
+        key: The group id or the transactional id.
+        request: The request; each attempt sends it as it is.
+        deadline: The time limit for all attempts.
+        read: Returns the result of a response. It raises the errors in it, see `check_coordinator`.
+        max_version: The highest version of the request to use.
+        on_lost: Called after an attempt whose response was lost: the coordinator may have done what it asks for.
+
+    Raises:
+        KafkaGroupError: What `read` raises; if it is retriable, the error of the last attempt before the deadline.
+    """
+
+    async def attempt() -> _T:
+        try:
+            response = await to_coordinator(client, kind, key, request, deadline, max_version)
+        except ConnectionLost:
+            if on_lost is not None:
+                on_lost()
+            raise
+        return read(response)
+
+    return await client.retrying(attempt, deadline)
 
 
 def check_coordinator(client: KafkaClient, kind: int, key: str, code: int, what: str) -> None:

@@ -29,9 +29,14 @@ from kafka_source.kafka_client import (
     KafkaClient,
     check_commits,
     check_coordinator,
-    to_coordinator,
+    coordinator_call,
 )
-from kafka_source.kafka_client.messages.transaction import AddOffsetsToTxnRequest, TxnOffsetCommitRequest
+from kafka_source.kafka_client.messages.transaction import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+)
 from kafka_source.model.commits import CommitOffset, chunks
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.transactions.open_transaction import OpenTransaction, end
@@ -129,12 +134,11 @@ async def _add(client: KafkaClient, transaction: OpenTransaction, group: str, de
         group_id=group,
     )
 
-    async def ask() -> None:
-        answer = await to_coordinator(client, TRANSACTION, name, request, deadline, _ADD_VERSION)
+    def read(answer: AddOffsetsToTxnResponse) -> None:
         what = f"Adding group {group} to the transaction of {name} failed"
         check_coordinator(client, TRANSACTION, name, answer.error_code, what)
 
-    await client.retrying(ask, deadline)
+    await coordinator_call(client, TRANSACTION, name, request, deadline, read, max_version=_ADD_VERSION)
 
 
 async def _commit(
@@ -170,10 +174,9 @@ async def _commit(
     )
     what = f"Committing offsets of group {member.group} in the transaction of {name} failed"
 
-    async def ask() -> list[str]:
-        answer = await to_coordinator(client, GROUP, member.group, request, deadline, _COMMIT_VERSION)
+    def read(answer: TxnOffsetCommitResponse) -> list[str]:
         return check_commits(client, member.group, answer, what, skip_unknown=fail_on_unknown_topic)
 
-    unknown = await client.retrying(ask, deadline)
+    unknown = await coordinator_call(client, GROUP, member.group, request, deadline, read, max_version=_COMMIT_VERSION)
     if unknown:
         raise error_for_code(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{what} for {', '.join(unknown)}")

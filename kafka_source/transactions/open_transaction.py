@@ -14,13 +14,13 @@ from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import KafkaGroupError, RetriableError, UnknownOutcomeError
 from kafka_source.kafka_client import (
     TRANSACTION,
-    ConnectionLost,
     Deadline,
     KafkaClient,
     check_coordinator,
+    coordinator_call,
     to_coordinator,
 )
-from kafka_source.kafka_client.messages.transaction import EndTxnRequest, InitProducerIdRequest
+from kafka_source.kafka_client.messages.transaction import EndTxnRequest, EndTxnResponse, InitProducerIdRequest
 from kafka_source.runtime.retry import RetryPolicy
 
 # The last version before KIP-890's second protocol, in which EndTxn raises the epoch. Every broker since 2.8 has it.
@@ -138,19 +138,20 @@ async def end(client: KafkaClient, transaction: OpenTransaction, *, commit: bool
     )
     unknown = False
 
-    async def ask() -> None:
+    def note_lost() -> None:
         nonlocal unknown
-        try:
-            answer = await to_coordinator(client, TRANSACTION, name, request, deadline, _END_VERSION)
-        except ConnectionLost:
-            unknown = True
-            raise
+        unknown = True
+
+    def read(answer: EndTxnResponse) -> None:
+        nonlocal unknown
         # This try, or an earlier one, is being worked on.
         unknown |= answer.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
         check_coordinator(client, TRANSACTION, name, answer.error_code, what)
 
     try:
-        await client.retrying(ask, deadline)
+        await coordinator_call(
+            client, TRANSACTION, name, request, deadline, read, max_version=_END_VERSION, on_lost=note_lost
+        )
     except RetriableError as error:
         if not (commit and unknown):
             raise

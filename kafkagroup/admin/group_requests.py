@@ -18,8 +18,14 @@ from assignors.wire import (
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import InvalidConfigurationError, UnknownGroupError, error_for_code
 from kafka_source.group.requests import DEAD, DescribedMember, describe, describe_consumer_protocol
-from kafka_source.kafka_client import GROUP, ConnectionLost, Deadline, KafkaClient, check_coordinator, to_coordinator
-from kafka_source.kafka_client.messages.group import DeleteGroupsRequest, ListGroupsRequest, OffsetDeleteRequest
+from kafka_source.kafka_client import GROUP, Deadline, KafkaClient, check_coordinator, coordinator_call
+from kafka_source.kafka_client.messages.group import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    ListGroupsRequest,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+)
 from kafka_source.model.partition_runs import numbers_by_topic
 from kafkagroup.admin.rows import Group, GroupSummary, MemberDescription, UserData
 
@@ -107,20 +113,19 @@ async def delete_group(client: KafkaClient, group: str, deadline: Deadline) -> N
     """
     unanswered = False
 
-    async def request() -> None:
+    def note_lost() -> None:
         nonlocal unanswered
-        try:
-            answer = await to_coordinator(client, GROUP, group, DeleteGroupsRequest(groups_names=[group]), deadline)
-        except ConnectionLost:
-            unanswered = True
-            raise
+        unanswered = True
+
+    def read(answer: DeleteGroupsResponse) -> None:
         (result,) = answer.results
         if unanswered and result.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
             # The try whose response was lost has deleted it.
             return
         check_coordinator(client, GROUP, group, result.error_code, f"Deleting group {group} failed")
 
-    await client.retrying(request, deadline)
+    request = DeleteGroupsRequest(groups_names=[group])
+    await coordinator_call(client, GROUP, group, request, deadline, read, on_lost=note_lost)
 
 
 async def delete_offsets(
@@ -136,24 +141,23 @@ async def delete_offsets(
     what = f"Deleting offsets of group {group} failed"
     topic_type = OffsetDeleteRequest.OffsetDeleteRequestTopic
 
-    async def request() -> None:
-        request = OffsetDeleteRequest(
-            group_id=group,
-            topics=[
-                topic_type(
-                    name=topic,
-                    partitions=[topic_type.OffsetDeleteRequestPartition(partition_index=n) for n in numbers],
-                )
-                for topic, numbers in by_topic.items()
-            ],
-        )
-        answer = await to_coordinator(client, GROUP, group, request, deadline)
+    request = OffsetDeleteRequest(
+        group_id=group,
+        topics=[
+            topic_type(
+                name=topic, partitions=[topic_type.OffsetDeleteRequestPartition(partition_index=n) for n in numbers]
+            )
+            for topic, numbers in by_topic.items()
+        ],
+    )
+
+    def read(answer: OffsetDeleteResponse) -> None:
         check_coordinator(client, GROUP, group, answer.error_code, what)
         for topic in answer.topics:
             for p in topic.partitions:
                 check_coordinator(client, GROUP, group, p.error_code, f"{what} for {topic.name}-{p.partition_index}")
 
-    await client.retrying(request, deadline)
+    await coordinator_call(client, GROUP, group, request, deadline, read)
 
 
 def _member(described: DescribedMember, assignor: str | None) -> MemberDescription:

@@ -12,9 +12,17 @@ from dataclasses import dataclass
 
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import InvalidConfigurationError, KafkaGroupError, code_name, error_for_code
-from kafka_source.kafka_client import GROUP, TRANSACTION, Deadline, KafkaClient, check_coordinator, to_coordinator
+from kafka_source.kafka_client import (
+    GROUP,
+    TRANSACTION,
+    Deadline,
+    KafkaClient,
+    check_coordinator,
+    coordinator_call,
+    to_coordinator,
+)
 from kafka_source.kafka_client.messages.cluster import MetadataRequest
-from kafka_source.kafka_client.messages.group import DescribeGroupsRequest
+from kafka_source.kafka_client.messages.group import DescribeGroupsRequest, DescribeGroupsResponse
 from kafka_source.kafka_client.messages.transaction import DescribeTransactionsRequest, EndTxnRequest
 from kafkagroup.doctor.versions import Finding
 
@@ -122,14 +130,15 @@ async def group_rights(client: KafkaClient, group: str, deadline: Deadline) -> A
         return Allowed(resource, None, f"{_UNUSED} {_OFFSETS_TOPIC}")
     request = DescribeGroupsRequest(groups=[group], include_authorized_operations=True)
 
-    async def describe() -> Allowed:
-        answer = await to_coordinator(client, GROUP, group, request, deadline, _DESCRIBE_GROUPS_VERSION)
+    def read(answer: DescribeGroupsResponse) -> Allowed:
         (found,) = answer.groups
         check_coordinator(client, GROUP, group, found.error_code, f"Describing {resource} failed")
         return Allowed(resource, named(found.authorized_operations))
 
     try:
-        return await client.retrying(describe, deadline)
+        return await coordinator_call(
+            client, GROUP, group, request, deadline, read, max_version=_DESCRIBE_GROUPS_VERSION
+        )
     except KafkaGroupError as error:
         return _refused(resource, error)
 

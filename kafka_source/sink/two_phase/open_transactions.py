@@ -10,8 +10,19 @@ from typing import Any
 
 from assignors.model import TopicPartition
 from kafka_source.errors import RetriableError, error_for_code
-from kafka_source.kafka_client import TRANSACTION, Deadline, KafkaClient, check_coordinator, to_coordinator
-from kafka_source.kafka_client.messages.transaction import DescribeTransactionsRequest, ListTransactionsRequest
+from kafka_source.kafka_client import (
+    TRANSACTION,
+    Deadline,
+    KafkaClient,
+    check_coordinator,
+    coordinator_call,
+    to_coordinator,
+)
+from kafka_source.kafka_client.messages.transaction import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    ListTransactionsRequest,
+)
 from kafka_source.transactions.open_transaction import OpenTransaction
 
 EMPTY = "Empty"
@@ -50,15 +61,14 @@ async def describe(client: KafkaClient, transactional_id: str, deadline: Deadlin
         KafkaGroupError: The coordinator does not know the id, or the user has no right to it.
     """
 
-    async def ask() -> Described:
-        request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
-        answer = await to_coordinator(client, TRANSACTION, transactional_id, request, deadline)
+    def read(answer: DescribeTransactionsResponse) -> Described:
         (found,) = answer.transaction_states
         what = f"Describing the transaction of {transactional_id} failed"
         check_coordinator(client, TRANSACTION, transactional_id, found.error_code, what)
         return _described(found)
 
-    return await client.retrying(ask, deadline)
+    request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+    return await coordinator_call(client, TRANSACTION, transactional_id, request, deadline, read)
 
 
 async def describe_all(client: KafkaClient, transactional_ids: Sequence[str], deadline: Deadline) -> list[Described]:
