@@ -129,20 +129,36 @@ class SlotKeeper:
         except KafkaGroupError as error:
             log.info("keeper %r: %s", self._membership, error)
             return None
-        missing = {tp: end for tp, end in self._missing.items() if not self._is_committed(tp, end, committed.get(tp))}
+        missing = still_missing(self._missing, self._before, committed)
         if len(missing) < len(self._missing):
             self._missing = missing
             self._note_progress()
         return None if missing else "the batch is committed"
 
-    def _is_committed(self, tp: TopicPartition, end: int, entry: CommitOffset | None) -> bool:
-        """Return whether the end of the batch was committed since its plan, by its task or by others of the group."""
-        return entry is not None and entry.offset >= end and entry != self._before.get(tp)
-
     def _note_progress(self) -> None:
         # As a call of the membership, with which the time without progress begins again.
         with self._membership.rebalance_paused():
             self._membership.set_batch_in_flight(BatchInFlight(self._missing, publisher=self._publisher))
+
+
+def still_missing(
+    ends: Mapping[TopicPartition, int],
+    before: Mapping[TopicPartition, CommitOffset],
+    committed: Mapping[TopicPartition, CommitOffset],
+) -> dict[TopicPartition, int]:
+    """Return the partitions whose end of the batch was not committed since its plan, by its task or by others.
+
+    Args:
+        ends: The next offset after the batch, by partition.
+        before: What the group had committed when the batch was planned.
+        committed: What it has committed now.
+    """
+
+    def is_committed(tp: TopicPartition, end: int) -> bool:
+        entry = committed.get(tp)
+        return entry is not None and entry.offset >= end and entry != before.get(tp)
+
+    return {tp: end for tp, end in ends.items() if not is_committed(tp, end)}
 
 
 def main(driver: str) -> None:

@@ -1,0 +1,114 @@
+"""The rules of a join over all slots: one generation, who reads, what no longer matches. Without a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assignors import Assignment, TopicPartition, encode_assignment, load
+from kafka_source.client_config import Settings
+from kafka_source.errors import AssignmentFailed
+from kafka_source.group import strategies
+from kafka_source.group.joining import (
+    assignment_of,
+    member_ids,
+    nobody_reads,
+    one_generation,
+    raise_failed_assignment,
+    stale_of_follower,
+)
+from kafka_source.group.leader import failure
+from kafka_source.group.member import Joined
+from kafka_source.group.member_state import Membership, State
+from kafka_source.group.model import GroupMember, GroupSettings
+from kafka_source.group.slot import Slot
+from kafka_source.kafka_client import KafkaClient
+
+NAMES = ("clicks", "orders", "users")
+P = [TopicPartition("orders", number) for number in range(4)]
+Make = Callable[..., Slot]
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[KafkaClient]:
+    with closing(KafkaClient(Settings({"bootstrap.servers": "127.0.0.1:1"}))) as made:
+        yield made
+
+
+@pytest.fixture
+def make(client: KafkaClient) -> Make:
+    """Makes a slot that has joined: its number, generation, protocol, leader, partitions."""
+
+    def make(
+        number: int, generation: int, *, protocol: str = "range", leader: str = "m0", partitions: tuple[int, ...] = ()
+    ) -> Slot:
+        slot = Slot(number, client, GroupSettings("g", "app", 3), [load("range")])
+        slot.subscribe(["orders"])
+        slot.member.membership = Membership(State.STABLE, f"m{number}", generation)
+        slot.member.joined = Joined(f"m{number}", generation, protocol, leader, (), False)
+        slot.store_assignment(encode_assignment(Assignment(tuple(P[n] for n in partitions))))
+        return slot
+
+    return make
+
+
+def test_slots_of_one_generation_are_settled(make: Make) -> None:
+    assert one_generation([make(0, 4), make(1, 4)])
+    assert not one_generation([make(0, 4), make(1, 5)])
+
+
+def test_a_slot_that_the_brokers_let_wait_for_its_batch_may_be_an_epoch_behind(make: Make) -> None:
+    waiting, ahead = make(0, 4, leader=""), make(1, 5, leader="")
+    assert not one_generation([waiting, ahead])
+    waiting.held = (P[0],)
+    assert one_generation([waiting, ahead])
+
+
+def test_nobody_reads_in_a_generation_of_the_rewinds_protocol(make: Make) -> None:
+    assert not nobody_reads([make(0, 4), make(1, 4)])
+    assert nobody_reads([make(0, 4), make(1, 4, protocol=strategies.PROTOCOL)])
+
+
+def test_the_assignment_of_all_slots_says_who_leads_and_who_assigned(make: Make) -> None:
+    slots = [make(0, 4, partitions=(0, 1)), make(1, 4, partitions=(2,))]
+    found = assignment_of(slots, by_brokers=False)
+    assert (found.generation, found.assignor, found.leading) == (4, "range", True)
+    assert [slot.partitions for slot in found.slots] == [(P[0], P[1]), (P[2],)]
+    assert member_ids(slots) == {"m0", "m1"}
+    apart = assignment_of([make(0, 4, leader=""), make(1, 6, leader="")], by_brokers=True)
+    assert (apart.generation, apart.assignor, apart.leading) == (6, strategies.BROKERS, False)
+
+
+def test_a_failed_assignment_is_an_error_with_the_leaders_reason(make: Make) -> None:
+    slot = make(0, 4)
+    raise_failed_assignment("g", [slot])
+    slot.store_assignment(failure("topic orders is unknown", [GroupMember("m0", None, b"")])["m0"])
+    with pytest.raises(AssignmentFailed, match="leader of group g could not assign partitions: topic orders is unkno"):
+        raise_failed_assignment("g", [slot])
+
+
+def test_a_follower_gives_up_a_topic_that_it_no_longer_subscribes_to() -> None:
+    kept = Assignment((P[0],))
+    assert stale_of_follower(["clicks"], P[:1], [kept], NAMES) == "topic orders is no longer subscribed to"
+    assert stale_of_follower(["clicks", "orders"], P[:1], [kept], ["orders"]) is None
+    assert stale_of_follower(["clicks", "orders"], P[:1], [kept], NAMES) == "topic clicks is assigned to nobody"
+
+
+TOPICS = st.frozensets(st.sampled_from(NAMES))
+PARTITIONS = st.frozensets(st.builds(TopicPartition, st.sampled_from(NAMES), st.integers(0, 2)))
+
+
+@given(TOPICS, PARTITIONS, PARTITIONS, TOPICS)
+def test_an_assignment_matches_a_follower_if_it_has_only_its_topics_and_somebody_has_each(
+    topics: frozenset[str],
+    own: frozenset[TopicPartition],
+    others: frozenset[TopicPartition],
+    existing: frozenset[str],
+) -> None:
+    assignments = [Assignment(tuple(own)), Assignment(tuple(others))]
+    matches = {tp.topic for tp in own} <= topics and topics & existing <= {tp.topic for tp in own | others}
+    assert (stale_of_follower(topics, own, assignments, existing) is None) == matches
