@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from assignors import (
     Assignment,
     AssignmentError,
+    ClusterMetadata,
     TopicPartition,
     WireFormatError,
     decode_assignment,
@@ -35,6 +36,7 @@ from kafka_source.group.slot import Slot
 from kafka_source.group.topics import SubscribedTopics
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.driver_figures import RebalanceCause
+from kafka_source.model.partition_runs import format_partitions
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +54,8 @@ _POLL_PER_SLOT = 0.004
 _ASK_AFTER_SECONDS = 15.0
 # Seconds for which the first join waits until the brokers have computed the assignment and others have given up theirs.
 _SHARE_SECONDS = 20.0
+# Seconds for which a member that comes back waits for the rebalance that gives partitions without an owner away.
+_HANDOVER_SECONDS = 2.0
 _NO_COMMON_STRATEGY = "no strategy in common with the group"
 
 
@@ -106,6 +110,8 @@ class JoinRounds:
         self._brokers_assign = False
         # The group's strategy before the slots joined it.
         self._present: str | None = None
+        # Whether the group had a member with the instance id of a slot before the slots joined it.
+        self._came_back = False
         self._led_generation = -1
         # The group has a leader that does not know it; see `_stale_reason`.
         self._leader_unaware = False
@@ -139,6 +145,7 @@ class JoinRounds:
             self._present = described.protocol
         for slot in self._slots:
             slot.member.remember_member_id(described)
+        self._came_back = any(slot.member.id_before is not None for slot in self._slots)
 
     async def enter(self, join: Awaitable[GroupAssignment], deadline: Deadline) -> GroupAssignment:
         """Await the first join; raise the error of a newcomer that the group will refuse without waiting for it.
@@ -457,7 +464,24 @@ class JoinRounds:
             self._topics.record_assignment(wanted, snapshot)
             return leader.stale(snapshot.for_assignor(wanted), group, held)
         own = [tp for slot in self._slots for tp in slot.assignment.partitions]
-        return stale_of_follower(topics, own, held.values(), snapshot.topics)
+        stale = stale_of_follower(topics, own, held.values(), snapshot.topics)
+        if stale is None and self._came_back and any(slot.hands_over for slot in self._slots):
+            unowned = unowned_partitions(snapshot.for_assignor(frozenset(topics)), held.values())
+            return await self._unfinished_handover(unowned)
+        return stale
+
+    async def _unfinished_handover(self, unowned: Sequence[TopicPartition]) -> str | None:
+        """Return that these partitions have no owner, if no rebalance begins that gives them one.
+
+        Whoever gives partitions up rejoins in a second phase. A static member that has died in between comes back
+        without a rebalance, with the assignment without these partitions, so the second phase has to be asked for.
+        """
+        if not unowned:
+            return None
+        await self._wait_for_rebalance(Deadline(_HANDOVER_SECONDS))
+        if any(slot.member.membership.state is not State.STABLE for slot in self._slots):
+            return None
+        return f"{format_partitions(unowned)} is assigned to nobody"
 
 
 # ---- the rules
@@ -530,6 +554,13 @@ def stale_of_follower(
     anybody = {tp.topic for assignment in assignments for tp in assignment.partitions}
     unknown = sorted(name for name in ours - anybody if name in existing)
     return f"topic {unknown[0]} is assigned to nobody" if unknown else None
+
+
+def unowned_partitions(cluster: ClusterMetadata, assignments: Collection[Assignment]) -> list[TopicPartition]:
+    """Return the partitions of a cluster's topics that are in none of the assignments, sorted."""
+    owned = {tp for assignment in assignments for tp in assignment.partitions}
+    every = (TopicPartition(topic, number) for topic, count in cluster.partitions.items() for number in range(count))
+    return sorted(tp for tp in every if tp not in owned)
 
 
 def _with_held(assignment: Assignment) -> Assignment:

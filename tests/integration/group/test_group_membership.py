@@ -6,14 +6,16 @@ import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from kafka_source.errors import FencedError
+from kafka_source.group.model import BatchInFlight
 from kafka_source.group.slot import SlotSession
 from kafka_source.model.commits import CommitOffset
 from kafkagroup.embedded.jars import broker_version
-from tests.support.memberships import attach, everything, held, members_of, rejoin_until_joined
+from tests.support.memberships import attach, everything, held, members_of, rejoin_until_joined, together
 from tests.support.waiting import wait_until
 
 
@@ -160,6 +162,40 @@ def test_cooperative_members_keep_what_stays(members, topic):
     after = {tp: s.credentials.slot for s in first.assignment.slots for tp in s.partitions}
     assert len(after) == 4
     assert all(before[tp] == slot for tp, slot in after.items())
+
+
+def test_what_a_member_was_handing_over_when_it_died_gets_an_owner_when_it_is_back(members, topic):
+    """It gets its assignment back without a rebalance, and nobody knows any more that a second phase has to follow."""
+    orders, clicks = topic("orders", partitions=4), topic("clicks", partitions=1)
+
+    def make(app, name):
+        return members.make(name, slots=1, app=app, strategies=["cooperative-sticky"], leave_on_close=False)
+
+    leading, dying, third = make("a", clicks), make("b", orders), make("c", orders)
+    assert leading.join(30).leading
+    with ThreadPoolExecutor(1) as pool:
+        joining = pool.submit(dying.join, 60)
+        rejoin_until_joined(leading, joining)
+        dying.set_batch_in_flight(BatchInFlight(dict.fromkeys(everything(orders, 4), 5)))
+        joining = pool.submit(third.join, 60)
+        together(*(partial(rejoin_until_joined, each, joining) for each in (leading, dying)))
+    assert len(dying.assignment.held) == 2
+    assert held(third) == []
+    # In the middle of its batch.
+    dying.detach()
+    dying.close()
+    back = make("b", orders)
+    others = (leading, third)
+    with ThreadPoolExecutor(1) as pool:
+        joining = pool.submit(back.join, 60)
+        together(*(partial(rejoin_until_joined, each, joining) for each in others))
+
+    def all_are_assigned():
+        if any(each.rebalance_needed() is not None for each in (back, *others)):
+            together(*(partial(each.rejoin, 60) for each in (back, *others)))
+        return held(back, third) == everything(orders, 4)
+
+    wait_until(all_are_assigned, "an owner for each partition", 20)
 
 
 def test_strategies_change_in_a_rolling_upgrade(members, topic):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assignors import Assignment, TopicPartition, encode_assignment, load
+from assignors import Assignment, ClusterMetadata, TopicPartition, encode_assignment, load
 from kafka_source.client_config import Settings
 from kafka_source.errors import AssignmentFailed
 from kafka_source.group import strategies
@@ -20,6 +20,7 @@ from kafka_source.group.joining import (
     one_generation,
     raise_failed_assignment,
     stale_of_follower,
+    unowned_partitions,
 )
 from kafka_source.group.leader import failure
 from kafka_source.group.member import Joined
@@ -112,3 +113,14 @@ def test_an_assignment_matches_a_follower_if_it_has_only_its_topics_and_somebody
     assignments = [Assignment(tuple(own)), Assignment(tuple(others))]
     matches = {tp.topic for tp in own} <= topics and topics & existing <= {tp.topic for tp in own | others}
     assert (stale_of_follower(topics, own, assignments, existing) is None) == matches
+
+
+@given(st.dictionaries(st.sampled_from(NAMES), st.integers(0, 3)), PARTITIONS, PARTITIONS)
+def test_each_partition_of_the_topics_has_an_owner_or_is_named(
+    counts: dict[str, int], one: frozenset[TopicPartition], other: frozenset[TopicPartition]
+) -> None:
+    assignments = [Assignment(tuple(one)), Assignment(tuple(other))]
+    unowned = unowned_partitions(ClusterMetadata(counts), assignments)
+    every = {TopicPartition(topic, number) for topic, count in counts.items() for number in range(count)}
+    assert {*unowned} == every - one - other
+    assert unowned == sorted({*unowned})
