@@ -27,6 +27,7 @@ DEBIAN = ("qemu-user-static:amd64", "python3:arm64", "libstdc++6:arm64")
 PACKAGES = (
     "pyarrow>=15",
     "confluent-kafka>=2.12,<3",
+    # The fake broker of the tests speaks by its messages.
     "kafka-python>=3.0.8,<3.1",
     "pytest",
     "pytest-timeout",

@@ -42,7 +42,7 @@ TESTS = (
 #: not close.
 HOW = ("-q", "-p", "no:cacheprovider", "-W", "default", "-n", "2", "--dist", "loadfile")
 #: The packages whose installed versions the table shows.
-SHOWN = ("pyspark", "pyarrow", "pandas", "confluent-kafka", "kafka-python")
+SHOWN = ("pyspark", "pyarrow", "pandas", "confluent-kafka")
 
 
 @dataclass(frozen=True, slots=True)
