@@ -1,6 +1,6 @@
 """Writes the pages and tables that follow from the code: `./run docs`.
 
-These are options.md, kafka-settings.md, cli.md, the tables of errors.md and metrics.md, the map of files in
+These are options.md, kafka-settings.md, cli.md, mistakes.md, the tables of errors.md and metrics.md, the map of files in
 architecture.md, and the index of the design notes.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from docs import cli_page, map_of_files
+from docs import cli_page, map_of_files, mistakes
 from kafka_source import errors
 from kafka_source.client_config import java_settings as client_settings
 from kafka_source.options.reference import as_markdown
@@ -90,6 +90,7 @@ def main() -> None:
     (docs / "options.md").write_text(OPTIONS_PAGE + as_markdown())
     (docs / "kafka-settings.md").write_text(KAFKA_SETTINGS_PAGE + client_settings.as_markdown())
     (docs / "cli.md").write_text(cli_page.as_markdown())
+    (docs / "mistakes.md").write_text(mistakes.page())
     _replace_end(docs / "errors.md", _TABLE_OF_CODES, errors.table())
     _replace_end(docs / "metrics.md", _TABLE_OF_METRICS, metrics.as_markdown())
     _replace_end(docs / "architecture.md", map_of_files.FIRST_LINE_OF_MAP, map_of_files.map_of_files())
