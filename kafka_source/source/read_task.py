@@ -30,6 +30,7 @@ from kafka_source.model.arrow_schema import arrow_schema
 from kafka_source.model.commits import CommitOffset, with_notes
 from kafka_source.model.credentials import SlotCredentials, representative_slots
 from kafka_source.model.identity import check_same_cluster, describe_recreated, ids_of_ranges, is_recreated
+from kafka_source.model.partition_runs import format_partitions
 from kafka_source.model.stream_offset import Range
 from kafka_source.options import ReadOptions, Where, read_options
 from kafka_source.quota.bounds import Ticket
@@ -50,6 +51,9 @@ _Commit = Callable[[Mapping[TopicPartition, CommitOffset]], None]
 _Sessions = Callable[[], Sequence[SlotSession]]
 # Seconds in which a coordinator of good health answers a heartbeat, also if the task finds it anew.
 _ATTACH_SECONDS = 10.0
+
+# How a coordinator refuses a transactional id that somebody else has initialised since.
+_OTHER_OWNER = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
 
 
 @dataclass(frozen=True)
@@ -303,8 +307,23 @@ def read(task: ReadTask, query: Query) -> Iterator[pa.RecordBatch]:
         ends = {tp: end for tp, end in ends.items() if tp not in task.uncommitted}
         ends = _of_same_topics(task, query, ends) if committers else {}
         for commit in committers if ends else ():
-            commit(with_notes(ends, task.rewinds, task.committed_by))
+            try:
+                commit(with_notes(ends, task.rewinds, task.committed_by))
+            except FencedError as error:
+                if error.code not in _OTHER_OWNER:
+                    raise
+                raise _read_twice(ends, error) from error
             failpoint("task-committed")
+
+
+def _read_twice(ends: Mapping[TopicPartition, int], error: FencedError) -> FencedError:
+    return FencedError(
+        f"Another task reads the same records and has taken over the commit of {format_partitions(sorted(ends))}: a "
+        "later attempt of this task, or a second read of the same DataFrame in one query, for example in a self-join "
+        "or in a union with itself. With commit=task a DataFrame can be read once. To read it more than once, use "
+        f"commit=batch in a stream, and kafkagroup.pinned or commit=none in a batch. ({error})",
+        code=error.code,
+    )
 
 
 def _of_same_topics(task: ReadTask, query: Query, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:

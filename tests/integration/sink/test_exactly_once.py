@@ -19,6 +19,8 @@ from kafka_source.datasource import register
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import FencedError, InvalidConfigurationError, KafkaGroupError, LostTransactionsError
 from kafka_source.kafka_client import Deadline, KafkaClient, cached_client
+from kafka_source.model.commits import CommitOffset
+from kafka_source.model.credentials import SlotCredentials
 from kafka_source.runtime.deadline import Deadline as Wait
 from kafka_source.runtime.failpoints import install
 from kafka_source.sink.delivery import in_transaction
@@ -28,7 +30,7 @@ from kafka_source.sink.two_phase.committer import PreparedBatch, TwoPhaseCommit
 from kafka_source.sink.two_phase.ledger import Decision, Ledger
 from kafka_source.sink.two_phase.open_transactions import describe
 from kafka_source.sink.two_phase.prepare import Prepared, SinkTask, prepare
-from kafka_source.transactions.offset_transaction import commit_in
+from kafka_source.transactions.offset_transaction import GroupOffsets, commit_in
 from kafka_source.transactions.open_transaction import OpenTransaction, initialise
 from kafkagroup.embedded import EmbeddedKafka
 from tests.support.two_phase import SIGKILL, TASKS, Sink, as_records, in_a_process, rows, take_over, visible, whole
@@ -435,6 +437,29 @@ def test_a_transaction_that_is_gone_before_the_decision_stops_the_batch_and_lose
         sink.decide(epoch, 0, prepared)
     assert not caught.value.decided
     assert visible(kafka, sink.topic) == []
+    sink.run(0)
+    assert visible(kafka, sink.topic, 60) == whole(0)
+
+
+def test_nothing_stays_open_if_a_batch_fails_after_its_credentials_were_renewed(
+    kafka: EmbeddedKafka, topic: Topic, group: str
+) -> None:
+    """Spark gives the batch up with the epoch that its tasks have returned, the one before the present one."""
+    sink = Sink(kafka.bootstrap_servers, topic("eo-renewed"))
+    epoch = sink.begin()
+    transactions = {one.transaction: one.partitions for one in sink.tasks(epoch, 0) if one.transaction is not None}
+    stranger = SlotCredentials(group, 1, "member", "instance")
+    refused = GroupOffsets(stranger, {TP(sink.topic, 0): CommitOffset(1)})
+
+    async def renew(_: FencedError) -> tuple[GroupOffsets, ...]:
+        return (refused,)
+
+    client = cached_client(sink.settings)
+    batch = PreparedBatch(sink.query, 0, transactions, (refused,))
+    with pytest.raises(FencedError, match=group):
+        client.run(TwoPhaseCommit(client, sink.prefix).commit(epoch, batch, Deadline(60), renew))
+    sink.abort(epoch)
+    assert sink.open() == []
     sink.run(0)
     assert visible(kafka, sink.topic, 60) == whole(0)
 
