@@ -170,7 +170,7 @@ def test_a_stream_may_be_complete_but_a_batch_may_not_overwrite() -> None:
     stream_writer(options, spark_schema("value string"), True)
     with pytest.raises(InvalidConfigurationError, match="overwrite"):
         batch_writer(options, spark_schema("value string"), True)
-    with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers is missing"):
+    with pytest.raises(OptionError, match=r"Set kafka\.bootstrap\.servers to host:port"):
         batch_writer({"topic": "t"}, spark_schema("value string"), False)
 
 
