@@ -1,4 +1,4 @@
-"""How much of what is available a micro-batch takes, in bytes and records. Pure."""
+"""How many bytes and records of a micro-batch a quota allows. Pure."""
 
 from __future__ import annotations
 

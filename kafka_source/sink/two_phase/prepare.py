@@ -1,4 +1,4 @@
-"""A task's part of two-phase commit: write all records in one transaction, and leave it open."""
+"""A task's part of two-phase commit: write all records in a transaction left open, or none if they are decided."""
 
 from __future__ import annotations
 
