@@ -12,7 +12,7 @@ import time
 import uuid
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from functools import cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 from pyspark.sql.types import StructType
 
 from kafka_source.boundary import short_errors
-from kafka_source.client_config import hidden
+from kafka_source.client_config import Settings, hidden
 from kafka_source.client_config.java_settings import Role
 from kafka_source.engine_selection import check_engine
 from kafka_source.error_codes import ErrorCode
@@ -34,7 +34,7 @@ from kafka_source.errors import (
     UnknownTopicError,
     error_for_code,
 )
-from kafka_source.kafka_client import Deadline, EventLoop, KafkaClient
+from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.options import SinkOptions, sink_options
 from kafka_source.quota.bounds import QuotaSettings
 from kafka_source.quota.task_pacer import Pacer, pacer_of
@@ -235,22 +235,29 @@ def _checked(target: Target) -> Target:
         AuthenticationError: This user may not write to it.
     """
     topic = target.options.topic
-    if topic is None or not is_driver_process():
-        return target
-    deadline = Deadline(_TOPIC_SECONDS)
-    with closing(KafkaClient(target.settings, EventLoop.shared(), target.settings.client_id("driver"))) as client:
+    if topic is not None and is_driver_process():
         try:
-            while True:
-                seen = client.run(client.metadata((topic,), Deadline(_TOPIC_SECONDS), create=True))
-                if code := seen.refused.get(topic):
-                    raise error_for_code(code, f"Writing to topic {topic} failed")
-                if topic in seen.topics:
-                    return target
-                if deadline.over:
-                    break
-                time.sleep(_TOPIC_PAUSE)
-        except RetriableError:
-            return target
+            _find_topic(target.settings, topic)
+        except UnknownTopicError:
+            raise
+        except RetriableError as error:
+            log.info("topic=%s: its brokers do not answer: %s", topic, error)
+    return target
+
+
+# A process makes a writer for each micro-batch; what it has found is not looked for again.
+@cache
+def _find_topic(settings: Settings, topic: str) -> None:
+    client, deadline = cached_client(settings), Deadline(_TOPIC_SECONDS)
+    while True:
+        seen = client.run(client.metadata((topic,), Deadline(_TOPIC_SECONDS), create=True))
+        if code := seen.refused.get(topic):
+            raise error_for_code(code, f"Writing to topic {topic} failed")
+        if topic in seen.topics:
+            return
+        if deadline.over:
+            break
+        time.sleep(_TOPIC_PAUSE)
     raise UnknownTopicError(
         f"Topic {topic} does not exist, and the brokers do not create it. Create it, or correct the option topic.",
         code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
