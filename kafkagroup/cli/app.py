@@ -135,16 +135,16 @@ def _topics(arguments: list[str]) -> list[str]:
 
 def _rewind(arguments: list[str]) -> list[str]:
     line: list[str] = []
-    for word in arguments:
-        if word == "--execute":
-            line.append("--yes")
-        elif word not in ("--dry-run", "--reset-offsets"):
+    for word in _changes(arguments):
+        if word != "--reset-offsets":
             line += _POSITIONS.get(word, (word,))
     return _values(line, "--to")
 
 
 def _changes(arguments: list[str]) -> list[str]:
-    return ["--yes" if word == "--execute" else word for word in arguments if word != "--dry-run"]
+    line = ["--yes" if word == "--execute" else word for word in arguments]
+    # Without --yes nothing is changed, so that is what a dry run is here.
+    return [word for word in line if word not in ("--dry-run", "--yes")] if "--dry-run" in line else line
 
 
 def _peek(arguments: list[str]) -> list[str]:

@@ -33,6 +33,8 @@ from kafkagroup.cli.app import understand
             "rewind --group g --topic t --to earliest --yes",
         ),
         ("rewind g -t t --to-latest --dry-run", "rewind g -t t --to latest"),
+        ("rewind g -t t --to latest --execute --dry-run", "rewind g -t t --to latest"),
+        ("delete g --yes --dry-run", "delete g"),
         ("rewind g -t t --to beginning", "rewind g -t t --to earliest"),
         ("seek g --to end", "rewind g --to latest"),
         ("reset g -t t --to-current", "rewind g -t t --to current"),
