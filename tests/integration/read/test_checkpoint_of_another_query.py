@@ -11,6 +11,7 @@ from kafka_source.datasource import KafkaGroupSource
 from kafka_source.errors import DataLossError, InvalidConfigurationError
 from kafkagroup.embedded import EmbeddedKafka
 from tests.support.records import produce
+from tests.support.waiting import wait_until
 
 # Spark 4.0 and 4.1 plan in another way; what is checked is the same.
 ReadAllAvailable = pytest.importorskip("pyspark.sql.streaming.datasource").ReadAllAvailable
@@ -51,6 +52,22 @@ def test_a_checkpoint_of_other_topics_is_refused(kafka: EmbeddedKafka, topic: To
         assert "new checkpointLocation" in str(caught.value)
     assert next_offset(before, subscribe=payments, failOnDataLoss="false", strict="false")
     assert next_offset(before, subscribe=f"{orders},{payments}")
+
+
+def test_a_pattern_goes_on_where_all_topics_of_the_checkpoint_are_deleted(
+    kafka: EmbeddedKafka, topic: Topic, next_offset: Next
+) -> None:
+    yesterday = topic("daily")
+    produce(kafka.bootstrap_servers, yesterday, 3)
+    pattern = yesterday.replace("daily", "d[a-z]*")
+    before = next_offset(None, subscribePattern=pattern)
+    today = yesterday.replace("daily", "day")
+    kafka.create_topic(today, 1)
+    produce(kafka.bootstrap_servers, today, 2)
+    kafka.delete_topic(yesterday)
+    wait_until(lambda: yesterday not in kafka.admin().list_topics(timeout=10).topics, "the topic to be gone")
+    after = next_offset(before, subscribePattern=pattern, failOnDataLoss="false")
+    assert today in after["partitions"]
 
 
 def test_a_checkpoint_of_another_group_is_refused(
