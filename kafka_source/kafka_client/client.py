@@ -308,17 +308,23 @@ class KafkaClient:
 
     async def _bootstrap(self, deadline: Deadline) -> Connection:
         within = Deadline(min(deadline.left, _BOOTSTRAP_SECONDS))
+        problem: ConnectionLost | None = None
+
+        async def attempt() -> Connection:
+            nonlocal problem
+            try:
+                return await self._first_of(_shuffled(self.settings.bootstrap), within, verify=True)
+            except ConnectionLost as error:
+                # An attempt that the time was over for says only that.
+                problem = error if problem is None or not within.over else problem
+                raise
+
         try:
-            return await retry_async(
-                lambda: self._first_of(_shuffled(self.settings.bootstrap), within, verify=True),
-                self.settings.retry,
-                on=ConnectionLost,
-                deadline=within,
-            )
-        except ConnectionLost as error:
+            return await retry_async(attempt, self.settings.retry, on=ConnectionLost, deadline=within)
+        except ConnectionLost:
             raise BootstrapError(
                 f"No broker of kafka.bootstrap.servers={self.settings.bootstrap_names} could be reached "
-                f"within {within.seconds:.0f} s: {error}"
+                f"within {within.seconds:.0f} s: {problem}"
             ) from None
 
     async def _connect(self, endpoint: Endpoint, deadline: Deadline) -> Connection:

@@ -9,9 +9,12 @@ import csv
 import io
 import json
 import re
+import signal
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -197,3 +200,22 @@ def as_csv(rows: Rows[object]) -> str:
     writer.writerow(names)
     writer.writerows([cell(getattr(row, name), missing="") for name in names] for row in rows)
     return text.getvalue()
+
+
+@contextmanager
+def ctrl_c() -> Iterator[threading.Event]:
+    """Yield whether Ctrl-C was pressed: Python drops a KeyboardInterrupt that is raised in a finalizer or callback."""
+    pressed = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield pressed
+        return
+
+    def interrupt(_: int, __: FrameType | None) -> None:
+        pressed.set()
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield pressed
+    finally:
+        signal.signal(signal.SIGINT, before)

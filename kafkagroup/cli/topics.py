@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkagroup.cli.common import OutputOption, check_regex, emit, exit_on_error, parse_topics, usage_of
+from kafkagroup.cli.common import OutputOption, check_regex, ctrl_c, emit, exit_on_error, parse_topics, usage_of
 from kafkagroup.cli.output import Listing, Output
 from kafkagroup.cli.settings import NO_OPTIONS, Connection, with_connection
 
@@ -139,26 +139,25 @@ _FOLLOW_SECONDS = 0.5
 def _follow(look: Peek, records: Rows[Record], output: Output) -> None:
     """Print records, one a line, and those that come, until Ctrl-C."""
     import json
-    import time
 
     if output is Output.CSV:
         raise typer.BadParameter("csv is not printed line by line: use json or table", param_hint="--output")
     try:
-        while True:
-            if output is Output.JSON:
-                lines = [json.dumps(one) for one in records.records()]
-            else:
-                lines = [
-                    f"{one.timestamp} {one.topic}-{one.partition}@{one.offset} {one.key} {one.value}" for one in records
-                ]
-            for line in lines:
-                typer.echo(line)
-            if not records:
-                time.sleep(_FOLLOW_SECONDS)
-            records = look.new()
+        with ctrl_c() as pressed:
+            while not pressed.is_set():
+                for one in records.records() if output is Output.JSON else map(_line, records):
+                    typer.echo(json.dumps(one) if output is Output.JSON else one)
+                if not records:
+                    pressed.wait(_FOLLOW_SECONDS)
+                records = look.new()
     except KeyboardInterrupt:
         # This is how the command ends.
         pass
+
+
+def _line(record: Record) -> str:
+    place = f"{record.timestamp} {record.topic}-{record.partition}@{record.offset}"
+    return f"{place} {record.key} {record.value}"
 
 
 def _start(position: str | None, back: str | None) -> Start:

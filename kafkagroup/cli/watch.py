@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,6 +15,7 @@ import typer
 from kafkagroup.cli.common import (
     OutputOption,
     check_regex,
+    ctrl_c,
     exit_on_error,
     note,
 )
@@ -62,7 +61,7 @@ def watch(
         client = Groups(connection.settings())
         names = list(dict.fromkeys(groups or ()))
         try:
-            with _ctrl_c() as pressed, _shown(output) as show:
+            with ctrl_c() as pressed, _shown(output) as show:
                 _run(client, names, pattern, interval, count, show, pressed, members=members)
         except KeyboardInterrupt:
             # This is how the command ends.
@@ -117,25 +116,6 @@ def _run(
         if (count is not None and done >= count) or pressed.is_set():
             return
         time.sleep(max(0.0, begun + interval - time.monotonic()))
-
-
-@contextmanager
-def _ctrl_c() -> Iterator[threading.Event]:
-    """Yield whether Ctrl-C was pressed: Python drops a KeyboardInterrupt that is raised in a finalizer or callback."""
-    pressed = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield pressed
-        return
-
-    def interrupt(_: int, __: FrameType | None) -> None:
-        pressed.set()
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield pressed
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _chosen(groups: Groups, names: Sequence[str], pattern: str | None) -> list[str]:

@@ -295,7 +295,10 @@ def test_new_records_are_shown_as_they_come(kafka, topic):
         found = [json.loads(tail.stdout.readline()) for _ in range(3)]
         assert sorted(row["value"]["text"] for row in found) == ["2", "3", "4"]
         tail.send_signal(signal.SIGINT)
-        assert tail.wait(30) == 0
+        try:
+            assert tail.wait(30) == 0
+        finally:
+            tail.kill()
         assert tail.stderr is not None
         assert tail.stderr.read().startswith(f"Understood as: kafkagroup peek --follow {name}")
 

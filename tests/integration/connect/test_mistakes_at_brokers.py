@@ -10,6 +10,7 @@ from pyspark.sql.types import BinaryType, StructType
 
 from kafka_source.datasource import KafkaGroupSource
 from kafka_source.errors import KafkaGroupError
+from kafka_source.sink import writer
 from kafkagroup.embedded import EmbeddedKafka
 
 VALUE = StructType().add("value", BinaryType())
@@ -42,7 +43,10 @@ def test_the_answer_is_short(
     action: Callable[[dict[str, str]], None],
     options: dict[str, str],
     told: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # Another test of this process may have a session of Spark.
+    monkeypatch.setattr(writer, "is_driver_process", lambda: True)
     orders = topic("orders", partitions=2)
     given = {name: text.replace("ORDERS", orders) for name, text in options.items()}
     with pytest.raises(KafkaGroupError) as caught:
