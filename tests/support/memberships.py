@@ -93,7 +93,7 @@ def everything(topic: str, partitions: int) -> list[TopicPartition]:
     return [TopicPartition(topic, n) for n in range(partitions)]
 
 
-def rejoin_until_joined(membership: GroupMembership, joining: Future[GroupAssignment]) -> None:
+def rejoin_until_joined(membership: GroupMembership, joining: Future[object]) -> None:
     """Rejoin whenever a rebalance needs it, as a query does in each trigger, until another membership has joined.
 
     Its slots may join in several rebalances.
