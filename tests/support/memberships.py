@@ -15,7 +15,7 @@ from kafka_source.group.background import Siblings
 from kafka_source.group.member import Member, MemberSettings
 from kafka_source.group.member_state import Membership, State
 from kafka_source.group.membership import GroupMembership
-from kafka_source.group.model import GroupAssignment, GroupSettings, Topics
+from kafka_source.group.model import GroupSettings, Topics
 from kafka_source.group.slot import SlotSession
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.credentials import SlotCredentials
