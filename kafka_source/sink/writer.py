@@ -12,7 +12,6 @@ import time
 import uuid
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 from pyspark.sql.types import StructType
 
 from kafka_source.boundary import short_errors
-from kafka_source.client_config import Settings, hidden
+from kafka_source.client_config import hidden
 from kafka_source.client_config.java_settings import Role
 from kafka_source.engine_selection import check_engine
 from kafka_source.error_codes import ErrorCode
@@ -34,7 +33,7 @@ from kafka_source.errors import (
     UnknownTopicError,
     error_for_code,
 )
-from kafka_source.kafka_client import Deadline, cached_client
+from kafka_source.kafka_client import Deadline, KafkaClient, cached_client
 from kafka_source.options import SinkOptions, sink_options
 from kafka_source.quota.bounds import QuotaSettings
 from kafka_source.quota.task_pacer import Pacer, pacer_of
@@ -222,7 +221,6 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
 
 
 _TOPIC_SECONDS = 3.0
-_TOPIC_PAUSE = 0.1
 
 
 def _checked(target: Target) -> Target:
@@ -236,8 +234,11 @@ def _checked(target: Target) -> Target:
     """
     topic = target.options.topic
     if topic is not None and is_driver_process():
+        client = cached_client(target.settings)
         try:
-            _find_topic(target.settings, topic)
+            # A process makes a writer for each micro-batch; what its client knows is not looked for again.
+            if topic not in client.known.topics:
+                client.run(_find_topic(client, topic, Deadline(_TOPIC_SECONDS)))
         except UnknownTopicError:
             raise
         except RetriableError as error:
@@ -245,23 +246,19 @@ def _checked(target: Target) -> Target:
     return target
 
 
-# A process makes a writer for each micro-batch; what it has found is not looked for again.
-@cache
-def _find_topic(settings: Settings, topic: str) -> None:
-    client, deadline = cached_client(settings), Deadline(_TOPIC_SECONDS)
-    while True:
-        seen = client.run(client.metadata((topic,), Deadline(_TOPIC_SECONDS), create=True))
+async def _find_topic(client: KafkaClient, topic: str, deadline: Deadline) -> None:
+    async def look() -> None:
+        seen = await client.metadata((topic,), deadline, create=True)
         if code := seen.refused.get(topic):
             raise error_for_code(code, f"Writing to topic {topic} failed")
-        if topic in seen.topics:
-            return
-        if deadline.over:
-            break
-        time.sleep(_TOPIC_PAUSE)
-    raise UnknownTopicError(
-        f"Topic {topic} does not exist, and the brokers do not create it. Create it, or correct the option topic.",
-        code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    )
+        if topic not in seen.topics:
+            raise UnknownTopicError(
+                f"Topic {topic} does not exist, and the brokers do not create it. Create it, or correct the option "
+                "topic.",
+                code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            )
+
+    await client.retrying(look, deadline)
 
 
 def _target(given: Mapping[str, str], schema: StructType, write_id: str | None = None) -> Target:
