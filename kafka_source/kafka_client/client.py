@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import random
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -26,7 +25,7 @@ from kafka_source.model.identity import check_same_cluster
 from kafka_source.runtime.deadline import Deadline
 from kafka_source.runtime.event_loop import EventLoop
 from kafka_source.runtime.process_cache import ProcessCache
-from kafka_source.runtime.retry import retry_async
+from kafka_source.runtime.retry import RANDOM, retry_async
 
 
 class OutdatedBroker(ConnectionLost):
@@ -44,8 +43,6 @@ GROUP, TRANSACTION = 0, 1
 _MANY_KEYS_VERSION = 4
 # Seconds after which the next endpoint is tried too, while an earlier one has not answered.
 _STAGGER = 0.5
-# It has no state: that of the random module belongs to the application, which may have seeded it.
-_RANDOM = random.SystemRandom()
 _BOOTSTRAP_SECONDS = 10.0
 # Seconds that a caller waits longer for a request which another caller has sent, so that its own error comes first.
 _SHARED_MARGIN = 0.5
@@ -523,7 +520,7 @@ def _metadata_request(names: Sequence[str] | None, *, create: bool = False) -> M
 
 def _shuffled(endpoints: Iterable[Endpoint]) -> list[Endpoint]:
     shuffled = list(endpoints)
-    _RANDOM.shuffle(shuffled)
+    RANDOM.shuffle(shuffled)
     return shuffled
 
 

@@ -13,8 +13,9 @@ from kafka_source.runtime.deadline import Deadline
 
 _T = TypeVar("_T")
 
-# It has no state: that of the random module belongs to the application, which may have seeded it.
-_RANDOM = random.SystemRandom()
+RANDOM = random.SystemRandom()
+"""It has no state: that of the random module belongs to the application, which may have seeded it."""
+
 _JITTER = 0.2
 # After so many doublings even the shortest pause exceeds any configured maximum. Without a limit, the power would
 # overflow a float at 2**1024.
@@ -40,7 +41,7 @@ class RetryPolicy:
             failures: The number of attempts that failed before the last one: 0 after the first failure.
         """
         doubled = self.first * 2.0 ** min(max(0, failures), _MAX_DOUBLINGS)
-        return min(self.longest, doubled * _RANDOM.uniform(1 - _JITTER, 1 + _JITTER))
+        return min(self.longest, doubled * RANDOM.uniform(1 - _JITTER, 1 + _JITTER))
 
     def pauses(self) -> Iterator[float]:
         """Yield the pauses of a series of attempts; the iterator is infinite."""
