@@ -20,6 +20,7 @@ from kafkagroup.embedded.java import (
     JarsError as JarsError,
     JavaError as JavaError,
 )
+from kafkagroup.embedded.schema_registry import SchemaRegistry as SchemaRegistry
 from kafkagroup.embedded.security import Security
 from kafkagroup.embedded.tcp_proxy import CutConnection as CutConnection, Frame as Frame, TcpProxy as TcpProxy
 from kafkagroup.embedded.tools import class_path as class_path, java_command as java_command, run_java as run_java

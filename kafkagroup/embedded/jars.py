@@ -1,4 +1,4 @@
-"""Resolves jars from a Maven repository into a cache folder, with the Ivy that is part of pyspark."""
+"""Resolves jars and archives from a Maven repository into a cache folder, with the Ivy that is part of pyspark."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import pwd
 import re
 import subprocess
 import tempfile
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import IO, cast
@@ -65,13 +66,15 @@ class _Dependency:
     artifact: str
     version: str
     transitive: bool
+    # Of a zip archive; empty: the dependency is a jar.
+    classifier: str = ""
 
     @property
     def file_name(self) -> str:
-        return f"{self.artifact}-{self.version}.jar"
+        return f"{self.artifact}-{self.version}.{'zip' if self.classifier else 'jar'}"
 
     def __str__(self) -> str:
-        return f"{self.group}:{self.artifact}:{self.version}"
+        return f"{self.group}:{self.artifact}:{self.version}" + (f":{self.classifier}" if self.classifier else "")
 
 
 def _kafka(version: str) -> tuple[_Dependency, ...]:
@@ -135,13 +138,31 @@ def resolve(coordinates: Sequence[str], transitive: bool = False, *, on_progress
     return _resolve([_parse(coordinate, transitive) for coordinate in coordinates], on_progress)
 
 
+def unpacked(coordinate: str, classifier: str, *, on_progress: Progress | None = None) -> Path:
+    """Return the folder with the content of a zip archive, downloaded and unpacked at the first call.
+
+    Args:
+        coordinate: The artifact as `group:artifact:version`.
+        classifier: Which of the artifact's archives.
+        on_progress: Called with one line at a time during a download; the lines are also logged at INFO.
+
+    Raises:
+        ValueError: The coordinate is not `group:artifact:version`.
+        JavaError: No usable Java was found.
+        JarsError: The archive is not in the cache and could not be downloaded.
+    """
+    return _resolved_folder([replace(_parse(coordinate, False), classifier=classifier)], on_progress)
+
+
 def _resolve(dependencies: Sequence[_Dependency], on_progress: Progress | None) -> list[Path]:
-    if not dependencies:
-        return []
+    return sorted(_resolved_folder(dependencies, on_progress).glob("*.jar")) if dependencies else []
+
+
+def _resolved_folder(dependencies: Sequence[_Dependency], on_progress: Progress | None) -> Path:
     folder = cache_dir() / "jars" / _folder_name(dependencies)
     if not folder.is_dir():
         _fill(folder, dependencies, reporter(on_progress))
-    return sorted(folder.glob("*.jar"))
+    return folder
 
 
 def _parse(coordinate: str, transitive: bool) -> _Dependency:
@@ -154,7 +175,7 @@ def _parse(coordinate: str, transitive: bool) -> _Dependency:
 
 def _folder_name(dependencies: Sequence[_Dependency]) -> str:
     identity = "\n".join(sorted(f"{dependency} {dependency.transitive}" for dependency in dependencies))
-    first = dependencies[0].file_name.removesuffix(".jar")
+    first = dependencies[0].file_name.removesuffix(".jar").removesuffix(".zip")
     return f"{first}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
 
 
@@ -203,7 +224,7 @@ def _retrieve(java: Path, working: Path, dependencies: Sequence[_Dependency], re
         f"-Divy.home={working / 'ivy'}",
         *("-jar", str(_ivy_jar())),
         *(("-settings", settings) if (settings := os.environ.get(IVY_SETTINGS_VARIABLE)) else ()),
-        *("-ivy", str(ivy_file), "-confs", "default", "-types", "jar", "bundle"),
+        *("-ivy", str(ivy_file), "-confs", "default", "-types", "jar", "bundle", "zip"),
         *("-retrieve", f"{jars}/[artifact]-[revision].[ext]", "-cache", str(working / "cache")),
     ]
     lines: list[str] = []
@@ -217,19 +238,31 @@ def _retrieve(java: Path, working: Path, dependencies: Sequence[_Dependency], re
     complete = all((jars / dependency.file_name).is_file() for dependency in dependencies)
     if process.returncode != 0 or not complete:
         raise JarsError(_failure(names, lines))
-    report(f"Resolved {len(list(jars.glob('*.jar')))} jars")
+    report(f"Resolved {len(list(jars.iterdir()))} files")
+    for archive in jars.glob("*.zip"):
+        with zipfile.ZipFile(archive) as content:
+            content.extractall(jars)
+        archive.unlink()
 
 
 def _ivy_file(dependencies: Sequence[_Dependency]) -> str:
     rows = "\n".join(
         f"<dependency org={quoteattr(d.group)} name={quoteattr(d.artifact)} rev={quoteattr(d.version)}"
-        f' conf="default->default" transitive="{str(d.transitive).lower()}"/>'
+        f' conf="default->default" transitive="{str(d.transitive).lower()}">{_archive(d)}</dependency>'
         for d in dependencies
     )
     return (
-        '<ivy-module version="2.0"><info organisation="kafkagroup" module="embedded"/>\n'
+        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">\n'
+        '<info organisation="kafkagroup" module="embedded"/>\n'
         f"<dependencies>\n{rows}\n</dependencies></ivy-module>\n"
     )
+
+
+def _archive(dependency: _Dependency) -> str:
+    if not dependency.classifier:
+        return ""
+    name, classifier = quoteattr(dependency.artifact), quoteattr(dependency.classifier)
+    return f'<artifact name={name} type="zip" ext="zip" m:classifier={classifier}/>'
 
 
 def _ivy_jar() -> Path:

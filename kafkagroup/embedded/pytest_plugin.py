@@ -16,6 +16,7 @@ import pytest
 
 if TYPE_CHECKING:
     from kafkagroup.embedded.cluster import EmbeddedKafka
+    from kafkagroup.embedded.schema_registry import SchemaRegistry
 
 _numbers = itertools.count(1)
 
@@ -36,6 +37,15 @@ def kafkagroup_cluster(request: pytest.FixtureRequest) -> Iterator[EmbeddedKafka
 
     with EmbeddedKafka(nodes=3, on_progress=_sayer(request.config)) as kafka:
         yield kafka
+
+
+@pytest.fixture(scope="session")
+def kafkagroup_schema_registry(request: pytest.FixtureRequest) -> Iterator[SchemaRegistry]:
+    """Yield a schema registry for the whole session. Do not stop it, because all tests share it."""
+    from kafkagroup.embedded.schema_registry import SchemaRegistry
+
+    with SchemaRegistry(on_progress=_sayer(request.config)) as registry:
+        yield registry
 
 
 @pytest.fixture

@@ -57,7 +57,7 @@ def test_jars_come_alone_or_with_what_they_need_and_stay_in_the_cache(
     alone = resolve(["org.example:upper:1.0"], on_progress=said.append)
     assert [jar.name for jar in alone] == ["upper-1.0.jar"]
     assert said[0].startswith("Resolving org.example:upper:1.0 into")
-    assert said[-1] == "Resolved 1 jars"
+    assert said[-1] == "Resolved 1 files"
     together = resolve(["org.example:upper:1.0"], transitive=True)
     assert [jar.name for jar in together] == ["lower-1.0.jar", "upper-1.0.jar"]
     # The second time neither a repository nor Java is needed, and nothing half done was left.
@@ -72,7 +72,7 @@ def test_two_processes_download_once(repository: Path) -> None:
     both = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(2)]
     outputs = [process.communicate(timeout=60)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0]
-    assert sum(output.count("Resolved 1 jars") for output in outputs) == 1
+    assert sum(output.count("Resolved 1 files") for output in outputs) == 1
 
 
 def test_an_empty_cache_without_a_network_says_what_can_be_done(
