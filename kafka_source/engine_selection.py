@@ -23,6 +23,8 @@ NATIVE_MODULE = "kafkagroup_native"
 #: same version is noticed before a task calls it.
 INTERFACE = 1
 
+_INSTALL = f"`pip install kafkagroup-native=={__version__}` (in a clone: `pip install ./native`)"
+
 
 @cache
 def why_not_native() -> str | None:
@@ -66,10 +68,9 @@ def is_native(name: str) -> bool:
         return True
     if name == "native":
         raise InvalidConfigurationError(
-            f"engine=native, but {reason}. Run `pip install kafkagroup-native=={__version__}` there, or use "
-            "engine=auto or librdkafka."
+            f"engine=native, but {reason}. Run {_INSTALL} there, or use engine=auto or librdkafka."
         )
-    _warn(f"{reason}: the slower librdkafka engine serves (engine=auto)")
+    _warn(f"{reason}: the slower librdkafka engine serves (engine=auto). Run {_INSTALL} there for the native one")
     return False
 
 

@@ -1,19 +1,10 @@
-"""Prints what kafkagroup needs with some extras, except its native engine: `./run` gets that one by itself.
-
-    python -m release.requirements dev
-
-pip cannot leave out one dependency, and a clone on a machine without Rust has no other way to install the rest. The
-project itself must be installed already, without its dependencies.
-"""
+"""The project's requirements as a plain list, without the native engine, so that a cell of the matrix can replace some."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping
-from importlib import metadata
 
-# pip's own copy: in a new environment there is nothing else.
-from pip._vendor.packaging.requirements import Requirement
+from packaging.requirements import Requirement
 
 PROJECT, NATIVE = "kafkagroup", "kafkagroup-native"
 
@@ -42,7 +33,3 @@ def requirements(lines: Iterable[str], extras: Iterable[str], python: str | None
 
 def _applies(one: Requirement, extras: Iterable[str], where: Mapping[str, str]) -> bool:
     return one.marker is None or any(one.marker.evaluate({**where, "extra": extra}) for extra in extras)
-
-
-if __name__ == "__main__":
-    sys.stdout.write("".join(f"{line}\n" for line in requirements(metadata.requires(PROJECT) or (), sys.argv[1:])))

@@ -35,3 +35,16 @@ TARGETS = (
     Target("aarch64-apple-darwin", "macosx", "darwin", "arm64"),
     Target("x86_64-pc-windows-msvc", "win", "win32", "AMD64"),
 )
+
+
+def native_requirements(version: str) -> list[str]:
+    """Return the requirements of the native engine: of the same version, on each platform that has a wheel of it.
+
+    Elsewhere pip would try to build Rust.
+    """
+    systems = dict.fromkeys((target.system, target.machine) for target in TARGETS)
+    return [
+        f"kafkagroup-native=={version}; implementation_name == 'cpython' and sys_platform == '{system}' "
+        f"and platform_machine == '{machine}'"
+        for system, machine in systems
+    ]

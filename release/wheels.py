@@ -4,6 +4,9 @@
     python -m release.wheels pure                       the distribution kafkagroup
     python -m release.wheels x86_64-apple-darwin …      wheels of the native engine for these targets
 
+Without arguments, a target that this machine cannot build for is left out, with the reason. What is asked for by its
+name and cannot be built is a failure, and so is everything that breaks.
+
 A wheel of the native engine contains the licences of what is linked in, and a bill of materials (CycloneDX). It is
 audited: the symbols of the C library that it needs, that it needs nothing but Python's stable ABI, and that it names no
 folder of the machine that built it.
@@ -13,14 +16,18 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from release.crates import linked_crates, notices
 from release.targets import TARGETS, Target
@@ -29,6 +36,8 @@ ROOT = Path(__file__).parents[1]
 CRATE = ROOT / "native"
 DIST = ROOT / "dist"
 SUMS = "SHA256SUMS"
+#: The name of the distribution kafkagroup on the command line.
+PURE = "pure"
 NOTICES = "THIRD-PARTY-LICENSES.txt"
 #: Rust's own page about its standard library, which is linked in too: where a toolchain has it, its name in a wheel.
 RUST_NOTICES = Path("share", "doc", "rust", "COPYRIGHT-library.html")
@@ -39,29 +48,71 @@ class CannotBuildError(Exception):
     """A target that this machine has no means to build for; the message says what is missing."""
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one thing that was to be built.
+
+    Args:
+        name: `pure`, or the triple of a target.
+        state: What happened.
+        reason: Why it is not there; empty if it is.
+    """
+
+    name: str
+    state: Literal["built", "left out", "failed"]
+    reason: str = ""
+
+
 def main(asked: Sequence[str]) -> int:
-    """Build what is asked for, and print a table of it. Return 1 if something could not be built."""
+    """Build what is asked for, and print what was built, what was left out and why. Return 1 if something failed."""
+    if unknown := sorted({*asked} - {PURE} - {target.triple for target in TARGETS}):
+        say(f"unknown: {', '.join(unknown)}. Known: {PURE}, {', '.join(target.triple for target in TARGETS)}")
+        return 2
     if not asked:
         shutil.rmtree(DIST, ignore_errors=True)
     DIST.mkdir(exist_ok=True)
-    missing = []
-    if not asked or "pure" in asked:
-        run("-m", "build", "--outdir", str(DIST), str(ROOT))
-        run("-m", "maturin", "sdist", "--out", str(DIST), cwd=CRATE)
+    outcomes = []
+    if not asked or PURE in asked:
+        outcomes.append(attempt(PURE, build_pure, named=True))
     for target in TARGETS:
-        if target.triple in asked or (not asked and target.compatibility):
-            try:
-                build(target)
-            except CannotBuildError as error:
-                missing.append(f"{target.triple}: {error}")
+        if target.triple in asked or not asked:
+            outcomes.append(attempt(target.triple, partial(build, target), named=bool(asked)))
     files = sorted(file for file in DIST.iterdir() if file.name != SUMS)
     (DIST / SUMS).write_text("".join(f"{digest(file)}  {file.name}\n" for file in files))
     say("")
     for file in files:
         say(f"{file.stat().st_size / 1e6:6.2f} MB  {file.name}")
-    for line in missing:
-        say(f"not built  {line}")
-    return 1 if missing else 0
+    say("")
+    for one in outcomes:
+        say(f"{one.state:9}  {one.name}{': ' if one.reason else ''}{one.reason}")
+    return 1 if any(one.state == "failed" for one in outcomes) else 0
+
+
+def attempt(name: str, make: Callable[[], None], *, named: bool) -> Outcome:
+    """Build one thing, and return what became of it. The others are built though this one fails.
+
+    Args:
+        name: What is built.
+        make: Builds it.
+        named: It was asked for by its name, so to leave it out is a failure.
+    """
+    try:
+        make()
+    except CannotBuildError as error:
+        return Outcome(name, "failed" if named else "left out", str(error))
+    except (subprocess.CalledProcessError, OSError, ValueError) as error:
+        return Outcome(name, "failed", str(error))
+    return Outcome(name, "built")
+
+
+def build_pure() -> None:
+    """Build the wheel and the sdist of kafkagroup, and the sdist of the native engine.
+
+    Raises:
+        subprocess.CalledProcessError: A tool failed.
+    """
+    run("-m", "build", "--outdir", str(DIST), str(ROOT))
+    run("-m", "maturin", "sdist", "--out", str(DIST), cwd=CRATE)
 
 
 def build(target: Target) -> None:
@@ -71,6 +122,10 @@ def build(target: Target) -> None:
         CannotBuildError: Rust or the linker has no support for the target here.
         subprocess.CalledProcessError: A tool failed.
     """
+    if target.compatibility is None and not on(target):
+        raise CannotBuildError(f"it is built on {target.system} ({target.machine}), see .github/workflows/release.yml")
+    if shutil.which("rustc") is None:
+        raise CannotBuildError("there is no Rust here (rustc)")
     if not has_standard_library(target.triple):
         raise CannotBuildError(f"this Rust has no standard library for it (rustup target add {target.triple})")
     zig = ["--zig", "--compatibility", target.compatibility] if target.compatibility else []
@@ -80,6 +135,11 @@ def build(target: Target) -> None:
         (wheel,) = Path(folder).glob("*.whl")
         shutil.copy(with_licences(wheel, target.triple), DIST / wheel.name)
     audit(DIST / wheel.name, target)
+
+
+def on(target: Target) -> bool:
+    """Return whether this machine is of the target's system and processor."""
+    return (sys.platform, platform.machine()) == (target.system, target.machine)
 
 
 def has_standard_library(triple: str) -> bool:
@@ -177,7 +237,11 @@ def run(*arguments: str, cwd: Path = ROOT) -> None:
     mapped = f"--remap-path-prefix={cargo_home()}=cargo --remap-path-prefix={ROOT}=kafkagroup"
     flags = f"{os.environ.get('RUSTFLAGS', '')} {mapped}"
     subprocess.run(
-        [sys.executable, *arguments], cwd=cwd, check=True, env={**os.environ, "PATH": path, "RUSTFLAGS": flags}
+        [sys.executable, *arguments],
+        cwd=cwd,
+        check=True,
+        # A release of kafkagroup depends on its native engine: see release/build_hook.py.
+        env={**os.environ, "PATH": path, "RUSTFLAGS": flags, "KAFKAGROUP_RELEASE": "1"},
     )
 
 

@@ -76,12 +76,11 @@ def check(done: subprocess.CompletedProcess[str], reason: str) -> None:
     """The error of `native` and the warning of `auto` give the reason, each once, and say what to do."""
     assert done.returncode == 0, done.stderr
     version = re.escape(kafkagroup.__version__)
-    assert re.fullmatch(
-        rf"engine=native, but {reason}\. Run `pip install kafkagroup-native=={version}` there, or use engine=auto or "
-        r"librdkafka\.\n",
-        done.stdout,
-    ), done.stdout
-    assert re.fullmatch(rf"WARNING {reason}: the slower librdkafka engine serves \(engine=auto\)\n", done.stderr), (
+    install = rf"`pip install kafkagroup-native=={version}` \(in a clone: `pip install \./native`\)"
+    native = rf"engine=native, but {reason}\. Run {install} there, or use engine=auto or librdkafka\.\n"
+    assert re.fullmatch(native, done.stdout), done.stdout
+    serves = r"the slower librdkafka engine serves \(engine=auto\)"
+    assert re.fullmatch(rf"WARNING {reason}: {serves}\. Run {install} there for the native one\n", done.stderr), (
         done.stderr
     )
 

@@ -1,13 +1,16 @@
-"""A published wheel has the notices of Rust's standard library, and says nothing of the machine that built it."""
+"""What is built is listed, with what is left out and why. A published wheel has the notices of Rust's standard library, and says nothing of the machine that built it."""
 
 from __future__ import annotations
 
+import subprocess
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from release import wheels
 from release.wheels import CannotBuildError, folders_named, rust_notices
+from release.targets import TARGETS, Target
 from tests.support.native import cargo_works
 
 
@@ -29,3 +32,52 @@ def test_rust_says_what_its_standard_library_contains() -> None:
         pytest.skip(str(error))
     assert "Rust Standard Library" in text
     assert "hashbrown" in text
+
+
+NOT_HERE = "aarch64-unknown-linux-musl"
+
+
+@pytest.fixture
+def builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`main` writes into a folder of the test; nothing is compiled, and one target cannot be built."""
+
+    def build(target: Target) -> None:
+        if target.triple == NOT_HERE:
+            raise CannotBuildError("no standard library for it")
+        (tmp_path / f"{target.triple}.whl").write_bytes(b"a wheel")
+
+    monkeypatch.setattr(wheels, "DIST", tmp_path)
+    monkeypatch.setattr(wheels, "build_pure", lambda: (tmp_path / "pure.whl").write_bytes(b"a wheel"))
+    monkeypatch.setattr(wheels, "build", build)
+
+
+@pytest.mark.usefixtures("builds")
+def test_a_target_that_cannot_be_built_here_is_left_out_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    assert wheels.main([]) == 0
+    said = capsys.readouterr().out
+    assert f"left out   {NOT_HERE}: no standard library for it\n" in said
+    assert said.count("built      ") == len(TARGETS)
+
+
+@pytest.mark.usefixtures("builds")
+def test_a_target_that_was_named_and_cannot_be_built_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    assert wheels.main(["pure", NOT_HERE]) == 1
+    assert capsys.readouterr().out.endswith(f"built      pure\nfailed     {NOT_HERE}: no standard library for it\n")
+
+
+@pytest.mark.usefixtures("builds")
+def test_what_comes_after_a_failure_is_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails() -> None:
+        raise subprocess.CalledProcessError(2, ["build"])
+
+    monkeypatch.setattr(wheels, "build_pure", fails)
+    assert wheels.main([]) == 1
+    assert "failed     pure: Command '['build']' returned non-zero exit status 2." in capsys.readouterr().out
+    assert "x86_64-pc-windows-msvc.whl\n" in (tmp_path / "SHA256SUMS").read_text()
+
+
+def test_an_unknown_target_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert wheels.main(["x86_64-unknown-linux"]) == 2
+    assert capsys.readouterr().out.startswith("unknown: x86_64-unknown-linux. Known: pure, x86_64-unknown-linux-gnu")
