@@ -1,1 +1,1 @@
-"""What is done for a release and not in CI: the wheels with their papers, and the matrix of versions."""
+"""What is done for a release and not in CI: wheels with their papers, a rehearsal, and the matrix of versions."""

@@ -1,4 +1,4 @@
-"""The project's requirements as a plain list, without the native engine, so that a cell of the matrix can replace some."""
+"""The project's requirements as a list without the native engine, so that a cell of the matrix can replace some."""
 
 from __future__ import annotations
 

@@ -74,9 +74,11 @@ def main(asked: Sequence[str]) -> int:
     outcomes = []
     if not asked or PURE in asked:
         outcomes.append(attempt(PURE, build_pure, named=True))
-    for target in TARGETS:
-        if target.triple in asked or not asked:
-            outcomes.append(attempt(target.triple, partial(build, target), named=bool(asked)))
+    outcomes += [
+        attempt(target.triple, partial(build, target), named=bool(asked))
+        for target in TARGETS
+        if target.triple in asked or not asked
+    ]
     files = sorted(file for file in DIST.iterdir() if file.name != SUMS)
     (DIST / SUMS).write_text("".join(f"{digest(file)}  {file.name}\n" for file in files))
     say("")

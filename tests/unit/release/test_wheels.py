@@ -1,4 +1,7 @@
-"""What is built is listed, with what is left out and why. A published wheel has the notices of Rust's standard library, and says nothing of the machine that built it."""
+"""The builder of wheels says what it left out and why.
+
+A published wheel has the notices of Rust's standard library, and says nothing of the machine that built it.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from release import wheels
-from release.wheels import CannotBuildError, folders_named, rust_notices
 from release.targets import TARGETS, Target
+from release.wheels import CannotBuildError, folders_named, rust_notices
 from tests.support.native import cargo_works
 
 
