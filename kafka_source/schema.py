@@ -16,24 +16,16 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from kafka_source.errors import OptionError
-from kafka_source.model.record_columns import TEXT_COLUMNS, Column
+from kafka_source.model.record_columns import COLUMN_TYPES, Column, columns_of_types
 from kafka_source.options import column_options
 
 __all__ = ["HEADERS_TYPE", "REPLICA", "Column", "columns_of", "schema_for", "source_schema"]
 
 HEADERS_TYPE = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 
-_SPARK: dict[str, DataType] = {
-    "key": BinaryType(),
-    "value": BinaryType(),
-    "topic": StringType(),
-    "partition": IntegerType(),
-    "offset": LongType(),
-    "timestamp": TimestampType(),
-    "timestampType": IntegerType(),
-    "headers": HEADERS_TYPE,
-    "replica": IntegerType(),
+_SPARK_TYPES: dict[str, DataType] = {
+    kind.simpleString(): kind
+    for kind in (BinaryType(), StringType(), IntegerType(), LongType(), TimestampType(), HEADERS_TYPE)
 }
 
 REPLICA = "replica"
@@ -49,7 +41,9 @@ def source_schema(*, headers: bool, replica: bool = False) -> StructType:
         replica: Include the column `replica`, which the built-in source does not have.
     """
     left_out = {name for name, wanted in (("headers", headers), ("replica", replica)) if not wanted}
-    return StructType([StructField(name, kind) for name, kind in _SPARK.items() if name not in left_out])
+    return StructType(
+        [StructField(name, _SPARK_TYPES[kind]) for name, kind in COLUMN_TYPES.items() if name not in left_out]
+    )
 
 
 def schema_for(given: Mapping[str, str]) -> StructType:
@@ -68,13 +62,4 @@ def columns_of(schema: StructType) -> tuple[Column, ...]:
     Raises:
         OptionError: The source has no such column, or it has another type.
     """
-    columns = []
-    for field in schema.fields:
-        expected = _SPARK.get(field.name)
-        text = field.name in TEXT_COLUMNS and field.dataType == StringType()
-        if expected is None or not (text or field.dataType.simpleString() == expected.simpleString()):
-            takes = ", ".join(f"{name} {kind.simpleString()}" for name, kind in _SPARK.items())
-            got = f"{field.name} {field.dataType.simpleString()}"
-            raise OptionError("schema", got, f"columns of: {takes}; key and value may be string")
-        columns.append(Column(field.name, text, field.nullable))
-    return tuple(columns)
+    return columns_of_types((field.name, field.dataType.simpleString(), field.nullable) for field in schema.fields)

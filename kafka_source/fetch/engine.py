@@ -11,6 +11,7 @@ import pyarrow as pa
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.model.record_columns import Column
 from kafka_source.model.stream_offset import Range
+from kafka_source.options import ReadOptions
 from kafka_source.quota.task_pacer import Pacer
 
 PACED_BATCH_SECONDS = 0.5
@@ -51,6 +52,33 @@ class FetchRequest:
     pacer: Pacer = field(default_factory=Pacer)
     label: str = "spark-kafka-source"
     max_unpacked_bytes: int = 256 * 1024 * 1024
+
+    @classmethod
+    def of(
+        cls,
+        options: ReadOptions,
+        ranges: tuple[Range, ...],
+        columns: tuple[Column, ...],
+        *,
+        cluster: str | None,
+        topics: Mapping[str, str],
+        pacer: Pacer | None = None,
+    ) -> FetchRequest:
+        """Return the request of a query with these options; the arguments are the attributes."""
+        return cls(
+            ranges,
+            columns,
+            batch_rows=options.batch_rows,
+            batch_bytes=options.batch_bytes,
+            timeout_ms=options.kafka_consumer_poll_timeout_ms,
+            read_committed=options.read_committed,
+            fail_on_data_loss=options.fail_on_data_loss,
+            cluster=cluster,
+            topics=topics,
+            pacer=pacer or Pacer(),
+            label=options.group_id_prefix,
+            max_unpacked_bytes=options.max_unpacked_bytes,
+        )
 
 
 class FetchEngine(Protocol):

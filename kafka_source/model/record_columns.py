@@ -1,8 +1,24 @@
-"""The columns of a Kafka record; for readers with and without Spark."""
+"""The columns of a Kafka record with their types in Spark's words; for readers with and without Spark."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+
+from kafka_source.errors import OptionError
+
+COLUMN_TYPES: Mapping[str, str] = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+    "headers": "array<struct<key:string,value:binary>>",
+    "replica": "int",
+}
+"""The columns that can be read, in their order, with the names of their types in Spark's SQL."""
 
 TEXT_COLUMNS = ("key", "value")
 """Columns that a user can request as strings; their bytes are then decoded as UTF-8."""
@@ -21,3 +37,22 @@ class Column:
     name: str
     text: bool = False
     nullable: bool = True
+
+
+def columns_of_types(requested: Iterable[tuple[str, str, bool]]) -> tuple[Column, ...]:
+    """Return the columns of a request: any subset of the source's columns, in any order.
+
+    Args:
+        requested: For each column its name, the name of its type in Spark's SQL, and whether it may have nulls.
+
+    Raises:
+        OptionError: The source has no such column, or it has another type.
+    """
+    columns = []
+    for name, kind, nullable in requested:
+        expected, text = COLUMN_TYPES.get(name), name in TEXT_COLUMNS and kind == "string"
+        if expected is None or not (text or kind == expected):
+            takes = ", ".join(f"{one} {its_kind}" for one, its_kind in COLUMN_TYPES.items())
+            raise OptionError("schema", f"{name} {kind}", f"columns of: {takes}; key and value may be string")
+        columns.append(Column(name, text, nullable))
+    return tuple(columns)

@@ -1,4 +1,4 @@
-"""Records as Arrow columns: find them in a DataFrame's schema, and take them from Spark's Arrow batches and rows.
+"""Records as Arrow columns: find them among the columns of rows, and take them from Arrow batches and Spark's rows.
 
 The rules of the schema are those of Spark's own Kafka sink. Error texts are Spark's where users may search for them.
 """
@@ -11,15 +11,6 @@ from itertools import islice
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DataType,
-    IntegerType,
-    StringType,
-    StructField,
-    StructType,
-)
 
 from kafka_source.errors import InvalidConfigurationError
 
@@ -181,14 +172,13 @@ def _compute() -> Any:
     return pyarrow.compute
 
 
-_SPARK_HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
-
-_ALLOWED: dict[str, tuple[DataType, ...]] = {
-    "topic": (StringType(),),
-    "key": (StringType(), BinaryType()),
-    "value": (StringType(), BinaryType()),
-    "headers": (_SPARK_HEADERS,),
-    "partition": (IntegerType(),),
+# The names of types in Spark's SQL.
+_ALLOWED: dict[str, tuple[str, ...]] = {
+    "topic": ("string",),
+    "key": ("string", "binary"),
+    "value": ("string", "binary"),
+    "headers": ("array<struct<key:string,value:binary>>",),
+    "partition": ("int",),
 }
 
 
@@ -211,17 +201,17 @@ class SinkColumns:
     headers: int | None = None
 
 
-def sink_columns(schema: StructType, topic: str | None) -> SinkColumns:
-    """Find and check a DataFrame's columns. Other columns are ignored, as in Spark's own sink.
+def sink_columns(fields: Sequence[tuple[str, str]], topic: str | None) -> SinkColumns:
+    """Find and check the columns of a record. Other columns are ignored, as in Spark's own sink.
 
     Args:
-        schema: The DataFrame's schema.
+        fields: For each column of the rows its name, and the name of its type in Spark's SQL.
         topic: The option `topic`.
 
     Raises:
         InvalidConfigurationError: A column is missing or has a wrong type; names it and its allowed types.
     """
-    found = {name: _position(schema, name) for name in _ALLOWED if name != "topic" or topic is None}
+    found = {name: _position(fields, name) for name in _ALLOWED if name != "topic" or topic is None}
     if topic is None and found["topic"] is None:
         raise InvalidConfigurationError(
             "topic option required when no 'topic' attribute is present. Use the topic option for setting a topic."
@@ -229,17 +219,16 @@ def sink_columns(schema: StructType, topic: str | None) -> SinkColumns:
     value = found["value"]
     if value is None:
         raise InvalidConfigurationError(
-            f"Required attribute 'value' not found among the columns {', '.join(schema.fieldNames())}."
+            f"Required attribute 'value' not found among the columns {', '.join(name for name, _ in fields)}."
         )
     return SinkColumns(value, found["key"], found.get("topic"), found["partition"], found["headers"])
 
 
-def _position(schema: StructType, name: str) -> int | None:
-    position = next((i for i, field in enumerate(schema.fields) if field.name == name), None)
+def _position(fields: Sequence[tuple[str, str]], name: str) -> int | None:
+    position = next((i for i, field in enumerate(fields) if field[0] == name), None)
     if position is None:
         return None
-    actual = schema.fields[position].dataType.simpleString()
-    allowed = [kind.simpleString() for kind in _ALLOWED[name]]
+    actual, allowed = fields[position][1], _ALLOWED[name]
     # Compare neither nullability, nor the collation of a string, nor the case of the names in a header, as Spark does.
     if actual.split(" collate ")[0].lower() not in allowed:
         raise InvalidConfigurationError(

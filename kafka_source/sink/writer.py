@@ -269,7 +269,8 @@ def _target(given: Mapping[str, str], schema: StructType, write_id: str | None =
     check_engine(options.engine, options.settings, Role.PRODUCER, native=native)
     if exactly_once is not None:
         check_transactional(options.settings)
-    return Target(options, sink_columns(schema, options.topic), exactly_once, QuotaSettings.of(options), _name(given))
+    fields = [(field.name, field.dataType.simpleString()) for field in schema.fields]
+    return Target(options, sink_columns(fields, options.topic), exactly_once, QuotaSettings.of(options), _name(given))
 
 
 def _exactly_once(options: SinkOptions, write_id: str | None) -> ExactlyOnce | None:

@@ -33,7 +33,7 @@ from kafka_source.runtime.failpoints import failpoint
 from kafka_source.runtime.retry import RetryPolicy, retry
 from kafka_source.source import replay
 from kafka_source.source.group_member_owner import GroupMemberOwner
-from kafka_source.source.owners import OwnedPartitions, PartitionOwner, Standalone, StaticPartitions
+from kafka_source.source.owners import OwnedPartitions, PartitionOwner, Standalone, StaticPartitions, fetch_committed
 from kafka_source.source.plan import Admission, PlannedInput, plan, spans
 from kafka_source.source.position_tracker import PositionTracker
 from kafka_source.source.positions import Positions
@@ -75,7 +75,7 @@ class MicroBatches:
             TopicIds(self._cluster.topics, options.metadata_max_age_ms),
             fail_on_data_loss=options.fail_on_data_loss,
         )
-        self._resolver = PositionTracker(query, self._cluster, self._owner, subscribed, positions)
+        self._resolver = PositionTracker(options, self._cluster, self._owner, subscribed, positions)
         # A limit in bytes needs the sizes that tasks measure, and these report to the driver as with a quota.
         by_bytes = options.max_bytes_per_trigger is not None
         quota = QuotaSettings.measuring(options) if by_bytes else QuotaSettings.of(options)
@@ -168,7 +168,7 @@ class MicroBatches:
         is_first = start == self._planned and any(span.end > span.start for span in start.partitions.values())
         if not self._sink_commits or self._sink_has_committed or not is_first:
             return
-        committed = replay.fetch_committed(self._options)
+        committed = fetch_committed(self._options)
         if replay.is_handed_over(start, committed) or self._positions.unfollowed_rewinds(committed):
             self._sink_has_committed = True
             return
@@ -391,7 +391,7 @@ class MicroBatches:
     def _remaining(self, planned: list[PlannedInput], stream: str) -> list[PlannedInput]:
         """Return what a replay has to read when the sink commits the group's offsets."""
         owned = self._owner.commit_and_rejoin({})
-        committed = replay.fetch_committed(self._options)
+        committed = fetch_committed(self._options)
         return replay.remaining(planned, owned.slots, committed, stream)
 
     def _without_rewound(self, planned: list[PlannedInput]) -> list[PlannedInput]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from assignors.model import TopicPartition
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.errors import FencedError, InvalidConfigurationError, KafkaGroupError, UnknownTopicError
-from kafka_source.group.requests import commit_offsets, describe_either, fetch_entries
+from kafka_source.group.requests import commit_offsets, describe_either, fetch_all_committed, fetch_entries
 from kafka_source.kafka_client import cached_client
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
@@ -134,6 +134,15 @@ class PartitionOwner:
 
     def close(self) -> None:
         """Give the partitions up."""
+
+
+def fetch_committed(options: ReadOptions) -> dict[TopicPartition, CommitOffset]:
+    """Fetch the group's committed offsets; those that the sink has committed have the stream's id (`OffsetNote`)."""
+    if options.group_id is None:
+        return {}
+    client = cached_client(options.settings)
+    deadline = Deadline(options.coordinator_timeout_ms / 1000)
+    return client.run(fetch_all_committed(client, options.group_id, deadline))
 
 
 class Standalone(PartitionOwner):

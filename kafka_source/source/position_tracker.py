@@ -13,11 +13,11 @@ from kafka_source.cluster.lookup import Cluster
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.stream_offset import StreamOffset
+from kafka_source.options import ReadOptions
 from kafka_source.options.kinds import TopicWord
-from kafka_source.source import replay, start_and_end
-from kafka_source.source.owners import OwnedPartitions, PartitionOwner
+from kafka_source.source import start_and_end
+from kafka_source.source.owners import OwnedPartitions, PartitionOwner, fetch_committed
 from kafka_source.source.positions import Positions, group_or_own, max_offset
-from kafka_source.source.read_task import Query
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ class PositionTracker:
     """Resolve the positions of the partitions that a stream owns.
 
     Args:
-        query: The query.
+        options: Of the query.
         cluster: Where to look up offsets.
         owner: Knows the group's committed offsets.
         subscribed: The partitions of the subscription when the query started.
@@ -35,20 +35,20 @@ class PositionTracker:
 
     def __init__(
         self,
-        query: Query,
+        options: ReadOptions,
         cluster: Cluster,
         owner: PartitionOwner,
         subscribed: Collection[TopicPartition],
         positions: Positions,
     ) -> None:
-        self._options = query.options
+        self._options = options
         self._cluster = cluster
         self._owner = owner
         self._positions = positions
         self._subscribed = frozenset(subscribed)
-        self._sink_commits = query.options.commit == "sink"
-        self._commits = query.options.commit != "none"
-        self._own_positions = query.options.redundant_emit == "all"
+        self._sink_commits = options.commit == "sink"
+        self._commits = options.commit != "none"
+        self._own_positions = options.redundant_emit == "all"
         self._generation: int | None = None
         # Partitions that start at `latest` because startingOffsets says so for their topic, which the checkpoint
         # does not know.
@@ -214,7 +214,7 @@ class PositionTracker:
         uses_committed = not owned.copies and bool(start.partitions or self._options.group_start == "committed")
         committed: Mapping[TopicPartition, CommitOffset] = {}
         if uses_committed and self._sink_commits:
-            fetched = replay.fetch_committed(self._options)
+            fetched = fetch_committed(self._options)
             committed = {tp: fetched[tp] for tp in known if tp in fetched}
         elif uses_committed:
             committed = self._owner.committed(known)

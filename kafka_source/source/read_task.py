@@ -349,19 +349,8 @@ def _batches(task: ReadTask, query: Query, pacer: Pacer) -> Iterator[pa.RecordBa
     """Yield the records of the task's ranges from the engine, with exactly the requested columns."""
     options = query.options
     for replica, ranges in by_replica(_with_bounds_of_now(task, query)):
-        request = FetchRequest(
-            ranges=ranges,
-            columns=columns_to_fetch(query.columns),
-            batch_rows=options.batch_rows,
-            batch_bytes=options.batch_bytes,
-            timeout_ms=options.kafka_consumer_poll_timeout_ms,
-            read_committed=options.read_committed,
-            fail_on_data_loss=options.fail_on_data_loss,
-            cluster=task.cluster,
-            topics=task.topics,
-            pacer=pacer,
-            label=options.group_id_prefix,
-            max_unpacked_bytes=options.max_unpacked_bytes,
+        request = FetchRequest.of(
+            options, ranges, columns_to_fetch(query.columns), cluster=task.cluster, topics=task.topics, pacer=pacer
         )
         for batch in engine_for(options.engine, query.settings).read(request):
             yield with_replica(batch, query.columns, replica)

@@ -20,8 +20,6 @@ from assignors.model import TopicPartition
 from kafka_source.cluster.list_offsets import LATEST
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.errors import DataLossError, InvalidConfigurationError
-from kafka_source.group.requests import fetch_all_committed
-from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.model.commits import CommitOffset, OffsetNote
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import Range, Span, StreamOffset
@@ -32,15 +30,6 @@ from kafka_source.source.start_and_end import earliest_of_added, raise_or_warn, 
 from kafka_source.source_sink_handoff import Handoff
 
 # ---- a sink that commits the offsets, and the hand-off to it
-
-
-def fetch_committed(options: ReadOptions) -> dict[TopicPartition, CommitOffset]:
-    """Fetch the group's committed offsets; those that the sink has committed have the stream's id (`OffsetNote`)."""
-    if options.group_id is None:
-        return {}
-    client = cached_client(options.settings)
-    deadline = Deadline(options.coordinator_timeout_ms / 1000)
-    return client.run(fetch_all_committed(client, options.group_id, deadline))
 
 
 def is_handed_over(batch: StreamOffset, committed: Mapping[TopicPartition, CommitOffset]) -> bool:

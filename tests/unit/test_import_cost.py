@@ -64,6 +64,7 @@ def test_executors_load_no_library_of_the_command_line(module: str) -> None:
             (f"kafka_source.{part}", {"pyspark", "kafka"})
             for part in ("kafka_client", "fetch", "group", "transactions")
         ),
+        ("kafkagroup.arrow", {"pyspark", "kafka", "polars", "pandas", "duckdb", "tqdm"}),
         ("kafkagroup.embedded", {"pyspark", "pyarrow", "kafka", "confluent_kafka", "pytest"}),
         ("kafkagroup.embedded.pytest_plugin", {"pyspark", "pyarrow", "kafka", "confluent_kafka"}),
         ("assignors", {"pyspark", "pyarrow", "kafka", "confluent_kafka", "kafka_source", "kafkagroup"}),

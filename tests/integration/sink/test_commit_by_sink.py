@@ -21,7 +21,7 @@ from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.sink.two_phase.source_offsets import offsets_of_sources
-from kafka_source.source import replay
+from kafka_source.source import micro_batches
 from kafka_source.source_sink_handoff import BatchOfRun, Handoff, collect, publish
 from kafka_source.transactions.offset_transaction import add_offsets, commit_in
 from kafka_source.transactions.open_transaction import end, initialise
@@ -452,7 +452,7 @@ def test_a_sink_that_commits_is_known_by_its_first_batch(kafka, topics, group, p
     query = pipe(maxOffsetsPerTrigger=40)
     query.whole_batch()
     query.whole_batch()
-    monkeypatch.setattr(replay, "fetch_committed", None)
+    monkeypatch.setattr(micro_batches, "fetch_committed", None)
     query.whole_batch()
 
 

@@ -37,6 +37,11 @@ def spark_schema(ddl: str) -> StructType:
     return schema
 
 
+def fields_of(schema: StructType) -> list[tuple[str, str]]:
+    """The names and types of a schema's columns, as the writers pass them."""
+    return [(field.name, field.dataType.simpleString()) for field in schema.fields]
+
+
 @pytest.mark.parametrize(
     ("ddl", "topic", "expected"),
     [
@@ -47,7 +52,7 @@ def spark_schema(ddl: str) -> StructType:
     ],
 )
 def test_columns_are_found_by_name(ddl: str, topic: str | None, expected: SinkColumns) -> None:
-    assert sink_columns(spark_schema(ddl), topic) == expected
+    assert sink_columns(fields_of(spark_schema(ddl)), topic) == expected
 
 
 def test_the_names_in_a_header_are_taken_in_any_case_as_spark_does() -> None:
@@ -55,9 +60,9 @@ def test_the_names_in_a_header_are_taken_in_any_case_as_spark_does() -> None:
         header = StructType().add(first, "string").add(second, "binary")
         return spark_schema("value binary").add("headers", ArrayType(header, containsNull=False))
 
-    assert sink_columns(headers("Key", "VALUE"), "t") == SinkColumns(0, headers=1)
+    assert sink_columns(fields_of(headers("Key", "VALUE")), "t") == SinkColumns(0, headers=1)
     with pytest.raises(InvalidConfigurationError, match="headers attribute unsupported type"):
-        sink_columns(headers("name", "value"), "t")
+        sink_columns(fields_of(headers("name", "value")), "t")
 
 
 @pytest.mark.parametrize(
@@ -65,7 +70,7 @@ def test_the_names_in_a_header_are_taken_in_any_case_as_spark_does() -> None:
 )
 def test_wrong_columns_are_refused(ddl: str) -> None:
     with pytest.raises(InvalidConfigurationError, match="attribute"):
-        sink_columns(spark_schema(ddl), "t")
+        sink_columns(fields_of(spark_schema(ddl)), "t")
 
 
 # Of Kafka's UtilsTest.testMurmur2, made unsigned.

@@ -79,7 +79,7 @@ class Start:
         self.group = Group(entries, self.positions, keeps=commit == "batch")
         query = Query.of(given, source_schema(headers=False), Where.STREAM)
         cluster: Any = self.log
-        self.tracker = PositionTracker(query, cluster, self.group, [TP], self.positions)
+        self.tracker = PositionTracker(query.options, cluster, self.group, [TP], self.positions)
 
     def position(self, checkpoint: StreamOffset) -> int:
         self.positions.learn(checkpoint)

@@ -1,0 +1,15 @@
+"""Kafka's records as Arrow tables, and Arrow tables as Kafka's records, without Spark and without a JVM.
+
+    from kafkagroup import arrow
+
+    with arrow.read("orders", {"bootstrap.servers": "broker:9092"}, start="-1h") as orders:
+        frame = polars.DataFrame(orders)
+
+Settings have the names of Kafka's clients. docs/guides/without-spark.md says when to use this and when Spark.
+"""
+
+from kafkagroup.arrow.progress import Progress
+from kafkagroup.arrow.reading import BoundedStream, read
+from kafkagroup.arrow.stream import Stream
+
+__all__ = ["BoundedStream", "Progress", "Stream", "read"]

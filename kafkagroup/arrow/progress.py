@@ -1,0 +1,77 @@
+"""The progress of a stream: its figures, and a bar where there is a terminal or a notebook."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from kafka_source.errors import InvalidConfigurationError
+
+_LIBRARY = "tqdm"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a stream has been read.
+
+    Attributes:
+        records: The records that were handed out.
+        bytes: Their size in Arrow.
+        lag: The offsets that are left to the end of what is read. It counts offsets without a record too: those of
+            transactions' markers, of aborted transactions, and of what compaction has removed.
+    """
+
+    records: int = 0
+    bytes: int = 0
+    lag: int = 0
+
+
+class Bar:
+    """A bar of a terminal or a notebook, or none.
+
+    Args:
+        name: What is read.
+        shown: True: always; False: never; None: on a terminal and in a notebook, if tqdm is installed.
+
+    Raises:
+        InvalidConfigurationError: It shall be shown, and tqdm is not installed.
+    """
+
+    def __init__(self, name: str, shown: bool | None) -> None:
+        self._name = name
+        self._bar: Any = None
+        self._records = 0
+        installed = find_spec(_LIBRARY) is not None
+        if shown and not installed:
+            raise InvalidConfigurationError(
+                "A progress bar needs tqdm: pip install 'kafkagroup[arrow]'. Without bar=True nothing is shown."
+            )
+        self._is_shown = installed and (_has_reader() if shown is None else shown)
+
+    def update(self, progress: Progress) -> None:
+        """Show these figures."""
+        if not self._is_shown:
+            return
+        if self._bar is None:
+            with warnings.catch_warnings():
+                # In a notebook without ipywidgets it says that it draws a bar of text.
+                warnings.simplefilter("ignore")
+                self._bar = import_module("tqdm.auto").tqdm(desc=self._name, unit=" records", unit_scale=True)
+        self._bar.total = progress.records + progress.lag
+        self._bar.set_postfix(MB=round(progress.bytes / 1e6, 1), lag=progress.lag, refresh=False)
+        self._bar.update(progress.records - self._records)
+        self._records = progress.records
+
+    def close(self) -> None:
+        """Leave the bar as it is."""
+        if self._bar is not None:
+            self._bar.close()
+            self._bar, self._records = None, 0
+
+
+def _has_reader() -> bool:
+    return "ipykernel" in sys.modules or (sys.stderr is not None and sys.stderr.isatty())

@@ -1,0 +1,246 @@
+"""Read topics from a start to an end, without a group."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+from weakref import WeakSet
+
+import pyarrow as pa
+
+from kafka_source.cluster.lookup import Cluster
+from kafka_source.cluster.topic_ids import TopicIds
+from kafka_source.engine_selection import check_engine
+from kafka_source.fetch.engine import FetchRequest
+from kafka_source.fetch.select import engine_for
+from kafka_source.group.model import subscription_of
+from kafka_source.kafka_client import cached_client
+from kafka_source.model.arrow_schema import arrow_schema
+from kafka_source.model.record_columns import Column
+from kafka_source.model.stream_offset import Range
+from kafka_source.options import ReadOptions, Where, read_options
+from kafka_source.source.owners import Standalone
+from kafka_source.source.start_and_end import resolve_batch
+from kafkagroup.arrow.progress import Bar, Progress
+from kafkagroup.arrow.settings import (
+    DEFAULT_COLUMNS,
+    Columns,
+    Position,
+    SettingValue,
+    Topics,
+    columns_named,
+    offset_everywhere,
+    offsets_at,
+    position_options,
+    settings_of,
+    topics_of,
+    without_prefix,
+)
+from kafkagroup.arrow.stream import Stream
+
+_Batches: TypeAlias = "Generator[pa.RecordBatch, None, None]"
+
+DEFAULT_MAX_BYTES = 64 << 20
+# A record batch of this size fits a processor's cache, and a DataFrame of its chunks is as quick as one of larger ones.
+_BATCH_BYTES = 2 << 20
+
+
+def read(
+    topics: Topics,
+    settings: Mapping[str, SettingValue],
+    *,
+    start: Position = "earliest",
+    end: Position = "latest",
+    columns: Columns = DEFAULT_COLUMNS,
+    max_bytes: int = DEFAULT_MAX_BYTES,
+    fail_on_data_loss: bool = True,
+    engine: str = "auto",
+    bar: bool | None = None,
+) -> BoundedStream:
+    """Return the records of topics from a start to an end, which are looked up now.
+
+    Args:
+        topics: A topic, several topics, or a pattern made by `re.compile`.
+        settings: Settings of Kafka's clients, such as `bootstrap.servers` and `isolation.level`.
+        start: `earliest`, a time, `-1h` for one hour ago, `@1500` for an offset of all partitions (or the nearest one
+            that a partition has), or offsets by partition.
+        end: Likewise, exclusive, or `latest`.
+        columns: Names of: key, value, topic, partition, offset, timestamp, timestampType, headers. `value string`
+            decodes UTF-8.
+        max_bytes: About how much memory the stream takes: for one response of a broker, and for record batches.
+        fail_on_data_loss: Whether records that retention deletes meanwhile are an error; if false, they are left out.
+        engine: `native`, `librdkafka`, or `auto` for native where it is installed.
+        bar: Whether to show a progress bar; None: on a terminal and in a notebook, if tqdm is installed.
+
+    Raises:
+        OptionError: A setting or an argument is wrong.
+        UnknownTopicError: A topic does not exist.
+        DataLossError: A start that is given as an offset is not in the log, and `fail_on_data_loss` is set.
+        KafkaGroupError: The brokers do not answer, or refuse.
+    """
+    wanted = columns_named(columns)
+    options = bounded_options(topics, settings, start, end, max_bytes, fail_on_data_loss, engine)
+    with without_prefix():
+        pinned = pinned_ranges(options, start, end)
+    return BoundedStream(options, wanted, pinned, bar)
+
+
+def bounded_options(
+    topics: Topics,
+    settings: Mapping[str, SettingValue],
+    start: Position,
+    end: Position,
+    max_bytes: int,
+    fail_on_data_loss: bool,
+    engine: str,
+) -> ReadOptions:
+    """Return the options of a bounded read, checked; arguments and errors as in `read`."""
+    with without_prefix():
+        given = {
+            **settings_of(settings),
+            **topics_of(topics),
+            **memory_options(settings, max_bytes),
+            "failOnDataLoss": str(fail_on_data_loss).lower(),
+            "engine": engine,
+            # A group id is only a label here.
+            "group.membership": "false",
+            # Where nothing is as new as the start, there is nothing to read.
+            "startingOffsetsByTimestampStrategy": "latest",
+        }
+        for name, position in (("starting", start), ("ending", end)):
+            if offset_everywhere(position) is None:
+                given |= position_options(name, position, topics)
+        options = read_options(given, Where.BATCH)
+        check_engine(options.engine, options.settings)
+    return options
+
+
+def memory_options(settings: Mapping[str, SettingValue], max_bytes: int) -> dict[str, str]:
+    """Return the options that bound the memory of a stream: half for a response, the rest for record batches."""
+    largest = min(int(settings.get("fetch.max.bytes", max_bytes)), max(1, max_bytes // 2))
+    return {"kafka.fetch.max.bytes": str(largest), "batch.bytes": str(max(1, min(_BATCH_BYTES, max_bytes // 8)))}
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedRanges:
+    """Ranges of partitions, with what their offsets are valid for.
+
+    Attributes:
+        ranges: The ranges, none of them empty.
+        cluster: The id of the cluster.
+        topics: The ids of the topics, as far as they are known.
+    """
+
+    ranges: tuple[Range, ...]
+    cluster: str | None
+    topics: Mapping[str, str]
+
+    @property
+    def size(self) -> int:
+        """The number of offsets."""
+        return sum(r.size for r in self.ranges)
+
+
+def pinned_ranges(options: ReadOptions, start: Position = "", end: Position = "") -> PinnedRanges:
+    """Look up what the start and the end mean now.
+
+    Args:
+        options: From `bounded_options`.
+        start: As there; only `@N` counts, which the options do not have.
+        end: Likewise.
+    """
+    # The engine uses this client too, and finds the partitions' leaders there.
+    cluster = Cluster.of(options, cached_client(options.settings))
+    selection = subscription_of(options)
+    with cluster.metadata_snapshot():
+        partitions = cluster.partitions(selection)
+        ids = TopicIds(cluster.topics, 0).ids({tp.topic for tp in partitions})
+        first, last = offset_everywhere(start), offset_everywhere(end)
+        if first is not None or last is not None:
+            low, high = cluster.bounds(partitions, partitions, read_committed=options.read_committed)
+            if first is not None:
+                options = replace(options, starting_offsets={**offsets_at(first, low, high)})
+            if last is not None:
+                options = replace(options, ending_offsets=offsets_at(last, low, high))
+        bounds = resolve_batch(
+            cluster, options, Standalone(cluster, selection), partitions, subscribed=partitions, check_all=True
+        )
+    starts, ends = dict(bounds.starts), dict(bounds.ends)
+    if bounds.leaderless:
+        # Wait for their leaders.
+        low, high = cluster.bounds(bounds.leaderless, bounds.leaderless, read_committed=options.read_committed)
+        starts, ends = starts | low, ends | high
+    ranges = (Range(*tp, starts[tp], ends[tp]) for tp in partitions)
+    return PinnedRanges(tuple(r for r in ranges if r.size), cluster.cluster_id(), ids)
+
+
+class BoundedStream(Stream):
+    """The records of ranges that are pinned: every use reads the same rows, again from their start.
+
+    Args:
+        options: Of the read.
+        columns: The columns of the rows.
+        pinned: The ranges.
+        bar: See `read`.
+    """
+
+    def __init__(
+        self, options: ReadOptions, columns: tuple[Column, ...], pinned: PinnedRanges, bar: bool | None
+    ) -> None:
+        self._options, self._columns, self._pinned = options, columns, pinned
+        self._schema = arrow_schema(columns)
+        self._bar = Bar(str(subscription_of(options)), bar)
+        self._progress = Progress(lag=pinned.size)
+        self._open: WeakSet[_Batches] = WeakSet()
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        return f"<records of {', '.join(map(str, self._pinned.ranges)) or 'no range'}>"
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the batches."""
+        return self._schema
+
+    @property
+    def progress(self) -> Progress:
+        """How far the newest use of the stream has been read."""
+        return self._progress
+
+    @property
+    def ranges(self) -> tuple[Range, ...]:
+        """The ranges that are read: topic, partition, first offset, and the offset after the last one."""
+        return self._pinned.ranges
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Yield the record batches; raises as `FetchEngine.read`."""
+        if self._is_closed:
+            raise ValueError("the stream is closed")
+        batches = self._read()
+        self._open.add(batches)
+        return batches
+
+    def _read(self) -> _Batches:
+        pinned, records, size = self._pinned, 0, 0
+        self._progress = Progress(lag=pinned.size)
+        if not pinned.ranges:
+            return
+        request = FetchRequest.of(
+            self._options, pinned.ranges, self._columns, cluster=pinned.cluster, topics=pinned.topics
+        )
+        for batch in engine_for(self._options.engine, self._options.settings).read(request):
+            records, size = records + batch.num_rows, size + batch.nbytes
+            self._progress = Progress(records, size, max(0, pinned.size - records))
+            self._bar.update(self._progress)
+            yield batch
+        self._progress = Progress(records, size, 0)
+        self._bar.update(self._progress)
+        self._bar.close()
+
+    def close(self) -> None:
+        """End all uses of the stream."""
+        self._is_closed = True
+        for batches in list(self._open):
+            batches.close()
+        self._bar.close()

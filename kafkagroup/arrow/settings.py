@@ -1,0 +1,171 @@
+"""What a caller gives, as the options of the connector: settings without prefix, topics, positions and columns."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from typing import TypeAlias
+
+from assignors.model import TopicPartition
+from kafka_source.errors import OptionError
+from kafka_source.model.record_columns import COLUMN_TYPES, Column, columns_of_types
+from kafka_source.model.rewind_target import MAX_LONG, parse_duration, parse_time
+from kafka_source.options import KAFKA_PREFIX
+
+Topics: TypeAlias = "str | Sequence[str] | re.Pattern[str]"
+"""A topic, several topics, or all topics whose name contains a match."""
+
+Offsets: TypeAlias = "Mapping[int, int] | Mapping[str, Mapping[int, int]]"
+"""An offset for each partition, or for each topic and partition."""
+
+Position: TypeAlias = "str | datetime | Offsets"
+"""`earliest`, `latest` (an end), a time (ISO 8601, ms since 1970), `-1h` ago, `@1500` (an offset), or offsets."""
+
+Columns: TypeAlias = "str | Iterable[str]"
+"""Names of columns; `key string` and `value string` decode bytes as UTF-8."""
+
+SettingValue: TypeAlias = "str | int | float | bool"
+
+DEFAULT_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+
+_NOT_READ = "replica"
+# Not in a name with a domain before it, such as org.apache.kafka.
+_PREFIX = re.compile(r"(?<![\w.])kafka\.(?=[a-z])")
+_POSITIONS = re.compile(r"\b(start|end)ing(?:Offsets|Timestamp)\b")
+
+
+def settings_of(given: Mapping[str, SettingValue]) -> dict[str, str]:
+    """Return settings of Kafka's clients as options of the connector, which have the prefix `kafka.`.
+
+    Raises:
+        OptionError: A name has the prefix already, or there is no value.
+    """
+    options = {}
+    for name, value in given.items():
+        if name.lower().startswith(KAFKA_PREFIX):
+            bare = name[len(KAFKA_PREFIX) :]
+            problem = f"Write {bare} without the prefix {KAFKA_PREFIX}: only the options of Spark's format have it"
+            raise OptionError(name, None, problem=problem)
+        if value is None:
+            raise OptionError(name, None, "a value; leave the setting out to use its default")
+        options[KAFKA_PREFIX + name] = str(value).lower() if isinstance(value, bool) else str(value)
+    return options
+
+
+@contextmanager
+def without_prefix() -> Iterator[None]:
+    """Let errors of the options name settings and arguments as the caller has written them."""
+    try:
+        yield
+    except OptionError as error:
+        texts = (error.option, error.takes, error.problem)
+        plain = [_POSITIONS.sub(r"\1", _PREFIX.sub("", text)) for text in texts]
+        raise OptionError(plain[0], error.got, plain[1], problem=plain[2]) from None
+
+
+def topics_of(topics: Topics) -> dict[str, str]:
+    """Return the option that selects these topics.
+
+    Raises:
+        OptionError: There are none.
+    """
+    if isinstance(topics, re.Pattern):
+        return {"subscribePattern": topics.pattern}
+    names = [topics] if isinstance(topics, str) else list(topics)
+    if not names:
+        raise OptionError("topics", None, "a topic, a list of topics, or a pattern made by re.compile")
+    return {"subscribe": ",".join(names)}
+
+
+def columns_named(columns: Columns) -> tuple[Column, ...]:
+    """Return the columns that these names mean, in their order.
+
+    Raises:
+        OptionError: A record has no such column, it has another type, or there are none.
+    """
+    named = columns.split(",") if isinstance(columns, str) else list(columns)
+    wanted = [one.split() for one in named]
+    takes = ", ".join(name for name in COLUMN_TYPES if name != _NOT_READ)
+    for one, words in zip(named, wanted, strict=True):
+        if not 1 <= len(words) <= 2 or words[0] not in COLUMN_TYPES or words[0] == _NOT_READ:
+            raise OptionError("columns", one, f"names of: {takes}; with a type as in `value string`")
+    if not wanted or len({words[0] for words in wanted}) < len(wanted):
+        raise OptionError("columns", ", ".join(named), f"each of these at most once: {takes}")
+    return columns_of_types(
+        (words[0], words[-1] if len(words) == 2 else COLUMN_TYPES[words[0]], True) for words in wanted
+    )
+
+
+# ---- positions
+
+
+def offset_everywhere(position: Position) -> int | None:
+    """Return N of `@N`; None: the position is another one."""
+    found = re.fullmatch(r"@(\d+)", position.strip()) if isinstance(position, str) else None
+    return int(found[1]) if found and int(found[1]) <= MAX_LONG else None
+
+
+def position_options(
+    name: str, position: Position, topics: Topics, now: Callable[[], float] = time.time
+) -> dict[str, str]:
+    """Return the options of the connector that mean a position.
+
+    Args:
+        name: `starting` or `ending`.
+        position: The position, and not `@N`, which needs the partitions.
+        topics: The topics that are read.
+        now: The time in seconds since 1970.
+
+    Raises:
+        OptionError: It is no position.
+    """
+    if isinstance(position, str) and position in ("earliest", "latest"):
+        return {f"{name}Offsets": position}
+    if isinstance(position, Mapping):
+        return {f"{name}Offsets": json.dumps(_by_topic(position, topics))}
+    return {f"{name}Timestamp": str(_time_ms(name, position, now))}
+
+
+def _time_ms(name: str, position: object, now: Callable[[], float]) -> int:
+    if isinstance(position, datetime):
+        zoned = position if position.tzinfo is not None else position.replace(tzinfo=timezone.utc)
+        return round(zoned.timestamp() * 1000)
+    try:
+        if not isinstance(position, str):
+            raise OptionError(name, position)
+        text = position.strip()
+        return round(now() * 1000) - parse_duration(text[1:]) if text.startswith("-") else parse_time(text)
+    except OptionError:
+        takes = (
+            "earliest, latest, a time (ISO 8601, UTC without a zone; ms since 1970 as text; a datetime), a duration "
+            "before now such as -1h, @1500 for an offset in all partitions, or a dictionary of offsets by partition"
+        )
+        raise OptionError({"starting": "start", "ending": "end"}[name], position, takes) from None
+
+
+def _by_topic(offsets: Offsets, topics: Topics) -> dict[str, dict[str, int]]:
+    by_topic: dict[str, dict[str, int]] = {}
+    for key, value in offsets.items():
+        if isinstance(key, str) and isinstance(value, Mapping):
+            by_topic[key] = {str(partition): offset for partition, offset in value.items()}
+        elif isinstance(topics, str) and isinstance(key, int) and isinstance(value, int):
+            by_topic.setdefault(topics, {})[str(key)] = value
+        else:
+            raise OptionError(
+                "offsets", dict(offsets), "{partition: offset}, or for topics {topic: {partition: offset}}"
+            )
+    return by_topic
+
+
+def offsets_at(
+    offset: int, earliest: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]
+) -> dict[str, dict[int, int]]:
+    """Return the nearest offset that each partition has, by topic and partition."""
+    found: dict[str, dict[int, int]] = {}
+    for tp, last in latest.items():
+        found.setdefault(tp.topic, {})[tp.partition] = min(max(offset, earliest[tp]), last)
+    return found

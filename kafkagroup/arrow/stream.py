@@ -1,0 +1,60 @@
+"""A stream of Arrow record batches, which every library that knows Arrow's PyCapsule interface can read."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from types import TracebackType
+from typing import TypeVar
+
+import pyarrow as pa
+
+from kafkagroup.arrow.progress import Progress
+
+_Self = TypeVar("_Self", bound="Stream")
+
+
+class Stream(ABC):
+    """Record batches of one schema.
+
+    polars, pandas, DuckDB, pyarrow and others read it as a table: `polars.DataFrame(stream)`,
+    `duckdb.sql("from stream")`, `pyarrow.table(stream)`.
+    """
+
+    @property
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """The columns of the batches."""
+
+    @property
+    @abstractmethod
+    def progress(self) -> Progress:
+        """How far the stream has been read."""
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Yield the record batches."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give up what the stream holds."""
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Return a reader of pyarrow over this stream."""
+        return pa.RecordBatchReader.from_batches(self.schema, iter(self))
+
+    def __arrow_c_schema__(self) -> object:
+        """Return the schema as a PyCapsule (Arrow's C data interface)."""
+        return self.schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return the batches as a PyCapsule (Arrow's C stream interface)."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def __enter__(self: _Self) -> _Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
