@@ -1,0 +1,1 @@
+"""Values, not bytes: Avro records decoded with the schemas of a registry, as functions over Arrow record batches."""

@@ -1,0 +1,377 @@
+"""The client of a schema registry that speaks Confluent's API; it only reads.
+
+Each process asks once for an id and keeps the answer. A request is repeated while the registry is not reached or is
+overloaded, for as long as `schema.registry.timeout.ms`. Redirects are not followed, so credentials reach no other host.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import logging
+import ssl
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
+
+from kafka_source.client_config import HIDDEN, Settings
+from kafka_source.client_config.tls import ssl_context, tls_of
+from kafka_source.errors import AuthenticationError, InvalidConfigurationError, OptionError, RetriableError
+from kafka_source.runtime.deadline import Deadline, call_within
+from kafka_source.runtime.process_cache import ProcessCache
+from kafka_source.runtime.retry import RetryPolicy, retry
+from kafka_source.values.references import inline_references
+
+log = logging.getLogger(__name__)
+
+_ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
+
+_PAUSES = RetryPolicy(0.5, 10.0)
+# One attempt; another one may reach another server behind the same name.
+_ATTEMPT_SECONDS = 10.0
+_DEFAULT_TIMEOUT_MS = 60_000
+_OVERLOADED = (408, 425, 429)
+
+# A schema comes from people who can register one, and all executors read it.
+_MAX_BYTES = 1 << 20
+_MAX_REFERENCES = 100
+_MAX_DEPTH = 16
+
+_MAX_KEPT = 1000
+# An id that the registry does not know may be registered later, or known to another of its nodes.
+_UNKNOWN_SECONDS = 60.0
+
+# Confluent's codes: no such subject, version or schema. Another 404 comes from a wrong URL.
+_NOT_FOUND = (40401, 40402, 40403)
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredSchema:
+    """A schema of the registry.
+
+    Attributes:
+        id: Its number in the registry, which records have in front.
+        text: The schema as JSON, in which the schemas that it refers to are included.
+    """
+
+    id: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """What the registry has in place of a schema that can be used: that is the record's fault, not the registry's.
+
+    Attributes:
+        reason: Why, as a sentence without a full stop.
+    """
+
+    reason: str
+
+
+class _UnusableError(Exception):
+    """Ends a lookup; see `Unusable`."""
+
+
+class Registry:
+    """One registry as this process knows it. Threads may share it.
+
+    Args:
+        settings: The settings with the prefix `schema.registry.`, without it.
+
+    Raises:
+        OptionError: A setting is missing or wrong.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._urls = tuple(_url(text.strip()) for text in settings.get("url", "").split(",") if text.strip())
+        if not self._urls:
+            raise OptionError("schema.registry.url", None, "the URL of a schema registry, or several with commas")
+        self._headers = _headers(settings)
+        self._opener = urllib.request.build_opener(
+            _NoRedirects, urllib.request.HTTPSHandler(context=_context(settings, self._urls))
+        )
+        self._patience = settings.seconds("timeout.ms", _DEFAULT_TIMEOUT_MS)
+        # One lookup at a time: tasks of one process that meet the same id send one request.
+        self._asking = threading.Lock()
+        self._known: dict[int, str] = {}
+        self._unusable: dict[int, tuple[Unusable, float]] = {}
+
+    def __repr__(self) -> str:
+        return f"Registry({', '.join(url.shown for url in self._urls)})"
+
+    def by_id(self, schema_id: int) -> str | Unusable:
+        """Return the text of a schema, with its references included.
+
+        Raises:
+            AuthenticationError: The registry refuses the credentials.
+            InvalidConfigurationError: What answers is no registry.
+            RetriableError: The registry does not answer.
+        """
+        if schema_id in self._known:
+            return self._known[schema_id]
+        with self._asking:
+            if schema_id in self._known:
+                return self._known[schema_id]
+            unusable, until = self._unusable.get(schema_id, (None, 0.0))
+            if unusable is not None and time.monotonic() < until:
+                return unusable
+            what = f"the schema with id {schema_id}"
+            try:
+                found = self._schema(f"/schemas/ids/{schema_id}", what, Deadline(self._patience))
+            except _UnusableError as problem:
+                return self._keep_unusable(schema_id, Unusable(str(problem)))
+            self._keep(schema_id, found.text)
+            return found.text
+
+    def newest(self, subject: str) -> RegisteredSchema:
+        """Return the newest schema of a subject; raises as `by_id`, and if there is none that can be used."""
+        what, path = f"the newest schema of subject {subject}", f"/subjects/{quote(subject, safe='')}/versions/latest"
+        try:
+            found = self._schema(path, what, Deadline(self._patience))
+        except _UnusableError as problem:
+            raise InvalidConfigurationError(f"{problem}: set value.subject, value.schema.id or value.schema.") from None
+        self._keep(found.id, found.text)
+        return found
+
+    def _keep(self, schema_id: int, text: str) -> None:
+        self._known[schema_id] = text
+        for oldest in list(self._known)[:-_MAX_KEPT]:
+            del self._known[oldest]
+
+    def _keep_unusable(self, schema_id: int, unusable: Unusable) -> Unusable:
+        self._unusable[schema_id] = unusable, time.monotonic() + _UNKNOWN_SECONDS
+        for oldest in list(self._unusable)[:-_MAX_KEPT]:
+            del self._unusable[oldest]
+        return unusable
+
+    def _schema(self, path: str, what: str, deadline: Deadline) -> RegisteredSchema:
+        answer = self._get(path, what, deadline)
+        text, kind = _text_and_kind(answer, what)
+        if kind != "AVRO":
+            raise _UnusableError(f"{what} is of type {kind}, and not Avro")
+        included: dict[str, str] = {}
+        self._include(answer, included, deadline, _MAX_DEPTH, what)
+        if included:
+            try:
+                text = inline_references(text, included)
+            except (ValueError, RecursionError) as problem:
+                raise _UnusableError(f"{what} is no valid schema ({type(problem).__name__})") from None
+        number = answer.get("id", -1)
+        return RegisteredSchema(number if isinstance(number, int) else -1, text)
+
+    def _include(
+        self, answer: Mapping[str, Any], included: dict[str, str], deadline: Deadline, depth: int, what: str
+    ) -> None:
+        """Fetch the schemas to which one refers, and those to which these refer."""
+        references = answer.get("references") or []
+        if references and depth == 0:
+            raise _UnusableError(f"{what} has references of more than {_MAX_DEPTH} levels")
+        for reference in references if isinstance(references, list) else []:
+            try:
+                name, subject, version = (str(reference[key]) for key in ("name", "subject", "version"))
+            except (TypeError, KeyError):
+                raise _UnusableError(f"{what} has a reference without name, subject and version") from None
+            if name in included:
+                continue
+            if len(included) == _MAX_REFERENCES:
+                raise _UnusableError(f"{what} has more than {_MAX_REFERENCES} references")
+            path = f"/subjects/{quote(subject, safe='')}/versions/{quote(version, safe='')}"
+            target = f"version {version} of subject {subject}, to which {what} refers"
+            found = self._get(path, target, deadline)
+            included[name], _ = _text_and_kind(found, target)
+            self._include(found, included, deadline, depth - 1, what)
+
+    def _get(self, path: str, what: str, deadline: Deadline) -> dict[str, Any]:
+        """Return the answer to a request, an object of JSON."""
+        # The next attempt asks the next one of several URLs.
+        turn = 0
+
+        def attempt() -> dict[str, Any]:
+            nonlocal turn
+            url = self._urls[turn % len(self._urls)]
+            turn += 1
+            seconds = min(_ATTEMPT_SECONDS, max(deadline.left, 1.0))
+            try:
+                return call_within(Deadline(seconds), partial(self._ask, url, path, what, seconds))
+            except TimeoutError:
+                raise _away(what, url, f"no answer within {seconds:.0f} s") from None
+
+        def again(error: Exception, failures: int, pause: float) -> bool:
+            log.log(logging.INFO if failures else logging.WARNING, "%s Trying again in %.1f s.", error, pause)
+            return True
+
+        return retry(attempt, _PAUSES, on=RetriableError, deadline=deadline, again=again)
+
+    def _ask(self, url: _Url, path: str, what: str, seconds: float) -> dict[str, Any]:
+        request = urllib.request.Request(url.address + path, headers={"Accept": _ACCEPT})
+        for name, value in {**self._headers, **url.headers}.items():
+            request.add_unredirected_header(name, value)
+        try:
+            with self._opener.open(request, timeout=seconds) as response:
+                body = response.read(_MAX_BYTES + 1)
+        except urllib.error.HTTPError as error:
+            with error:
+                raise _refusal(error, what, url) from None
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", error)
+            if isinstance(reason, ssl.SSLCertVerificationError):
+                raise AuthenticationError(
+                    f"The certificate of the schema registry {url.shown} is not trusted "
+                    f"({reason.verify_message}): set schema.registry.ssl.ca.location."
+                ) from None
+            raise _away(what, url, getattr(reason, "strerror", None) or type(reason).__name__) from None
+        except ValueError:
+            # Its text may have the value of a header.
+            problem = "credentials without line breaks and other control characters"
+            raise OptionError("schema.registry.basic.auth.user.info", HIDDEN, problem) from None
+        if len(body) > _MAX_BYTES:
+            raise _UnusableError(f"{what} is larger than {_MAX_BYTES} bytes")
+        return _object(body, what, url)
+
+
+registry_of: Callable[[Settings], Registry]
+"""Return the registry of these settings as this process knows it."""
+registry_of = ProcessCache(Registry).of
+
+
+# ---- requests and answers
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _Url:
+    """The root of a registry's API.
+
+    Attributes:
+        address: Where requests go, without credentials.
+        headers: The credentials that the user wrote into the URL, as headers.
+        shown: The address for errors and log lines.
+    """
+
+    address: str
+    headers: Mapping[str, str]
+    shown: str
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: object) -> None:
+        """Follow none: it becomes an error of its status."""
+
+
+def _url(text: str) -> _Url:
+    takes = "URLs that begin with http:// or https://, separated by commas"
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise OptionError("schema.registry.url", HIDDEN, takes) from None
+    if parts.scheme not in ("http", "https") or not host:
+        raise OptionError("schema.registry.url", HIDDEN, takes)
+    place = (f"[{host}]" if ":" in host else host) + ("" if port is None else f":{port}")
+    address = urlunsplit((parts.scheme, place, parts.path.rstrip("/"), "", ""))
+    credentials = None
+    if parts.username is not None:
+        credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return _Url(address, {} if credentials is None else _basic(credentials), address)
+
+
+def _headers(settings: Settings) -> dict[str, str]:
+    """Return the headers of a login, in Confluent's settings."""
+    sources = {
+        "basic.auth.credentials.source": ("USER_INFO", "URL"),
+        "bearer.auth.credentials.source": ("STATIC_TOKEN",),
+    }
+    for name, known in sources.items():
+        source = settings.get(name, "").upper()
+        if source and source not in known:
+            raise OptionError(f"schema.registry.{name}", source, " or ".join(known))
+    user_info, token = settings.get("basic.auth.user.info"), settings.get("bearer.auth.token")
+    if user_info and token:
+        problem = "Set either schema.registry.basic.auth.user.info or schema.registry.bearer.auth.token"
+        raise OptionError("schema.registry.bearer.auth.token", HIDDEN, problem=problem)
+    if user_info and ":" not in user_info:
+        raise OptionError("schema.registry.basic.auth.user.info", HIDDEN, "the user and the password as user:password")
+    headers = _basic(user_info) if user_info else {}
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
+    # Confluent Cloud's.
+    names = {
+        "bearer.auth.logical.cluster": "target-sr-cluster",
+        "bearer.auth.identity.pool.id": "Confluent-Identity-Pool-Id",
+    }
+    return headers | {header: settings[name] for name, header in names.items() if settings.get(name)}
+
+
+def _basic(user_info: str) -> dict[str, str]:
+    return {"Authorization": "Basic " + base64.b64encode(user_info.encode()).decode()}
+
+
+def _context(settings: Settings, urls: tuple[_Url, ...]) -> ssl.SSLContext | None:
+    if not any(url.address.startswith("https:") for url in urls):
+        return None
+    try:
+        return ssl_context(tls_of(settings))
+    except OptionError as error:
+        # The settings have the names of the Kafka clients' and another prefix.
+        name = error.option.replace("kafka.", "schema.registry.")
+        raise OptionError(name, error.got, error.takes.replace("kafka.", "schema.registry.")) from None
+
+
+def _away(what: str, url: _Url, reason: str) -> RetriableError:
+    return RetriableError(
+        f"The schema registry {url.shown} was asked for {what} and does not answer ({reason}). Check that it runs and "
+        "is reached from the driver and from all executors; schema.registry.timeout.ms says how long a task waits."
+    )
+
+
+def _refusal(error: urllib.error.HTTPError, what: str, url: _Url) -> Exception:
+    """Return what to raise for an answer that is no success."""
+    status, code = error.code, _error_code(error)
+    if status in (401, 403):
+        return AuthenticationError(
+            f"The schema registry {url.shown} refuses to return {what} (HTTP {status}): check "
+            "schema.registry.basic.auth.user.info or schema.registry.bearer.auth.token, and the user's rights."
+        )
+    if status == 404 and code in _NOT_FOUND:
+        return _UnusableError(f"the schema registry {url.shown} does not have {what}")
+    if status in _OVERLOADED or status >= 500:
+        return _away(what, url, f"HTTP {status}")
+    to = urlsplit(error.headers.get("Location", "") if 300 <= status < 400 else "")
+    advice = f"it redirects to {to.scheme}://{to.hostname}, which is not followed" if to.hostname else "check its path"
+    return InvalidConfigurationError(
+        f"The schema registry {url.shown} was asked for {what} and answers HTTP {status}: {advice}. "
+        "schema.registry.url takes the root of Confluent's API; Apicurio's is below /apis/ccompat/v7."
+    )
+
+
+def _error_code(error: urllib.error.HTTPError) -> int | None:
+    try:
+        code = json.loads(error.read(_MAX_BYTES)).get("error_code")
+    except (OSError, ValueError, AttributeError, RecursionError, http.client.HTTPException):
+        return None
+    return code if isinstance(code, int) else None
+
+
+def _object(body: bytes, what: str, url: _Url) -> dict[str, Any]:
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
+        answer = None
+    if not isinstance(answer, dict) or not isinstance(answer.get("schema"), str):
+        raise InvalidConfigurationError(
+            f"The schema registry {url.shown} was asked for {what} and answers with something that is no schema. "
+            "schema.registry.url takes the root of Confluent's API; Apicurio's is below /apis/ccompat/v7."
+        )
+    return answer
+
+
+def _text_and_kind(answer: Mapping[str, Any], what: str) -> tuple[str, str]:
+    # Only other types are named; old registries know none.
+    return str(answer["schema"]), str(answer.get("schemaType") or "AVRO")

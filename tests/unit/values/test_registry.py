@@ -1,0 +1,211 @@
+"""The client of a schema registry, against a real HTTP server of the test's."""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from kafka_source.client_config import Settings
+from kafka_source.errors import AuthenticationError, InvalidConfigurationError, OptionError, RetriableError
+from kafka_source.values.references import inline_references
+from kafka_source.values.registry import Registry, Unusable, registry_of
+from tests.support.registry_server import RegistryServer
+
+ORDER = {"type": "record", "name": "Order", "fields": [{"name": "amount", "type": "double"}]}
+SECRET = "hunter2-of-the-registry"
+
+
+@pytest.fixture
+def server() -> Iterator[RegistryServer]:
+    with RegistryServer() as started:
+        yield started
+
+
+def client(server: RegistryServer, **settings: str) -> Registry:
+    return Registry(Settings({"url": server.url, **{name.replace("_", "."): one for name, one in settings.items()}}))
+
+
+def test_an_id_is_asked_for_once_whoever_asks(server: RegistryServer) -> None:
+    server.add(7, ORDER)
+    registry = client(server)
+    found: list[object] = []
+    threads = [threading.Thread(target=lambda: found.append(registry.by_id(7))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [json.dumps(ORDER)] * 8
+    assert server.asked == ["/schemas/ids/7"]
+    same = Settings({"url": server.url})
+    assert registry_of(same) is registry_of(Settings({"URL": server.url}))
+
+
+def test_the_newest_schema_of_a_subject_is_known_by_its_id_too(server: RegistryServer) -> None:
+    server.add(7, ORDER, "a%2Fb-value")
+    registry = client(server)
+    assert registry.newest("a/b-value").id == 7
+    assert registry.by_id(7) == json.dumps(ORDER)
+    assert server.asked == ["/subjects/a%2Fb-value/versions/latest"]
+
+
+@pytest.mark.parametrize("status", [429, 500, 503, 408])
+def test_an_overloaded_registry_is_asked_again(server: RegistryServer, status: int) -> None:
+    server.add(7, ORDER)
+    server.first = [(status, {}, b"busy")]
+    assert client(server).by_id(7) == json.dumps(ORDER)
+    assert server.asked == ["/schemas/ids/7"] * 2
+
+
+def test_a_registry_that_is_away_is_waited_for_and_named(server: RegistryServer) -> None:
+    server.first = [(503, {}, b"")] * 100
+    with pytest.raises(RetriableError, match=r"asked for the schema with id 7 .*HTTP 503.*timeout\.ms"):
+        client(server, timeout_ms="900").by_id(7)
+    gone = RegistryServer()
+    gone._server.server_close()
+    with pytest.raises(RetriableError, match="with id 7 and does not answer"):
+        client(gone, timeout_ms="100").by_id(7)
+
+
+def test_the_next_url_of_the_list_is_asked(server: RegistryServer) -> None:
+    gone = RegistryServer()
+    gone._server.server_close()
+    server.add(7, ORDER)
+    assert Registry(Settings({"url": f"{gone.url}, {server.url}/"})).by_id(7) == json.dumps(ORDER)
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "words"),
+    [
+        ((401, {}, b""), AuthenticationError, r"with id 7 \(HTTP 401\): check schema\.registry\.basic"),
+        ((403, {}, b""), AuthenticationError, "HTTP 403"),
+        ((404, {}, b"<html>"), InvalidConfigurationError, "HTTP 404: check its path.*/apis/ccompat/v7"),
+        ((200, {}, b"<html>welcome"), InvalidConfigurationError, "something that is no schema"),
+        ((200, {}, b'{"schema": 5}'), InvalidConfigurationError, "something that is no schema"),
+        ((200, {}, b"[" * 100_000), InvalidConfigurationError, "something that is no schema"),
+        ((422, {}, b"{}"), InvalidConfigurationError, "HTTP 422"),
+    ],
+)
+def test_other_answers_are_errors_at_once(
+    server: RegistryServer, answer: tuple[int, dict[str, str], bytes], kind: type[Exception], words: str
+) -> None:
+    server.first = [answer]
+    with pytest.raises(kind, match=words) as caught:
+        client(server, basic_auth_user_info=f"me:{SECRET}").by_id(7)
+    assert SECRET not in str(caught.value)
+    assert len(server.asked) == 1
+
+
+def test_an_id_that_is_unknown_is_no_error_of_the_registry(server: RegistryServer) -> None:
+    registry = client(server)
+    found = registry.by_id(7)
+    assert isinstance(found, Unusable)
+    assert found.reason == f"the schema registry {server.url} does not have the schema with id 7"
+    assert registry.by_id(7) == found
+    assert len(server.asked) == 1
+    with pytest.raises(InvalidConfigurationError, match=r"newest schema of subject orders-value: set value\.subject"):
+        registry.newest("orders-value")
+
+
+def test_credentials_go_to_no_other_host(server: RegistryServer) -> None:
+    with RegistryServer() as other:
+        other.add(7, ORDER)
+        server.first = [(302, {"Location": f"{other.url}/schemas/ids/7?token=x"}, b"")]
+        with pytest.raises(InvalidConfigurationError, match=r"redirects to http://127\.0\.0\.1, which is not followed"):
+            client(server, basic_auth_user_info=f"me:{SECRET}").by_id(7)
+        assert other.asked == []
+
+
+def test_logins_are_sent_and_never_shown(server: RegistryServer) -> None:
+    server.add(7, ORDER)
+    basic = "Basic " + base64.b64encode(f"me:{SECRET}".encode()).decode()
+    in_url = server.url.replace("http://", f"http://me:{SECRET}@")
+    for settings, header in [
+        ({"basic.auth.user.info": f"me:{SECRET}"}, basic),
+        ({"bearer.auth.token": SECRET, "bearer.auth.logical.cluster": "lsrc-1"}, f"Bearer {SECRET}"),
+        ({"url": in_url}, basic),
+    ]:
+        all_of_it = Settings({"url": server.url, **settings})
+        registry = Registry(all_of_it)
+        registry.by_id(7)
+        assert server.headers["Authorization"] == header
+        assert SECRET not in repr(registry)
+    assert "lsrc-1" not in server.headers.values()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"url": f"ftp://me:{SECRET}@host"},
+        {"url": f"http://me:{SECRET}@[host"},
+        {"url": "http://host", "basic.auth.user.info": SECRET},
+        {"url": "http://host", "basic.auth.user.info": f"a:{SECRET}", "bearer.auth.token": SECRET},
+        {"url": "http://host", "basic.auth.credentials.source": "SASL_INHERIT"},
+        {"url": "https://host", "ssl.ca.location": "/nowhere.pem"},
+    ],
+)
+def test_wrong_settings_are_named_without_secrets(settings: dict[str, str]) -> None:
+    with pytest.raises(OptionError, match=r"schema\.registry\.") as caught:
+        Registry(Settings(settings))
+    assert SECRET not in str(caught.value)
+    assert SECRET not in repr(pickle.loads(pickle.dumps(caught.value)).__dict__)
+
+
+def test_a_token_that_breaks_the_header_is_not_shown(server: RegistryServer) -> None:
+    with pytest.raises(OptionError) as caught:
+        client(server, bearer_auth_token=f"{SECRET}\nx").by_id(7)
+    assert SECRET not in str(caught.value)
+
+
+def test_references_are_included_where_they_are_first_used(server: RegistryServer) -> None:
+    money = {"type": "record", "name": "Money", "namespace": "shop", "fields": [{"name": "unit", "type": "Unit"}]}
+    unit = {"type": "enum", "name": "Unit", "symbols": ["EUR"]}
+    price = [{"name": name, "type": ["null", "shop.Money"]} for name in ("net", "gross")]
+    server.add(1, unit, "unit")
+    server.add(2, money, "money", references=[{"name": "Unit", "subject": "unit", "version": 1}])
+    order = {"type": "record", "name": "Order", "namespace": "other", "fields": price}
+    server.add(3, order, references=[{"name": "shop.Money", "subject": "money", "version": 1}])
+    found = client(server).by_id(3)
+    assert isinstance(found, str)
+    net, gross = json.loads(found)["fields"]
+    included = net["type"][1]
+    assert included["name"] == "Money"
+    assert included["fields"][0]["type"] == {**unit, "namespace": ""}
+    assert gross["type"] == ["null", "shop.Money"]
+
+
+def test_what_a_schema_may_cost_is_bounded(server: RegistryServer) -> None:
+    server.add(1, {"type": "string"}, "deep", references=[{"name": "x", "subject": "deep", "version": 1}])
+    server.add(2, "x" * (1 << 20))
+    many = [{"name": f"n{n}", "subject": "plain", "version": 1} for n in range(101)]
+    server.add(3, {"type": "string"}, references=many)
+    server.add(4, {"type": "string"}, "plain")
+    chain = [{"name": f"c{n + 1}", "subject": f"c{n + 1}", "version": 1} for n in range(20)]
+    for number, reference in enumerate(chain):
+        server.add(100 + number, {"type": "string"}, f"c{number}", references=[reference])
+    server.add(5, "message M {}", schemaType="PROTOBUF")
+    server.add(6, "[" * 100_000, references=[{"name": "x", "subject": "plain", "version": 1}])
+    registry = client(server)
+    for number, words in {
+        2: "larger than",
+        3: "more than 100 ref",
+        100: "16 levels",
+        5: "not Avro",
+        6: "no valid",
+    }.items():
+        found = registry.by_id(number)
+        assert isinstance(found, Unusable)
+        assert words in found.reason
+    # It refers to itself.
+    assert isinstance(registry.by_id(1), str)
+
+
+def test_a_type_of_its_own_is_not_replaced() -> None:
+    text = json.dumps({"type": "array", "items": {"type": "map", "values": ["null", "a.T", "a.T"]}})
+    found = json.loads(inline_references(text, {"a.T": json.dumps({"type": "fixed", "name": "a.T", "size": 3})}))
+    assert found["items"]["values"] == ["null", {"type": "fixed", "name": "a.T", "size": 3}, "a.T"]
