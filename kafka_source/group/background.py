@@ -420,7 +420,11 @@ class BackgroundRejoiner:
         self._lost.clear()
         batch = self.in_flight
         if not self._calls and batch.ends and batch.publisher is not None and batch is not self.lost_batch:
-            await self._run_alone(self._rejoin_if_nobody_has(batch))
+            await self.renew_credentials()
+
+    async def renew_credentials(self) -> None:
+        """Rejoin and publish new credentials for the batch in flight, unless others have partitions of it."""
+        await self._run_alone(self._rejoin_if_nobody_has(self.in_flight))
 
     async def _rejoin_if_nobody_has(self, batch: BatchInFlight) -> None:
         if any(slot.member.membership.state is State.FENCED for slot in self._slots):

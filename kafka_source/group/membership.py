@@ -41,7 +41,7 @@ from kafka_source.group.requests import (
     fetch_committed,
     fetch_entries,
 )
-from kafka_source.group.slot import Slot, leave_slots
+from kafka_source.group.slot import Slot, is_renewal_asked, leave_slots
 from kafka_source.group.topics import SubscribedTopics
 from kafka_source.kafka_client import Deadline, KafkaClient, cached_client
 from kafka_source.model.commits import CommitOffset
@@ -346,6 +346,22 @@ class GroupMembership:
         leaving = [] if kept is None else [slot for slot in self._slots if slot.number not in kept]
         self._run(self._detach(leaving, "slot has no task"), _CLOSE_SECONDS)
         self._closed = True
+
+    def is_renewal_asked(self) -> bool:
+        """Return whether a task of the batch in flight has asked for new credentials since the slots last joined."""
+        batch, since = self._background.in_flight, self.assignment.generation
+        if batch.publisher is None:
+            return False
+        deadline = Deadline(self._settings.coordinator_timeout_ms / 1000)
+        work = is_renewal_asked(self._client, self._settings.group, batch.publisher, batch.ends, since, deadline)
+        return self._run(work, deadline.seconds)
+
+    def renew_credentials(self) -> None:
+        """Rejoin after `leave`, and publish new credentials for the batch in flight.
+
+        If other members have partitions of the batch, or the rejoin fails, there is a `reason_to_give_up`.
+        """
+        self._run(self._background.renew_credentials(), 2 * self._settings.rebalance_timeout_ms / 1000)
 
     def leave(self) -> None:
         """Leave with all slots in one request, so that the group rebalances only once.

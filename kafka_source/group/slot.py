@@ -10,7 +10,8 @@ transactional id of the slot. Without, each attempt commits the same offsets.
 the batch was planned. If the slots join again in the middle of the batch, because the group has removed them or
 another read of the driver waits in a join, the coordinator refuses these credentials. So whoever holds the slots
 publishes for each partition of the batch who owns it now, as committed offsets of a separate group. Whoever is
-refused a commit looks there. A partition that another member may have is published as lost.
+refused a commit looks there. A partition that another member may have is published as lost. The keeper of a batch has
+left if no task has committed for long: a task that comes then asks it to join again, in the same way.
 """
 
 from __future__ import annotations
@@ -296,6 +297,28 @@ async def publish_owners(
     await commit_offsets(client, SlotCredentials.without_membership(_notes(group, publisher)), entries, deadline)
 
 
+async def is_renewal_asked(
+    client: KafkaClient,
+    group: str,
+    publisher: str,
+    partitions: Collection[TopicPartition],
+    since: int,
+    deadline: Deadline,
+) -> bool:
+    """Return whether a task of a batch has asked for new credentials; see `Renewal`.
+
+    Args:
+        client: The cluster's client.
+        group: The group id.
+        publisher: The name of the batch's keeper.
+        partitions: The partitions of the batch.
+        since: The generation of the credentials that are refused now; those who asked for later ones have got them.
+        deadline: The time limit.
+    """
+    asked = await fetch_entries(client, _asked(group, publisher), partitions, deadline)
+    return any(entry.offset >= since for entry in asked.values())
+
+
 @dataclass(frozen=True, slots=True)
 class Renewal:
     """How a committer of a batch gets new credentials after its own were refused.
@@ -330,6 +353,7 @@ class Renewal:
         """
         if error.code not in _REMOVED:
             raise error
+        has_asked = self.stream is not None
         while True:
             entries = await fetch_entries(client, _notes(self.group, self.publisher), self.ranges, deadline)
             owners = {
@@ -345,9 +369,18 @@ class Renewal:
                 (owner[0], owner[1]) in refused for owner in owners.values()
             ):
                 return {tp: SlotCredentials(self.group, *owner) for tp, owner in owners.items()}
+            if not has_asked:
+                await self._ask(client, max(generation for generation, _ in refused), deadline)
+                has_asked = True
             if deadline.left <= _POLL_SECONDS:
                 raise _lost(error, f"no driver has joined for it again within {deadline.seconds:.0f} s")
             await asyncio.sleep(_POLL_SECONDS)
+
+    async def _ask(self, client: KafkaClient, generation: int, deadline: Deadline) -> None:
+        """Ask the keeper of the batch to join again: it has left if no task had committed for long."""
+        entries = {tp: CommitOffset(generation) for tp in self.ranges}
+        without_membership = SlotCredentials.without_membership(_asked(self.group, self.publisher))
+        await commit_offsets(client, without_membership, entries, deadline)
 
     async def check_not_committed(self, client: KafkaClient, deadline: Deadline) -> None:
         """Raise FencedError if a task of a batch has been committed already; a stream may read a batch again.
@@ -398,6 +431,10 @@ def group_by_owner(
 def _notes(group: str, publisher: str) -> str:
     # It begins as the group does, for rights by prefix.
     return f"{group}-rejoined-{publisher}"
+
+
+def _asked(group: str, publisher: str) -> str:
+    return f"{_notes(group, publisher)}-asked"
 
 
 Parts = list[tuple[SlotCredentials, Mapping[TopicPartition, int | CommitOffset]]]
@@ -490,7 +527,7 @@ class SlotSession:
     def commit_by(
         self, commit: Callable[[Parts], object], offsets: Mapping[TopicPartition, int | CommitOffset], timeout_s: float
     ) -> None:
-        """Call `commit` as this slot; if it is refused and the slot has joined again meanwhile, call it once more.
+        """Call `commit` as this slot; if it is refused and the slot has joined again meanwhile, call it again.
 
         Args:
             commit: Commits the offsets of one or several members; raises FencedError if the coordinator refuses them.
@@ -501,11 +538,14 @@ class SlotSession:
             FencedError: This task has lost the slot.
         """
         self._raise_if_lost()
-        try:
-            commit(self._parts(offsets))
-        except FencedError as error:
-            self._client.run(self._renew(error, Deadline(timeout_s)), timeout_s + 1)
-            commit(self._parts(offsets))
+        deadline = Deadline(timeout_s)
+        while True:
+            try:
+                commit(self._parts(offsets))
+            except FencedError as error:
+                self._client.run(self._renew(error, deadline), timeout_s + 1)
+            else:
+                return
 
     def _parts(self, offsets: Mapping[TopicPartition, int | CommitOffset]) -> Parts:
         if not self._owners:

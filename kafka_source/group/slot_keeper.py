@@ -6,9 +6,10 @@ is to the batch what the driver is to a stream: it sends the heartbeats, rejoins
 a join or if the slots were lost, and publishes the new credentials to the tasks (see `slot.Renewal`). The tasks attach
 to the slots as in a stream.
 
-The slots leave when the group's committed offsets have reached the end of the batch; when the Spark driver has ended;
-and, so that a batch that failed does not hold its partitions for ever, when no task has committed for longer than
-`max.poll.interval.ms` and other members want them.
+The slots leave when the group's committed offsets have reached the end of the batch, and when the Spark driver has
+ended. They also leave when no task has committed for longer than `max.poll.interval.ms`: the batch may have failed, or
+was planned for somebody who only looked at it, and a group with members can be neither rewound nor deleted. A task that
+commits later asks the keeper to join again; it does, unless others have got the partitions meanwhile.
 """
 
 from __future__ import annotations
@@ -86,6 +87,8 @@ class SlotKeeper:
         before: What the group had committed when the batch was planned. With `group.start=starting` it may have been
             further than the end of the batch.
         driver_runs: Whether the Spark driver still runs.
+        max_poll_interval: Seconds without a commit after which the slots leave until a task asks for them.
+        clock: The time in seconds; only differences count.
     """
 
     def __init__(
@@ -95,6 +98,8 @@ class SlotKeeper:
         ends: Mapping[TopicPartition, int],
         before: Mapping[TopicPartition, CommitOffset],
         driver_runs: Callable[[], bool],
+        max_poll_interval: float,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._membership = membership
         self._slots = slots
@@ -102,6 +107,10 @@ class SlotKeeper:
         self._missing = dict(ends)
         self._before = before
         self._driver_runs = driver_runs
+        self._max_poll_interval = max_poll_interval
+        self._clock = clock
+        self._progress_at = clock()
+        self._has_left = False
 
     def run(self) -> str:
         """Keep the slots until the batch is over, then leave with them; return why it is over."""
@@ -126,16 +135,36 @@ class SlotKeeper:
             return reason
         try:
             committed = self._membership.committed_entries(self._missing, stable=False)
+            missing = still_missing(self._missing, self._before, committed)
+            if len(missing) < len(self._missing):
+                self._missing = missing
+                self._note_progress()
+            if missing:
+                self._leave_or_join_again()
         except KafkaGroupError as error:
             log.info("keeper %r: %s", self._membership, error)
             return None
-        missing = still_missing(self._missing, self._before, committed)
-        if len(missing) < len(self._missing):
-            self._missing = missing
-            self._note_progress()
         return None if missing else "the batch is committed"
 
+    def _leave_or_join_again(self) -> None:
+        if self._has_left:
+            if self._membership.is_renewal_asked():
+                log.info("keeper %r: a task asks for its slot", self._membership)
+                self._membership.renew_credentials()
+                self._has_left = False
+                self._note_progress()
+        elif self._publisher is not None and self._clock() - self._progress_at > self._max_poll_interval:
+            log.warning(
+                "keeper %r: no task of the batch has committed for %.0f s (kafka.max.poll.interval.ms). Its slots "
+                "leave the group until a task commits.",
+                self._membership,
+                self._max_poll_interval,
+            )
+            self._membership.leave()
+            self._has_left = True
+
     def _note_progress(self) -> None:
+        self._progress_at = self._clock()
         # As a call of the membership, with which the time without progress begins again.
         with self._membership.rebalance_paused():
             self._membership.set_batch_in_flight(BatchInFlight(self._missing, publisher=self._publisher))
@@ -171,7 +200,8 @@ def main(driver: str) -> None:
     )
     siblings = Siblings.find(settings.group, servers, int(driver))
     membership = GroupMembership(config, settings, subscription, assignors, siblings)
-    SlotKeeper(membership, slots, ends, before, lambda: is_alive(int(driver))).run()
+    max_poll_interval = settings.rebalance_timeout_ms / 1000
+    SlotKeeper(membership, slots, ends, before, lambda: is_alive(int(driver)), max_poll_interval).run()
 
 
 if __name__ == "__main__":

@@ -190,7 +190,8 @@ def kept(members, name, *, siblings=None, strategy=None, **settings):
     strategies = [load("range") if strategy is None else strategy]
     membership = members.make(name, app="batch", rewinds=False, siblings=siblings, strategies=strategies, **settings)
     ends = dict.fromkeys((tp for slot in slots for tp in slot.partitions), 1)
-    keeper = SlotKeeper(membership, slots, ends, {}, lambda: not over.is_set())
+    limit = members.settings(**settings).rebalance_timeout_ms / 1000
+    keeper = SlotKeeper(membership, slots, ends, {}, lambda: not over.is_set(), limit)
     with ThreadPoolExecutor(1) as pool:
         try:
             yield slots, pool.submit(keeper.run)
@@ -224,16 +225,37 @@ def test_slots_leave_when_the_driver_has_ended(kafka, members, topic, group, gro
     wait_until(lambda: groups.describe(group).members == (), "the slots to leave", 30)
 
 
-def test_slots_of_a_batch_that_failed_stay_until_others_want_the_partitions(kafka, members, topic, group, groups):
+def commit_as_tasks(members, group, slots):
+    """Commit the end of the batch as its tasks do."""
+    for slot in slots:
+        renewal = Renewal(group, slot.renewed_by, dict.fromkeys(slot.partitions, (0, 1)), None)
+        (session,) = SlotSession.attach_all(members.config, [slot], 20, renewal).result(21)
+        if not isinstance(session, SlotSession):
+            raise session
+        session.commit(with_notes(dict.fromkeys(slot.partitions, 1), {}, slot.renewed_by))
+
+
+def test_slots_of_a_batch_that_is_not_run_leave_until_a_task_commits(members, topic, group, groups):
     name = topic("orders", partitions=2)
-    with kept(members, name, slots=2, rebalance_timeout_ms=1_000) as (_, keeping):
-        outlast_a_session(kafka, name, groups, f"{group}-silent")
-        assert len(groups.describe(group).members) == 2
+    with kept(members, name, slots=2, rebalance_timeout_ms=1_000) as (slots, keeping):
+        wait_until(lambda: groups.describe(group).members == (), "the slots to leave")
+        # Somebody has run it after all.
+        commit_as_tasks(members, group, slots)
+        assert keeping.result(20) == "the batch is committed"
+    assert groups.committed(group) == dict.fromkeys(everything(name, 2), 1)
+
+
+def test_a_batch_that_is_run_too_late_leaves_the_partitions_to_their_new_owner(members, topic, group, groups):
+    name = topic("orders", partitions=2)
+    with kept(members, name, slots=2, rebalance_timeout_ms=1_000) as (slots, keeping):
+        wait_until(lambda: groups.describe(group).members == (), "the slots to leave")
         other = members.make(name, app="other", slots=1, rewinds=False)
         other.join(30)
         assert held(other) == everything(name, 2)
-        # Whether they leave or are removed, because they do not rejoin, is a race.
-        assert "kafka.max.poll.interval.ms" in (why := keeping.result(20)) or "other members" in why
+        with pytest.raises(FencedError, match="another member may have been assigned"):
+            commit_as_tasks(members, group, slots)
+        assert "other members" in keeping.result(20)
+    assert groups.committed(group) == {}
 
 
 def test_a_slot_that_cannot_rejoin_does_not_stop_the_group(kafka, members, topic, group):
@@ -264,7 +286,7 @@ def test_slots_that_never_join_again_leave_if_their_tasks_were_faster_than_the_k
     ends = dict.fromkeys(everything(name, 2), 1)
     looks = iter(range(20))
     keeper = SlotKeeper(
-        members.make(name, app="batch", rewinds=False), slots, ends, {}, lambda: next(looks, None) is not None
+        members.make(name, app="batch", rewinds=False), slots, ends, {}, lambda: next(looks, None) is not None, 60
     )
     assert keeper.run() == "the batch is committed"
 
@@ -283,6 +305,7 @@ def test_slots_stay_until_the_batch_is_committed_also_if_their_group_was_further
         dict.fromkeys(everything(name, 2), 1),
         before,
         lambda: next(looks, None) is not None,
+        60,
     )
     assert keeper.run() == "the Spark driver has ended"
 
@@ -300,11 +323,7 @@ def test_tasks_commit_with_new_credentials_when_their_slots_have_joined_again(
                 leave(members.config, slot)
         else:
             members.make(topic("other"), app="other", slots=1, rewinds=False, siblings=theirs).join(20)
-        for slot in slots:
-            renewal = Renewal(group, slot.renewed_by, dict.fromkeys(slot.partitions, (0, 1)), None)
-            (session,) = SlotSession.attach_all(members.config, [slot], 20, renewal).result(21)
-            assert isinstance(session, SlotSession), session
-            session.commit(with_notes(dict.fromkeys(slot.partitions, 1), {}, slot.renewed_by))
+        commit_as_tasks(members, group, slots)
         assert keeping.result(20) == "the batch is committed"
     assert groups.committed(group) == dict.fromkeys(everything(name, 2), 1)
 
