@@ -75,8 +75,8 @@ class GroupMemberOwner(CommittingOwner):
         self._group = group
         self._join_seconds = (group.rebalance_timeout_ms + _JOIN_MARGIN_MS) / 1000
         self._all_copies = options.redundant_emit == "all"
-        # Whether this driver commits offsets, and starts where it has committed.
-        self.keeps_positions = commits and not self._all_copies
+        # Where all copies of a partition emit rows, a committed offset would be that of one copy only.
+        self._remembers = commits and not self._all_copies
         self._assignment: GroupAssignment | None = None
         self._owned = OwnedPartitions({})
         self._membership = GroupMembership(

@@ -145,9 +145,9 @@ class MicroBatches:
             raise NoLeaderError(leaderless)
         if known.partitions.keys() == start.partitions.keys():
             # The sink commits nothing for topics that were deleted or created again since the batch was planned.
-            self._check_sink(start, has_new=ends not in (None, starts))
-        if ends is None or (ends == starts and self._resolver.are_durable(known, starts) and not start.of_spark):
-            # An empty batch is planned only where nothing but the checkpoint can keep the positions, and to replace an
+            self._check_sink(start, has_new=ends != starts)
+        if ends == starts and self._resolver.are_durable(known, starts) and not start.of_spark:
+            # An empty batch is planned only where a restart would resolve other positions, and to replace an
             # offset of Spark's own source, which has no ids of cluster and topics.
             return start
         if not self._owner.still_owned():

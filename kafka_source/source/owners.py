@@ -72,9 +72,6 @@ class PartitionOwner:
     What is defined here is the behaviour without a group: the query owns what it selects, and nobody commits.
     """
 
-    keeps_positions = False
-    """Whether `remember` makes positions outlive the query."""
-
     def rebalance_paused(self) -> AbstractContextManager[None]:
         """Return a block in which the query's members rejoin only if the block itself says so."""
         return nullcontext()
@@ -109,7 +106,7 @@ class PartitionOwner:
         """Commit `finished`; everything before these offsets is durable."""
 
     def remember(self, starts: Mapping[TopicPartition, int]) -> None:
-        """Commit starting offsets, so that a query which ends before its first batch starts there again."""
+        """Commit starting offsets, so that others of the group which get the partitions start there too."""
 
     def rewind_committed(self, starts: Mapping[TopicPartition, int]) -> None:
         """Set the group's offsets back to these, unless they are lower, if the query, its tasks or its sink commit.
@@ -173,14 +170,14 @@ class CommittingOwner(PartitionOwner):
 
     def __init__(self, positions: Positions, *, commits: bool, sets_back: bool) -> None:
         self._positions = positions
-        self._commits = commits
+        self._commits = self._remembers = commits
         self._sets_back = sets_back
         self._done: deque[Commit] = deque(maxlen=_MAX_COMMITS)
         self._failures = 0
 
     def remember(self, starts: Mapping[TopicPartition, int]) -> None:
         """Commit starting offsets; see `PartitionOwner`."""
-        if self.keeps_positions and starts:
+        if self._remembers and starts:
             self._commit_patiently(starts)
 
     def rewind_committed(self, starts: Mapping[TopicPartition, int]) -> None:
@@ -234,7 +231,6 @@ class StaticPartitions(CommittingOwner):
         if options.group_id is None:
             raise ValueError("the query has no group")
         super().__init__(positions or Positions(), commits=commits, sets_back=commits)
-        self.keeps_positions = commits
         self._all = Standalone(cluster, subscription)
         self._group = options.group_id
         self._patience = options.coordinator_timeout_ms / 1000

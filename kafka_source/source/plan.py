@@ -117,8 +117,8 @@ class Admission:
         slots: Mapping[TopicPartition, int],
         *,
         limited: bool,
-    ) -> dict[TopicPartition, int] | None:
-        """Return where each partition of the next micro-batch ends; None: wait for more records.
+    ) -> dict[TopicPartition, int]:
+        """Return where each partition of the next micro-batch ends: at its start, while it waits for more records.
 
         Args:
             starts: The first offset to read of each partition.
@@ -135,7 +135,7 @@ class Admission:
         if not limited:
             return ends
         if self._waits_for_more(sum(ends[tp] - start for tp, start in starts.items())):
-            return None
+            return dict(starts)
         ends = rate_limit({tp: (start, ends[tp]) for tp, start in starts.items()}, self._max_offsets)
         if self._max_bytes is not None:
             sizes = {} if self._quota is None else self._quota.record_bytes()

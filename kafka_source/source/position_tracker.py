@@ -190,11 +190,8 @@ class PositionTracker:
         if self._positions.stale(starts).items() - start.stale.items():
             return False
         if any(starts[tp] != start.ends.get(tp) for tp in self._positions.replaced(starts)):
-            # The group keeps them where the checkpoint has none, and where the sink keeps the group's offsets.
-            in_group = self._owner.keeps_positions or self._sink_commits
-            return in_group and (start.by_sink or not start.partitions)
-        if self._owner.keeps_positions:
-            return True
+            # Where the sink commits, the group's offsets keep them.
+            return self._sink_commits and (start.by_sink or not start.partitions)
         if start.partitions:
             return self._start_at_latest & starts.keys() <= start.partitions.keys()
         options = self._options
@@ -312,12 +309,7 @@ class PositionTracker:
         # reported as such.
         new = {tp for tp in added if tp.topic not in lost_topics and self._is_new(tp)}
         late = start_and_end.earliest_of_added(self._cluster, self._options, new)
-        late = late | self._cluster.earliest([tp for tp in added if tp not in new])
-        if not start.partitions and self._options.group_start == "committed":
-            # Until the first micro-batch the checkpoint has no positions. If the query stopped now, these partitions
-            # would belong to the subscription at its next start, and would begin where the options say.
-            self._owner.remember(late)
-        return starts | late
+        return starts | late | self._cluster.earliest([tp for tp in added if tp not in new])
 
     def _start_by_word(self, start: StreamOffset) -> dict[str, TopicWord]:
         """Return the topics that start at a word of `startingOffsets`, when the query starts and has not read them."""

@@ -96,11 +96,11 @@ def test_a_trigger_waits_for_the_minimum_until_the_delay_is_over():
     # No batch has been planned yet, so the delay is over.
     assert admission.ends({A: 0}, {A: 3}, {}, limited=True) == {A: 3}
     admission.batch_planned()
-    assert admission.ends({A: 3}, {A: 12}, {}, limited=True) is None
+    assert admission.ends({A: 3}, {A: 12}, {}, limited=True) == {A: 3}
     assert admission.ends({A: 3}, {A: 13}, {}, limited=True) == {A: 13}
     assert admission.ends({A: 3}, {A: 12}, {}, limited=False) == {A: 12}
     clock.seconds += 59.9
-    assert admission.ends({A: 3}, {A: 12}, {}, limited=True) is None
+    assert admission.ends({A: 3}, {A: 12}, {}, limited=True) == {A: 3}
     clock.seconds += 0.2
     assert admission.ends({A: 3}, {A: 12}, {}, limited=True) == {A: 12}
 
@@ -147,7 +147,7 @@ def test_a_minimum_of_offsets_is_waited_for_also_with_a_limit_in_bytes():
     with measured(options, {A: 100.0}) as quota:
         admission = Admission(options, quota)
         admission.batch_planned()
-        assert admission.ends({A: 0}, {A: 49}, {A: -1}, limited=True) is None
+        assert admission.ends({A: 0}, {A: 49}, {A: -1}, limited=True) == {A: 0}
         assert admission.ends({A: 0}, {A: 50}, {A: -1}, limited=True) == {A: 10}
 
 

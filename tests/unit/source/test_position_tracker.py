@@ -45,8 +45,8 @@ class Log:
 class Group(Standalone):
     """A group in memory; whoever sets an offset back commits with its marks."""
 
-    def __init__(self, entries: dict[TopicPartition, CommitOffset], positions: Positions, *, keeps: bool) -> None:
-        self.entries, self._positions, self.keeps_positions = entries, positions, keeps
+    def __init__(self, entries: dict[TopicPartition, CommitOffset], positions: Positions) -> None:
+        self.entries, self._positions = entries, positions
 
     def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommitOffset]:
         return {tp: self.entries[tp] for tp in partitions if tp in self.entries}
@@ -76,7 +76,7 @@ class Start:
             "failOnDataLoss": str(loss).lower(),
         }
         self.log, self.positions = Log(end), Positions()
-        self.group = Group(entries, self.positions, keeps=commit == "batch")
+        self.group = Group(entries, self.positions)
         query = Query.of(given, source_schema(headers=False), Where.STREAM)
         cluster: Any = self.log
         self.tracker = PositionTracker(query.options, cluster, self.group, [TP], self.positions)
