@@ -89,7 +89,7 @@ warnings and errors go to standard error. CSV has the first table of a command.
 | 0 | done |
 | 1 | the brokers refuse or do not answer, or what you name does not exist: one line on standard error says why |
 | 2 | wrong usage |
-| 3 | done, and a bound such as `--fail-above-lag` is exceeded |
+| 3 | done, and a bound such as `--fail-above-lag` is exceeded, or `healthcheck` found a group that is stalled |
 
 ```shell
 kafkagroup group billing --fail-above-lag 100000 --summary || page-somebody
@@ -123,6 +123,7 @@ As far as the tools' help says: Kafka 4.3, rpk 26.1, kafkactl 5, kcat 1.7.
 | show how fast each member commits | `group G --rate 10`, `watch G --members` | – | – | – | – |
 | sum up, or only what lags | `group G --summary`, `group G --by topic`, `group G --only-with-lag` | – | `group describe -s`, `-t` | `--only-with-lag` | – |
 | exit code for a lag above a bound | `group G --fail-above-lag N` | – | – | – | – |
+| probe whether a group gets on | `healthcheck G --within 60` | – | – | – | – |
 | watch lag, rates and time to zero | `watch G` | – | – | – | – |
 | see a change before it is made | always; `--yes` makes it | `--dry-run`, the default; `--execute` makes it | – | the default; `--execute` makes it | – |
 | rewind to the start, the end, a time | `rewind G --to earliest`, `latest`, a time | `--reset-offsets --to-earliest`, `--to-latest`, `--to-datetime` | `group seek G --to start`, `end`, a time | `reset consumer-group-offset --oldest`, `--newest`, `--to-datetime` | – |
@@ -154,7 +155,7 @@ _DOCUMENTS_OF_THEIR_OWN = {
     "doctor": "The JSON is described on [its page](doctor.md).",
 }
 # What they write is no listing.
-_WITHOUT_DOCUMENT = frozenset({"plot"})
+_WITHOUT_DOCUMENT = frozenset({"healthcheck", "plot"})
 # Every command has these; the page describes them once.
 _CONNECTION = {"--bootstrap-servers", "--command-config", "--config", "--context"}
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*?)(?=^    \w+: |\Z)", re.MULTILINE | re.DOTALL)

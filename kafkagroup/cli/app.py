@@ -13,7 +13,7 @@ from kafkagroup.cli.offsets import offsets, rewind
 from kafkagroup.cli.quota import quota
 from kafkagroup.cli.topics import peek, topics
 from kafkagroup.cli.transactions import transactions
-from kafkagroup.cli.watch import plot, watch
+from kafkagroup.cli.watch import healthcheck, plot, watch
 
 # Without rich's markup the help is plain text: it is there at once, and reads the same in a pipe.
 app = typer.Typer(
@@ -31,6 +31,7 @@ app.callback()(print_version)
 app.command("groups", short_help="List groups with types, states, lag.")(list_groups)
 app.command("group", short_help="Show a group: members, partitions, lag.")(show_group)
 app.command(short_help="Watch lag and rates of groups.")(watch)
+app.command(short_help="Check for a probe that a group gets on.")(healthcheck)
 app.command(short_help="Create a group with chosen offsets.")(create)
 app.command(short_help="Set the committed offsets of a group.")(rewind)
 app.command(short_help="Delete a group with its offsets.")(delete)

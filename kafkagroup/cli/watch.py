@@ -1,10 +1,10 @@
-"""The commands `kafkagroup watch | plot`: groups while they run, and pictures of recorded samples."""
+"""The commands `kafkagroup watch | healthcheck | plot`: groups while they run, and pictures of recorded samples."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
@@ -13,19 +13,28 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kafkagroup.cli.common import (
+    BOUND_EXCEEDED,
+    GroupArgument,
+    GroupOption,
     OutputOption,
+    Topics,
     check_regex,
     ctrl_c,
     exit_on_error,
     note,
+    one_group,
+    parse_topics,
 )
 from kafkagroup.cli.output import Output
 from kafkagroup.cli.settings import NO_OPTIONS, Connection, with_connection
 
 if TYPE_CHECKING:
-    from kafkagroup.admin import Groups, Rows
+    from kafkagroup.admin import Groups, PartitionLag, Rows
     from kafkagroup.cli.tables import Show
     from kafkagroup.cli.watch_rates import History, WatchMember, WatchRow
+
+#: How long `healthcheck` waits between two looks.
+_LOOK_EVERY_SECONDS = 1.0
 
 
 @with_connection
@@ -161,6 +170,97 @@ def _csv_lines() -> Show:
         begun = True
 
     return show
+
+
+@with_connection
+def healthcheck(
+    group: GroupArgument = None,
+    group_option: GroupOption = None,
+    connection: Connection = NO_OPTIONS,
+    topic: Topics = None,
+    within: Annotated[
+        float,
+        typer.Option(
+            "--within", min=1.0, metavar="SECONDS", help="How long a committed offset may stand still behind the end."
+        ),
+    ] = 60.0,
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            "--state", metavar="FILE", help="Look once, and keep in FILE since when each offset stands still."
+        ),
+    ] = None,
+    unreachable_ok: Annotated[
+        bool, typer.Option("--unreachable-ok", help="Exit with code 0 if the brokers do not answer.")
+    ] = False,
+) -> None:
+    """Check for a probe that a group gets on: each partition's committed offset moves, or its lag is 0.
+
+    Exits with 0 if it does, with 3 if it does not, and with 1 if the brokers do not say. Without --state it looks for
+    up to --within seconds, and ends as soon as each partition has moved or has no lag.
+    """
+    name = one_group(group, group_option)
+    selection = parse_topics(topic)
+    with exit_on_error():
+        from kafka_source.errors import RetriableError
+        from kafkagroup.admin import Groups
+
+        groups = Groups(connection.settings())
+
+        def look() -> list[PartitionLag]:
+            found = groups.lag(name, selection.partitions, topics=selection.topics)
+            return [row for row in found if selection.has(row.topic, row.partition)]
+
+        try:
+            is_well = _keep_looking(name, look, within) if state is None else _look_once(name, look, within, state)
+        except RetriableError as error:
+            if not unreachable_ok:
+                raise
+            note(f"The brokers do not answer, so nothing is known of group {name}: {error}")
+            return
+    if not is_well:
+        raise typer.Exit(BOUND_EXCEEDED)
+
+
+def _look_once(group: str, look: Callable[[], list[PartitionLag]], within: float, state: Path) -> bool:
+    """Return whether the group gets on, by this look and by those before, which a file has."""
+    from kafka_source.runtime.shared_files import replace_file
+    from kafkagroup.admin import health
+
+    before = None
+    if state.exists():
+        before = health.from_text(group, state.read_text())
+        if before is None:
+            note(f"{state} is not the state of a check of group {group}, and is replaced.")
+    # Another process has looked before, perhaps before a restart of the machine: only the wall clock is the same.
+    at = time.time()
+    seen = health.look_again(before or {}, look(), at)
+    try:
+        replace_file(state, health.to_text(group, seen))
+    except OSError as error:
+        raise typer.BadParameter(f"cannot be written: {error}", param_hint="--state") from None
+    bad = health.stalled(seen, at, within)
+    typer.echo(health.sentence(group, seen, bad, at))
+    return not bad
+
+
+def _keep_looking(group: str, look: Callable[[], list[PartitionLag]], within: float) -> bool:
+    """Return whether the group gets on, by looks for a time."""
+    from kafkagroup.admin import health
+
+    began = time.monotonic()
+    seen = health.look_again({}, look(), began)
+    # They have a lag, and were not seen to move yet.
+    waiting = {tp for tp, one in seen.items() if one.lag > 0}
+    at = began
+    while waiting and at - began < within:
+        time.sleep(min(_LOOK_EVERY_SECONDS, max(0.0, began + within - time.monotonic())))
+        rows, at = look(), time.monotonic()
+        seen = health.look_again(seen, rows, at)
+        waiting &= {tp for tp, one in seen.items() if one.since == began}
+    bad = {tp: seen[tp] for tp in waiting}
+    typer.echo(health.sentence(group, seen, bad, at))
+    return not bad
 
 
 class Picture(str, Enum):

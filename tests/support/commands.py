@@ -91,6 +91,7 @@ def one_of_each(group: str, topic: str, folder: Path) -> dict[str, tuple[str, ..
         "groups": ("--lag",),
         "group": (group,),
         "watch": (group, "-n", "1"),
+        "healthcheck": (group, "--state", str(folder / "state.json")),
         "create": (f"{group}-new", "-t", topic),
         "rewind": (group, "--to", "latest", "-t", topic),
         "delete": (group,),

@@ -23,6 +23,7 @@ from typer.testing import CliRunner
 
 from assignors import TopicPartition
 from docs.json_documents import DOCUMENTS
+from kafka_source.model.rewind_target import parse_position
 from kafkagroup.admin import Groups, OffsetsDocument
 from kafkagroup.cli.app import app
 from kafkagroup.embedded import EmbeddedKafka
@@ -73,6 +74,43 @@ def test_a_group_is_listed_shown_rewound_and_deleted(kafka, members, topic, grou
     assert groups.states()[group] == "Empty"
     command.run("delete", group, "--yes")
     assert group not in groups.states()
+
+
+def ends(groups: Groups, group: str) -> dict[TopicPartition, int]:
+    """The ends of the logs that a group reads."""
+    return {move.topic_partition: move.offset for move in groups.moves(group, parse_position("latest"))}
+
+
+def test_a_probe_sees_whether_a_group_gets_on(command, orders, group, groups, tmp_path):
+    state = tmp_path / "state.json"
+    probe = ("healthcheck", group, "--within", 60, "--state", state)
+
+    def long_ago() -> None:
+        """Let the last look be one of two minutes ago."""
+        document = json.loads(state.read_text())
+        document["partitions"] = [[*row[:-1], row[-1] - 120] for row in document["partitions"]]
+        state.write_text(json.dumps(document))
+
+    assert command.run(*probe) == f"Group {group} gets on: its lag is 14 in 2 partitions.\n"
+    long_ago()
+    said = command.run(*probe, code=3)
+    assert said.startswith(f"Group {group} is stalled: for up to 120 s the committed offsets of {orders}:0-1 have not")
+    groups.rewind(group, dict.fromkeys(everything(orders, 2), 4))
+    command.run(*probe)
+    long_ago()
+    groups.rewind(group, ends(groups, group))
+    assert "its lag is 0" in command.run(*probe)
+    long_ago()
+    command.run(*probe)
+    state.write_text("of something else")
+    assert "is not the state of a check" in command.says(*probe)
+
+
+def test_a_probe_without_a_state_looks_for_a_time(command, orders, group, groups):
+    assert f"of {orders}:0-1 have not" in command.run("healthcheck", group, "--within", 1, code=3)
+    groups.rewind(group, ends(groups, group))
+    assert "its lag is 0" in command.run("healthcheck", group)
+    assert "does not exist" in command.refused("healthcheck", f"{group}-mistyped")
 
 
 def test_the_documents_of_groups(command, orders, group, kafka, members):

@@ -26,3 +26,8 @@ def test_all_commands_that_connect_are_tried(tmp_path: Path) -> None:
 def test_a_broker_that_is_not_there_is_one_line(name: str, tmp_path: Path) -> None:
     arguments = one_of_each("billing", "orders", tmp_path)[name]
     assert NOWHERE in Command(NOWHERE).refused(*name.split(), *arguments)
+
+
+def test_a_probe_need_not_fail_because_of_brokers() -> None:
+    said = Command(NOWHERE).says("healthcheck", "billing", "--unreachable-ok")
+    assert said.startswith("The brokers do not answer, so nothing is known of group billing: ")

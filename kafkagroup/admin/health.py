@@ -1,0 +1,96 @@
+"""Whether a group gets on: since when its committed offsets have not moved where it has a lag. Pure, for probes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from assignors.model import TopicPartition
+from kafka_source.model.partition_runs import format_partitions
+from kafkagroup.admin.rows import PartitionLag
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSeen:
+    """What the looks at a group have seen of one partition.
+
+    Attributes:
+        committed: The committed offset at the last look; None: the group has committed none.
+        lag: The lag at the last look, in offsets; without a committed offset all offsets of the log.
+        since: The time, in seconds, of the look since which the offset has not moved and the lag was not 0. Of a
+            partition that moved, or had no lag, the last look.
+    """
+
+    committed: int | None
+    lag: int
+    since: float
+
+
+Seen = Mapping[TopicPartition, PartitionSeen]
+
+
+def look_again(before: Seen, now: Iterable[PartitionLag], at: float) -> dict[TopicPartition, PartitionSeen]:
+    """Return what is known after one more look.
+
+    Args:
+        before: What was known; empty at the first look, which counts as if each partition had just moved.
+        now: The group's lag. A partition without a leader has none, and keeps what was known.
+        at: The time of the look, in seconds of a clock that all looks share. If it went back, the partition has just
+            moved.
+    """
+    seen = {}
+    for row in now:
+        partition = TopicPartition(row.topic, row.partition)
+        known = before.get(partition)
+        if row.behind is None:
+            if known is not None:
+                seen[partition] = known
+            continue
+        # A lag that was not there at the look before may have come just now, however long ago that look was.
+        had_lag = known is not None and known.lag > 0 and known.since <= at
+        stands_still = had_lag and known is not None and row.committed == known.committed and row.behind > 0
+        seen[partition] = PartitionSeen(row.committed, row.behind, known.since if known and stands_still else at)
+    return seen
+
+
+def stalled(seen: Seen, at: float, within: float) -> dict[TopicPartition, PartitionSeen]:
+    """Return the partitions with a lag whose committed offset has not moved for `within` seconds."""
+    return {tp: one for tp, one in seen.items() if one.lag > 0 and at - one.since >= within}
+
+
+def sentence(group: str, seen: Seen, bad: Seen, at: float) -> str:
+    """Return one line about the group, for the log of a probe."""
+    if bad:
+        longest = at - min(one.since for one in bad.values())
+        names = format_partitions(sorted(bad))
+        lag = sum(one.lag for one in bad.values())
+        return (
+            f"Group {group} is stalled: for up to {longest:.0f} s the committed offsets of {names} have not moved, and "
+            f"the lag there is {lag}."
+        )
+    return f"Group {group} gets on: its lag is {sum(one.lag for one in seen.values())} in {len(seen)} partitions."
+
+
+def to_text(group: str, seen: Seen) -> str:
+    """Return what was seen as the text of a state file."""
+    rows = [[tp.topic, tp.partition, one.committed, one.lag, one.since] for tp, one in sorted(seen.items())]
+    return json.dumps({"format": _FORMAT, "group": group, "partitions": rows})
+
+
+def from_text(group: str, text: str) -> dict[TopicPartition, PartitionSeen] | None:
+    """Return what a state file says; None if it is not a state file of this group."""
+    try:
+        document = json.loads(text)
+        if document["format"] != _FORMAT or document["group"] != group:
+            return None
+        return {
+            TopicPartition(str(topic), int(partition)): PartitionSeen(
+                None if committed is None else int(committed), int(lag), float(since)
+            )
+            for topic, partition, committed, lag, since in document["partitions"]
+        }
+    except (ValueError, TypeError, KeyError):
+        return None
