@@ -1,5 +1,7 @@
 """Decodes Kafka record sets to Arrow record batches, and encodes Arrow rows to Kafka record batches, without the GIL.
 
+Decodes Avro values to Arrow arrays, too.
+
     builder = BatchBuilder(["key", ("value", "string"), "offset"], batch_rows=100_000)
     for partition in response:                     # topic-partitions may share a batch
         records = RecordSet(partition.bytes, partition.topic, partition.index, from_offset=partition.position)
@@ -34,11 +36,13 @@ from typing_extensions import Buffer, CapsuleType
 
 __all__ = [
     "INTERFACE",
+    "AvroDecoder",
     "Batch",
     "BatchBuilder",
     "BatchEncoder",
     "BatchTooLarge",
     "CorruptRecords",
+    "DecodedValues",
     "OldMessageFormat",
     "RecordSet",
     "RecordTooLarge",
@@ -361,6 +365,92 @@ class BatchEncoder:
     @property
     def pending_bytes(self) -> int:
         """Return the bytes of the open batches (not compressed yet) and of sealed ones that were not taken."""
+
+@final
+class AvroDecoder:
+    """Decodes Avro values into an Arrow array of the reader schema, each value by its own writer schema.
+
+        decoder = AvroDecoder(reader_schema)
+        for schema_id in decoder.missing_ids(values):
+            decoder.add_writer_schema(schema_id, registry[schema_id])
+        decoded = decoder.decode(values)
+        column, bad = pyarrow.array(decoded), decoded.bad
+
+    The schemas are resolved as Java's Avro 1.12 does it (`org.apache.avro.Resolver`): aliases, defaults, promotions,
+    unions, enums with a default. The types are those of Spark's `SchemaConverters.toSqlType` (4.1): a union with null is
+    nullable, int and long are long, float and double are double, another union is a struct of `member0`, `member1`, …;
+    an enum is a string, a fixed is binary, `decimal`, `date`, `timestamp-millis` and `-micros` (UTC) and
+    `local-timestamp-millis` and `-micros` have their types, with microseconds; all other logical types are ignored.
+
+    A decoder may be used by one thread at a time.
+    """
+
+    def __new__(
+        cls,
+        reader_schema: str,
+        *,
+        fields: Sequence[str] | None = None,
+        framing: str = "confluent",
+        recursive_depth: int = 0,
+    ) -> AvroDecoder:
+        """Make a decoder without writer schemas.
+
+        Args:
+            reader_schema: The schema of the column, as JSON.
+            fields: The fields of the record that are decoded, in this order; None: all. Others are checked and skipped.
+            framing: What precedes a datum. `confluent`: a zero byte and the schema id of 4 bytes. `apicurio`: a zero byte
+                and the id of 8 bytes. `single-object`: C3 01 and the CRC-64-AVRO fingerprint of the schema, which is its
+                id. `none`: nothing; the id of the writer schema is 0. Ids are unsigned.
+            recursive_depth: How often a record may contain itself, from 1 to 15, as Spark's `recursiveFieldMaxDepth`;
+                fields below are left out. With less, a recursive schema is refused.
+
+        Raises:
+            ValueError: The schema is not valid or cannot be a column, there is no such field, or no such framing.
+        """
+
+    def __arrow_c_schema__(self) -> CapsuleType:
+        """Export the type of the decoded array (Arrow PyCapsule interface): a struct for a record."""
+
+    def add_writer_schema(self, schema_id: int, schema: str) -> None:
+        """Add a writer schema, as JSON, or replace the one with this id.
+
+        Raises:
+            ValueError: No value of this writer schema can be read with the reader schema; the message has the path. If
+                only some values cannot, such as those of a branch of a union, these are bad records.
+        """
+
+    def missing_ids(self, values: _ArrowArray) -> list[int]:
+        """Return the ids of the values without a writer schema, each once, in ascending order.
+
+        Raises:
+            ValueError: `values` is not an array of binary or large_binary.
+        """
+
+    def decode(self, values: _ArrowArray) -> DecodedValues:
+        """Decode all values; the rows of the result are in the same order.
+
+        A null value, and a value that cannot be decoded, is null. Bytes after a datum are ignored, as in Java.
+
+        Raises:
+            ValueError: `values` is not an array of binary or large_binary.
+        """
+
+@final
+class DecodedValues:
+    """The decoded column, and which of its values are bad."""
+
+    @property
+    def bad(self) -> list[tuple[int, int | None, str]]:
+        """Return the row, the schema id and the reason of each value that could not be decoded.
+
+        The id is None if the value has none. The reason has the path of the field and never a part of the value.
+        """
+
+    def __arrow_c_schema__(self) -> CapsuleType:
+        """Export the type (Arrow PyCapsule interface)."""
+
+    def __arrow_c_array__(self, requested_schema: CapsuleType | None = None) -> tuple[CapsuleType, CapsuleType]:
+        """Export the array (Arrow PyCapsule interface); `requested_schema` is ignored."""
 
 class UnknownPartition(ValueError):
     """A row's explicit partition does not exist in its topic."""

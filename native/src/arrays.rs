@@ -69,6 +69,31 @@ impl<'a> Binary<'a> {
     }
 }
 
+/// A `large_binary` or `large_utf8` array.
+#[derive(Clone, Copy, Debug)]
+pub struct LargeBinary<'a> {
+    validity: Validity<'a>,
+    first: usize,
+    offsets: &'a [[u8; 8]],
+    data: &'a [u8],
+}
+
+impl<'a> LargeBinary<'a> {
+    pub fn new(validity: Validity<'a>, first: usize, offsets: &'a [u8], data: &'a [u8]) -> Self {
+        Self { validity, first, offsets: offsets.as_chunks().0.get(first..).unwrap_or_default(), data }
+    }
+
+    #[inline(always)]
+    pub fn get(&self, row: usize) -> Result<Option<&'a [u8]>, Outside> {
+        if !self.validity.is_set(self.first.checked_add(row).ok_or(Outside)?)? {
+            return Ok(None);
+        }
+        let [start, end] = self.offsets.get(row..).and_then(|tail| tail.first_chunk::<2>()).ok_or(Outside)?;
+        let [start, end] = [start, end].map(|&bytes| usize::try_from(i64::from_le_bytes(bytes)).unwrap_or(usize::MAX));
+        self.data.get(start..end).map(Some).ok_or(Outside)
+    }
+}
+
 /// An `int32` array.
 #[derive(Clone, Copy, Debug)]
 pub struct Int32<'a> {

@@ -17,6 +17,7 @@ compile_error!("kafkagroup-native needs a target with 64-bit pointers; use engin
 
 pub mod aborted;
 pub mod arrays;
+pub mod avro;
 pub mod builder;
 pub mod codec;
 pub mod columns;

@@ -19,6 +19,7 @@ use crate::refusal::Refusal;
 /// from overflowing.
 const MOST_ROWS: usize = 1 << 31;
 const OFFSET_WIDTH: usize = 4;
+const LARGE_OFFSET_WIDTH: usize = 8;
 
 /// An array of another library, which keeps its buffers alive and unchanged until this value is dropped.
 pub struct Imported {
@@ -32,7 +33,9 @@ impl Imported {
         let export = intern!(object.py(), "__arrow_c_array__");
         if !object.hasattr(export)? {
             let kind = object.get_type().name()?;
-            return Err(PyTypeError::new_err(format!("an Arrow record batch is wanted, but {kind} has no {export}()")));
+            return Err(PyTypeError::new_err(format!(
+                "an Arrow array or record batch is wanted, but {kind} has no {export}()"
+            )));
         }
         let (schema, array) = object.call_method0(export)?.extract()?;
         Self::take(&schema, &array)
@@ -120,6 +123,18 @@ impl<'a> Column<'a> {
         self.buffer(2, usize::try_from(last).unwrap_or(0))
     }
 
+    /// Returns the offsets of a column with 64-bit offsets, one more than it has rows.
+    pub fn large_offsets(&self) -> &'a [u8] {
+        let offsets = if self.rows() == 0 { 0 } else { self.end() + 1 };
+        self.buffer(1, offsets * LARGE_OFFSET_WIDTH)
+    }
+
+    /// Returns the data of a binary column with 64-bit offsets.
+    pub fn large_data(&self) -> &'a [u8] {
+        let last = self.large_offsets().last_chunk().map_or(0, |&last| i64::from_le_bytes(last));
+        self.buffer(2, usize::try_from(last).unwrap_or(0))
+    }
+
     fn end(&self) -> usize {
         self.first() + self.rows()
     }
@@ -133,8 +148,10 @@ impl<'a> Column<'a> {
         if address.is_null() {
             return &[];
         }
-        // SAFETY: the address is not null. By the C data interface, the buffer has at least `len` bytes (see the three
-        // callers), and `len` is far below `isize::MAX`. By the same contract, the buffer is initialized and does not
+        // No producer has a larger buffer; it must not be possible to name one by a wrong offset.
+        let len = len.min(isize::MAX as usize);
+        // SAFETY: the address is not null. By the C data interface, the buffer has at least `len` bytes (see the
+        // callers), and `len` is at most `isize::MAX`. By the same contract, the buffer is initialized and does not
         // change until the array is released. The lifetime `'a`, a borrow of the `Imported`, ends before that.
         #[allow(unsafe_code)]
         unsafe {

@@ -1,5 +1,6 @@
 //! The exception classes, and the conversion of an [`Error`] or a [`Refusal`] to an exception.
 
+use arrow_schema::ArrowError;
 use pyo3::create_exception;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -75,4 +76,9 @@ fn with_attributes(py: Python<'_>, exception: PyErr, attributes: &[(&str, i64)])
         Ok(()) => exception,
         Err(failed) => failed,
     }
+}
+
+/// Returns the exception for an array that Arrow refuses.
+pub fn arrow_error(error: ArrowError) -> PyErr {
+    PyRuntimeError::new_err(format!("kafkagroup_native built an invalid Arrow batch, which is a bug in it: {error}"))
 }

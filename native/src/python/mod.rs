@@ -1,6 +1,7 @@
 //! The Python module: converts arguments, results and errors. `kafkagroup_native.pyi` documents it for users.
 
 mod arrow_import;
+mod avro;
 mod buffer;
 mod encoder;
 mod errors;
@@ -10,9 +11,9 @@ mod scan;
 use std::sync::Arc;
 
 use arrow_data::ffi::FFI_ArrowArray;
+use arrow_schema::Schema;
 use arrow_schema::ffi::FFI_ArrowSchema;
-use arrow_schema::{ArrowError, Schema};
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
@@ -21,10 +22,11 @@ use crate::builder::{self, Limits};
 use crate::columns::Column;
 use crate::record_set::{self, Progress};
 use buffer::Buffer;
+use errors::arrow_error;
 
 /// The number of the interface that `kafkagroup_native.pyi` describes. `kafka_source` compares it with the number that it
 /// was written for (`engine_selection.py`), before it plans a query. Raise both with every change of the interface.
-const INTERFACE: u32 = 1;
+const INTERFACE: u32 = 2;
 
 #[pymodule]
 fn kafkagroup_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -35,6 +37,8 @@ fn kafkagroup_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Batch>()?;
     module.add_class::<encoder::BatchEncoder>()?;
     module.add_class::<scan::Scan>()?;
+    module.add_class::<avro::AvroDecoder>()?;
+    module.add_class::<avro::DecodedValues>()?;
     module.add_function(wrap_pyfunction!(scan::headers, module)?)?;
     errors::add_to(module)
 }
@@ -198,8 +202,4 @@ impl Batch {
 fn schema_capsule<'py>(py: Python<'py>, schema: &Arc<Schema>) -> PyResult<Bound<'py, PyCapsule>> {
     let exported = FFI_ArrowSchema::try_from(schema.as_ref()).map_err(arrow_error)?;
     PyCapsule::new_with_value(py, exported, c"arrow_schema")
-}
-
-fn arrow_error(error: ArrowError) -> PyErr {
-    PyRuntimeError::new_err(format!("kafkagroup_native built an invalid Arrow batch, which is a bug in it: {error}"))
 }

@@ -314,7 +314,7 @@ def test_columns_of_another_kind_are_refused(rows, reason):
 
 @pytest.mark.parametrize("rows", [None, b"v", [b"v"], pa.table({"value": pa.array([b"v"])})])
 def test_what_is_no_arrow_array_is_a_type_error(rows):
-    with pytest.raises(TypeError, match="an Arrow record batch is wanted"):
+    with pytest.raises(TypeError, match="an Arrow array or record batch is wanted"):
         kafkagroup_native.BatchEncoder().append(0, 1, rows, NOW)
 
 

@@ -1,0 +1,300 @@
+//! An Arrow column that grows value by value, and can be cut back to the rows before a bad record.
+
+use arrow_buffer::{BooleanBufferBuilder, Buffer, NullBufferBuilder};
+use arrow_data::ArrayData;
+use arrow_schema::{ArrowError, DataType, Field};
+
+use super::fault::Fault;
+use super::shape::{Shape, Slot};
+use crate::varint::Parsed;
+
+/// A column of any type. All its parts have the same number of rows between two records.
+#[derive(Debug)]
+pub struct Column {
+    /// None: no row is null.
+    nulls: Option<NullBufferBuilder>,
+    data: Data,
+}
+
+#[derive(Debug)]
+pub enum Data {
+    Null(usize),
+    Boolean(BooleanBufferBuilder),
+    Int(Vec<i32>),
+    Long(Vec<i64>),
+    /// Milliseconds are stored as microseconds.
+    Millis(Vec<i64>),
+    Float(Vec<f32>),
+    Double(Vec<f64>),
+    Decimal {
+        limit: i128,
+        values: Vec<i128>,
+    },
+    Bytes(Bytes),
+    List {
+        ends: Vec<i32>,
+        item: Box<Column>,
+    },
+    Map {
+        ends: Vec<i32>,
+        keys: Bytes,
+        values: Box<Column>,
+    },
+    Struct {
+        rows: usize,
+        parts: Vec<Column>,
+    },
+}
+
+#[derive(Debug)]
+pub struct Bytes {
+    text: bool,
+    ends: Vec<i32>,
+    values: Vec<u8>,
+}
+
+/// A plan does not fit its column, which is a bug in [`super::plan`].
+pub const MISMATCH: &str = "the decoder's plan does not fit its column, which is a bug in kafkagroup-native";
+const TOO_LARGE: &str = "the rows of this batch have more than 2^31 bytes or items in a column";
+const NOT_UTF8: &str = "the string is not UTF-8";
+
+impl Bytes {
+    fn new(text: bool) -> Self {
+        Self { text, ends: vec![0], values: vec![] }
+    }
+
+    #[inline(always)]
+    pub fn push(&mut self, bytes: &[u8]) -> Parsed<()> {
+        if self.text && std::str::from_utf8(bytes).is_err() {
+            return Err(NOT_UTF8);
+        }
+        let end = i32::try_from(self.values.len() + bytes.len()).map_err(|_| TOO_LARGE)?;
+        self.values.extend_from_slice(bytes);
+        self.ends.push(end);
+        Ok(())
+    }
+
+    fn repeat(&mut self) {
+        self.ends.push(self.ends.last().copied().unwrap_or(0));
+    }
+
+    pub fn rows(&self) -> usize {
+        self.ends.len() - 1
+    }
+
+    /// Returns the values of the rows from `row` on.
+    pub fn since(&self, row: usize) -> impl Iterator<Item = &[u8]> {
+        self.ends.get(row..).unwrap_or_default().windows(2).map(|pair| match *pair {
+            [start, end] => self.values.get(start as usize..end as usize).unwrap_or_default(),
+            _ => &[],
+        })
+    }
+
+    pub fn truncate(&mut self, rows: usize) {
+        self.ends.truncate(rows + 1);
+        self.values.truncate(self.ends.last().map_or(0, |&end| end as usize));
+    }
+
+    fn finish(self, kind: DataType, nulls: Option<NullBufferBuilder>) -> Result<ArrayData, ArrowError> {
+        ArrayData::builder(kind)
+            .len(self.rows())
+            .add_buffer(Buffer::from_vec(self.ends))
+            .add_buffer(Buffer::from_vec(self.values))
+            .nulls(nulls.and_then(|mut nulls| nulls.finish()))
+            .build()
+    }
+}
+
+impl Column {
+    pub fn new(slot: &Slot) -> Self {
+        let data = match &slot.shape {
+            Shape::Null => Data::Null(0),
+            Shape::Boolean => Data::Boolean(BooleanBufferBuilder::new(0)),
+            Shape::Int | Shape::Date => Data::Int(vec![]),
+            Shape::Long | Shape::Timestamp { millis: false, .. } => Data::Long(vec![]),
+            Shape::Timestamp { millis: true, .. } => Data::Millis(vec![]),
+            Shape::Float => Data::Float(vec![]),
+            Shape::Double => Data::Double(vec![]),
+            Shape::Decimal { precision, .. } => {
+                Data::Decimal { limit: 10i128.pow(u32::from(*precision)), values: vec![] }
+            }
+            Shape::Binary => Data::Bytes(Bytes::new(false)),
+            Shape::Text => Data::Bytes(Bytes::new(true)),
+            Shape::List(item) => Data::List { ends: vec![0], item: Box::new(Self::new(item)) },
+            Shape::Map(value) => {
+                Data::Map { ends: vec![0], keys: Bytes::new(true), values: Box::new(Self::new(value)) }
+            }
+            Shape::Struct(parts) => {
+                Data::Struct { rows: 0, parts: parts.iter().map(|part| Self::new(&part.slot)).collect() }
+            }
+        };
+        Self { nulls: slot.nullable.then(|| NullBufferBuilder::new(0)), data }
+    }
+
+    /// Returns the data, to which the caller adds a row, and notes that the row is not null.
+    #[inline(always)]
+    pub fn row(&mut self) -> &mut Data {
+        if let Some(nulls) = &mut self.nulls {
+            nulls.append_non_null();
+        }
+        &mut self.data
+    }
+
+    pub fn rows(&self) -> usize {
+        match &self.data {
+            Data::Null(rows) | Data::Struct { rows, .. } => *rows,
+            Data::Boolean(values) => values.len(),
+            Data::Int(values) => values.len(),
+            Data::Long(values) | Data::Millis(values) => values.len(),
+            Data::Float(values) => values.len(),
+            Data::Double(values) => values.len(),
+            Data::Decimal { values, .. } => values.len(),
+            Data::Bytes(bytes) => bytes.rows(),
+            Data::List { ends, .. } | Data::Map { ends, .. } => ends.len() - 1,
+        }
+    }
+
+    /// Appends a null; in a column without nulls, a value that is never looked at, because a struct around it is null.
+    pub fn push_null(&mut self) {
+        if let Some(nulls) = &mut self.nulls {
+            nulls.append_null();
+        }
+        match &mut self.data {
+            Data::Null(rows) => *rows += 1,
+            Data::Boolean(values) => values.append(false),
+            Data::Int(values) => values.push(0),
+            Data::Long(values) | Data::Millis(values) => values.push(0),
+            Data::Float(values) => values.push(0.0),
+            Data::Double(values) => values.push(0.0),
+            Data::Decimal { values, .. } => values.push(0),
+            Data::Bytes(bytes) => bytes.repeat(),
+            Data::List { ends, .. } | Data::Map { ends, .. } => ends.push(ends.last().copied().unwrap_or(0)),
+            Data::Struct { rows, parts } => {
+                parts.iter_mut().for_each(Self::push_null);
+                *rows += 1;
+            }
+        }
+    }
+
+    /// Removes all rows after the first `rows`, in all parts, also if these have different numbers of rows.
+    pub fn truncate(&mut self, rows: usize) {
+        if let Some(nulls) = &mut self.nulls {
+            nulls.truncate(rows);
+        }
+        match &mut self.data {
+            Data::Null(count) => *count = rows.min(*count),
+            Data::Boolean(values) => values.truncate(rows),
+            Data::Int(values) => values.truncate(rows),
+            Data::Long(values) | Data::Millis(values) => values.truncate(rows),
+            Data::Float(values) => values.truncate(rows),
+            Data::Double(values) => values.truncate(rows),
+            Data::Decimal { values, .. } => values.truncate(rows),
+            Data::Bytes(bytes) => bytes.truncate(rows),
+            Data::List { ends, item } => {
+                ends.truncate(rows + 1);
+                item.truncate(ends.last().map_or(0, |&end| end as usize));
+            }
+            Data::Map { ends, keys, values } => {
+                ends.truncate(rows + 1);
+                let entries = ends.last().map_or(0, |&end| end as usize);
+                keys.truncate(entries);
+                values.truncate(entries);
+            }
+            Data::Struct { rows: count, parts } => {
+                parts.iter_mut().for_each(|part| part.truncate(rows));
+                *count = rows.min(*count);
+            }
+        }
+    }
+
+    /// Returns the Arrow array.
+    pub fn finish(self, kind: &DataType) -> Result<ArrayData, ArrowError> {
+        let rows = self.rows();
+        let nulls = self.nulls;
+        let plain = |buffer: Buffer, nulls: Option<NullBufferBuilder>| {
+            let nulls = nulls.and_then(|mut nulls| nulls.finish());
+            ArrayData::builder(kind.clone()).len(rows).add_buffer(buffer).nulls(nulls).build()
+        };
+        match self.data {
+            Data::Null(_) => ArrayData::builder(kind.clone()).len(rows).build(),
+            Data::Boolean(mut values) => plain(values.finish().into_inner(), nulls),
+            Data::Int(values) => plain(Buffer::from_vec(values), nulls),
+            Data::Long(values) | Data::Millis(values) => plain(Buffer::from_vec(values), nulls),
+            Data::Float(values) => plain(Buffer::from_vec(values), nulls),
+            Data::Double(values) => plain(Buffer::from_vec(values), nulls),
+            Data::Decimal { values, .. } => plain(Buffer::from_vec(values), nulls),
+            Data::Bytes(bytes) => bytes.finish(kind.clone(), nulls),
+            Data::List { ends, item } => nested(kind, ends, vec![item.finish(item_type(kind))?], nulls),
+            Data::Map { ends, keys, values } => {
+                let entries = item_type(kind);
+                let keys = keys.finish(DataType::Utf8, None)?;
+                let children = vec![keys, values.finish(child_type(entries, 1))?];
+                let len = children.first().map_or(0, ArrayData::len);
+                let entries = ArrayData::builder(entries.clone()).len(len).child_data(children).build()?;
+                nested(kind, ends, vec![entries], nulls)
+            }
+            Data::Struct { parts, .. } => {
+                let parts = parts.into_iter().enumerate();
+                let children = parts.map(|(i, part)| part.finish(child_type(kind, i))).collect::<Result<_, _>>()?;
+                let nulls = nulls.and_then(|mut nulls| nulls.finish());
+                ArrayData::builder(kind.clone()).len(rows).child_data(children).nulls(nulls).build()
+            }
+        }
+    }
+}
+
+impl Data {
+    /// Appends the two's complement `bytes`, most significant first, to a decimal column.
+    pub fn push_decimal(limit: i128, values: &mut Vec<i128>, bytes: &[u8]) -> Parsed<()> {
+        let negative = match bytes.first() {
+            Some(first) => first & 0x80 != 0,
+            None => return Err("the decimal has no bytes"),
+        };
+        let (filler, seed) = if negative { (0xff, -1i128) } else { (0, 0) };
+        let digits =
+            bytes.iter().position(|&byte| byte != filler).map_or(&[][..], |at| bytes.get(at..).unwrap_or_default());
+        let fits = digits.len() < 16 || digits.len() == 16 && (digits.first() >= Some(&0x80)) == negative;
+        let value = digits.iter().fold(seed, |value, &byte| value << 8 | i128::from(byte));
+        if !fits || value >= limit || value <= -limit {
+            return Err("the decimal has more digits than its precision");
+        }
+        values.push(value);
+        Ok(())
+    }
+}
+
+/// Appends the end of a list, which has `items` items with those of all lists before.
+pub fn end(ends: &mut Vec<i32>, items: usize) -> Result<(), Fault> {
+    ends.push(i32::try_from(items).map_err(|_| TOO_LARGE)?);
+    Ok(())
+}
+
+fn nested(
+    kind: &DataType,
+    ends: Vec<i32>,
+    children: Vec<ArrayData>,
+    nulls: Option<NullBufferBuilder>,
+) -> Result<ArrayData, ArrowError> {
+    ArrayData::builder(kind.clone())
+        .len(ends.len() - 1)
+        .add_buffer(Buffer::from_vec(ends))
+        .child_data(children)
+        .nulls(nulls.and_then(|mut nulls| nulls.finish()))
+        .build()
+}
+
+fn item_type(kind: &DataType) -> &DataType {
+    match kind {
+        DataType::List(item) | DataType::Map(item, _) => item.data_type(),
+        _ => &DataType::Null,
+    }
+}
+
+fn child_type(kind: &DataType, i: usize) -> &DataType {
+    match kind {
+        DataType::Struct(fields) => {
+            fields.get(i).map_or(&DataType::Null, |field: &std::sync::Arc<Field>| field.data_type())
+        }
+        _ => &DataType::Null,
+    }
+}

@@ -1,0 +1,155 @@
+//! Decodes a column of values, each by its own writer schema.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow_data::ArrayData;
+use arrow_schema::{ArrowError, DataType};
+
+use super::aliases;
+use super::column::Column;
+use super::fault::Fault;
+use super::framing::Framing;
+use super::plan::{Plan, compile};
+use super::run::Run;
+use super::schema::Schema;
+use super::shape::Slot;
+use crate::arrays::Outside;
+
+/// The values to decode: a binary column.
+pub trait Values {
+    fn rows(&self) -> usize;
+
+    /// Returns a value; None if it is null.
+    fn get(&self, row: usize) -> Result<Option<&[u8]>, Outside>;
+}
+
+/// Decodes values into columns of the reader schema.
+pub struct Decoder {
+    text: String,
+    reader: Schema,
+    slot: Slot,
+    kind: DataType,
+    framing: Framing,
+    /// Sorted by the id of the writer schema.
+    plans: Vec<(u64, Plan)>,
+}
+
+/// The rows of a column of values.
+pub struct Decoded {
+    pub data: ArrayData,
+    pub bad: Vec<Bad>,
+    /// The messages of bad records, each once.
+    pub messages: Vec<Arc<str>>,
+}
+
+/// A record that could not be decoded; its row is null.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bad {
+    pub row: usize,
+    /// The id of the writer schema; None if the value has no such id.
+    pub id: Option<u64>,
+    /// The position of the message in [`Decoded::messages`].
+    pub message: usize,
+}
+
+#[derive(Debug)]
+pub enum Failure {
+    /// The offsets of the values point outside their buffers.
+    Outside,
+    /// A bug of this crate.
+    Arrow(ArrowError),
+}
+
+impl Decoder {
+    /// Makes a decoder without writer schemas. `recursion`: see [`Slot::of_schema`].
+    pub fn new(reader: &str, fields: Option<&[String]>, framing: Framing, recursion: i64) -> Result<Self, Fault> {
+        let schema = Schema::parse(reader)?;
+        let mut slot = Slot::of_schema(&schema, recursion)?;
+        if let Some(fields) = fields {
+            slot.project(&schema, fields)?;
+        }
+        // The row of a tombstone or a bad record is null.
+        slot.nullable = true;
+        let kind = slot.data_type();
+        Ok(Self { text: reader.to_owned(), reader: schema, slot, kind, framing, plans: vec![] })
+    }
+
+    pub fn kind(&self) -> &DataType {
+        &self.kind
+    }
+
+    /// Adds a writer schema; one with the same id is replaced.
+    pub fn add(&mut self, id: u64, schema: &str) -> Result<(), Fault> {
+        let mut writer = Schema::parse(schema)?;
+        // The aliases of a schema do not apply to itself.
+        if schema != self.text {
+            aliases::apply(&mut writer, &self.reader)?;
+        }
+        let plan = compile(&writer, &self.reader, &self.slot)?;
+        match self.plans.binary_search_by_key(&id, |(known, _)| *known) {
+            Ok(at) => {
+                if let Some(place) = self.plans.get_mut(at) {
+                    *place = (id, plan);
+                }
+            }
+            Err(at) => self.plans.insert(at, (id, plan)),
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn plan(&self, id: u64) -> Option<&Plan> {
+        let at = self.plans.binary_search_by_key(&id, |(known, _)| *known).ok()?;
+        self.plans.get(at).map(|(_, plan)| plan)
+    }
+
+    /// Returns the ids of the values that have no writer schema here, each once.
+    pub fn missing(&self, values: &impl Values) -> Result<Vec<u64>, Failure> {
+        let (mut missing, mut known) = (std::collections::BTreeSet::new(), None);
+        for row in 0..values.rows() {
+            let Some(value) = values.get(row).map_err(|_| Failure::Outside)? else { continue };
+            let Ok((id, _)) = self.framing.split(value) else { continue };
+            if known == Some(id) {
+                continue;
+            }
+            known = Some(id);
+            if self.plan(id).is_none() {
+                missing.insert(id);
+            }
+        }
+        Ok(missing.into_iter().collect())
+    }
+
+    /// Decodes all values. A null value, and one that cannot be decoded, becomes a null row.
+    pub fn decode(&self, values: &impl Values) -> Result<Decoded, Failure> {
+        let mut column = Column::new(&self.slot);
+        let (mut bad, mut messages, mut numbers) = (vec![], vec![], HashMap::new());
+        for row in 0..values.rows() {
+            let Some(value) = values.get(row).map_err(|_| Failure::Outside)? else {
+                column.push_null();
+                continue;
+            };
+            let (id, done) = match self.framing.split(value) {
+                Ok((id, datum)) => (Some(id), self.value(id, datum, &mut column)),
+                Err(fault) => (None, Err(fault)),
+            };
+            if let Err(fault) = done {
+                column.truncate(row);
+                column.push_null();
+                let message = *numbers.entry(fault.to_string()).or_insert_with_key(|message| {
+                    messages.push(Arc::from(message.as_str()));
+                    messages.len() - 1
+                });
+                bad.push(Bad { row, id, message });
+            }
+        }
+        Ok(Decoded { data: column.finish(&self.kind).map_err(Failure::Arrow)?, bad, messages })
+    }
+
+    #[inline(always)]
+    fn value(&self, id: u64, mut datum: &[u8], column: &mut Column) -> Result<(), Fault> {
+        let Some(plan) = self.plan(id) else { return Err(Fault::new("no writer schema was added for this schema id")) };
+        Run::new(&plan.skips, datum.len()).decode(&plan.op, column, &mut datum)
+    }
+}

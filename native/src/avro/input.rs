@@ -1,0 +1,37 @@
+//! The parts of Avro's binary encoding. Each function removes one from the start of the input.
+
+use crate::varint::{Parsed, take, varlong};
+
+/// Removes `N` bytes.
+#[inline(always)]
+pub fn array<const N: usize>(input: &mut &[u8]) -> Parsed<[u8; N]> {
+    let (head, tail) = input.split_first_chunk().ok_or("the record ends in the middle of a field")?;
+    *input = tail;
+    Ok(*head)
+}
+
+/// Removes a length and as many bytes, and returns these.
+#[inline(always)]
+pub fn prefixed<'a>(input: &mut &'a [u8]) -> Parsed<&'a [u8]> {
+    let len = usize::try_from(varlong(input)?).map_err(|_| "a length is negative")?;
+    take(input, len)
+}
+
+/// Removes the header of a block of an array or map; returns the number of items, and the block's bytes if it says them.
+pub fn block(input: &mut &[u8]) -> Parsed<(usize, Option<usize>)> {
+    const WRONG: &str = "the size of a block of an array or map is negative";
+    let count = varlong(input)?;
+    if count >= 0 {
+        return Ok((count as usize, None));
+    }
+    let size = usize::try_from(varlong(input)?).map_err(|_| WRONG)?;
+    let count = count.checked_neg().and_then(|count| usize::try_from(count).ok()).ok_or(WRONG)?;
+    Ok((count, Some(size)))
+}
+
+/// Removes the number of a branch of a union and returns the branch.
+#[inline(always)]
+pub fn choose<'a, T>(branches: &'a [T], input: &mut &[u8]) -> Parsed<&'a T> {
+    let i = varlong(input)?;
+    usize::try_from(i).ok().and_then(|i| branches.get(i)).ok_or("the union has no branch with this number")
+}

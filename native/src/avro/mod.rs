@@ -1,0 +1,22 @@
+//! Avro values to an Arrow array.
+//!
+//! [`schema::Schema`] (parsed JSON) → [`shape::Shape`] (the column type of the reader schema) and [`plan::compile`] (how
+//! values of a writer schema become values of the reader schema) → [`decoder::Decoder`] (framing, rows, bad records),
+//! which runs [`plan::Op`]s ([`run`]) into a [`column::Column`].
+//!
+//! The rules of resolution are those of Java's `org.apache.avro.Resolver` 1.12, the types those of Spark's
+//! `SchemaConverters`. `docs/design/values.md` has the reasons.
+
+mod aliases;
+pub mod column;
+pub mod decoder;
+mod defaults;
+pub mod fault;
+pub mod framing;
+mod input;
+pub mod matching;
+pub mod plan;
+mod run;
+pub mod schema;
+pub mod shape;
+mod skip;

@@ -1,0 +1,131 @@
+//! Passes over values that no column shows.
+
+use std::collections::HashMap;
+
+use super::fault::Fault;
+use super::input;
+use super::schema::{Id, Kind, Schema};
+use crate::varint::{take, varint, varlong};
+
+/// How many bytes a value has. Every part except `Bytes` has at least one byte.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Skip {
+    Bytes(usize),
+    Int,
+    Long,
+    Prefixed,
+    Sequence(Vec<Skip>),
+    Array(Box<Skip>),
+    Map(Box<Skip>),
+    Union(Vec<Skip>),
+    /// A record of [`Skips::records`], which may contain itself.
+    Record(usize),
+}
+
+/// The limit on records in records in a value that is passed over: each level takes a part of the stack.
+const MAX_NESTING: usize = 400;
+
+/// The skips of a schema. Records are shared, so that the size of all is that of the schema.
+#[derive(Debug, Default)]
+pub struct Skips {
+    records: Vec<Skip>,
+    known: HashMap<Id, Skip>,
+}
+
+impl Skips {
+    /// Returns the skip of a type.
+    pub fn of_type(&mut self, schema: &Schema, id: Id) -> Skip {
+        match schema.kind(id) {
+            Kind::Null => Skip::Bytes(0),
+            Kind::Boolean => Skip::Bytes(1),
+            Kind::Float => Skip::Bytes(4),
+            Kind::Double => Skip::Bytes(8),
+            Kind::Fixed(size) => Skip::Bytes(*size),
+            Kind::Int | Kind::Enum { .. } => Skip::Int,
+            Kind::Long => Skip::Long,
+            Kind::Bytes | Kind::String => Skip::Prefixed,
+            &Kind::Array(item) => Skip::Array(Box::new(self.of_type(schema, item))),
+            &Kind::Map(value) => Skip::Map(Box::new(self.of_type(schema, value))),
+            Kind::Union(branches) => Skip::Union(branches.iter().map(|&branch| self.of_type(schema, branch)).collect()),
+            Kind::Record(fields) => {
+                if let Some(known) = self.known.get(&id) {
+                    return known.clone();
+                }
+                let index = self.records.len();
+                self.records.push(Skip::Bytes(0));
+                self.known.insert(id, Skip::Record(index));
+                let mut parts = vec![];
+                for field in fields {
+                    match (self.of_type(schema, field.kind), parts.last_mut()) {
+                        (Skip::Bytes(0), _) => {}
+                        (Skip::Bytes(more), Some(Skip::Bytes(size))) => *size = size.saturating_add(more),
+                        (part, _) => parts.push(part),
+                    }
+                }
+                let skip = match parts.as_slice() {
+                    [] => Skip::Bytes(0),
+                    [Skip::Bytes(size)] => Skip::Bytes(*size),
+                    _ => Skip::Record(index),
+                };
+                if let Some(place) = self.records.get_mut(index) {
+                    *place = Skip::Sequence(parts);
+                }
+                self.known.insert(id, skip.clone());
+                skip
+            }
+        }
+    }
+
+    /// Removes a value from the start of `input`.
+    pub fn run(&self, skip: &Skip, input: &mut &[u8]) -> Result<(), Fault> {
+        self.run_nested(skip, input, 0)
+    }
+
+    fn run_nested(&self, skip: &Skip, input: &mut &[u8], nesting: usize) -> Result<(), Fault> {
+        match skip {
+            Skip::Bytes(size) => drop(take(input, *size)?),
+            Skip::Int => drop(varint(input)?),
+            Skip::Long => drop(varlong(input)?),
+            Skip::Prefixed => drop(input::prefixed(input)?),
+            Skip::Sequence(parts) => {
+                for part in parts {
+                    self.run_nested(part, input, nesting)?;
+                }
+            }
+            Skip::Array(item) => self.blocks(item, false, input, nesting)?,
+            Skip::Map(value) => self.blocks(value, true, input, nesting)?,
+            Skip::Union(branches) => {
+                let branch = input::choose(branches, input)?;
+                self.run_nested(branch, input, nesting)?;
+            }
+            Skip::Record(index) => {
+                let (true, Some(record)) = (nesting < MAX_NESTING, self.records.get(*index)) else {
+                    return Err(Fault::new(format!("records are nested more than {MAX_NESTING} deep")));
+                };
+                self.run_nested(record, input, nesting + 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn blocks(&self, item: &Skip, keys: bool, input: &mut &[u8], nesting: usize) -> Result<(), Fault> {
+        loop {
+            let (count, size) = input::block(input)?;
+            if count == 0 {
+                return Ok(());
+            }
+            match (size, item) {
+                (Some(size), _) => drop(take(input, size)?),
+                (None, Skip::Bytes(size)) if !keys => drop(take(input, size.saturating_mul(count))?),
+                (None, item) => {
+                    for _ in 0..count {
+                        if keys {
+                            input::prefixed(input)?;
+                        }
+                        self.run_nested(item, input, nesting)?;
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! The Python classes `AvroDecoder` and `DecodedValues`.
+
+use arrow_data::ffi::FFI_ArrowArray;
+use arrow_schema::ffi::FFI_ArrowSchema;
+use arrow_schema::{DataType, Field};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyString};
+
+use super::arrow_import::{Column, Imported};
+use super::errors::arrow_error;
+use crate::arrays::{Binary, LargeBinary, Outside};
+use crate::avro::decoder::{Decoded, Decoder, Failure, Values};
+use crate::avro::fault::Fault;
+use crate::avro::framing::Framing;
+
+/// Row, id of the writer schema, message.
+type Bad<'py> = (usize, Option<u64>, Bound<'py, PyString>);
+
+#[pyclass(module = "kafkagroup_native")]
+pub struct AvroDecoder {
+    inner: Decoder,
+}
+
+#[pymethods]
+impl AvroDecoder {
+    #[new]
+    #[pyo3(signature = (reader_schema, *, fields=None, framing="confluent", recursive_depth=0))]
+    fn new(reader_schema: &str, fields: Option<Vec<String>>, framing: &str, recursive_depth: i64) -> PyResult<Self> {
+        let framing = Framing::parse(framing).map_err(PyValueError::new_err)?;
+        let inner = Decoder::new(reader_schema, fields.as_deref(), framing, recursive_depth).map_err(refuse)?;
+        Ok(Self { inner })
+    }
+
+    fn add_writer_schema(&mut self, schema_id: u64, schema: &str) -> PyResult<()> {
+        self.inner.add(schema_id, schema).map_err(refuse)
+    }
+
+    fn missing_ids(&self, py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
+        let imported = Imported::new(values)?;
+        let decoder = &self.inner;
+        match BinaryColumn::new(imported.column().map_err(malformed)?)? {
+            BinaryColumn::Small { rows, values } => py.detach(|| decoder.missing(&Rows { rows, values })),
+            BinaryColumn::Large { rows, values } => py.detach(|| decoder.missing(&Rows { rows, values })),
+        }
+        .map_err(fail)
+    }
+
+    fn decode(&self, py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<DecodedValues> {
+        let imported = Imported::new(values)?;
+        let decoder = &self.inner;
+        let inner = match BinaryColumn::new(imported.column().map_err(malformed)?)? {
+            BinaryColumn::Small { rows, values } => py.detach(|| decoder.decode(&Rows { rows, values })),
+            BinaryColumn::Large { rows, values } => py.detach(|| decoder.decode(&Rows { rows, values })),
+        };
+        Ok(DecodedValues { inner: inner.map_err(fail)? })
+    }
+
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        schema_capsule(py, self.inner.kind())
+    }
+}
+
+#[pyclass(module = "kafkagroup_native", frozen)]
+pub struct DecodedValues {
+    inner: Decoded,
+}
+
+#[pymethods]
+impl DecodedValues {
+    #[getter]
+    fn bad<'py>(&self, py: Python<'py>) -> Vec<Bad<'py>> {
+        let messages: Vec<_> = self.inner.messages.iter().map(|message| PyString::new(py, message)).collect();
+        let bad = self.inner.bad.iter();
+        bad.filter_map(|bad| Some((bad.row, bad.id, messages.get(bad.message)?.clone()))).collect()
+    }
+
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        schema_capsule(py, self.inner.data.data_type())
+    }
+
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_array__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
+        // The protocol allows a producer to ignore the request; the consumer then casts the data.
+        drop(requested_schema);
+        let array = PyCapsule::new_with_value(py, FFI_ArrowArray::new(&self.inner.data), c"arrow_array")?;
+        Ok((schema_capsule(py, self.inner.data.data_type())?, array))
+    }
+}
+
+fn schema_capsule<'py>(py: Python<'py>, kind: &DataType) -> PyResult<Bound<'py, PyCapsule>> {
+    let exported = FFI_ArrowSchema::try_from(Field::new("", kind.clone(), true)).map_err(arrow_error)?;
+    PyCapsule::new_with_value(py, exported, c"arrow_schema")
+}
+
+enum BinaryColumn<'a> {
+    Small { rows: usize, values: Binary<'a> },
+    Large { rows: usize, values: LargeBinary<'a> },
+}
+
+impl<'a> BinaryColumn<'a> {
+    fn new(column: Column<'a>) -> PyResult<Self> {
+        let (rows, first, validity) = (column.rows(), column.first(), column.validity());
+        match column.kind {
+            DataType::Binary | DataType::Utf8 => {
+                Ok(Self::Small { rows, values: Binary::new(validity, first, column.offsets(), column.data()) })
+            }
+            DataType::LargeBinary | DataType::LargeUtf8 => {
+                let values = LargeBinary::new(validity, first, column.large_offsets(), column.large_data());
+                Ok(Self::Large { rows, values })
+            }
+            kind => Err(PyValueError::new_err(format!("values are an Arrow array of binary, not of {kind}"))),
+        }
+    }
+}
+
+struct Rows<T> {
+    rows: usize,
+    values: T,
+}
+
+impl Values for Rows<Binary<'_>> {
+    fn rows(&self) -> usize {
+        self.rows
+    }
+
+    #[inline(always)]
+    fn get(&self, row: usize) -> Result<Option<&[u8]>, Outside> {
+        self.values.get(row)
+    }
+}
+
+impl Values for Rows<LargeBinary<'_>> {
+    fn rows(&self) -> usize {
+        self.rows
+    }
+
+    #[inline(always)]
+    fn get(&self, row: usize) -> Result<Option<&[u8]>, Outside> {
+        self.values.get(row)
+    }
+}
+
+fn refuse(fault: Fault) -> PyErr {
+    PyValueError::new_err(fault.to_string())
+}
+
+fn malformed(refusal: crate::refusal::Refusal) -> PyErr {
+    PyValueError::new_err(refusal.to_string())
+}
+
+fn fail(failure: Failure) -> PyErr {
+    match failure {
+        Failure::Outside => PyValueError::new_err("the offsets of the values point outside their buffers"),
+        Failure::Arrow(error) => arrow_error(error),
+    }
+}
