@@ -17,6 +17,7 @@ ALLOWED = {
     "kafkagroup/admin/checkpoints.py::Checkpoint.rewrite": (1, "a timestamp of Spark's own, in a checkpoint"),
     "kafkagroup/admin/lag.py::moves_now": (1, "a place that a user names as a time before now"),
     "kafkagroup/cli/topics.py::_start": (1, "the same"),
+    "kafkagroup/arrow/settings.py::position_options": (1, "a place that a user names as a time before now"),
     "kafkagroup/cli/watch.py::_look_once": (1, "since when an offset stands still, between calls of a probe"),
     "kafkagroup/cli/transactions.py::_show": (1, "how long ago a transaction began, for people"),
     "kafka_source/client_config/tokens.py::_google": (1, "the time at which a token was issued, for its server"),
