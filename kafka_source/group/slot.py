@@ -353,6 +353,7 @@ class Renewal:
         """
         if error.code not in _REMOVED:
             raise error
+        # The driver of a stream joins again by itself.
         has_asked = self.stream is not None
         while True:
             entries = await fetch_entries(client, _notes(self.group, self.publisher), self.ranges, deadline)

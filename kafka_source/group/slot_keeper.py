@@ -87,8 +87,6 @@ class SlotKeeper:
         before: What the group had committed when the batch was planned. With `group.start=starting` it may have been
             further than the end of the batch.
         driver_runs: Whether the Spark driver still runs.
-        max_poll_interval: Seconds without a commit after which the slots leave until a task asks for them.
-        clock: The time in seconds; only differences count.
     """
 
     def __init__(
@@ -98,8 +96,6 @@ class SlotKeeper:
         ends: Mapping[TopicPartition, int],
         before: Mapping[TopicPartition, CommitOffset],
         driver_runs: Callable[[], bool],
-        max_poll_interval: float,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._membership = membership
         self._slots = slots
@@ -107,9 +103,6 @@ class SlotKeeper:
         self._missing = dict(ends)
         self._before = before
         self._driver_runs = driver_runs
-        self._max_poll_interval = max_poll_interval
-        self._clock = clock
-        self._progress_at = clock()
         self._has_left = False
 
     def run(self) -> str:
@@ -153,18 +146,16 @@ class SlotKeeper:
                 self._membership.renew_credentials()
                 self._has_left = False
                 self._note_progress()
-        elif self._publisher is not None and self._clock() - self._progress_at > self._max_poll_interval:
+        elif self._publisher is not None and self._membership.is_overdue:
             log.warning(
-                "keeper %r: no task of the batch has committed for %.0f s (kafka.max.poll.interval.ms). Its slots "
+                "keeper %r: no task of the batch has committed for longer than kafka.max.poll.interval.ms. Its slots "
                 "leave the group until a task commits.",
                 self._membership,
-                self._max_poll_interval,
             )
             self._membership.leave()
             self._has_left = True
 
     def _note_progress(self) -> None:
-        self._progress_at = self._clock()
         # As a call of the membership, with which the time without progress begins again.
         with self._membership.rebalance_paused():
             self._membership.set_batch_in_flight(BatchInFlight(self._missing, publisher=self._publisher))
@@ -200,8 +191,7 @@ def main(driver: str) -> None:
     )
     siblings = Siblings.find(settings.group, servers, int(driver))
     membership = GroupMembership(config, settings, subscription, assignors, siblings)
-    max_poll_interval = settings.rebalance_timeout_ms / 1000
-    SlotKeeper(membership, slots, ends, before, lambda: is_alive(int(driver)), max_poll_interval).run()
+    SlotKeeper(membership, slots, ends, before, lambda: is_alive(int(driver))).run()
 
 
 if __name__ == "__main__":

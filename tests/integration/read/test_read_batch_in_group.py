@@ -190,8 +190,7 @@ def kept(members, name, *, siblings=None, strategy=None, **settings):
     strategies = [load("range") if strategy is None else strategy]
     membership = members.make(name, app="batch", rewinds=False, siblings=siblings, strategies=strategies, **settings)
     ends = dict.fromkeys((tp for slot in slots for tp in slot.partitions), 1)
-    limit = members.settings(**settings).rebalance_timeout_ms / 1000
-    keeper = SlotKeeper(membership, slots, ends, {}, lambda: not over.is_set(), limit)
+    keeper = SlotKeeper(membership, slots, ends, {}, lambda: not over.is_set())
     with ThreadPoolExecutor(1) as pool:
         try:
             yield slots, pool.submit(keeper.run)
@@ -286,7 +285,7 @@ def test_slots_that_never_join_again_leave_if_their_tasks_were_faster_than_the_k
     ends = dict.fromkeys(everything(name, 2), 1)
     looks = iter(range(20))
     keeper = SlotKeeper(
-        members.make(name, app="batch", rewinds=False), slots, ends, {}, lambda: next(looks, None) is not None, 60
+        members.make(name, app="batch", rewinds=False), slots, ends, {}, lambda: next(looks, None) is not None
     )
     assert keeper.run() == "the batch is committed"
 
@@ -305,7 +304,6 @@ def test_slots_stay_until_the_batch_is_committed_also_if_their_group_was_further
         dict.fromkeys(everything(name, 2), 1),
         before,
         lambda: next(looks, None) is not None,
-        60,
     )
     assert keeper.run() == "the Spark driver has ended"
 
