@@ -1,12 +1,11 @@
 //! The Python classes `AvroDecoder` and `DecodedValues`.
 
-use arrow_data::ffi::FFI_ArrowArray;
-use arrow_schema::ffi::FFI_ArrowSchema;
 use arrow_schema::{DataType, Field};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyString};
 
+use super::arrow_export::{array_capsule, schema_capsule};
 use super::arrow_import::{Column, Imported};
 use super::errors::arrow_error;
 use crate::arrays::{Binary, LargeBinary, Outside};
@@ -57,7 +56,7 @@ impl AvroDecoder {
     }
 
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
-        schema_capsule(py, self.inner.kind())
+        type_capsule(py, self.inner.kind())
     }
 }
 
@@ -76,7 +75,7 @@ impl DecodedValues {
     }
 
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
-        schema_capsule(py, self.inner.data.data_type())
+        type_capsule(py, self.inner.data.data_type())
     }
 
     #[pyo3(signature = (requested_schema=None))]
@@ -87,14 +86,12 @@ impl DecodedValues {
     ) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
         // The protocol allows a producer to ignore the request; the consumer then casts the data.
         drop(requested_schema);
-        let array = PyCapsule::new_with_value(py, FFI_ArrowArray::new(&self.inner.data), c"arrow_array")?;
-        Ok((schema_capsule(py, self.inner.data.data_type())?, array))
+        Ok((type_capsule(py, self.inner.data.data_type())?, array_capsule(py, &self.inner.data)?))
     }
 }
 
-fn schema_capsule<'py>(py: Python<'py>, kind: &DataType) -> PyResult<Bound<'py, PyCapsule>> {
-    let exported = FFI_ArrowSchema::try_from(Field::new("", kind.clone(), true)).map_err(arrow_error)?;
-    PyCapsule::new_with_value(py, exported, c"arrow_schema")
+fn type_capsule<'py>(py: Python<'py>, kind: &DataType) -> PyResult<Bound<'py, PyCapsule>> {
+    schema_capsule(py, Field::new("", kind.clone(), true))
 }
 
 enum BinaryColumn<'a> {

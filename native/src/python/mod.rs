@@ -1,5 +1,6 @@
 //! The Python module: converts arguments, results and errors. `kafkagroup_native.pyi` documents it for users.
 
+mod arrow_export;
 mod arrow_import;
 mod avro;
 mod buffer;
@@ -8,11 +9,6 @@ mod errors;
 mod rows;
 mod scan;
 
-use std::sync::Arc;
-
-use arrow_data::ffi::FFI_ArrowArray;
-use arrow_schema::Schema;
-use arrow_schema::ffi::FFI_ArrowSchema;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -21,6 +17,7 @@ use crate::aborted::AbortedTransactions;
 use crate::builder::{self, Limits};
 use crate::columns::Column;
 use crate::record_set::{self, Progress};
+use arrow_export::{array_capsule, schema_capsule};
 use buffer::Buffer;
 use errors::arrow_error;
 
@@ -161,7 +158,7 @@ impl BatchBuilder {
     }
 
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
-        schema_capsule(py, self.inner.schema())
+        schema_capsule(py, self.inner.schema().as_ref())
     }
 }
 
@@ -183,7 +180,7 @@ impl Batch {
     }
 
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
-        schema_capsule(py, &self.inner.schema)
+        schema_capsule(py, self.inner.schema.as_ref())
     }
 
     #[pyo3(signature = (requested_schema=None))]
@@ -194,12 +191,6 @@ impl Batch {
     ) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
         // The protocol allows a producer to ignore the request; the consumer then casts the data.
         drop(requested_schema);
-        let array = PyCapsule::new_with_value(py, FFI_ArrowArray::new(&self.inner.data), c"arrow_array")?;
-        Ok((schema_capsule(py, &self.inner.schema)?, array))
+        Ok((schema_capsule(py, self.inner.schema.as_ref())?, array_capsule(py, &self.inner.data)?))
     }
-}
-
-fn schema_capsule<'py>(py: Python<'py>, schema: &Arc<Schema>) -> PyResult<Bound<'py, PyCapsule>> {
-    let exported = FFI_ArrowSchema::try_from(schema.as_ref()).map_err(arrow_error)?;
-    PyCapsule::new_with_value(py, exported, c"arrow_schema")
 }
