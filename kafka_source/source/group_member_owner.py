@@ -75,8 +75,6 @@ class GroupMemberOwner(CommittingOwner):
         self._group = group
         self._join_seconds = (group.rebalance_timeout_ms + _JOIN_MARGIN_MS) / 1000
         self._all_copies = options.redundant_emit == "all"
-        # Where all copies of a partition emit rows, a committed offset would be that of one copy only.
-        self._remembers = commits and not self._all_copies
         self._assignment: GroupAssignment | None = None
         self._owned = OwnedPartitions({})
         self._membership = GroupMembership(
@@ -316,6 +314,12 @@ class GroupMemberOwner(CommittingOwner):
     def rewind_committed(self, starts: Mapping[TopicPartition, int]) -> None:
         """Set the group's offsets back where this query commits; see `PartitionOwner.rewind_committed`."""
         super().rewind_committed({tp: start for tp, start in starts.items() if self.owned().commits(tp)})
+
+    def remember(self, starts: Mapping[TopicPartition, int]) -> None:
+        """Commit starting offsets; see `PartitionOwner`."""
+        # Where all copies of a partition emit rows, a committed offset would be that of one copy only.
+        if not self._all_copies:
+            super().remember(starts)
 
     def _commit_patiently(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit as `commit` does; a coordinator that is away or loads the group is waited for."""

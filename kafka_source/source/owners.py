@@ -170,14 +170,14 @@ class CommittingOwner(PartitionOwner):
 
     def __init__(self, positions: Positions, *, commits: bool, sets_back: bool) -> None:
         self._positions = positions
-        self._commits = self._remembers = commits
+        self._commits = commits
         self._sets_back = sets_back
         self._done: deque[Commit] = deque(maxlen=_MAX_COMMITS)
         self._failures = 0
 
     def remember(self, starts: Mapping[TopicPartition, int]) -> None:
         """Commit starting offsets; see `PartitionOwner`."""
-        if self._remembers and starts:
+        if self._commits and starts:
             self._commit_patiently(starts)
 
     def rewind_committed(self, starts: Mapping[TopicPartition, int]) -> None:
