@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from kafka_source.errors import InvalidConfigurationError
+from kafka_source.model.record_columns import COLUMN_TYPES
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
@@ -177,7 +178,7 @@ _ALLOWED: dict[str, tuple[str, ...]] = {
     "topic": ("string",),
     "key": ("string", "binary"),
     "value": ("string", "binary"),
-    "headers": ("array<struct<key:string,value:binary>>",),
+    "headers": (COLUMN_TYPES["headers"],),
     "partition": ("int",),
 }
 

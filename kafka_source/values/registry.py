@@ -105,7 +105,7 @@ class Registry:
         self._unusable: dict[int, tuple[Unusable, float]] = {}
 
     def __repr__(self) -> str:
-        return f"Registry({', '.join(url.shown for url in self._urls)})"
+        return f"Registry({', '.join(url.address for url in self._urls)})"
 
     def by_id(self, schema_id: int) -> str | Unusable:
         """Return the text of a schema, with its references included.
@@ -224,7 +224,7 @@ class Registry:
             reason = getattr(error, "reason", error)
             if isinstance(reason, ssl.SSLCertVerificationError):
                 raise AuthenticationError(
-                    f"The certificate of the schema registry {url.shown} is not trusted "
+                    f"The certificate of the schema registry {url.address} is not trusted "
                     f"({reason.verify_message}): set schema.registry.ssl.ca.location."
                 ) from None
             raise _away(what, url, getattr(reason, "strerror", None) or type(reason).__name__) from None
@@ -250,14 +250,12 @@ class _Url:
     """The root of a registry's API.
 
     Attributes:
-        address: Where requests go, without credentials.
+        address: Where requests go, without credentials, so errors and log lines show it.
         headers: The credentials that the user wrote into the URL, as headers.
-        shown: The address for errors and log lines.
     """
 
     address: str
     headers: Mapping[str, str]
-    shown: str
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -279,7 +277,7 @@ def _url(text: str) -> _Url:
     credentials = None
     if parts.username is not None:
         credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-    return _Url(address, {} if credentials is None else _basic(credentials), address)
+    return _Url(address, {} if credentials is None else _basic(credentials))
 
 
 def _headers(settings: Settings) -> dict[str, str]:
@@ -326,8 +324,8 @@ def _context(settings: Settings, urls: tuple[_Url, ...]) -> ssl.SSLContext | Non
 
 def _away(what: str, url: _Url, reason: str) -> RetriableError:
     return RetriableError(
-        f"The schema registry {url.shown} was asked for {what} and does not answer ({reason}). Check that it runs and "
-        "is reached from the driver and from all executors; schema.registry.timeout.ms says how long a task waits."
+        f"The schema registry {url.address} was asked for {what} and does not answer ({reason}). Check that it runs "
+        "and is reached from the driver and from all executors; schema.registry.timeout.ms says how long a task waits."
     )
 
 
@@ -336,17 +334,17 @@ def _refusal(error: urllib.error.HTTPError, what: str, url: _Url) -> Exception:
     status, code = error.code, _error_code(error)
     if status in (401, 403):
         return AuthenticationError(
-            f"The schema registry {url.shown} refuses to return {what} (HTTP {status}): check "
+            f"The schema registry {url.address} refuses to return {what} (HTTP {status}): check "
             "schema.registry.basic.auth.user.info or schema.registry.bearer.auth.token, and the user's rights."
         )
     if status == 404 and code in _NOT_FOUND:
-        return _UnusableError(f"the schema registry {url.shown} does not have {what}")
+        return _UnusableError(f"the schema registry {url.address} does not have {what}")
     if status in _OVERLOADED or status >= 500:
         return _away(what, url, f"HTTP {status}")
     to = urlsplit(error.headers.get("Location", "") if 300 <= status < 400 else "")
     advice = f"it redirects to {to.scheme}://{to.hostname}, which is not followed" if to.hostname else "check its path"
     return InvalidConfigurationError(
-        f"The schema registry {url.shown} was asked for {what} and answers HTTP {status}: {advice}. "
+        f"The schema registry {url.address} was asked for {what} and answers HTTP {status}: {advice}. "
         "schema.registry.url takes the root of Confluent's API; Apicurio's is below /apis/ccompat/v7."
     )
 
@@ -366,7 +364,7 @@ def _object(body: bytes, what: str, url: _Url) -> dict[str, Any]:
         answer = None
     if not isinstance(answer, dict) or not isinstance(answer.get("schema"), str):
         raise InvalidConfigurationError(
-            f"The schema registry {url.shown} was asked for {what} and answers with something that is no schema. "
+            f"The schema registry {url.address} was asked for {what} and answers with something that is no schema. "
             "schema.registry.url takes the root of Confluent's API; Apicurio's is below /apis/ccompat/v7."
         )
     return answer

@@ -49,10 +49,11 @@ def look_again(before: Seen, now: Iterable[PartitionLag], at: float) -> dict[Top
             if known is not None:
                 seen[partition] = known
             continue
+        since = at
         # A lag that was not there at the look before may have come just now, however long ago that look was.
-        had_lag = known is not None and known.lag > 0 and known.since <= at
-        stands_still = had_lag and known is not None and row.committed == known.committed and row.behind > 0
-        seen[partition] = PartitionSeen(row.committed, row.behind, known.since if known and stands_still else at)
+        if known is not None and known.lag > 0 and row.behind > 0 and row.committed == known.committed:
+            since = min(at, known.since)
+        seen[partition] = PartitionSeen(row.committed, row.behind, since)
     return seen
 
 
