@@ -133,14 +133,15 @@ class JoinRounds:
             log.warning("group=%s: other reads of this driver cannot find this one: %s", self._settings.group, error)
             self._siblings = None
 
-    async def look_at_group(self, topics: Collection[str]) -> None:
+    async def look_at_group(self, topics: Collection[str], timeout_s: float) -> None:
         """Note, before the first join, what the group uses and which member ids it has for the slots; log who is in it.
 
         Args:
             topics: The topics of the subscription; empty with a pattern.
+            timeout_s: How long the join may take, at most.
         """
         await self.open_siblings()
-        described = await self._others.look_up(topics)
+        described = await self._others.look_up(topics, timeout_s=timeout_s)
         if described is not None and described.state == STABLE and described.protocol != strategies.PROTOCOL:
             self._present = described.protocol
         for slot in self._slots:

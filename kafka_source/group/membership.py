@@ -147,7 +147,7 @@ class GroupMembership:
             RetriableError: The slots could not join within `timeout_s`.
         """
         try:
-            self._run(self._rounds.look_at_group(self._subscription.topics), timeout_s)
+            self._run(self._rounds.look_at_group(self._subscription.topics, timeout_s), timeout_s)
             deadline = Deadline(timeout_s)
             joining = self._enter(Reason(RebalanceCause.START, "the query starts"), deadline)
             return self._run(self._rounds.enter(joining, deadline), timeout_s)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import re
 import threading
 import time
@@ -46,13 +47,16 @@ class OtherMembers:
         self._client, self._settings = client, settings
         self.unclear = False
 
-    async def look_up(self, topics: Collection[str], own: Collection[str] = ()) -> GroupDescription | None:
+    async def look_up(
+        self, topics: Collection[str], own: Collection[str] = (), *, timeout_s: float = math.inf
+    ) -> GroupDescription | None:
         """Ask the coordinator who is in the group, log it by `log_members`, and return it; None if it is not known.
 
         A coordinator that refuses or does not answer is no error here: the join reports it.
         """
         try:
-            described = await describe_either(self._client, self._settings.group, Deadline(_DESCRIBE_SECONDS))
+            deadline = Deadline(min(timeout_s, _DESCRIBE_SECONDS))
+            described = await describe_either(self._client, self._settings.group, deadline)
         except (KafkaGroupError, TimeoutError) as error:
             log.debug("describe group=%s failed: %s", self._settings.group, error)
             return None
