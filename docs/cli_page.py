@@ -26,6 +26,7 @@ kafkagroup watch billing -b broker:9092
 kafkagroup rewind billing -b broker:9092 --topic orders --back 2h          # shows what it would change
 kafkagroup rewind billing -b broker:9092 --topic orders --back 2h --yes
 kafkagroup peek orders -b broker:9092 --from 2026-01-31T12:00:00Z -n 5
+kafkagroup export orders -b broker:9092 --to orders.parquet --from -1h
 kafkagroup plan copartition -b broker:9092 -t orders -t payments --slots 8
 ```
 
@@ -136,6 +137,7 @@ As far as the tools' help says: Kafka 4.3, rpk 26.1, kafkactl 5, kcat 1.7.
 | list topics with offsets | `topics`, `topics T` | kafka-topics.sh, kafka-get-offsets.sh | `topic list`, `topic describe -p` | `get topics`, `describe topic` | `-L`, without offsets |
 | follow new records | `peek T -f` | kafka-console-consumer.sh | `topic consume` | `consume` | `-C` |
 | show records, from a time | `peek T --from TIME` | kafka-console-consumer.sh, not from a time | `topic consume -o @TIME` | `consume --from-timestamp` | `-C -o s@MS` |
+| write records to Parquet, Arrow, CSV, JSON lines | `export T --to FILE`, `export T --to FOLDER/` | – | – | – | – |
 | try an assignment | `plan ASSIGNOR` | – | – | – | – |
 | find open transactions | `transactions list` | kafka-transactions.sh `find-hanging`, `describe` | `cluster txn` | – | – |
 | finish open transactions | `transactions commit`, `transactions abort` | kafka-transactions.sh `abort` | – | – | – |
@@ -155,7 +157,7 @@ _DOCUMENTS_OF_THEIR_OWN = {
     "doctor": "The JSON is described on [its page](doctor.md).",
 }
 # What they write is no listing.
-_WITHOUT_DOCUMENT = frozenset({"healthcheck", "plot"})
+_WITHOUT_DOCUMENT = frozenset({"export", "healthcheck", "plot"})
 # Every command has these; the page describes them once.
 _CONNECTION = {"--bootstrap-servers", "--command-config", "--config", "--context"}
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*?)(?=^    \w+: |\Z)", re.MULTILINE | re.DOTALL)

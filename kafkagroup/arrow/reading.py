@@ -127,7 +127,7 @@ class PinnedRanges:
     """Ranges of partitions, with what their offsets are valid for.
 
     Attributes:
-        ranges: The ranges, none of them empty.
+        ranges: The range of each partition, which may be empty.
         cluster: The id of the cluster.
         topics: The ids of the topics, as far as they are known.
     """
@@ -171,8 +171,7 @@ def pinned_ranges(options: ReadOptions, start: Position = "", end: Position = ""
         # Wait for their leaders.
         low, high = cluster.bounds(bounds.leaderless, bounds.leaderless, read_committed=options.read_committed)
         starts, ends = starts | low, ends | high
-    ranges = (Range(*tp, starts[tp], ends[tp]) for tp in partitions)
-    return PinnedRanges(tuple(r for r in ranges if r.size), cluster.cluster_id(), ids)
+    return PinnedRanges(tuple(Range(*tp, starts[tp], ends[tp]) for tp in partitions), cluster.cluster_id(), ids)
 
 
 class BoundedStream(Stream):
@@ -188,7 +187,8 @@ class BoundedStream(Stream):
     def __init__(
         self, options: ReadOptions, columns: tuple[Column, ...], pinned: PinnedRanges, bar: bool | None
     ) -> None:
-        self._options, self._columns, self._pinned = options, columns, pinned
+        self._options, self._columns = options, columns
+        self._pinned = replace(pinned, ranges=tuple(r for r in pinned.ranges if r.size))
         self._schema = arrow_schema(columns)
         self._bar = Bar(str(subscription_of(options)), bar)
         self._progress = Progress(lag=pinned.size)

@@ -11,10 +11,10 @@ import json
 import re
 import signal
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -61,8 +61,12 @@ def one_group(argument: str | None, option: str | None) -> str:
 
 
 @contextmanager
-def exit_on_error() -> Iterator[None]:
-    """Print a `KafkaGroupError` in one line, without a traceback, and exit with code 1."""
+def exit_on_error(words: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
+    """Print a `KafkaGroupError` in one line, without a traceback, and exit with code 1.
+
+    Args:
+        words: What the command calls things that the error names by options of the connector.
+    """
     try:
         yield
     except Exception as error:
@@ -70,8 +74,11 @@ def exit_on_error() -> Iterator[None]:
 
         if not isinstance(error, KafkaGroupError):
             raise
+        text = " ".join(str(error).split())
+        for before, here in words.items():
+            text = text.replace(before, here)
         # Red on a terminal only.
-        typer.secho(" ".join(str(error).split()), fg=typer.colors.RED, err=True)
+        typer.secho(text, fg=typer.colors.RED, err=True)
         raise typer.Exit(ERROR) from None
 
 

@@ -1,13 +1,17 @@
-"""The commands `kafkagroup topics | peek`: topics with their partitions, and records of a topic."""
+"""The commands `kafkagroup topics | peek | export`: topics with their partitions, and records of a topic."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kafkagroup.cli.common import OutputOption, check_regex, ctrl_c, emit, exit_on_error, parse_topics, usage_of
+from kafkagroup.cli.common import OutputOption, check_regex, ctrl_c, emit, exit_on_error, note, parse_topics, usage_of
 from kafkagroup.cli.output import Listing, Output
 from kafkagroup.cli.settings import NO_OPTIONS, Connection, with_connection
 
@@ -62,6 +66,17 @@ class Engine(str, Enum):
     LIBRDKAFKA = "librdkafka"
 
 
+IsolationOption = Annotated[
+    Isolation,
+    typer.Option(
+        "--isolation-level",
+        metavar="read_uncommitted|read_committed",
+        help="read_committed: without records of open and aborted transactions.",
+    ),
+]
+EngineOption = Annotated[Engine, typer.Option("--engine", metavar="auto|native|librdkafka", help="Which engine reads.")]
+
+
 @with_connection
 def peek(
     name: Annotated[
@@ -88,17 +103,8 @@ def peek(
         bool, typer.Option("--follow", "-f", help="Go on with new records as they come, until Ctrl-C.")
     ] = False,
     count: Annotated[int, typer.Option("--count", "-n", min=1, metavar="N", help="The number of records.")] = 10,
-    isolation: Annotated[
-        Isolation,
-        typer.Option(
-            "--isolation-level",
-            metavar="read_uncommitted|read_committed",
-            help="read_committed: without records of open and aborted transactions.",
-        ),
-    ] = Isolation.READ_UNCOMMITTED,
-    engine: Annotated[
-        Engine, typer.Option("--engine", metavar="auto|native|librdkafka", help="Which engine reads.")
-    ] = Engine.AUTO,
+    isolation: IsolationOption = Isolation.READ_UNCOMMITTED,
+    engine: EngineOption = Engine.AUTO,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Show records of a topic by time: keys, values, headers; JSON and the schema ids of Confluent's framing.
@@ -179,3 +185,157 @@ def _start(position: str | None, back: str | None) -> Start:
     if target != "earliest":
         raise OptionError("from", position, "earliest, a time, or @OFFSET; without --from the last records are shown")
     return AtOffset(0)
+
+
+class Form(str, Enum):
+    """The form of what is exported."""
+
+    PARQUET = "parquet"
+    ARROW = "arrow"
+    CSV = "csv"
+    JSONL = "jsonl"
+
+
+_FOLDER_BYTES = 128 << 20
+
+
+@with_connection
+def export(
+    name: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False, help="The topic.")],
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="FILE|FOLDER/|-",
+            show_default=False,
+            help="A file with the suffix .parquet, .arrow, .csv or .jsonl; a folder, whose name ends with / or which "
+            "is there already, and which the next export continues; or - for standard output.",
+        ),
+    ],
+    connection: Connection = NO_OPTIONS,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="POSITION",
+            help="Begin at earliest (the default), a time (ISO 8601, or ms since 1970), -1h for one hour ago, @1500 "
+            'for an offset of all partitions, or offsets as JSON: {"0": 1500, "1": 1498}. A folder keeps what it '
+            "meant.",
+        ),
+    ] = None,
+    end: Annotated[
+        str,
+        typer.Option("--until", metavar="POSITION", help="End before this position, or at latest: the end of now."),
+    ] = "latest",
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            "--columns",
+            metavar="NAMES",
+            help="Some of: key, value, topic, partition, offset, timestamp, timestampType, headers; all but headers "
+            "by default. `key string, value string` are text. CSV and JSON have base64 for bytes: for keys and values "
+            "that are not asked for as string, and for the values of headers.",
+        ),
+    ] = None,
+    form: Annotated[
+        Form | None,
+        typer.Option(
+            "--format",
+            metavar="parquet|arrow|csv|jsonl",
+            help="The format, if the name of the file does not say it. A folder has parquet by default.",
+        ),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it is there.")] = False,
+    part_bytes: Annotated[
+        int,
+        typer.Option(
+            "--part-bytes", min=1, metavar="N", help="In a folder: the size, before compression, at which a part ends."
+        ),
+    ] = _FOLDER_BYTES,
+    accept_loss: Annotated[
+        bool, typer.Option("--accept-loss", help="Continue without records that retention has deleted.")
+    ] = False,
+    isolation: IsolationOption = Isolation.READ_UNCOMMITTED,
+    engine: EngineOption = Engine.AUTO,
+) -> None:
+    """Write the records of a topic to Parquet, Arrow, CSV or JSON lines. No group is joined, no offset is committed.
+
+    A file is there when it is complete. A folder gets parts whose names have their offsets, and the next export writes
+    what is not in them: each record once, also after a crash.
+    """
+    path = None if to == "-" else Path(to)
+    is_folder = path is not None and (to.endswith(("/", os.sep)) or path.is_dir())
+    if overwrite and (path is None or is_folder):
+        raise typer.BadParameter("is only for a file", param_hint="--overwrite")
+    if form is None and not is_folder:
+        form = _form_of(to)
+    first, last = None if start is None else _position_of(start, "--from"), _position_of(end, "--until")
+    with exit_on_error(_WORDS), _usage_of_arguments():
+        from kafkagroup.arrow.export import Export
+        from kafkagroup.arrow.file_formats import FileFormat
+
+        records = Export(
+            name,
+            {"isolation.level": isolation.value, **connection.settings().given},
+            None if form is None else FileFormat(form.value),
+            start=first,
+            end=last,
+            columns=columns,
+            part_bytes=part_bytes,
+            accept_loss=accept_loss,
+            engine=engine.value,
+        )
+        if path is None:
+            exported = records.to_pipe(typer.get_binary_stream("stdout"))
+        else:
+            exported = records.to_folder(path) if is_folder else records.to_file(path, overwrite=overwrite)
+        where = "standard output" if path is None else to
+        parts = f" in {exported.files:,} new parts" if is_folder else ""
+        note(f"Exported {exported.records:,} records of {name} to {where}{parts}.")
+
+
+# What errors of the connector call by the names of its options.
+_WORDS = {"set the option failOnDataLoss to false": "give --accept-loss"}
+_ARGUMENTS = {"start": "--from", "end": "--until", "offsets": "--from or --until", "columns": "--columns"}
+
+
+@contextmanager
+def _usage_of_arguments() -> Iterator[None]:
+    """Make an `OptionError` of an argument of `arrow.read` an error in the use of the option that it came from."""
+    try:
+        yield
+    except ValueError as error:
+        from kafka_source.errors import OptionError
+
+        if not isinstance(error, OptionError) or error.option not in _ARGUMENTS:
+            raise
+        problem = f"got {error.got!r}; it takes {error.takes}" if error.takes else error.problem
+        raise typer.BadParameter(problem, param_hint=_ARGUMENTS[error.option]) from None
+
+
+def _form_of(to: str) -> Form:
+    suffix = Path(to).suffix.lower().removeprefix(".")
+    if suffix in [one.value for one in Form]:
+        return Form(suffix)
+    forms = ", ".join(f".{one.value}" for one in Form)
+    raise typer.BadParameter(f"says no format: end it with one of {forms}, or give --format", param_hint="--to")
+
+
+def _position_of(text: str, hint: str) -> str | dict[str, dict[int, int]] | dict[int, int]:
+    """Return a position of `arrow.read`: JSON of offsets becomes a dictionary."""
+    if not text.lstrip().startswith("{"):
+        return text
+    import json
+
+    try:
+        offsets: dict[str, object] = json.loads(text)
+        if all(isinstance(value, dict) for value in offsets.values()):
+            return {topic: _numbers(value) for topic, value in offsets.items() if isinstance(value, dict)}
+        return _numbers(offsets)
+    except (ValueError, TypeError):
+        takes = '{"0": 1500, "1": 1498}: an offset of each partition'
+        raise typer.BadParameter(f"got {text!r}; as JSON it takes {takes}", param_hint=hint) from None
+
+
+def _numbers(offsets: dict[str, Any]) -> dict[int, int]:
+    return {int(partition): int(offset) for partition, offset in offsets.items()}

@@ -101,6 +101,7 @@ def one_of_each(group: str, topic: str, folder: Path) -> dict[str, tuple[str, ..
         "offsets import": (str(offsets),),
         "topics": ("-t", topic),
         "peek": (topic,),
+        "export": (topic, "--to", str(folder / "records.parquet")),
         "plan": ("range", "--group", group),
         "transactions list": ("-p", group),
         "transactions commit": ("-p", group),

@@ -155,6 +155,7 @@ def test_an_unknown_topic_is_one_line(kafka: EmbeddedKafka, group: str) -> None:
     for arguments in (
         ("topics", "-t", unknown),
         ("peek", unknown),
+        ("export", unknown, "--to", "-", "--format", "csv"),
         ("create", group, "-t", unknown),
         ("plan", "range", "-t", unknown, "--slots", "2"),
         ("transactions", "repair", "-p", "etl", "-t", unknown),

@@ -39,9 +39,9 @@ def help_of(path: tuple[str, ...]) -> str:
 
 def test_all_commands_are_there() -> None:
     assert {" ".join(path) for path in COMMANDS} >= {
-        "groups", "group", "watch", "create", "rewind", "delete", "topics", "peek", "plan", "doctor", "options",
-        "contexts", "offsets delete", "offsets clone", "offsets export", "offsets import", "transactions list",
-        "quota show", "checkpoint show", "import-checkpoint",
+        "groups", "group", "watch", "create", "rewind", "delete", "topics", "peek", "export", "plan", "doctor",
+        "options", "contexts", "offsets delete", "offsets clone", "offsets export", "offsets import",
+        "transactions list", "quota show", "checkpoint show", "import-checkpoint",
     }  # fmt: skip
 
 
@@ -71,7 +71,7 @@ def test_every_command_that_shows_rows_has_all_forms_of_output() -> None:
     without = {" ".join(path) for path, one in COMMANDS.items() if not hasattr(one, "commands")} - {
         " ".join(path) for path, one in COMMANDS.items() if any("--output" in param.opts for param in one.params)
     }
-    documents, sentence = {"offsets export", "quota set"}, {"healthcheck"}
+    documents, sentence = {"offsets export", "quota set"}, {"healthcheck", "export"}
     assert without == documents | sentence, "they print a JSON document, or one sentence, and nothing else"
 
 

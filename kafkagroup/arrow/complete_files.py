@@ -1,0 +1,88 @@
+"""Files that are complete or not there, and locks by which one process at a time writes them."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from kafka_source.errors import InvalidConfigurationError
+
+
+@contextmanager
+def complete_file(path: Path, *, overwrite: bool) -> Iterator[IO[bytes]]:
+    """Yield a file beside `path`, which takes its place when the block ends without an error; else it is removed.
+
+    A process that is killed leaves the file `.NAME.partial`, which the next one with this path begins anew.
+
+    Args:
+        path: The file to write.
+        overwrite: Whether it may replace another one.
+
+    Raises:
+        InvalidConfigurationError: The file exists, cannot be written, or is being written by another process.
+    """
+    check_absent(path, overwrite=overwrite)
+    beside = path.with_name(f".{path.name}.partial")
+    with locked(beside) as file:
+        try:
+            file.truncate(0)
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            # It may have come meanwhile.
+            check_absent(path, overwrite=overwrite)
+            beside.replace(path)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                beside.unlink()
+            raise
+    sync_folder(path.parent)
+
+
+def check_absent(path: Path, *, overwrite: bool) -> None:
+    """Raise InvalidConfigurationError if the file exists and must not be overwritten."""
+    if path.exists() and not overwrite:
+        raise InvalidConfigurationError(f"{path} exists. Name another file, or overwrite it (--overwrite).")
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file to read and write, and keep other processes from it until the block ends, or this process.
+
+    Raises:
+        InvalidConfigurationError: The file cannot be opened, or another process has it.
+    """
+    while True:
+        try:
+            file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+b")
+        except OSError as problem:
+            raise InvalidConfigurationError(f"{path} cannot be written: {problem.strerror}.") from None
+        with file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InvalidConfigurationError(f"Another process is writing {path}.") from None
+            # The process that had it may have renamed or removed it between the two steps.
+            if _is_at(file, path):
+                yield file
+                return
+
+
+def _is_at(file: IO[bytes], path: Path) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False
+
+
+def sync_folder(folder: Path) -> None:
+    """Let a rename in this folder outlive a loss of power."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,165 @@
+"""The folder of an export: a document, and parts whose names have their offsets.
+
+    _export.json
+    00000-00000000000000000000-00000000000000012345.parquet
+    00001-00000000000000000000-00000000000000011987.parquet
+
+The name of a part has its partition, its first offset, and the offset after its last one, so the rename that puts a
+part into its place also commits its offsets. The next export begins at the highest offset of each partition. The
+document says of which topic the folder is and where each partition starts; it is written before the first part and
+never changed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+
+from kafka_source.errors import InvalidConfigurationError
+from kafkagroup.arrow.complete_files import sync_folder
+from kafkagroup.arrow.file_formats import BatchWriter, FileFormat, batch_writer
+
+DOCUMENT = "_export.json"
+"""The name of the document. Spark and Arrow read no files whose names begin so."""
+
+_PARTIAL = ".part.partial"
+_VERSION = 1
+_PART = re.compile(r"(\d{5,10})-(\d{20})-(\d{20})")
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """The document of a folder.
+
+    Attributes:
+        topic: The topic.
+        id: Its id; None: unknown.
+        cluster: The id of the cluster; None: unknown.
+        form: The form of the parts.
+        columns: The columns of the records.
+        start: Where the first export was told to begin.
+        starts: The offsets that this meant, by partition. Partitions that came later start at 0.
+    """
+
+    topic: str
+    id: str | None
+    cluster: str | None
+    form: str
+    columns: str
+    start: str
+    starts: Mapping[int, int]
+
+    @property
+    def ids(self) -> dict[str, str]:
+        """Return the topic's id by its name, if it is known."""
+        return {} if self.id is None else {self.topic: self.id}
+
+    def to_json(self) -> bytes:
+        """Return the document."""
+        return json.dumps({"version": _VERSION, **asdict(self)}, indent=1).encode()
+
+    @staticmethod
+    def of_json(text: bytes, folder: Path) -> Begun:
+        """Parse a document.
+
+        Raises:
+            InvalidConfigurationError: It is damaged, or of a newer version.
+        """
+        try:
+            values: dict[str, Any] = json.loads(text)
+            version = values.pop("version")
+            if version == _VERSION:
+                starts = {int(partition): int(offset) for partition, offset in values.pop("starts").items()}
+                return Begun(**{**values, "starts": starts})
+            problem = f"has version {version}, and this kafkagroup reads version {_VERSION}"
+        except (ValueError, KeyError, TypeError, AttributeError):
+            problem = "is damaged"
+        raise InvalidConfigurationError(f"{folder / DOCUMENT} {problem}. Export into a new folder.")
+
+
+class Parts:
+    """Writes the parts of one partition, each of which begins where the one before it ends.
+
+    Args:
+        folder: Their folder.
+        begun: What is exported.
+        schema: The columns of the records.
+        partition: The partition.
+        position: The offset at which the first part begins.
+    """
+
+    def __init__(self, folder: Path, begun: Begun, schema: pa.Schema, partition: int, position: int) -> None:
+        self._folder, self._form, self._schema = folder, FileFormat(begun.form), schema
+        self._partition, self._position = partition, position
+        self._file: IO[bytes] | None = None
+        self._writer: BatchWriter
+        self.bytes = self.count = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write records into the part that is open."""
+        if self._file is None:
+            self._file = (self._folder / _PARTIAL).open("wb")
+            self._writer = batch_writer(self._form, self._schema, self._file)
+        self._writer.write(batch)
+        self.bytes += batch.nbytes
+
+    def commit(self, end: int) -> None:
+        """Put the part that is open into its place; it has all records before this offset."""
+        if self._file is None:
+            return
+        self._writer.finish()
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        name = f"{self._partition:05}-{self._position:020}-{end:020}.{self._form.value}"
+        (self._folder / _PARTIAL).rename(self._folder / name)
+        sync_folder(self._folder)
+        self._file, self._position, self.bytes = None, end, 0
+        self.count += 1
+
+    def __enter__(self) -> Parts:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+            (self._folder / _PARTIAL).unlink(missing_ok=True)
+
+
+def positions_of(folder: Path, begun: Begun) -> dict[int, int]:
+    """Return where each partition continues: at the end of its last part, or where it starts.
+
+    Raises:
+        InvalidConfigurationError: The parts of a partition do not follow each other.
+    """
+    found = []
+    for path in folder.glob(f"*.{begun.form}"):
+        if match := _PART.fullmatch(path.stem):
+            partition, start, end = map(int, match.groups())
+            found.append((partition, start, end, path))
+    positions = dict(begun.starts)
+    for partition, start, end, path in sorted(found):
+        expected = positions.get(partition, 0)
+        if start != expected:
+            raise InvalidConfigurationError(
+                f"{path} begins at offset {start}, and what is before it ends at {expected}: a part is missing, or "
+                "records are there twice. Put the parts back as they were, or export into a new folder."
+            )
+        positions[partition] = end
+    return positions
+
+
+def undo(folder: Path) -> None:
+    """Leave nothing of an export that did not begin."""
+    (folder / DOCUMENT).unlink()
+    # It was there, and has files.
+    with suppress(OSError):
+        folder.rmdir()

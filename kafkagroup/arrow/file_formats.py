@@ -1,0 +1,156 @@
+"""Forms of files of record batches: Parquet, Arrow, CSV and JSON lines.
+
+CSV and JSON have no bytes. There, a column of bytes and the values of headers are base64; a key or value that was read
+as text is text. Times are ISO 8601 in UTC with milliseconds.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import IO, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_ROW_GROUP_BYTES = 32 << 20
+"""The size in Arrow of a row group of Parquet, which is in memory until it is written."""
+
+
+class FileFormat(str, Enum):
+    """The form of a file; the value is its suffix too."""
+
+    PARQUET = "parquet"
+    ARROW = "arrow"
+    CSV = "csv"
+    JSONL = "jsonl"
+
+
+class BatchWriter(Protocol):
+    """Writes record batches to an open file."""
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write a batch, or keep it for the next row group."""
+        ...
+
+    def finish(self) -> None:
+        """Write what is left, and the end of the file."""
+        ...
+
+
+def batch_writer(form: FileFormat, schema: pa.Schema, file: IO[bytes], *, pipe: bool = False) -> BatchWriter:
+    """Return a writer of this form.
+
+    Args:
+        form: The form.
+        schema: The columns of the batches.
+        file: Where the bytes go; `finish` does not close it.
+        pipe: Whether Arrow shall have its form for pipes, which is read while it is written, and not that for files.
+    """
+    if form is FileFormat.PARQUET:
+        return _Parquet(schema, file)
+    if form is FileFormat.ARROW:
+        return _Arrow(schema, file, pipe=pipe)
+    return _Csv(schema, file) if form is FileFormat.CSV else _JsonLines(file)
+
+
+class _Parquet:
+    def __init__(self, schema: pa.Schema, file: IO[bytes]) -> None:
+        # Not everybody who has pyarrow has its Parquet.
+        from pyarrow.parquet import ParquetWriter
+
+        self._writer = ParquetWriter(file, schema, compression="zstd")
+        self._held: list[pa.RecordBatch] = []
+        self._bytes = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._held.append(batch)
+        self._bytes += batch.nbytes
+        if self._bytes >= _ROW_GROUP_BYTES:
+            self._write_row_group()
+
+    def finish(self) -> None:
+        if self._held:
+            self._write_row_group()
+        self._writer.close()
+
+    def _write_row_group(self) -> None:
+        table = pa.Table.from_batches(self._held)
+        self._held, self._bytes = [], 0
+        self._writer.write_table(table, row_group_size=table.num_rows)
+
+
+class _Arrow:
+    def __init__(self, schema: pa.Schema, file: IO[bytes], *, pipe: bool) -> None:
+        self._writer = (pa.ipc.new_stream if pipe else pa.ipc.new_file)(file, schema)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._writer.write_batch(batch)
+
+    def finish(self) -> None:
+        self._writer.close()
+
+
+class _Csv:
+    def __init__(self, schema: pa.Schema, file: IO[bytes]) -> None:
+        from pyarrow.csv import CSVWriter
+
+        self._writer = CSVWriter(file, as_text(schema.empty_table()).schema)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._writer.write(as_text(pa.Table.from_batches([batch])))
+
+    def finish(self) -> None:
+        self._writer.close()
+
+
+class _JsonLines:
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        names = batch.schema.names
+        text = as_text(pa.Table.from_batches([batch]).drop_columns([name for name in names if name == "headers"]))
+        columns = {name: text[name].to_pylist() for name in text.column_names}
+        if "headers" in names:
+            columns["headers"] = [_headers(one) for one in batch["headers"].to_pylist()]
+        rows = zip(*(columns[name] for name in names), strict=True)
+        lines = (self._encode(dict(zip(names, row, strict=True))) for row in rows)
+        self._file.write("".join(f"{line}\n" for line in lines).encode())
+
+    def finish(self) -> None:
+        self._file.flush()
+
+
+def as_text(table: pa.Table) -> pa.Table:
+    """Return a table with base64 in place of bytes, ISO 8601 in place of times, and JSON in place of headers."""
+    columns = [_text_column(table[name]) for name in table.column_names]
+    return pa.table(columns, names=table.column_names)
+
+
+def _text_column(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
+    if pa.types.is_binary(column.type):
+        return pa.array([_base64(value) for value in column.to_pylist()], pa.string())
+    if pa.types.is_timestamp(column.type):
+        # Kafka's times are milliseconds.
+        plain = column.cast(pa.timestamp("ms"), safe=False).cast(pa.string())
+        return pc.binary_join_element_wise(pc.replace_substring(plain, " ", "T"), "Z", "")
+    if pa.types.is_list(column.type):
+        headers = [_headers(one) for one in column.to_pylist()]
+        return pa.array([None if one is None else json.dumps(one, ensure_ascii=False) for one in headers], pa.string())
+    return column
+
+
+def _base64(value: bytes | None) -> str | None:
+    return None if value is None else base64.b64encode(value).decode()
+
+
+def _headers(headers: Sequence[Mapping[str, str | bytes | None]] | None) -> list[dict[str, object]] | None:
+    if headers is None:
+        return None
+    return [
+        {name: _base64(value) if isinstance(value, bytes) else value for name, value in one.items()} for one in headers
+    ]
