@@ -1,8 +1,10 @@
 """Checkpoints of streaming queries as files: where a query is, and how one of Spark's Kafka source is continued.
 
 A checkpoint has a file for each micro-batch in `offsets` (Spark's OffsetSeqLog): a version, a line about the batch, and
-a line for each source. A file of the same name in `commits` says that the batch is finished. Spark's Kafka source
-writes where a query's first batch starts to `sources/{source}/0` (KafkaSourceInitialOffsetWriter).
+a line for each source. In version 1 the lines are those of source 0, 1 and so on; in version 2, of queries with named
+sources, each begins with the source's name and a colon. A file of the same name in `commits` says that the batch is
+finished. Spark's Kafka source writes where a query's first batch starts to `sources/{source}/0`
+(KafkaSourceInitialOffsetWriter).
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from assignors.model import TopicPartition
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.model.stream_offset import Span, StreamOffset, is_of_spark
 
-_VERSION = "v1"
+_NUMBERED, _NAMED = "v1", "v2"
 _NO_OFFSET = "-"
 
 # What Spark writes down for a new query. It takes the values of its first versions for a batch without them; all other
@@ -36,6 +38,7 @@ _CONF_OF_NEW_QUERY = {
     "spark.sql.streaming.statefulOperator.useStrictDistribution": "true",
     "spark.sql.optimizer.pruneFiltersCanPruneStreamingSubplan": "false",
 }
+_CONF_OF_NAMED_SOURCES = {"spark.sql.streaming.queryEvolution.enableSourceEvolution": "true"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +46,12 @@ class Position:
     """The position at which a source of a query continues.
 
     Attributes:
-        source: The number of the source in the query, from 0.
+        source: The name of the source in the query; its number from 0 where sources have no names.
         offsets: The next offset to read of each partition; everything before it is in finished batches.
         pending: Where the batch ends that is planned and not finished; None: there is none.
     """
 
-    source: int
+    source: str
     offsets: Mapping[TopicPartition, int]
     pending: Mapping[TopicPartition, int] | None = None
 
@@ -84,17 +87,28 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """A file of `offsets`: the line about the batch, and the text of each source's offset."""
+    """A file of `offsets`: its version, the line about the batch, and the text of each source's offset, in order."""
 
+    version: str
     about: str
-    sources: tuple[str, ...]
+    sources: Mapping[str, str]
+
+    @classmethod
+    def of(cls, text: str) -> _Batch:
+        version, _, rest = text.partition("\n")
+        about, *lines = rest.split("\n")
+        if version == _NAMED:
+            named = (line.partition(":") for line in lines)
+            return cls(version, about, {name: offset for name, _, offset in named})
+        return cls(version, about, {str(number): line for number, line in enumerate(lines)})
 
     def text(self) -> str:
-        return "\n".join((_VERSION, self.about, *self.sources))
+        begins = {name: f"{name}:" if self.version == _NAMED else "" for name in self.sources}
+        return "\n".join((self.version, self.about, *(begins[name] + line for name, line in self.sources.items())))
 
-    def offset(self, source: int) -> StreamOffset | None:
+    def offset(self, source: str) -> StreamOffset | None:
         """Return the offset of a source; None if it is not a Kafka source, or has none in this batch."""
-        return None if source >= len(self.sources) else _offset(self.sources[source])
+        return _offset(self.sources.get(source, _NO_OFFSET))
 
 
 @dataclass(frozen=True)
@@ -113,7 +127,7 @@ class Checkpoint:
         Raises:
             InvalidConfigurationError: The checkpoint cannot be read, or has no offsets of a Kafka source.
         """
-        found = [position for source in range(self._sources) if (position := self._position(source)) is not None]
+        found = [position for source in self._sources if (position := self._position(source)) is not None]
         if not found:
             raise InvalidConfigurationError(f"The checkpoint {self.path} has no offsets of a Kafka source.")
         return found
@@ -132,18 +146,31 @@ class Checkpoint:
             InvalidConfigurationError: The checkpoint cannot be read.
         """
         if not self._batches:
-            initial = [self._initial(source) for source in range(self._sources)]
-            if not any(initial):
-                return None
-            kept = {**_CONF_OF_NEW_QUERY, **(conf or {})}
-            about = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": int(time.time() * 1000), "conf": kept})
-            lines = [_NO_OFFSET if one is None else _line(replace(one, of_spark=False)) for one in initial]
-            return Rewrite(0, _Batch(about, tuple(lines)).text())
+            return self._first_batch(conf or {})
         if self._finished is not None or max(self._batches) != 0:
             return None
         batch = self._batches[0]
-        lines = [self._with_start(source, text) for source, text in enumerate(batch.sources)]
-        return None if tuple(lines) == batch.sources else Rewrite(0, replace(batch, sources=tuple(lines)).text())
+        lines = {source: self._with_start(source, text) for source, text in batch.sources.items()}
+        return None if lines == batch.sources else Rewrite(0, replace(batch, sources=lines).text())
+
+    def _first_batch(self, conf: Mapping[str, str]) -> Rewrite | None:
+        """Return an empty first batch where Spark's Kafka source has noted the start; None if there is none."""
+        initial = {source: self._initial(source) for source in self._sources}
+        if not any(initial.values()):
+            return None
+        lines = {
+            name: _NO_OFFSET if one is None else _line(replace(one, of_spark=False)) for name, one in initial.items()
+        }
+        version, kept = _NUMBERED, _CONF_OF_NEW_QUERY
+        if not all(name.isdigit() for name in lines):
+            version, kept = _NAMED, {**kept, **_CONF_OF_NAMED_SOURCES}
+        about = {"batchWatermarkMs": 0, "batchTimestampMs": int(time.time() * 1000), "conf": {**kept, **conf}}
+        if version == _NUMBERED:
+            # A line for each number, also for a source that notes nothing.
+            lines = {str(n): lines.get(str(n), _NO_OFFSET) for n in range(max(map(int, lines)) + 1)}
+        else:
+            lines = {name: line for name, line in lines.items() if line != _NO_OFFSET}
+        return Rewrite(0, _Batch(version, json.dumps(about), lines).text())
 
     def apply(self, change: Rewrite) -> None:
         """Write the file of a change.
@@ -167,7 +194,7 @@ class Checkpoint:
 
     # ---- positions
 
-    def _position(self, source: int) -> Position | None:
+    def _position(self, source: str) -> Position | None:
         last = max(self._batches, default=None)
         pending = None
         if last is not None and last != self._finished:
@@ -183,7 +210,7 @@ class Checkpoint:
             )
         return None if start is None else Position(source, start.ends, pending)
 
-    def _start_of_first(self, source: int) -> StreamOffset | None:
+    def _start_of_first(self, source: str) -> StreamOffset | None:
         """Return where a first batch that kafkagroup has planned starts, as an offset that ends there."""
         end = self._batches[0].offset(source) if 0 in self._batches else None
         if end is None:
@@ -196,7 +223,7 @@ class Checkpoint:
         spans = {tp: Span(span.start, span.start, -1) for tp, span in end.partitions.items()}
         return StreamOffset(spans)
 
-    def _with_start(self, source: int, text: str) -> str:
+    def _with_start(self, source: str, text: str) -> str:
         """Return a source's line of the first batch with the batch's start, if it is one of Spark's Kafka source."""
         end, initial = _offset(text), self._initial(source)
         if end is None or not end.of_spark:
@@ -229,11 +256,15 @@ class Checkpoint:
             raise InvalidConfigurationError(f"The checkpoint {self.path} cannot be read: {problem}") from None
         return place
 
-    def _names(self, folder: str) -> list[int]:
-        """Return the files and folders of a folder whose names are numbers, sorted; empty if there is no folder."""
+    def _names(self, folder: str) -> list[str]:
+        """Return the names of the files and folders of a folder; empty if there is no folder."""
         system, base = self._place
         entries = system.get_file_info(fs.FileSelector(f"{base}/{folder}", allow_not_found=True))
-        return sorted(int(entry.base_name) for entry in entries if entry.base_name.isdigit())
+        return sorted(entry.base_name for entry in entries)
+
+    def _numbers(self, folder: str) -> list[int]:
+        """Return the names in a folder that are numbers, as numbers."""
+        return [int(name) for name in self._names(folder) if name.isdigit()]
 
     def _read(self, name: str) -> str | None:
         """Return the text of a file; None if there is no such file."""
@@ -249,27 +280,28 @@ class Checkpoint:
     @cached_property
     def _batches(self) -> dict[int, _Batch]:
         """The first batch and those that may be unfinished, by their numbers."""
-        names = self._names("offsets")
-        wanted = {number for number in names if self._finished is None or number >= self._finished}
+        numbers = self._numbers("offsets")
+        wanted = {number for number in numbers if self._finished is None or number >= self._finished}
         return {number: self._batch(number) for number in sorted(wanted)}
 
     def _batch(self, number: int) -> _Batch:
-        version, about, *sources = (self._read(f"offsets/{number}") or "").split("\n")
-        self._check_version(f"offsets/{number}", version)
-        return _Batch(about, tuple(sources))
+        batch = _Batch.of(self._read(f"offsets/{number}") or "")
+        self._check_version(f"offsets/{number}", batch.version, _NUMBERED, _NAMED)
+        return batch
 
     @cached_property
     def _finished(self) -> int | None:
         """The number of the last finished batch."""
-        return max(self._names("commits"), default=None)
+        return max(self._numbers("commits"), default=None)
 
     @cached_property
-    def _sources(self) -> int:
-        """The number of sources."""
-        counts = [len(batch.sources) for batch in self._batches.values()]
-        return max([*counts, *(number + 1 for number in self._names("sources"))], default=0)
+    def _sources(self) -> list[str]:
+        """The names of all sources; those of numbers in their order."""
+        names = {name for batch in self._batches.values() for name in batch.sources}
+        noted = {name for name in self._names("sources") if not name.startswith(".")}
+        return sorted(names | noted, key=lambda name: (0, int(name), "") if name.isdigit() else (1, 0, name))
 
-    def _initial(self, source: int) -> StreamOffset | None:
+    def _initial(self, source: str) -> StreamOffset | None:
         """Return where Spark's Kafka source has started a query."""
         text = self._read(f"sources/{source}/0")
         if text is None:
@@ -278,13 +310,14 @@ class Checkpoint:
         version, _, rest = text.removeprefix("\0").strip().rpartition("\n")
         found = _offset(rest)
         if found is not None and version:
-            self._check_version(f"sources/{source}/0", version)
+            self._check_version(f"sources/{source}/0", version, _NUMBERED)
         return found
 
-    def _check_version(self, name: str, version: str) -> None:
-        if version != _VERSION:
+    def _check_version(self, name: str, version: str, *known: str) -> None:
+        if version not in known:
             raise InvalidConfigurationError(
-                f"The file {name} of {self.path} has version {version[:20]!r}; this command reads {_VERSION}."
+                f"The file {name} of {self.path} has version {version[:20]!r}; this command reads "
+                f"{' and '.join(known)}."
             )
 
 

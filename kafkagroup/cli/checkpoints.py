@@ -31,8 +31,8 @@ Location = Annotated[
     ),
 ]
 Source = Annotated[
-    int | None,
-    typer.Option(metavar="N", help="The number of the source in the query, from 0, if it has several."),
+    str | None,
+    typer.Option(metavar="NAME", help="The source, if the query has several: its name, or its number from 0."),
 ]
 
 
@@ -132,13 +132,13 @@ def _pairs(given: list[str]) -> dict[str, str]:
     return found
 
 
-def _chosen(positions: list[Position], source: int | None) -> list[Position]:
+def _chosen(positions: list[Position], source: str | None) -> list[Position]:
     if source is None:
         return positions
     chosen = [one for one in positions if one.source == source]
     if not chosen:
-        numbers = ", ".join(str(one.source) for one in positions)
-        raise typer.BadParameter(f"is not the number of a Kafka source; there is {numbers}", param_hint="--source")
+        names = ", ".join(one.source for one in positions)
+        raise typer.BadParameter(f"is no Kafka source of this query; there is {names}", param_hint="--source")
     return chosen
 
 

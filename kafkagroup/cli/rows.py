@@ -29,14 +29,14 @@ class PositionRow:
     """The position at which a source of a query continues in one partition.
 
     Attributes:
-        source: The number of the source in the query, from 0.
+        source: The name of the source in the query; its number from 0 where sources have no names.
         topic: The topic.
         partition: The partition number.
         next_offset: The next offset to read; everything before it is in finished batches.
         pending_end: Where the batch ends that is planned and not finished; None: there is none.
     """
 
-    source: int
+    source: str
     topic: str
     partition: int
     next_offset: int

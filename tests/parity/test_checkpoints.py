@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import DataStreamReader, StreamingQuery
 from typer.testing import CliRunner
 
 from assignors import TopicPartition
@@ -161,6 +164,55 @@ def test_a_query_that_was_stopped_before_its_first_batch_is_imported(
     send(kafka, numbers, range(10, 15), 0)
     command("import-checkpoint", checkpoint, "--yes")
     assert with_rows(run(formats, engine, checkpoint, **options)) == [list(range(10, 15))]
+
+
+@pytest.mark.skipif(not hasattr(DataStreamReader, "name"), reason="sources have names since Spark 4.2")
+def test_a_named_source_is_imported_and_another_one_added(
+    kafka: EmbeddedKafka, formats: Formats, numbers: str, topic: Topic, tmp_path: Path
+) -> None:
+    checkpoint, others = tmp_path / "checkpoint", topic("added", partitions=1)
+    send(kafka, others, range(20, 23), 0)
+    found: list[int] = []
+
+    def start(name: str, **topics: str) -> StreamingQuery:
+        frames = []
+        for source, subscribed in topics.items():
+            reader = formats.spark.readStream.format(name if name == SPARK else "kafkagroup").name(source)
+            given = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": subscribed}
+            starting = "latest" if subscribed == numbers else "earliest"
+            frames.append(reader.options(**given, startingOffsets=starting).load().selectExpr("CAST(value AS STRING)"))
+        union = functools.reduce(DataFrame.union, frames)
+        writer = union.writeStream.foreachBatch(lambda rows, _: found.extend(int(row[0]) for row in rows.collect()))
+        return writer.option("checkpointLocation", str(checkpoint)).start()
+
+    with evolving(formats.spark):
+        query = start(SPARK, numbers=numbers)
+        query.processAllAvailable()
+        query.stop()
+        assert (checkpoint / "sources" / "numbers" / "0").exists()
+        for folder in ("offsets", "commits"):
+            for file in (checkpoint / folder).iterdir():
+                file.unlink()
+        send(kafka, numbers, range(10, 15), 0)
+        command("import-checkpoint", checkpoint, "--yes")
+        for topics in ({"numbers": numbers}, {"numbers": numbers, "added": others}):
+            query = start("kafkagroup", **topics)
+            query.processAllAvailable()
+            query.stop()
+        assert sorted(found) == [*range(10, 15), *range(20, 23)]
+    shown = command("checkpoint", "show", checkpoint, "--source", "added", "--starting-offsets")
+    assert json.loads(shown) == {others: {"0": 3}}
+
+
+@contextlib.contextmanager
+def evolving(spark: SparkSession) -> Iterator[None]:
+    """A block in which queries may change their named sources."""
+    setting = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
+    spark.conf.set(setting, "true")
+    try:
+        yield
+    finally:
+        spark.conf.unset(setting)
 
 
 def test_the_offsets_are_imported_into_a_group(

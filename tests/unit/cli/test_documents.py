@@ -51,8 +51,8 @@ def test_options() -> None:
 
 def test_a_checkpoint(checkpoint: Path) -> None:
     assert document("checkpoint show", checkpoint) == [
-        {"source": 0, "topic": "orders", "partition": 0, "next_offset": 2, "pending_end": 5},
-        {"source": 0, "topic": "orders", "partition": 1, "next_offset": 3, "pending_end": 7},
+        {"source": "0", "topic": "orders", "partition": 0, "next_offset": 2, "pending_end": 5},
+        {"source": "0", "topic": "orders", "partition": 1, "next_offset": 3, "pending_end": 7},
     ]
     assert json.loads(output("checkpoint", "show", checkpoint, "--starting-offsets")) == {"orders": {"0": 2, "1": 3}}
 
