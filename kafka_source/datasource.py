@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+    from kafka_source.values.reader_schema import ReaderSchema
+
 from kafka_source.boundary import short_errors
 from kafka_source.engine_selection import check_engine
 from kafka_source.options import load_options
@@ -34,19 +36,23 @@ FORMAT = "kafkagroup"
 class KafkaGroupSource(DataSource):
     """`format("kafkagroup")`: a Kafka source and sink for Spark whose queries join a consumer group."""
 
+    # Fixed by `schema`; Spark pickles this object after that call, so that all actions and micro-batches have the same.
+    _reader: ReaderSchema | None = None
+
     @classmethod
     def name(cls) -> str:
         """Return the format's name."""
         return FORMAT
 
     def schema(self) -> StructType:
-        """Check all options, and return the schema of Spark's Kafka source.
+        """Check all options, and return the schema of Spark's Kafka source, with decoded values if they are asked for.
 
         Spark calls this in `load()`, so that errors in the options come out there. With a schema of the user's, as in
         `.schema("value binary")`, Spark calls nothing of this class before the first action.
 
         Raises:
             OptionError: An option is wrong.
+            KafkaGroupError: The schema registry does not have the values' schema, or does not answer.
         """
         options = load_options(self.options)
         check_engine(options.engine, options.settings)
@@ -55,20 +61,26 @@ class KafkaGroupSource(DataSource):
             from kafka_source.options.assignment_strategies import strategies_of
 
             strategies_of(options)
-        return schema_for(self.options)
+        if options.value_format != "avro":
+            return schema_for(self.options)
+        from kafka_source.source.value_column import schema_with_values
+        from kafka_source.values.reader_schema import reader_schema
+
+        self._reader = reader_schema(options)
+        return schema_with_values(options, self._reader)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch query."""
         from kafka_source.source.batch import BatchReader
 
-        return BatchReader(self.options, schema)
+        return BatchReader(self.options, schema, self._reader)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return the reader of a streaming query; if it cannot be made, one whose first call raises the reason."""
         from kafka_source.source.stream import StreamReader
 
         try:
-            return StreamReader(self.options, schema)
+            return StreamReader(self.options, schema, self._reader)
         except Exception as reason:
             return _RefusedStreamReader(reason)
 

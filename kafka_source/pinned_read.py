@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 from assignors.model import TopicPartition
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.cluster.topic_ids import TopicIds
-from kafka_source.datasource import FORMAT
+from kafka_source.datasource import FORMAT, KafkaGroupSource
 from kafka_source.engine_selection import check_engine
 from kafka_source.errors import DataLossError, FencedError, OptionError
 from kafka_source.group.model import group_settings, subscription_of
@@ -22,7 +22,6 @@ from kafka_source.model.identity import describe_recreated, is_recreated
 from kafka_source.model.stream_offset import Range
 from kafka_source.options import ReadOptions, Where, read_options
 from kafka_source.options.declaration import declared_in
-from kafka_source.schema import schema_for
 from kafka_source.source.group_member_owner import GroupMemberOwner
 from kafka_source.source.positions import Positions
 from kafka_source.source.start_and_end import raise_or_warn, resolve_batch
@@ -155,7 +154,7 @@ def _of_same_topics(options: ReadOptions, ids: Mapping[str, str], ranges: tuple[
 
 def _frame(spark: SparkSession, given: Mapping[str, str], schema: str | None, ranges: tuple[Range, ...]) -> DataFrame:
     if not ranges:
-        return spark.createDataFrame([], schema or schema_for(given))
+        return spark.createDataFrame([], schema or KafkaGroupSource(dict(given)).schema())
     reader = spark.read.format(FORMAT).options(**exact_options(given, ranges))
     return (reader if schema is None else reader.schema(schema)).load()
 

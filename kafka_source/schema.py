@@ -33,17 +33,17 @@ REPLICA = "replica"
 not produce it."""
 
 
-def source_schema(*, headers: bool, replica: bool = False) -> StructType:
+def source_schema(*, headers: bool, replica: bool = False, value: DataType = BinaryType()) -> StructType:  # noqa: B008
     """Return the schema of the built-in Kafka source, in which all columns are nullable.
 
     Args:
         headers: Include the column `headers`.
         replica: Include the column `replica`, which the built-in source does not have.
+        value: The type of the column `value`.
     """
     left_out = {name for name, wanted in (("headers", headers), ("replica", replica)) if not wanted}
-    return StructType(
-        [StructField(name, _SPARK_TYPES[kind]) for name, kind in COLUMN_TYPES.items() if name not in left_out]
-    )
+    types = {name: _SPARK_TYPES[kind] for name, kind in COLUMN_TYPES.items() if name not in left_out}
+    return StructType([StructField(name, kind) for name, kind in {**types, "value": value}.items()])
 
 
 def schema_for(given: Mapping[str, str]) -> StructType:
@@ -53,7 +53,11 @@ def schema_for(given: Mapping[str, str]) -> StructType:
         OptionError: An option that selects columns has an invalid value.
     """
     options = column_options(given)
-    return source_schema(headers=options.include_headers, replica=options.redundant_emit == "all")
+    return source_schema(
+        headers=options.include_headers,
+        replica=options.redundant_emit == "all",
+        value=StringType() if options.value_format == "string" else BinaryType(),
+    )
 
 
 def columns_of(schema: StructType) -> tuple[Column, ...]:

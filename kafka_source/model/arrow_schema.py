@@ -29,6 +29,8 @@ def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
 
 
 def _field(column: Column) -> pa.Field:
+    if column.made is not None:
+        return pa.field(column.name, column.made, nullable=column.nullable)
     if column.name in TEXT_COLUMNS:
         return pa.field(column.name, pa.string() if column.text else pa.binary(), nullable=column.nullable)
     return pa.field(column.name, _ARROW[column.name], nullable=column.nullable)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 from kafka_source.errors import OptionError
 
@@ -32,11 +36,13 @@ class Column:
         name: One of the source's columns.
         text: Whether its bytes are decoded as UTF-8.
         nullable: The nullability in the requested schema, which Spark compares with the Arrow schema.
+        made: The type of a column that is made of the record's value; None: the column is fetched as it is.
     """
 
     name: str
     text: bool = False
     nullable: bool = True
+    made: pa.DataType | None = None
 
 
 def columns_of_types(requested: Iterable[tuple[str, str, bool]]) -> tuple[Column, ...]:

@@ -13,7 +13,8 @@ exceptions are in `MicroBatches.tasks`. An offset never contains a secret: check
 element is the rule of the cuts. Where all copies of a partition emit rows (`redundant.emit=all`), a fourth element of a
 partition lists its readers: [[slot, replica], …]. Where the sink commits (`commit=sink`), "stream" is the stream's id;
 where the driver or tasks commit, "committer" is. Where the group was rewound, "rewinds" has the id of the last rewind
-by topic and partition. "stale" has the group's offsets that do not count, likewise.
+by topic and partition. "stale" has the group's offsets that do not count, likewise. Where values are decoded by a
+registry's schema, "schemas" has its id: {"value": 7}.
 
 A query that was started with Spark's own Kafka source has offsets in its form, which says how far each partition was
 read and nothing else: {"orders": {"0": 250, "1": 180}}. These are read too, so that the query can continue.
@@ -131,6 +132,7 @@ class StreamOffset:
         task_records: `min.records.per.task` when the batch was planned, or its default.
         stream: The stream's id, the same in all batches of a checkpoint; None if it does not commit in a group.
         by_sink: Whether the batch was planned with `commit=sink`: the sink commits with the batch's decision.
+        schemas: The ids of the schemas to which values were resolved when the batch was planned, by column.
         stale: The offsets that the group had beyond the end of the log, by partition. They do not count for a query
             that cannot set them back (`commit=none`), until somebody has committed another one.
         rewinds: The id of the last rewind of the group that the positions follow, by partition; see `group.strategies`.
@@ -153,6 +155,7 @@ class StreamOffset:
     rewinds: Mapping[TopicPartition, str] = field(default_factory=dict)
     by_sink: bool = False
     stale: Mapping[TopicPartition, int] = field(default_factory=dict)
+    schemas: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def ends(self) -> dict[TopicPartition, int]:
@@ -190,6 +193,7 @@ class StreamOffset:
             **({} if self.stream is None else {"stream" if self.by_sink else "committer": self.stream}),
             **({"rewinds": _by_topic(self.rewinds)} if self.rewinds else {}),
             **({"stale": _by_topic(self.stale)} if self.stale else {}),
+            **({"schemas": dict(self.schemas)} if self.schemas else {}),
         }
 
     @property
@@ -247,6 +251,7 @@ class StreamOffset:
                 rewinds={tp: str(rewind_id) for tp, rewind_id in _by_partition(value.get("rewinds", {})).items()},
                 by_sink="stream" in value,
                 stale={tp: int(offset) for tp, offset in _by_partition(value.get("stale", {})).items()},
+                schemas={column: int(schema_id) for column, schema_id in value.get("schemas", {}).items()},
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InvalidConfigurationError(

@@ -4,7 +4,8 @@ Names are case-insensitive, as in Spark. Options with the prefix `kafka.` that a
 clients unchanged (`kafka_source.client_config`).
 """
 
-from kafka_source.options.catalog import OPTIONS, CommonOptions, ReadOptions, SinkOptions
+from kafka_source.options.catalog import OPTIONS, ReadOptions, SinkOptions
+from kafka_source.options.common import CommonOptions
 from kafka_source.options.declaration import KAFKA_PREFIX, Where
 from kafka_source.options.validation import (
     check_load,

@@ -33,6 +33,9 @@ TimestampStrategy = Literal["error", "latest"]
 TransactionalOnLost = Literal["stop", "replay"]
 StartingWord = Literal["earliest", "latest", "committed"]
 EndingWord = Literal["earliest", "latest"]
+ValueFormat = Literal["binary", "string", "avro"]
+ValueFraming = Literal["confluent", "none"]
+Mode = Literal["FAILFAST", "PERMISSIVE", "DROPMALFORMED"]
 
 _Word = TypeVar("_Word", bound=str)
 
@@ -61,7 +64,7 @@ _DURATION_UNITS_US |= {"h": 3600 * 10**6, "hour": 3600 * 10**6, "d": 86_400 * 10
 
 def word(*words: _Word) -> Kind[_Word]:
     """Return the kind of an option that takes one of these words, in any case."""
-    known = {str(one): one for one in words}
+    known = {str(one).lower(): one for one in words}
     return Kind("one of " + ", ".join(words), lambda text: known[text.strip().lower()])
 
 
@@ -280,3 +283,7 @@ RECOVERY_STRATEGY: Kind[RecoveryStrategy] = word("rebootstrap", "none")
 QUOTA_SCOPE: Kind[QuotaScope] = word("query", "member")
 TIMESTAMP_STRATEGY: Kind[TimestampStrategy] = word("error", "latest")
 TRANSACTIONAL_ON_LOST: Kind[TransactionalOnLost] = word("stop", "replay")
+VALUE_FORMAT: Kind[ValueFormat] = word("binary", "string", "avro")
+VALUE_FRAMING: Kind[ValueFraming] = word("confluent", "none")
+MODE: Kind[Mode] = word("FAILFAST", "PERMISSIVE", "DROPMALFORMED")
+SCHEMA_ID = integer(0, _MAX_INT)

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from kafka_source.options.catalog import REFUSED, CommonOptions, ReadOptions, SinkOptions
+from kafka_source.options.catalog import REFUSED, ReadOptions, SinkOptions
+from kafka_source.options.common import CommonOptions
 from kafka_source.options.declaration import Option, Where, declared_in
+from kafka_source.options.values import ValueOptions
 
 _WHERE = {Where.BATCH: "batch", Where.STREAM: "stream", Where.SINK: "sink"}
 
 
 def as_markdown() -> str:
     """Return the tables of docs/options.md."""
-    common = list(declared_in(CommonOptions).values())
+    shown: list[Option] = []
     lines: list[str] = []
-    for heading, declared in (("Every query", CommonOptions), ("Reading", ReadOptions), ("Writing", SinkOptions)):
-        options = [one for one in declared_in(declared).values() if declared is CommonOptions or one not in common]
+    for heading, declared in (
+        ("Every query", CommonOptions),
+        ("Decoding values", ValueOptions),
+        ("Reading", ReadOptions),
+        ("Writing", SinkOptions),
+    ):
+        options = [one for one in declared_in(declared).values() if one not in shown]
+        shown += options
         lines += [f"## {heading}", "", *_table(options), ""]
     former = [one for one in declared_in(ReadOptions).values() if one.formerly]
     former += [one for one in declared_in(SinkOptions).values() if one.formerly]

@@ -16,9 +16,12 @@ from kafka_source.client_config.java_settings import JAVA, KNOWN, Role, is_known
 from kafka_source.client_config.librdkafka import is_librdkafkas
 from kafka_source.errors import OptionError
 from kafka_source.model.identity import MOVED_FROM
-from kafka_source.options.catalog import OPTIONS, REFUSED, CommonOptions, ReadOptions, SinkOptions
+from kafka_source.model.record_columns import COLUMN_TYPES
+from kafka_source.options.catalog import OPTIONS, REFUSED, ReadOptions, SinkOptions
+from kafka_source.options.common import CommonOptions
 from kafka_source.options.declaration import KAFKA_PREFIX, NotTakenError, Option, Where, declared_in
 from kafka_source.options.kinds import EndingWord, PartitionValues, StartingValues, StartingWord
+from kafka_source.options.values import REGISTRY_PREFIX, ValueOptions
 from kafka_source.runtime.logs import set_up_logging
 
 _ALSO_WITHOUT_PREFIX = ("metadata.recovery.strategy", "metadata.recovery.rebootstrap.trigger.ms")
@@ -42,6 +45,11 @@ _SPARKS_OWN = frozenset(
         "serialization.format",
     }
 )
+
+_VALUE_PREFIX = "value."
+
+# Options of Spark's file sources too: a dict for several sources may have them with other values.
+_OF_OTHER_SOURCES = ("mode", "columnnameofcorruptrecord")
 
 # At this similarity (difflib's ratio) a name is a misspelt one and not another one: `startingOffset` is, and
 # `maxFilesPerTrigger`, an option of Spark's file sources, is not.
@@ -130,6 +138,7 @@ def _check_read(given: Mapping[str, str], where: Where) -> Checked[ReadOptions]:
     )
     _check_positions(checked.options, where)
     _check_group(checked.options, where)
+    _check_values(checked.options, given)
     return checked
 
 
@@ -177,15 +186,16 @@ def column_options(given: Mapping[str, str]) -> ReadOptions:
     Raises:
         OptionError: One of them has a value that it does not take.
     """
-    names = ("includeheaders", "redundant.emit")
+    names = ("includeheaders", "redundant.emit", "value.format")
     values = {name.lower(): _parse(_BY_NAME[name.lower()], t) for name, t in given.items() if name.lower() in names}
-    return _make(ReadOptions, values, {})
+    return _make(ReadOptions, values, {}, {})
 
 
 def _check(given: Mapping[str, str], where: Where, make: type[_OptionsT]) -> Checked[_OptionsT]:
     """Check each option on its own."""
     values: dict[str, object] = {}
     settings: dict[str, str] = {}
+    registry: dict[str, str] = {}
     of_kafka: list[Option] = []
     warnings: list[str] = []
     given_lower = {name.lower(): text for name, text in given.items()}
@@ -208,6 +218,8 @@ def _check(given: Mapping[str, str], where: Where, make: type[_OptionsT]) -> Che
             settings[key] = text
         if key.startswith(KAFKA_PREFIX):
             settings[key.removeprefix(KAFKA_PREFIX)] = text
+        if key.startswith(REGISTRY_PREFIX):
+            registry[key.removeprefix(REGISTRY_PREFIX)] = text
         option = _BY_NAME.get(key)
         if option is None:
             unknown = None if key in _SPARKS_OWN else _unknown(name, where, given_lower)
@@ -224,6 +236,9 @@ def _check(given: Mapping[str, str], where: Where, make: type[_OptionsT]) -> Che
                 # A setting has an effect on the clients that have it, which `client_config.check` knows.
                 warnings.append(f"option {option.name} has no effect here and is ignored")
             continue
+        if key in _OF_OTHER_SOURCES and given_lower.get("value.format", "").strip().lower() != "avro":
+            warnings.append(f"option {option.name} has no effect without value.format=avro and is ignored")
+            continue
         if key.startswith(KAFKA_PREFIX):
             of_kafka.append(option)
         else:
@@ -239,14 +254,21 @@ def _check(given: Mapping[str, str], where: Where, make: type[_OptionsT]) -> Che
         # Its value may be a variable, which only the driver and the tasks can resolve (config.providers).
         setting = option.name.lower().removeprefix(KAFKA_PREFIX)
         values[option.name.lower()] = _parse(option, known[setting], known.shown(setting))
-    return Checked(_make(make, values, settings), tuple(warnings))
+    if registry:
+        # Variables in values are resolved there too.
+        registry |= {name: text for name, text in settings.items() if name.startswith("config.providers")}
+    return Checked(_make(make, values, settings, registry), tuple(warnings))
 
 
-def _make(make: type[_OptionsT], values: Mapping[str, object], settings: Mapping[str, str]) -> _OptionsT:
+def _make(
+    make: type[_OptionsT], values: Mapping[str, object], settings: Mapping[str, str], registry: Mapping[str, str]
+) -> _OptionsT:
     """Fill the fields with parsed values, which are by lower-case name."""
     # Which value belongs to which field is known at run time only; `option` has tied the types of both together.
     construct: Callable[..., _OptionsT] = make
     fields = {field: values[name] for field, o in declared_in(make).items() if (name := o.name.lower()) in values}
+    if issubclass(make, ValueOptions):
+        fields["registry"] = Settings(registry)
     return construct(settings=Settings(settings), **fields)
 
 
@@ -296,6 +318,11 @@ def _unknown(name: str, where: Where, given: Mapping[str, str]) -> _Unknown | No
         if meant is None or is_librdkafkas(setting):
             return None
         return _Unknown(f"No Kafka client has the setting {name}. Did you mean {KAFKA_PREFIX}{meant}?", is_mistake=True)
+    if key.startswith(REGISTRY_PREFIX):
+        setting = key.removeprefix(REGISTRY_PREFIX)
+        if setting in KNOWN and (setting.startswith("ssl.") or setting == "enable.ssl.certificate.verification"):
+            return None
+        return _Unknown(f"The client of the schema registry has no setting {name}.", is_mistake=True)
     if key in KNOWN:
         prefixed = KAFKA_PREFIX + key
         text = f"Option {key} has no effect without its prefix: write {prefixed}."
@@ -428,6 +455,46 @@ def _check_group(options: ReadOptions, where: Where) -> None:
     for name, cut in cuts.items():
         if cut is not None and commit == "task":
             raise OptionError(name, str(cut), "no value with commit=task, where one task must read a slot whole")
+
+
+def _check_values(options: ReadOptions, given: Mapping[str, str]) -> None:
+    names = {name.lower() for name in given}
+    avro = options.value_format == "avro"
+    for option in declared_in(ValueOptions).values():
+        name = option.name.lower()
+        if name in names and not avro and name.startswith((_VALUE_PREFIX, REGISTRY_PREFIX)) and name != "value.format":
+            problem = f"Option {option.name} decodes Avro values: set value.format to avro, or remove it"
+            raise OptionError(option.name, HIDDEN, problem=problem)
+    if not avro:
+        return
+    sources = [one for one in ("value.schema", "value.schema.id", "value.subject") if one in names]
+    if len(sources) > 1:
+        problem = f"Keep one of the options {' and '.join(sources)}: each says which schema the column value has"
+        raise OptionError(sources[-1], None, problem=problem)
+    if options.schema_registry_url is None and (options.value_framing == "confluent" or options.value_schema is None):
+        why = "where the schemas of the values are" + (
+            "; with value.framing=none and value.schema no registry is asked" if options.value_schema else ""
+        )
+        raise OptionError("schema.registry.url", None, f"the URL of the schema registry, {why}")
+    if options.value_framing == "none" and options.value_schema is not None and options.schema_registry_url is not None:
+        problem = "Remove schema.registry.url: with value.framing=none and value.schema no registry is asked"
+        raise OptionError("schema.registry.url", HIDDEN, problem=problem)
+    if not sources and subject_of_topic(options) is None:
+        problem = "Set value.subject, value.schema.id or value.schema: several topics may have several subjects"
+        raise OptionError("value.subject", None, problem=problem)
+    if options.mode != "PERMISSIVE" and "columnnameofcorruptrecord" in names:
+        raise OptionError(
+            "columnNameOfCorruptRecord", options.column_name_of_corrupt_record, "a value only with mode=PERMISSIVE"
+        )
+    if options.column_name_of_corrupt_record in COLUMN_TYPES:
+        takes = f"a name that is none of {', '.join(COLUMN_TYPES)}"
+        raise OptionError("columnNameOfCorruptRecord", options.column_name_of_corrupt_record, takes)
+
+
+def subject_of_topic(options: ReadOptions) -> str | None:
+    """Return the subject of the values of the one topic that is read (Confluent's TopicNameStrategy), if it is one."""
+    topics = options.subscribe or tuple(options.assign or ())
+    return f"{topics[0]}-value" if len(topics) == 1 else None
 
 
 def _check_order(

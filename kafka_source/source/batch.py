@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pyarrow as pa
@@ -40,6 +41,9 @@ from kafka_source.source.plan import mark_late_bounds, plan, spans
 from kafka_source.source.read_task import Query, ReadTask, TaskFactory, is_unbound, shares_of
 from kafka_source.source.start_and_end import resolve_batch
 
+if TYPE_CHECKING:
+    from kafka_source.values.reader_schema import ReaderSchema
+
 log = logging.getLogger(__name__)
 
 # How long a planner joins again that the planner of another scan has fenced.
@@ -54,13 +58,15 @@ class BatchReader(DataSourceReader):
     Args:
         given: The options as the user wrote them.
         schema: The columns to read.
+        reader: The schema of the values, fixed in `load()`; None: not yet, or they are not decoded.
 
     Raises:
         OptionError: An option is invalid.
+        KafkaGroupError: The schema registry does not have the values' schema, or does not answer.
     """
 
-    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
-        self._query = Query.of(given, schema, Where.BATCH)
+    def __init__(self, given: Mapping[str, str], schema: StructType, reader: ReaderSchema | None = None) -> None:
+        self._query = Query.of(given, schema, Where.BATCH, reader)
 
     def partitions(self) -> list[InputPartition]:
         """Return an input partition for each slot that has records to read; without a group, one for each range.

@@ -12,7 +12,8 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from assignors.model import TopicPartition
 from kafka_source.cluster.lookup import Cluster, NoLeaderError
@@ -41,6 +42,9 @@ from kafka_source.source.read_task import Query, TaskBundle, TaskFactory, add_ha
 from kafka_source.source.start_and_end import raise_or_warn
 from kafka_source.source.topic_tracker import PartitionsWithoutLeader, TopicTracker
 
+if TYPE_CHECKING:
+    from kafka_source.values.reader_schema import ReaderSchema
+
 # Spark starts one task in the time in which a task reads many more records than this.
 _DEFAULT_MIN_RECORDS_PER_TASK = 1000
 
@@ -63,6 +67,7 @@ class MicroBatches:
 
     def __init__(self, query: Query, siblings: Siblings | None = None) -> None:
         self._options = options = query.options
+        self._reader = None if query.decoding is None else query.decoding.reader
         check_engine(options.engine, options.settings)
         # A lookup does not wait for leaders: a trigger does, and the other partitions are read meanwhile.
         self._cluster = Cluster.of(options, leader_seconds=0)
@@ -218,6 +223,9 @@ class MicroBatches:
         )
         ticket = None if self._quota is None else self._quota.ticket
         found = bundle_tasks(planned, factory, min_offsets=end.task_records, ticket=ticket)
+        if found and self._reader is not None:
+            reader = self._reader_of(end)
+            found = [replace(one, reader=reader) for one in found]
         if self._sink_commits and not is_replay and not start.by_sink:
             # The first batch hands over every position, also where there is nothing to read. The group's offsets may be
             # behind them: other settings committed before, perhaps not the last batch.
@@ -282,6 +290,15 @@ class MicroBatches:
     @property
     def _sink_commits(self) -> bool:
         return self._options.commit == "sink"
+
+    def _reader_of(self, end: StreamOffset) -> ReaderSchema | None:
+        """Return the schema to which a batch's values are resolved: in a replay the one of its first run."""
+        then, now = end.schemas.get("value"), self._reader
+        if now is None or then in (None, now.id):
+            return now
+        from kafka_source.values.reader_schema import registered
+
+        return registered(self._options, then)
 
     def _check_cluster(self, offset: StreamOffset) -> None:
         check_same_cluster(
@@ -386,6 +403,7 @@ class MicroBatches:
             rewinds=self._positions.rewinds(starts),
             by_sink=self._sink_commits,
             stale=self._positions.stale(starts),
+            schemas={} if self._reader is None or self._reader.id is None else {"value": self._reader.id},
         )
 
     def _remaining(self, planned: list[PlannedInput], stream: str) -> list[PlannedInput]:

@@ -12,6 +12,7 @@ from concurrent import futures
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cache
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
@@ -26,7 +27,6 @@ from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.select import engine_for
 from kafka_source.group.slot import Renewal, SlotSession
 from kafka_source.kafka_client import Deadline, cached_client
-from kafka_source.model.arrow_schema import arrow_schema
 from kafka_source.model.commits import CommitOffset, with_notes
 from kafka_source.model.credentials import SlotCredentials, representative_slots
 from kafka_source.model.identity import check_same_cluster, describe_recreated, ids_of_ranges, is_recreated
@@ -37,12 +37,17 @@ from kafka_source.quota.bounds import Ticket
 from kafka_source.quota.server import CONSUMER_RATE
 from kafka_source.quota.task_pacer import Pacer, pacer_of
 from kafka_source.runtime.failpoints import failpoint
-from kafka_source.schema import REPLICA, Column, columns_of
+from kafka_source.schema import Column, columns_of
 from kafka_source.source.plan import PlannedInput, bundles
 from kafka_source.source.replay import handoffs_of
+from kafka_source.source.row_columns import columns_to_fetch, rows_of
 from kafka_source.source.start_and_end import raise_or_warn, start_after_end
 from kafka_source.source_sink_handoff import BatchOfRun, Handoff, publish
 from kafka_source.transactions.offset_committer import TransactionalCommitter, transactional_id_of
+
+if TYPE_CHECKING:
+    from kafka_source.values.decoding import ValueDecoding
+    from kafka_source.values.reader_schema import ReaderSchema
 
 log = logging.getLogger(__name__)
 
@@ -121,10 +126,13 @@ class TaskBundle(InputPartition):
     Attributes:
         tasks: The read tasks, one for each slot.
         handoffs: The ranges of the whole micro-batch, for the sink; set in one bundle of it with `commit=sink`.
+        reader: The schema to which the micro-batch's values are resolved; None: they are not decoded, or to that of
+            the query.
     """
 
     tasks: tuple[ReadTask, ...]
     handoffs: tuple[Handoff, ...] = ()
+    reader: ReaderSchema | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,19 +142,36 @@ class Query:
     Attributes:
         options: The options, which include the Kafka client settings.
         columns: The columns of the rows.
+        decoding: How the values are decoded; None: they are not.
     """
 
     options: ReadOptions
     columns: tuple[Column, ...]
+    decoding: ValueDecoding | None = None
 
     @classmethod
-    def of(cls, given: Mapping[str, str], schema: StructType, where: Where) -> Query:
+    def of(
+        cls, given: Mapping[str, str], schema: StructType, where: Where, reader: ReaderSchema | None = None
+    ) -> Query:
         """Return the query of these options and columns.
+
+        Args:
+            given: The options as the user wrote them.
+            schema: The columns to read.
+            where: BATCH or STREAM.
+            reader: The schema of the values, fixed in `load()`; None: not yet.
 
         Raises:
             OptionError: An option is invalid, or records have no such column.
+            KafkaGroupError: See `values.reader_schema.reader_schema`.
         """
-        return cls(read_options(given, where), columns_of(schema))
+        options = read_options(given, where)
+        if options.value_format != "avro":
+            return cls(options, columns_of(schema))
+        # Only queries that decode load this.
+        from kafka_source.source.value_column import requested
+
+        return cls(options, *requested(schema, options, reader))
 
     @property
     def settings(self) -> Settings:
@@ -258,13 +283,13 @@ def read_bundle(bundle: TaskBundle, query: Query) -> Iterator[pa.RecordBatch]:
         for handoff in bundle.handoffs:
             client.run(publish(client, BatchOfRun.of_task(), handoff, deadline))
     if len(bundle.tasks) > 1 and query.options.commit != "task":
-        yield from _read_together(bundle.tasks, query)
+        yield from _read_together(bundle.tasks, query, bundle.reader)
         return
     for task in bundle.tasks:
-        yield from read(task, query)
+        yield from read(task, query, bundle.reader)
 
 
-def _read_together(group: Sequence[ReadTask], query: Query) -> Iterator[pa.RecordBatch]:
+def _read_together(group: Sequence[ReadTask], query: Query, reader: ReaderSchema | None) -> Iterator[pa.RecordBatch]:
     """Yield the records of tasks that commit nothing themselves.
 
     Their slots attach at the same time, where one does not vouch for all, and their ranges are read together: a bundle
@@ -275,7 +300,7 @@ def _read_together(group: Sequence[ReadTask], query: Query) -> Iterator[pa.Recor
         sessions = _attach(slots, query, stack, commits=False)
         for part in group if _is_limited(group[0]) else [_merged(group)]:
             with pacer_of(part.ticket, query.settings, CONSUMER_RATE) as pacer:
-                yield from _while_held(sessions, _batches(part, query, pacer))
+                yield from _while_held(sessions, _batches(part, query, pacer, reader))
 
 
 def _is_limited(task: ReadTask) -> bool:
@@ -287,8 +312,13 @@ def _merged(group: Sequence[ReadTask]) -> ReadTask:
     return replace(group[0], ranges=tuple(r for task in group for r in task.ranges), topics=topics)
 
 
-def read(task: ReadTask, query: Query) -> Iterator[pa.RecordBatch]:
+def read(task: ReadTask, query: Query, reader: ReaderSchema | None = None) -> Iterator[pa.RecordBatch]:
     """Yield the records of a task, as record batches.
+
+    Args:
+        task: The task.
+        query: The query.
+        reader: See `TaskBundle`.
 
     Raises:
         FencedError: Another member holds the slot; the task stops reading and commits nothing.
@@ -301,7 +331,7 @@ def read(task: ReadTask, query: Query) -> Iterator[pa.RecordBatch]:
         commits = commits and any(r.replica == 0 for r in task.ranges)
         committers = [_committer(session, query, task) for session in sessions()] if commits else []
         pacer = stack.enter_context(pacer_of(task.ticket, query.settings, CONSUMER_RATE))
-        yield from _while_held(sessions, _batches(task, query, pacer))
+        yield from _while_held(sessions, _batches(task, query, pacer, reader))
         # Only the primary copy of a partition (replica 0) counts for the group's committed offset.
         ends = {r.topic_partition: r.end for r in task.ranges if r.replica == 0}
         ends = {tp: end for tp, end in ends.items() if tp not in task.uncommitted}
@@ -345,7 +375,7 @@ def _of_same_topics(task: ReadTask, query: Query, ends: Mapping[TopicPartition, 
     return kept
 
 
-def _batches(task: ReadTask, query: Query, pacer: Pacer) -> Iterator[pa.RecordBatch]:
+def _batches(task: ReadTask, query: Query, pacer: Pacer, reader: ReaderSchema | None) -> Iterator[pa.RecordBatch]:
     """Yield the records of the task's ranges from the engine, with exactly the requested columns."""
     options = query.options
     for replica, ranges in by_replica(_with_bounds_of_now(task, query)):
@@ -353,7 +383,9 @@ def _batches(task: ReadTask, query: Query, pacer: Pacer) -> Iterator[pa.RecordBa
             options, ranges, columns_to_fetch(query.columns), cluster=task.cluster, topics=task.topics, pacer=pacer
         )
         for batch in engine_for(options.engine, query.settings).read(request):
-            yield with_replica(batch, query.columns, replica)
+            rows = rows_of(batch, query.columns, replica=replica, decoding=query.decoding, reader=reader)
+            if rows.num_rows:
+                yield rows
 
 
 def _with_bounds_of_now(task: ReadTask, query: Query) -> tuple[Range, ...]:
@@ -472,6 +504,12 @@ def _committer(session: SlotSession, query: Query, task: ReadTask) -> _Commit:
     return lambda ends: session.commit_by(committer.commit_as, ends, patience)
 
 
+def by_replica(ranges: Sequence[Range]) -> list[tuple[int, tuple[Range, ...]]]:
+    """Group ranges by replica number, in ascending order, because a fetch must not name a partition twice."""
+    numbers = sorted({r.replica for r in ranges})
+    return [(number, tuple(r for r in ranges if r.replica == number)) for number in numbers]
+
+
 # ---- offsets that are looked up when an action runs
 
 
@@ -511,35 +549,3 @@ def resolve_late_bounds(ranges: Collection[Range], cluster: Cluster, *, read_com
 def has_late_bounds(ranges: Collection[Range]) -> bool:
     """Return whether a task has to look up offsets before it can read these ranges."""
     return any(r.from_earliest or r.skip_deleted or r.to_latest for r in ranges)
-
-
-# ---- column `replica` (`redundant.emit=all`): the number of the partition's copy for which a row was read
-
-# Fetched where `replica` is the only column: a record batch without columns has no rows.
-_CARRIER = Column("partition")
-
-
-def by_replica(ranges: Sequence[Range]) -> list[tuple[int, tuple[Range, ...]]]:
-    """Group ranges by replica number, in ascending order, because a fetch must not name a partition twice."""
-    numbers = sorted({r.replica for r in ranges})
-    return [(number, tuple(r for r in ranges if r.replica == number)) for number in numbers]
-
-
-def columns_to_fetch(columns: tuple[Column, ...]) -> tuple[Column, ...]:
-    """Return the columns that an engine reads: all but `replica`, and at least one."""
-    return tuple(column for column in columns if column.name != REPLICA) or (_CARRIER,)
-
-
-def with_replica(batch: pa.RecordBatch, columns: tuple[Column, ...], replica: int) -> pa.RecordBatch:
-    """Add the column `replica` at its place, if it is asked for.
-
-    Args:
-        batch: The columns of `columns_to_fetch`.
-        columns: The columns of the result.
-        replica: The number of the copy; the same in every row.
-    """
-    if not any(column.name == REPLICA for column in columns):
-        return batch
-    numbers = pa.repeat(pa.scalar(replica, pa.int32()), batch.num_rows)
-    arrays = [numbers if column.name == REPLICA else batch.column(column.name) for column in columns]
-    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(columns))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyspark
@@ -28,6 +28,9 @@ from kafka_source.source import read_task
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query, TaskBundle
 
+if TYPE_CHECKING:
+    from kafka_source.values.reader_schema import ReaderSchema
+
 log = logging.getLogger(__name__)
 
 HAS_READ_LIMITS = hasattr(DataSourceStreamReader, "getDefaultReadLimit")
@@ -43,13 +46,15 @@ class _StreamReader(DataSourceStreamReader):
     Args:
         given: The options as the user wrote them.
         schema: The columns to read.
+        reader: The schema of the values, fixed in `load()`; None: not yet, or they are not decoded.
 
     Raises:
         OptionError: An option is wrong.
+        KafkaGroupError: The schema registry does not have the values' schema, or does not answer.
     """
 
-    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
-        self._query = Query.of(given, schema, Where.STREAM)
+    def __init__(self, given: Mapping[str, str], schema: StructType, reader: ReaderSchema | None = None) -> None:
+        self._query = Query.of(given, schema, Where.STREAM, reader)
         self._planner: MicroBatches | None = None
         self._offsets = RecentOffsets()
         self._leave: Callable[[], None] | None = None

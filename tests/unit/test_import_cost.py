@@ -74,6 +74,14 @@ def test_what_needs_no_spark_and_no_client_loads_none(module: str, heavy: set[st
     assert loaded(module) & (heavy - {module}) == set()
 
 
+@pytest.mark.parametrize("module", ["datasource", "source.batch", "source.stream", "sink.writer"])
+def test_the_registrys_client_is_loaded_only_where_values_are_decoded(module: str) -> None:
+    done = python(
+        f"import sys, kafka_source.{module}\nprint([one for one in sys.modules if 'kafka_source.values' in one])"
+    )
+    assert done.stdout == "[]\n", done.stderr
+
+
 @pytest.mark.parametrize("name", ["register", "KafkaGroupSource", "FORMAT", "pinned"])
 @pytest.mark.parametrize(
     ("missing", "what"),

@@ -155,7 +155,6 @@ OTHERS = (
         "timestampFormat",
         "sep",
         "encoding",
-        "mode",
         "samplingRatio",
         "multiLine",
         "compression",
@@ -172,6 +171,14 @@ def test_what_spark_hands_over_is_known_and_other_options_are_ignored_with_a_war
     assert check({**BASE, **dict.fromkeys(SPARKS_OWN, "x")}).warnings == check(BASE).warnings
     warnings = check({**BASE, **dict.fromkeys(OTHERS, "x")}).warnings
     assert set(warnings) - set(check(BASE).warnings) == {f"option {one} is not known and is ignored" for one in OTHERS}
+
+
+def test_options_that_file_sources_have_too_are_ignored_without_avro():
+    warned = set(check_read({**BASE, "mode": "append", "columnNameOfCorruptRecord": "offset"}, Where.STREAM).warnings)
+    assert {one for one in warned if "without value.format=avro" in one} == {
+        f"option {one} has no effect without value.format=avro and is ignored"
+        for one in ("mode", "columnNameOfCorruptRecord")
+    }
 
 
 MISTAKES = (
@@ -578,7 +585,7 @@ SPARKS = {
     *("fetchOffset.retryIntervalMs", "minPartitions", "maxRecordsPerPartition", "maxOffsetsPerTrigger"),
     *("minOffsetsPerTrigger", "maxTriggerDelay", "groupIdPrefix", "topic"),
     # Of Spark's file sources.
-    "maxBytesPerTrigger",
+    *("maxBytesPerTrigger", "columnNameOfCorruptRecord"),
 }
 
 

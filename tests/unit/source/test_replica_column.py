@@ -8,7 +8,8 @@ from assignors.model import TopicPartition
 from kafka_source.model.stream_offset import Range, Span, StreamOffset
 from kafka_source.schema import Column
 from kafka_source.source.plan import plan
-from kafka_source.source.read_task import by_replica, columns_to_fetch, with_replica
+from kafka_source.source.read_task import by_replica
+from kafka_source.source.row_columns import columns_to_fetch, rows_of
 
 COPIED = StreamOffset(
     {
@@ -42,11 +43,11 @@ def test_the_column_comes_where_it_was_asked_for():
     columns = (Column("replica", nullable=False), Column("value", text=True))
     batch = pa.record_batch({"value": ["a", "b"]})
     assert columns_to_fetch(columns) == columns[1:]
-    assert with_replica(batch, columns, 2).to_pydict() == {"replica": [2, 2], "value": ["a", "b"]}
-    assert with_replica(batch, columns[1:], 2) is batch
+    assert rows_of(batch, columns, replica=2).to_pydict() == {"replica": [2, 2], "value": ["a", "b"]}
+    assert rows_of(batch, columns[1:], replica=2) is batch
 
 
 def test_the_number_alone_is_fetched_with_a_column_that_counts_rows():
     columns = (Column("replica"),)
     assert columns_to_fetch(columns) == (Column("partition"),)
-    assert with_replica(pa.record_batch({"partition": [5, 5, 5]}), columns, 0).to_pydict() == {"replica": [0, 0, 0]}
+    assert rows_of(pa.record_batch({"partition": [5, 5, 5]}), columns, replica=0).to_pydict() == {"replica": [0, 0, 0]}

@@ -1,0 +1,148 @@
+"""The options of every query: reads and writes."""
+
+# ruff: noqa: RUF009 - `option` returns a dataclasses.field, which holds no mutable default.
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kafka_source.client_config import Settings
+from kafka_source.options import kinds
+from kafka_source.options.declaration import KAFKA_PREFIX, Where, declared_in, option
+from kafka_source.options.kinds import Engine, LogFormat, LogLevel, QuotaScope, RecoveryStrategy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class CommonOptions:
+    """Options of every query.
+
+    Attributes:
+        settings: The settings of the Kafka clients: all options with the prefix `kafka.`, without it.
+    """
+
+    settings: Settings
+
+    bootstrap_servers: str = option(
+        "kafka.bootstrap.servers",
+        kinds.TEXT,
+        "Comma-separated `host:port` list of bootstrap brokers.",
+        default="",
+        default_text="required",
+        where=Where.ALL,
+    )
+    engine: Engine = option(
+        "engine",
+        kinds.ENGINE,
+        "The client that fetches and produces records: `native` (Rust, faster) or `librdkafka`. `auto` uses `native` "
+        "if the package kafkagroup-native is installed. A sink with `auto` uses `librdkafka` if a setting is given "
+        "that only librdkafka has, such as `kafka.statistics.interval.ms`.",
+        default="auto",
+        where=Where.ALL,
+    )
+    log_level: LogLevel | None = option(
+        "log.level",
+        kinds.LOG_LEVEL,
+        "The level at which the query's Python processes (planner, tasks) log to standard error, where Spark keeps "
+        "it with the logs of driver and executors. The option takes precedence over the environment variable "
+        "`KAFKAGROUP_LOG_LEVEL`; use it where you cannot set environment variables.",
+        default_text="no log, or `KAFKAGROUP_LOG_LEVEL`",
+        where=Where.ALL,
+    )
+    log_format: LogFormat | None = option(
+        "log.format",
+        kinds.LOG_FORMAT,
+        "The form of these log lines: `text`, or `json` with one object a line, whose names are those of Spark's own "
+        "structured logs. The option takes precedence over the environment variable `KAFKAGROUP_LOG_FORMAT`. `json` "
+        "without a level logs warnings and errors. Where Spark captures the logs of workers "
+        "(`spark.sql.pyspark.worker.logging.enabled`), the lines go there, in Spark's form.",
+        default_text="`text`, or `KAFKAGROUP_LOG_FORMAT`",
+        where=Where.ALL,
+    )
+    metadata_recovery_strategy: RecoveryStrategy = option(
+        "kafka.metadata.recovery.strategy",
+        kinds.RECOVERY_STRATEGY,
+        "What a client does when it reaches none of the brokers it knows: `rebootstrap` resolves "
+        "`kafka.bootstrap.servers` again and connects to these (KIP-899, KIP-1102); with `none` the query fails. Also "
+        "accepted without the prefix `kafka.`.",
+        default="rebootstrap",
+        where=Where.ALL,
+    )
+    metadata_recovery_rebootstrap_trigger_ms: int = option(
+        "kafka.metadata.recovery.rebootstrap.trigger.ms",
+        kinds.MILLISECONDS,
+        "Rebootstrap when no metadata response has arrived for this long. The default is Kafka's. Also accepted "
+        "without the prefix `kafka.`.",
+        default=300_000,
+        where=Where.ALL,
+        units="ms",
+    )
+    strict: bool = option(
+        "strict",
+        kinds.BOOLEAN,
+        "Refuse what is almost surely a mistake: a misspelt option or `kafka.` setting; a setting that decides what is "
+        "read, committed or written, or who the user is, without its prefix `kafka.` (`group.id`); a checkpoint of "
+        "another group, or of other topics only; a partition in `assign` that does not exist. Set it to false to say "
+        "that you mean it: each of them is then a warning, as in Spark's own source.",
+        default=True,
+        where=Where.ALL,
+    )
+    quota_bytes_per_second: float | None = option(
+        "quota.bytes.per.second",
+        kinds.RATE,
+        "Byte-rate quota of the query: of a read, whole fetch responses as they are on the network; of a sink, keys "
+        "and values before compression. A query over its quota is throttled; it never fails and skips no records.",
+        where=Where.ALL,
+        units="bytes/s",
+    )
+    quota_records_per_second: float | None = option(
+        "quota.records.per.second",
+        kinds.RATE,
+        "Record-rate quota of the query; a read counts the offsets it fetches. If both quotas are set, both hold.",
+        where=Where.ALL,
+        units="records/s",
+    )
+    quota_scope: QuotaScope = option(
+        "quota.scope",
+        kinds.QUOTA_SCOPE,
+        "Who shares the quota: `query` divides it among all slots of the query (tasks of a sink), `member` gives each "
+        "of them the whole quota.",
+        default="query",
+        where=Where.ALL,
+    )
+    quota_windows: int = option(
+        "quota.windows",
+        kinds.SAMPLES,
+        "Number of samples over which the rate is averaged, including the current one. The default is that of the "
+        "brokers' `quota.window.num`.",
+        default=11,
+        where=Where.ALL,
+    )
+    quota_window_ms: int = option(
+        "quota.window.ms",
+        kinds.COUNT,
+        "Length of one sample. The default is that of the brokers' `quota.window.size.seconds`.",
+        default=1000,
+        where=Where.ALL,
+        units="ms",
+    )
+    quota_watch: str | None = option(
+        "quota.watch",
+        kinds.TEXT,
+        "Where the query reads changed quotas while it runs: the path of a file on the driver, an http(s) URL, or "
+        "`broker` for the brokers' own quota of `kafka.client.id` (KIP-546). File and URL contain JSON such as "
+        '{"bytes_per_second":1000000,"clients":{"my-client-id":{"enabled":false}}}.',
+        where=Where.ALL,
+    )
+    quota_report: str | None = option(
+        "quota.report",
+        kinds.TEXT,
+        "Path of a file on the driver to which the stream writes the figures of its quota, for `kafkagroup quota "
+        "show`.",
+        where=Where.STREAM,
+    )
+
+    def __repr__(self) -> str:
+        # Values may be secrets: a token in a URL, the settings of the clients.
+        given = [one.name for field, one in declared_in(type(self)).items() if getattr(self, field) != one.default]
+        settings = (KAFKA_PREFIX + name for name in self.settings.given)
+        return f"{type(self).__name__}({', '.join(sorted({*given, *settings}))})"

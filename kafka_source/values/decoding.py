@@ -1,0 +1,163 @@
+"""Decode the values of record batches, in tasks: each value by the schema with which it was written.
+
+    raw columns, with topic, partition and offset for errors  ->  `value` as a struct, and the bytes of bad values
+
+What is wrong with a record is for the mode to decide: bytes that are no value of its schema, an id that the registry
+does not know, a schema that cannot be resolved to the column's. A registry that is away or refuses is an error of the
+task in every mode.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from kafkagroup_native import DecodedValues
+
+from kafka_source.client_config import Settings
+from kafka_source.errors import UnreadableRecordError
+from kafka_source.options.kinds import Mode, ValueFraming
+from kafka_source.runtime.process_cache import ProcessCache
+from kafka_source.values.reader_schema import ReaderSchema
+from kafka_source.values.registry import Unusable, registry_of
+from kafka_source.values.schema_of_then import column_of_now
+
+log = logging.getLogger(__name__)
+
+VALUE = "value"
+
+NEEDED = (VALUE, "topic", "partition", "offset")
+"""The columns of the batches that are decoded; they may have others."""
+
+# The kernel's id of the writer schema of values without framing.
+_UNFRAMED = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ValueDecoding:
+    """How a query decodes its values; sent to every task.
+
+    Attributes:
+        reader: The schema of the column, to which values are resolved.
+        fields: The fields of the record that the column has; None: it is no record.
+        type: The column's type.
+        framing: What precedes an Avro datum.
+        mode: What becomes of bad values.
+        corrupt: The column with the bytes of bad values.
+        registry: The settings of the registry's client.
+    """
+
+    reader: ReaderSchema
+    fields: tuple[str, ...] | None
+    type: pa.DataType
+    framing: ValueFraming
+    mode: Mode
+    corrupt: str
+    registry: Settings
+
+
+def decode(
+    batch: pa.RecordBatch, decoding: ValueDecoding, planned: ReaderSchema | None = None
+) -> tuple[pa.RecordBatch, dict[str, pa.Array]]:
+    """Return the rows that the mode keeps, and their columns that are made from the values.
+
+    Args:
+        batch: Raw records, with the columns `NEEDED`.
+        decoding: How to decode.
+        planned: The reader's schema when the batch was planned, if it is another: values are resolved to that one
+            first.
+
+    Raises:
+        UnreadableRecordError: A value is bad, with `mode=FAILFAST`.
+        InvalidConfigurationError: What was resolved to the schema of then cannot be read with the one of now.
+        AuthenticationError: The registry refuses the credentials.
+        RetriableError: The registry does not answer.
+    """
+    raw = batch.column(VALUE)
+    if planned is not None and planned != decoding.reader:
+        values, bad = _decoders.of((replace(decoding, reader=planned), decoding.reader)).decode(raw)
+    else:
+        values, bad = _decoders.of((decoding, None)).decode(raw)
+    if not bad:
+        return batch, {VALUE: values, decoding.corrupt: pa.nulls(batch.num_rows, pa.binary())}
+    first = _error(batch, bad[0])
+    if decoding.mode == "FAILFAST":
+        raise first
+    log.warning("mode=%s: %d values of %d are bad. The first one: %s", decoding.mode, len(bad), batch.num_rows, first)
+    is_bad = pc.is_in(pa.array(range(batch.num_rows)), pa.array([row for row, _, _ in bad]))
+    if decoding.mode == "DROPMALFORMED":
+        kept = pc.invert(is_bad)
+        return batch.filter(kept), {VALUE: values.filter(kept)}
+    return batch, {VALUE: values, decoding.corrupt: pc.if_else(is_bad, raw, pa.scalar(None, raw.type))}
+
+
+def _error(batch: pa.RecordBatch, bad: tuple[int, int | None, str]) -> UnreadableRecordError:
+    row, schema_id, reason = bad
+    written = "" if schema_id is None else f"its schema id is {schema_id}; "
+    return UnreadableRecordError(
+        topic=batch.column("topic")[row].as_py(),
+        partition=batch.column("partition")[row].as_py(),
+        offset=batch.column("offset")[row].as_py(),
+        reason=f"{written}{reason}. mode=PERMISSIVE reads it as null, and DROPMALFORMED leaves it out",
+    )
+
+
+class _Decoder:
+    """A decoder of the kernel, which asks the registry for the writer schemas that it meets.
+
+    Args:
+        key: How to decode; and the schema that the column has now, if the values are to be resolved to it after that.
+    """
+
+    def __init__(self, key: tuple[ValueDecoding, ReaderSchema | None]) -> None:
+        decoding, now = key
+        self._decoding, self._type = decoding, decoding.type
+        fields = decoding.fields if now is None else None
+        self._kernel = decoding.reader.decoder(framing=decoding.framing, fields=fields)
+        self._into_now: Callable[[pa.Array], pa.Array] | None = None
+        if now is not None:
+            self._into_now = column_of_now(decoding.reader, now, decoding.fields)
+        if decoding.framing == "none":
+            self._kernel.add_writer_schema(_UNFRAMED, decoding.reader.text)
+        # The kernel's decoder is for one thread at a time.
+        self._lock = threading.Lock()
+
+    def decode(self, raw: pa.Array) -> tuple[pa.Array, list[tuple[int, int | None, str]]]:
+        """Return the column, and the row, the schema id and the reason of each bad value."""
+        with self._lock:
+            problems = {schema_id: self._learn(schema_id) for schema_id in self._kernel.missing_ids(raw)}
+            decoded = self._kernel.decode(raw)
+        bad = [(row, number, (number is not None and problems.get(number)) or why) for row, number, why in decoded.bad]
+        if self._into_now is None:
+            return pa.array(_Typed(decoded, self._type)), bad
+        column = self._into_now(pa.array(decoded))
+        return pa.array(_Typed(column, self._type)), bad
+
+    def _learn(self, schema_id: int) -> str:
+        """Add a writer schema; return why it cannot be used, empty if it can."""
+        found = registry_of(self._decoding.registry).by_id(schema_id)
+        if isinstance(found, Unusable):
+            return found.reason
+        try:
+            self._kernel.add_writer_schema(schema_id, found)
+        except ValueError as problem:
+            return f"no value of it can be read with {self._decoding.reader}: {problem}"
+        return ""
+
+
+class _Typed:
+    """An Arrow array with another type of the same layout: with other nullability."""
+
+    def __init__(self, array: DecodedValues | pa.Array, kind: pa.DataType) -> None:
+        self._array, self._kind = array, kind
+
+    def __arrow_c_array__(self, _: object = None) -> tuple[object, object]:
+        """Export the array (Arrow PyCapsule interface)."""
+        return self._kind.__arrow_c_schema__(), self._array.__arrow_c_array__()[1]
+
+
+_decoders = ProcessCache(_Decoder)

@@ -1,0 +1,93 @@
+"""A batch that is replayed after a restart, when the column has got a newer schema meanwhile.
+
+Its values are resolved to the schema with which the batch was planned, as in its first run, and then to the column's
+schema of now: a field that has come since has its default, so that all runs of the batch have the same rows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from kafka_source.errors import InvalidConfigurationError
+from kafka_source.values.reader_schema import ReaderSchema
+
+# Avro's promotions that are the same number in a wider type.
+_WIDER = {
+    pa.int32(): (pa.int64(), pa.float32(), pa.float64()),
+    pa.int64(): (pa.float32(), pa.float64()),
+    pa.float32(): (pa.float64(),),
+}
+
+
+def column_of_now(
+    then: ReaderSchema, now: ReaderSchema, fields: Sequence[str] | None
+) -> Callable[[pa.Array], pa.Array]:
+    """Return what makes the column of now from one of then.
+
+    Args:
+        then: The schema with which the batch was planned.
+        now: The schema of the query.
+        fields: The fields of the column of now; None: it is no record.
+
+    Raises:
+        InvalidConfigurationError: The schema of now cannot read what was resolved to the one of then.
+    """
+    found, wanted = then.column_type(), now.column_type(fields)
+    if found == wanted:
+        return lambda column: column
+    if not (pa.types.is_struct(found) and pa.types.is_struct(wanted)):
+        raise _not_readable(then, now, f"it was {found} and is {wanted}")
+    record = json.loads(now.text)
+    makers = [_field(field, found, record, then, now) for field in wanted]
+
+    def make(column: pa.Array) -> pa.Array:
+        children = [maker(column) for maker in makers]
+        return pa.StructArray.from_arrays(children, fields=list(wanted), mask=column.is_null())
+
+    return make
+
+
+def _field(
+    field: pa.Field, found: pa.DataType, record: dict[str, Any], then: ReaderSchema, now: ReaderSchema
+) -> Callable[[pa.Array], pa.Array]:
+    """Return what makes one field of the column of now."""
+    declared = next(one for one in record["fields"] if one["name"] == field.name)
+    source = next(
+        (name for name in (field.name, *declared.get("aliases", ())) if found.get_field_index(name) >= 0), None
+    )
+    if source is None:
+        default = _default(field, record, declared, then, now)
+        return lambda column: default.take(pa.repeat(0, len(column)))
+    index = found.get_field_index(source)
+    old = found.field(index)
+    if old.nullable and not field.nullable:
+        raise _not_readable(then, now, f"field {field.name} could be null and cannot any more")
+    if old.type == field.type:
+        return lambda column: column.field(index)
+    if field.type in _WIDER.get(old.type, ()):
+        return lambda column: column.field(index).cast(field.type, safe=False)
+    raise _not_readable(then, now, f"field {field.name} was {old.type} and is {field.type}")
+
+
+def _default(
+    field: pa.Field, record: dict[str, Any], declared: dict[str, Any], then: ReaderSchema, now: ReaderSchema
+) -> pa.Array:
+    """Return the default of a field, in one row: what the kernel makes of a record that was written without it."""
+    decoder = ReaderSchema(json.dumps({**record, "fields": [declared]}), now.id).decoder(framing="none")
+    try:
+        decoder.add_writer_schema(0, json.dumps({**record, "fields": []}))
+    except ValueError:
+        raise _not_readable(then, now, f"field {field.name} is new and has no default") from None
+    return pa.array(decoder.decode(pa.array([b""]))).field(0)
+
+
+def _not_readable(then: ReaderSchema, now: ReaderSchema, why: str) -> InvalidConfigurationError:
+    return InvalidConfigurationError(
+        f"The checkpoint has a micro-batch that was planned with {then} for the column value and is not finished, and "
+        f"the query has {now}, which cannot show it: {why}. Start the query once with value.schema.id={then.id} and "
+        "Trigger.AvailableNow, then as now."
+    )

@@ -1,0 +1,289 @@
+"""Avro values read as columns: a real topic, a real Spark, and a registry that answers as the test says."""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import date, datetime
+from decimal import Decimal
+
+import pytest
+from confluent_kafka import Producer
+
+import kafkagroup
+from tests.support.avro import datum, framed, record
+from tests.support.records import reader, stream
+from tests.support.registry_server import Answer, RegistryServer
+
+ID = {"name": "id", "type": "long"}
+AMOUNT = {"name": "amount", "type": "double", "default": 0.0}
+CURRENCY = {"name": "currency", "type": "string", "default": "EUR"}
+OLD = record("Order", {"name": "id", "type": "int"})
+NOW = record("Order", ID, AMOUNT)
+NEWER = record("Order", ID, AMOUNT, CURRENCY)
+SECRET = "hunter2hunter2"
+
+UNAUTHORIZED: Answer = 401, {}, b'{"error_code":40101,"message":"Unauthorized"}'
+BROKEN: Answer = 503, {}, b"<html>"
+
+
+@pytest.fixture
+def registry():
+    with RegistryServer() as server:
+        yield server
+
+
+def write(kafka, topic, *values, partition=0):
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for value in values:
+        producer.produce(topic, value, key=b"k", partition=partition)
+    assert producer.flush(60) == 0
+
+
+def avro(registry, **options):
+    return {"value.format": "avro", "schema.registry.url": registry.url, **options}
+
+
+def loaded(spark, kafka, topic, registry, **options):
+    return reader(spark, kafka, topic, **avro(registry, **options)).load()
+
+
+def values(frame):
+    return [row.value for row in frame.orderBy("partition", "offset").collect()]
+
+
+@pytest.mark.parametrize("engine", ["native", "librdkafka"])
+def test_each_value_is_read_by_its_own_schema_however_the_ids_are_mixed(spark, kafka, topic, registry, engine):
+    name = topic("mixed", partitions=1)
+    registry.add(1, OLD)
+    registry.add(3, NEWER)
+    registry.add(2, NOW, f"{name}-value")
+    written = [framed(1, OLD, {"id": 7}), framed(2, NOW, {"id": 8, "amount": 2.5}), None]
+    written.append(framed(3, NEWER, {"id": 9, "amount": 3.5, "currency": "CHF"}))
+    write(kafka, name, *written * 50)
+    frame = loaded(spark, kafka, name, registry, engine=engine, includeHeaders="true")
+    assert frame.schema["value"].dataType.simpleString() == "struct<id:bigint,amount:double>"
+    assert not frame.schema["value"].dataType["id"].nullable
+    rows = frame.orderBy("offset").collect()
+    # A record without a value is no bad record.
+    assert [row.value for row in rows] == [(7, 0.0), (8, 2.5), None, (9, 3.5)] * 50
+    assert [(bytes(row.key), row.topic, row.offset) for row in rows[:2]] == [(b"k", name, 0), (b"k", name, 1)]
+    assert registry.asked.count(f"/subjects/{name}-value/versions/latest") == 1
+    # Spark may sort and read in several workers: none asks twice.
+    assert all(1 <= registry.count(number) <= 2 for number in (1, 2, 3))
+
+
+def test_types_are_those_of_sparks_own_avro(spark, kafka, topic, registry):
+    name = topic("types", partitions=1)
+    schema = record(
+        "All",
+        {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "local", "type": {"type": "long", "logicalType": "local-timestamp-micros"}},
+        {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+        {"name": "tags", "type": {"type": "array", "items": ["null", "string"]}},
+        {"name": "counts", "type": {"type": "map", "values": "int"}},
+        {"name": "either", "type": ["int", "string"]},
+        {"name": "inner", "type": ["null", record("Inner", ID)]},
+    )
+    registry.add(4, schema, f"{name}-value")
+    value = {
+        "day": date(2026, 11, 25),
+        "at": 1_700_000_000_000,
+        "local": 1_700_000_000_000_000,
+        "price": Decimal("12.34"),
+        "tags": ["a", None],
+        "counts": {"x": 1},
+        "either": "text",
+        "inner": None,
+    }
+    write(kafka, name, framed(4, schema, value))
+    frame = loaded(spark, kafka, name, registry).select("value.*")
+    assert frame.schema.simpleString() == (
+        "struct<day:date,at:timestamp,local:timestamp_ntz,price:decimal(9,2),tags:array<string>,counts:map<string,int>,"
+        "either:struct<member0:int,member1:string>,inner:struct<id:bigint>>"
+    )
+    (row,) = frame.selectExpr("* except(at)", "unix_millis(at) AS millis").collect()
+    assert row.asDict(recursive=True) == {
+        **{name: value[name] for name in ("day", "price", "tags", "counts", "inner")},
+        "local": datetime(2023, 11, 14, 22, 13, 20),
+        "either": {"member0": None, "member1": "text"},
+        "millis": 1_700_000_000_000,
+    }
+
+
+def test_a_requested_schema_decodes_only_its_fields(spark, kafka, topic, registry):
+    name = topic("fewer", partitions=1)
+    registry.add(3, NEWER, f"{name}-value")
+    write(kafka, name, framed(3, NEWER, {"id": 9, "amount": 3.5, "currency": "CHF"}))
+    source = reader(spark, kafka, name, **avro(registry))
+    frame = source.schema("offset bigint, value struct<currency: string, id: bigint>").load()
+    assert frame.collect() == [(0, ("CHF", 9))]
+    asked = len(registry.asked)
+    # Nobody asks for the values, so nobody asks the registry.
+    assert source.schema("offset bigint").load().collect() == [(0,)]
+    assert len(registry.asked) == asked
+    with pytest.raises(Exception, match=r"value struct<id:int>.*it takes value struct<id:bigint,amount:double"):
+        source.schema("value struct<id: int>").load().collect()
+    with pytest.raises(Exception, match="value binary"):
+        source.schema("value binary").load().collect()
+
+
+@pytest.fixture(scope="module")
+def bad_values():
+    return [framed(2, NOW, {"id": 1, "amount": 2.5})[:-3], b"{}", framed(99, NOW, {"id": 2, "amount": 1.5}), b""]
+
+
+@pytest.fixture
+def with_bad_values(kafka, topic, registry, bad_values):
+    name = topic("bad", partitions=1)
+    registry.add(2, NOW, f"{name}-value")
+    good = framed(2, NOW, {"id": 5, "amount": 0.5})
+    write(kafka, name, good, None, *bad_values, good)
+    return name
+
+
+def test_permissive_keeps_the_bytes_of_bad_values_beside_null(spark, kafka, registry, with_bad_values, bad_values):
+    frame = loaded(spark, kafka, with_bad_values, registry, mode="permissive", columnNameOfCorruptRecord="broken")
+    rows = frame.orderBy("offset").select("value", "broken").collect()
+    good = ((5, 0.5), None)
+    assert [tuple(row) for row in rows] == [good, (None, None), *((None, bytearray(b)) for b in bad_values), good]
+
+
+def test_dropmalformed_leaves_bad_values_out_and_keeps_tombstones(spark, kafka, registry, with_bad_values):
+    frame = loaded(spark, kafka, with_bad_values, registry, mode="DROPMALFORMED")
+    assert [(row.offset, row.value) for row in frame.orderBy("offset").collect()] == [
+        (0, (5, 0.5)),
+        (1, None),
+        (6, (5, 0.5)),
+    ]
+
+
+def test_failfast_names_the_record_and_never_shows_its_value(spark, kafka, topic, registry):
+    name = topic("failfast", partitions=1)
+    schema = record("Login", {"name": "user", "type": "string"}, {"name": "age", "type": "int"})
+    registry.add(2, schema, f"{name}-value")
+    write(kafka, name, framed(2, schema, {"user": SECRET, "age": 7})[:-1])
+    with pytest.raises(Exception, match=f"{name}-0 at offset 0.*schema id is 2.*field age.*PERMISSIVE") as failed:
+        loaded(spark, kafka, name, registry).collect()
+    assert SECRET not in str(failed.value)
+    write(kafka, name, framed(77, schema, {"user": "u", "age": 7}))
+    with pytest.raises(Exception, match=f"{name}-0 at offset 1.*schema id is 77; the schema registry .* does not have"):
+        loaded(spark, kafka, name, registry, startingOffsets=json.dumps({name: {"0": 1}})).collect()
+    stranger = record("Login", {"name": "age", "type": "int"})
+    registry.add(5, stranger)
+    write(kafka, name, framed(5, stranger, {"age": 7}))
+    with pytest.raises(Exception, match=r"schema id is 5; no value of it can be read with schema 2: field user"):
+        loaded(spark, kafka, name, registry, startingOffsets=json.dumps({name: {"0": 2}})).collect()
+
+
+def test_values_without_framing_have_the_schema_that_is_given(spark, kafka, topic):
+    name = topic("unframed", partitions=1)
+    write(kafka, name, datum(NOW, {"id": 3, "amount": 1.5}), None)
+    options = {"value.format": "avro", "value.framing": "none", "value.schema": json.dumps(NOW)}
+    assert values(reader(spark, kafka, name, **options).load()) == [(3, 1.5), None]
+
+
+def test_a_pinned_id_keeps_the_columns(spark, kafka, topic, registry):
+    name = topic("pinned-id", partitions=1)
+    registry.add(2, NOW)
+    registry.add(3, NEWER, f"{name}-value")
+    write(kafka, name, framed(3, NEWER, {"id": 9, "amount": 3.5, "currency": "CHF"}))
+    assert values(loaded(spark, kafka, name, registry, value_schema_id=2)) == [(9, 3.5)]
+
+
+def test_strings_need_no_cast(spark, kafka, topic):
+    name = topic("strings", partitions=1)
+    write(kafka, name, "grüezi".encode())
+    assert values(reader(spark, kafka, name, value_format="string").load()) == ["grüezi"]
+
+
+def test_a_pinned_read_has_columns_also_where_nothing_is_new(spark, kafka, topic, group, registry):
+    name = topic("pinned", partitions=1)
+    registry.add(2, NOW, f"{name}-value")
+    write(kafka, name, framed(2, NOW, {"id": 5, "amount": 0.5}))
+    options = {
+        "kafka.bootstrap.servers": kafka.bootstrap_servers,
+        "kafka.group.id": group,
+        "subscribe": name,
+        **avro(registry),
+    }
+    with kafkagroup.pinned(spark, options) as frame:
+        assert frame.select("value.id").collect() == [(5,)]
+    with kafkagroup.pinned(spark, options) as frame:
+        assert frame.select("value.id").collect() == []
+
+
+def test_a_registry_that_refuses_or_is_away_ends_load_without_its_secrets(spark, kafka, topic, registry):
+    name = topic("refused", partitions=1)
+    login = {"schema.registry.basic.auth.user.info": f"reader:{SECRET}", "schema.registry.timeout.ms": "1500"}
+    path = f"/subjects/{name}-value/versions/latest"
+    for answer, said in ((UNAUTHORIZED, "refuses to return"), (BROKEN, "HTTP 503"), (None, "does not have")):
+        if answer is not None:
+            registry.answers[path] = answer
+        else:
+            del registry.answers[path]
+        with pytest.raises(Exception, match=said) as failed:
+            loaded(spark, kafka, name, registry, **login)
+        assert SECRET not in str(failed.value)
+        assert base64.b64encode(f"reader:{SECRET}".encode()).decode() not in str(failed.value)
+
+
+def test_a_stream_reads_new_ids_and_a_replay_has_the_columns_of_its_first_run(spark, kafka, topic, registry, tmp_path):
+    name = topic("stream", partitions=1)
+    registry.add(2, NOW, f"{name}-value")
+    login = {"schema.registry.basic.auth.user.info": f"reader:{SECRET}", "startingOffsets": "earliest"}
+    seen: dict[int, list[tuple[object, ...]]] = {}
+    failing = False
+
+    def keep(frame, number):
+        seen[number] = [row.value for row in frame.orderBy("offset").collect()]
+        if failing:
+            raise RuntimeError("the sink is broken")
+
+    def start():
+        frame = stream(spark, kafka, name, **avro(registry, **login))
+        return frame.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+
+    write(kafka, name, framed(2, NOW, {"id": 1, "amount": 1.5}))
+    query = start()
+    try:
+        query.processAllAvailable()
+        # A producer goes over to a newer schema: the running query resolves its values to the schema that it has.
+        registry.add(3, NEWER, f"{name}-value")
+        write(kafka, name, framed(3, NEWER, {"id": 2, "amount": 2.5, "currency": "CHF"}))
+        query.processAllAvailable()
+        failing = True
+        write(kafka, name, framed(3, NEWER, {"id": 3, "amount": 3.5, "currency": "CHF"}))
+        with pytest.raises(Exception, match="the sink is broken"):
+            query.processAllAvailable()
+    finally:
+        query.stop()
+    assert seen == {0: [(1, 1.5)], 1: [(2, 2.5)], 2: [(3, 3.5)]}
+    assert '"schemas":{"value":2}' in (tmp_path / "checkpoint" / "offsets" / "2").read_text().replace('": ', '":')
+    failing = False
+    query = start()
+    try:
+        query.processAllAvailable()
+        write(kafka, name, framed(3, NEWER, {"id": 4, "amount": 4.5, "currency": "CHF"}))
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    # The checkpoint's batch is resolved to the schema of its first run; the next one has the newer schema.
+    assert seen[2] == [(3, 3.5, "EUR")]
+    assert seen[3] == [(4, 4.5, "CHF")]
+    everything = "".join(path.read_text(errors="replace") for path in tmp_path.rglob("*") if path.is_file())
+    assert SECRET not in everything
+    progress = json.dumps([one.json if hasattr(one, "json") else str(one) for one in query.recentProgress])
+    assert SECRET not in progress
+
+
+def test_the_plan_does_not_show_the_registrys_secrets(spark, kafka, topic, registry, capsys):
+    name = topic("plan", partitions=1)
+    registry.add(2, NOW, f"{name}-value")
+    login = {
+        "schema.registry.basic.auth.user.info": f"reader:{SECRET}",
+        "schema.registry.bearer.auth.logical.cluster": "c",
+    }
+    loaded(spark, kafka, name, registry, **login).explain(extended=True)
+    assert SECRET not in capsys.readouterr().out

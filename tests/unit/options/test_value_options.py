@@ -1,0 +1,90 @@
+"""The options that decode values: what goes together, and what is refused at `load()`."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_source.errors import OptionError
+from kafka_source.options import check_load, check_read
+from kafka_source.options.declaration import Where
+from kafka_source.options.validation import subject_of_topic
+
+BASE = {"kafka.bootstrap.servers": "here:1", "subscribe": "orders"}
+AVRO = {**BASE, "value.format": "avro", "schema.registry.url": "http://there"}
+SECRET = "hunter2"
+
+
+def test_the_registrys_settings_come_without_their_prefix_and_keep_their_secrets():
+    options = check_load(
+        {
+            **AVRO,
+            "schema.registry.basic.auth.user.info": f"reader:{SECRET}",
+            "Schema.Registry.ssl.truststore.location": "/ca.pem",
+            "kafka.config.providers": "",
+        }
+    ).options
+    assert dict(options.registry.given) == {
+        "url": "http://there",
+        "basic.auth.user.info": f"reader:{SECRET}",
+        "ssl.truststore.location": "/ca.pem",
+        "config.providers": "",
+    }
+    assert SECRET not in repr(options)
+    assert SECRET not in repr(options.registry)
+
+
+def test_without_value_format_nothing_is_decoded():
+    options = check_load(BASE).options
+    assert (options.value_format, dict(options.registry)) == ("binary", {})
+
+
+@pytest.mark.parametrize(
+    ("given", "subject"),
+    [
+        ({"subscribe": "orders"}, "orders-value"),
+        ({"assign": '{"orders":[0,1]}'}, "orders-value"),
+        ({"subscribe": "orders,returns"}, None),
+        ({"subscribePattern": "orders.*"}, None),
+    ],
+)
+def test_the_subject_follows_from_the_topic_if_there_is_one(given, subject):
+    text = {"kafka.bootstrap.servers": "here:1", **given}
+    assert subject_of_topic(check_read(text, Where.STREAM).options) == subject
+    avro = {**text, "value.format": "avro", "schema.registry.url": "http://there"}
+    if subject is None:
+        with pytest.raises(OptionError, match=r"value\.subject"):
+            check_load(avro)
+    for source in ({"value.subject": "any"}, {"value.schema.id": "7"}, {"value.schema": '"long"'}):
+        assert check_load({**avro, **source}).options.value_format == "avro"
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"value.schema": '"long"', "value.format": "binary"}, "set value.format to avro"),
+        ({"schema.registry.url": "http://there", "value.format": "string"}, "set value.format to avro"),
+        ({"value.schema.id": "7", "value.subject": "other"}, "Keep one of"),
+        ({"value.schema.id": "seven"}, "whole number"),
+        ({"value.format": "protobuf"}, "one of binary, string, avro"),
+        ({"value.framing": "glue"}, "one of confluent, none"),
+        ({"mode": "SKIP"}, "one of FAILFAST, PERMISSIVE, DROPMALFORMED"),
+        ({"columnNameOfCorruptRecord": "bad"}, "only with mode=PERMISSIVE"),
+        ({"columnNameOfCorruptRecord": "offset", "mode": "permissive"}, "a name that is none of key"),
+        ({"value.framing": "none", "value.schema": '"long"'}, "Remove schema.registry.url"),
+        ({"schema.registry.ssl.trustore.location": "/ca"}, "no setting schema.registry.ssl.trustore.location"),
+        ({"schema.registry.basic.auth.user": f"reader:{SECRET}"}, "no setting schema.registry.basic.auth.user"),
+        ({"value.fromat": "avro"}, "Did you mean value.format"),
+    ],
+)
+def test_what_contradicts_or_is_misspelt_is_refused(changed, said):
+    with pytest.raises(OptionError) as failed:
+        check_load({**AVRO, **changed})
+    assert said in str(failed.value)
+    assert SECRET not in str(failed.value)
+
+
+def test_a_registry_is_needed_where_values_name_their_schemas():
+    given = {**BASE, "value.format": "avro", "value.schema": '"long"'}
+    with pytest.raises(OptionError, match=r"schema\.registry\.url is missing"):
+        check_load(given)
+    assert check_load({**given, "value.framing": "none"}).options.schema_registry_url is None

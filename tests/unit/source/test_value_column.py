@@ -1,0 +1,127 @@
+"""The column of decoded values as Spark sees it, and what a requested schema takes of it."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DecimalType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from kafka_source.errors import OptionError
+from kafka_source.options import Where, read_options
+from kafka_source.source.value_column import relabelled, requested, schema_with_values, spark_type
+from kafka_source.values.reader_schema import ReaderSchema
+from tests.support.avro import record
+from tests.support.native import kernel
+
+kernel()
+
+SCHEMA = record(
+    "Order",
+    {"name": "id", "type": "long"},
+    {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+    {"name": "price", "type": ["null", {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}]},
+    {"name": "tags", "type": {"type": "array", "items": "string"}},
+    {"name": "lines", "type": {"type": "map", "values": record("Line", {"name": "n", "type": ["null", "int"]})}},
+)
+READER = ReaderSchema(json.dumps(SCHEMA), 7)
+
+
+def options(**given):
+    text = {
+        "kafka.bootstrap.servers": "here:1",
+        "subscribe": "orders",
+        "value.format": "avro",
+        "schema.registry.url": "http://there",
+        **given,
+    }
+    return read_options(text, Where.BATCH)
+
+
+def value_of(*fields):
+    """A requested column `value` with these fields."""
+    return StructField("value", StructType(list(fields)))
+
+
+def test_the_arrow_type_is_the_one_that_spark_expects_for_its_own():
+    kind = READER.column_type()
+    shown = spark_type(kind)
+    assert shown.simpleString() == (
+        "struct<id:bigint,at:timestamp,price:decimal(9,2),tags:array<string>,lines:map<string,struct<n:int>>>"
+    )
+    assert relabelled(kind, shown) == kind == to_arrow_type(shown, timezone="UTC")
+
+
+def test_a_type_may_be_read_as_nullable_and_not_the_other_way_round():
+    kind = READER.column_type()
+    wanted = (
+        StructType([StructField("id", LongType()), StructField("at", TimestampType())])
+        .add("price", DecimalType(9, 2))
+        .add("tags", ArrayType(StringType()))
+        .add("lines", MapType(StringType(), StructType([StructField("n", IntegerType())])))
+    )
+    loose = relabelled(kind, wanted)
+    assert loose == to_arrow_type(wanted, timezone="UTC")
+    assert loose != kind
+    price = pa.struct([kind.field("price")])
+    assert relabelled(price, StructType([StructField("price", DecimalType(9, 2), nullable=False)])) is None
+
+
+def test_permissive_has_a_column_for_the_bytes_of_bad_values():
+    names = schema_with_values(options(mode="PERMISSIVE", includeHeaders="true"), READER).names
+    assert names[-2:] == ["headers", "_corrupt_record"]
+    assert "_corrupt_record" not in schema_with_values(options(), READER).names
+
+
+def test_a_schema_takes_fields_in_its_order():
+    wanted = value_of(StructField("tags", ArrayType(StringType())), StructField("id", LongType()))
+    columns, decoding = requested(StructType([StructField("offset", LongType()), wanted]), options(), READER)
+    assert [column.name for column in columns] == ["offset", "value"]
+    assert decoding is not None
+    assert decoding.fields == ("tags", "id")
+    assert [str(field.type) for field in decoding.type] == ["list<element: string>", "int64"]
+
+
+def test_without_the_value_nothing_is_decoded():
+    schema = StructType([StructField("key", BinaryType()), StructField("offset", LongType())])
+    columns, decoding = requested(schema, options(), None)
+    assert (len(columns), decoding) == (2, None)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        StructField("value", BinaryType()),
+        StructField("value", StringType()),
+        StructField("value", StructType()),
+        value_of(StructField("id", IntegerType())),
+        value_of(StructField("unknown", LongType())),
+        value_of(StructField("tags", ArrayType(LongType()))),
+        value_of(StructField("lines", MapType(StringType(), StructType([StructField("m", IntegerType())])))),
+        StructField("_corrupt_record", BinaryType()),
+        StructField("payload", BinaryType()),
+    ],
+    ids=lambda field: str(field.dataType.simpleString()),
+)
+def test_what_the_values_do_not_have_is_refused(field):
+    with pytest.raises(OptionError, match=field.name):
+        requested(StructType([field]), options(), READER)
+
+
+def test_the_column_of_bad_values_is_binary():
+    schema = StructType([value_of(StructField("id", LongType())), StructField("_corrupt_record", StringType())])
+    with pytest.raises(OptionError, match="_corrupt_record string"):
+        requested(schema, options(mode="PERMISSIVE"), READER)

@@ -1,0 +1,166 @@
+"""Batches of raw records become columns: what the mode does, what the registry is asked, and what a replay has."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+
+from kafka_source.client_config import Settings
+from kafka_source.errors import AuthenticationError, InvalidConfigurationError, RetriableError, UnreadableRecordError
+from kafka_source.values.reader_schema import ReaderSchema
+from tests.support.avro import datum, framed, record
+from tests.support.native import kernel
+from tests.support.registry_server import RegistryServer
+
+kernel()
+
+from kafka_source.values.decoding import ValueDecoding, decode  # noqa: E402
+from kafka_source.values.schema_of_then import column_of_now  # noqa: E402
+
+ID = {"name": "id", "type": "long"}
+AMOUNT = {"name": "amount", "type": "double", "default": 0.0}
+ORDER = record("Order", ID, AMOUNT)
+OLD = record("Order", {"name": "id", "type": "int"})
+
+
+@pytest.fixture
+def registry():
+    with RegistryServer() as server:
+        yield server
+
+
+def of(schema, schema_id=1):
+    return ReaderSchema(json.dumps(schema), schema_id)
+
+
+def decoding(registry, schema=ORDER, **changed):
+    reader = of(schema)
+    kind = reader.column_type()
+    made = {
+        "reader": reader,
+        "fields": tuple(field.name for field in kind),
+        "type": kind,
+        "framing": "confluent",
+        "mode": "FAILFAST",
+        "corrupt": "_corrupt_record",
+        "registry": Settings({"url": registry.url, "timeout.ms": "300"}),
+    }
+    return ValueDecoding(**{**made, **changed})
+
+
+def raw(*values):
+    rows = len(values)
+    return pa.record_batch(
+        {
+            "value": pa.array(values, pa.binary()),
+            "topic": ["orders"] * rows,
+            "partition": pa.array([3] * rows, pa.int32()),
+            "offset": pa.array(range(100, 100 + rows), pa.int64()),
+        }
+    )
+
+
+def test_one_request_for_each_id_however_many_batches_have_it(registry):
+    registry.add(1, ORDER)
+    registry.add(2, OLD)
+    how = decoding(registry)
+    for _ in range(3):
+        rows, made = decode(raw(framed(1, ORDER, {"id": 5, "amount": 0.5}), None, framed(2, OLD, {"id": 6})), how)
+        assert rows.num_rows == 3
+        assert made["value"].to_pylist() == [{"id": 5, "amount": 0.5}, None, {"id": 6, "amount": 0.0}]
+        assert made["_corrupt_record"].to_pylist() == [None] * 3
+    assert registry.asked == ["/schemas/ids/1", "/schemas/ids/2"]
+
+
+@pytest.mark.parametrize("mode", ["FAILFAST", "PERMISSIVE", "DROPMALFORMED"])
+def test_a_registry_that_is_away_or_refuses_is_an_error_in_every_mode(registry, mode):
+    values = raw(framed(1, ORDER, {"id": 5, "amount": 0.5}))
+    registry.answers["/schemas/ids/1"] = 503, {}, b""
+    with pytest.raises(RetriableError, match="id 1"):
+        decode(values, decoding(registry, mode=mode))
+    registry.answers["/schemas/ids/1"] = 401, {}, b"{}"
+    with pytest.raises(AuthenticationError, match="id 1"):
+        decode(values, decoding(registry, mode=mode))
+    # The id was never taken for one that is unknown.
+    registry.add(1, ORDER)
+    assert decode(values, decoding(registry, mode=mode))[1]["value"].null_count == 0
+
+
+def test_a_schema_of_another_type_or_of_another_record_is_for_the_mode_to_decide(registry):
+    registry.add(1, ORDER)
+    registry.add(8, 'syntax = "proto3";', schemaType="PROTOBUF")
+    registry.add(9, record("Order", {"name": "id", "type": "string"}))
+    values = raw(framed(1, ORDER, {"id": 5, "amount": 0.5}), b"\0\0\0\0\x08abc", b"\0\0\0\0\x09\x02a", b"\0\0\0")
+    rows, made = decode(values, decoding(registry, mode="PERMISSIVE"))
+    assert rows.num_rows == 4
+    assert made["value"].is_valid().to_pylist() == [True, False, False, False]
+    assert made["_corrupt_record"].to_pylist() == [None, *values["value"].to_pylist()[1:]]
+    rows, made = decode(values, decoding(registry, mode="DROPMALFORMED"))
+    assert (rows["offset"].to_pylist(), len(made["value"])) == ([100], 1)
+    reasons = {1: "schema id is 8.*PROTOBUF", 2: "schema id is 9; no value of it.*schema 1: field id", 3: "zero byte"}
+    for row, reason in reasons.items():
+        with pytest.raises(UnreadableRecordError, match=reason) as failed:
+            decode(values.slice(row, 1), decoding(registry))
+        assert (failed.value.topic, failed.value.partition, failed.value.offset) == ("orders", 3, 100 + row)
+
+
+def test_the_column_has_the_nullability_that_is_asked_for(registry):
+    kind = pa.struct([pa.field("amount", pa.float64(), nullable=True)])
+    _, made = decode(
+        raw(datum(ORDER, {"id": 5, "amount": 0.5})), decoding(registry, framing="none", fields=("amount",), type=kind)
+    )
+    assert made["value"].type == kind
+    assert made["value"].to_pylist() == [{"amount": 0.5}]
+
+
+def test_a_replayed_batch_is_resolved_to_the_schema_of_its_first_run(registry):
+    newer = record("Order", ID, AMOUNT, {"name": "currency", "type": "string", "default": "EUR"})
+    registry.add(2, newer)
+    values = raw(framed(2, newer, {"id": 5, "amount": 0.5, "currency": "CHF"}), None, b"\1")
+    how = decoding(registry, newer, mode="PERMISSIVE")
+    assert decode(values, how)[1]["value"].to_pylist()[0]["currency"] == "CHF"
+    _, made = decode(values, how, of(ORDER, 7))
+    assert made["value"].to_pylist() == [{"id": 5, "amount": 0.5, "currency": "EUR"}, None, None]
+    assert made["_corrupt_record"].to_pylist() == [None, None, b"\1"]
+    assert made["value"].type == how.type
+
+
+def test_fields_that_came_were_renamed_or_widened_have_a_value():
+    tags = {"type": "array", "items": "string"}
+    then = record("Order", {"name": "id", "type": "int"}, {"name": "tags", "type": tags}, {"name": "x", "type": "int"})
+    now = record(
+        "Order",
+        {"name": "labels", "type": tags, "aliases": ["tags"]},
+        ID,
+        {"name": "note", "type": ["null", "string"], "default": None},
+        {"name": "counts", "type": {"type": "array", "items": "int"}, "default": [1, 2]},
+    )
+    column = pa.array([{"id": 5, "tags": ["a"], "x": 1}, None], of(then).column_type())
+    wanted = ("labels", "id", "note", "counts")
+    made = column_of_now(of(then), of(now, 2), wanted)(column)
+    made.validate(full=True)
+    assert made.type == of(now).column_type(wanted)
+    assert made.to_pylist() == [{"labels": ["a"], "id": 5, "note": None, "counts": [1, 2]}, None]
+
+
+@pytest.mark.parametrize(
+    ("field", "why"),
+    [
+        ({"name": "id", "type": "string"}, "field id was int64 and is string"),
+        ({"name": "id", "type": "int"}, "field id was int64 and is int32"),
+        ({"name": "amount", "type": "double"}, "field amount could be null and cannot any more"),
+        ({"name": "new", "type": "string"}, "field new is new and has no default"),
+    ],
+)
+def test_a_schema_that_cannot_show_the_batch_stops_the_query_and_says_what_to_do(field, why):
+    then, now = record("Order", ID, {"name": "amount", "type": ["null", "double"]}), record("Order", field)
+    with pytest.raises(InvalidConfigurationError, match=f"schema 1.*schema 2.*{why}.*value.schema.id=1"):
+        column_of_now(of(then), of(now, 2), (str(field["name"]),))
+
+
+def test_schemas_that_cannot_be_a_column_are_refused():
+    for schema, why in (({"type": "lon"}, "lon"), (record("N", {"name": "n", "type": ["null", "N"]}), "itself")):
+        with pytest.raises(InvalidConfigurationError, match=f"schema 1: .*{why}"):
+            of(schema).column_type()
