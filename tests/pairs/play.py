@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
 import threading
 import time
 from collections import Counter
@@ -21,6 +20,7 @@ from assignors import TopicPartition
 from kafka_source.errors import KafkaGroupError, OptionError
 from kafkagroup.admin import rewind_running_group
 from kafkagroup.embedded import EmbeddedKafka
+from testbed.processes import kill, session_of
 from tests.pairs.draws import Draw
 from tests.pairs.model import (
     Phase,
@@ -32,7 +32,7 @@ from tests.pairs.model import (
     refused,
     rewound_while_stopped,
 )
-from tests.pairs.queries import SECONDS, Checkpoint, Names, Running, check_options, open_query
+from tests.pairs.queries import Checkpoint, Names, Note, Running, check_options, open_query
 from tests.pairs.world import World, code_of
 from tests.support.waiting import wait_until
 
@@ -51,19 +51,34 @@ Open = Callable[[World, Draw, str], Running]
 """Makes a query of a draw, with a name that tells several of it apart."""
 
 
+OpenElsewhere = Callable[[Draw, Names, Note], Running]
+"""Makes the query in the process that is killed, where it tells what it does; it can be sent to that process."""
+
+
 def without_spark(world: World, draw: Draw, query: str) -> Running:
     """A query that is driven without Spark."""
     return open_query(draw, world.names, query)
 
 
-def play(kafka: EmbeddedKafka, admin: AdminClient, draw: Draw, open_: Open = without_spark) -> str | None:
+def elsewhere_without_spark(draw: Draw, names: Names, note: Note) -> Running:
+    """The same in the process that is killed."""
+    return open_query(draw, names, note=note)
+
+
+def play(
+    kafka: EmbeddedKafka,
+    admin: AdminClient,
+    draw: Draw,
+    open_: Open = without_spark,
+    open_elsewhere: OpenElsewhere = elsewhere_without_spark,
+) -> str | None:
     """Play a draw; return what differs from the model, None if nothing does."""
     names = refused(draw)
     if names:
         return _refusal(kafka, draw, names)
     world = World(kafka, admin, draw)
     try:
-        _Play(world, draw, open_).run()
+        _Play(world, draw, open_, open_elsewhere).run()
     except Difference as difference:
         return str(difference)
     except Exception as error:
@@ -84,8 +99,8 @@ def _refusal(kafka: EmbeddedKafka, draw: Draw, names: set[str]) -> str | None:
 
 
 class _Play:
-    def __init__(self, world: World, draw: Draw, open_: Open) -> None:
-        self._world, self._draw, self._open = world, draw, open_
+    def __init__(self, world: World, draw: Draw, open_: Open, open_elsewhere: OpenElsewhere) -> None:
+        self._world, self._draw, self._open, self._open_elsewhere = world, draw, open_, open_elsewhere
         self._query = open_(world, draw, "a")
         self._other: Running | None = None
         self._errors: list[str] = []
@@ -179,7 +194,7 @@ class _Play:
     def _check(self) -> None:
         world, draw = self._world, self._draw
         if draw.commit == "sink":
-            found = world.records_of(world.sink_counts([world.names.sink]) - self._removed)
+            found = world.records_of(world.sink_counts() - self._removed)
         else:
             found = world.records_of(self._counts())
         wrong = [
@@ -240,7 +255,7 @@ class _Play:
             if not draw.is_stream:
                 return
             if draw.commit == "sink":
-                self._removed = world.sink_counts([world.names.sink])
+                self._removed = world.sink_counts()
             if query.checkpoint.put_back() and draw.commit == "sink":
                 self._removed -= query.counts()
             elif draw.commit == "sink":
@@ -321,39 +336,44 @@ class _Play:
             self._world.wait_until_empty()
 
     def _die(self) -> None:
-        """Have a process read and be killed at the moment, with what it has told as the checkpoint."""
+        """Have a process read, with what it tells as the checkpoint, and kill it with its children at the moment."""
         ours, theirs = _processes.Pipe()
         first = [code_of(r) for r, t in self._before.items() if r.phase == "first" and t.least]
-        process = _processes.Process(target=_read_and_die, args=(self._draw, self._world.names, theirs, first))
+        arguments = (self._open_elsewhere, self._draw, self._world.names, theirs, first)
+        process = _processes.Process(target=_read_until_killed, args=arguments)
         process.start()
         theirs.close()
+        assert process.pid is not None
         try:
             while True:
                 try:
                     what, value = ours.recv()
                 except EOFError:
-                    break
+                    process.join(10)
+                    raise Difference(f"the process has ended with {process.exitcode}") from None
                 if what == "first is read":
                     self._world.write("second")
                     ours.send("go on")
                 elif what == "error":
                     raise Difference(f"in the process to be killed: {value}")
+                elif what == "moment has come":
+                    break
                 else:
                     self._query.checkpoint.note(what, value)
-            process.join(10)
-            if process.exitcode != -signal.SIGKILL:
-                raise Difference(f"the process has ended with {process.exitcode}")
         finally:
-            if process.is_alive():
-                process.kill()
+            kill(session_of(process.pid))
+            process.kill()
             process.join(10)
             ours.close()
 
 
-def _read_and_die(draw: Draw, names: Names, pipe: Connection, first: list[int]) -> None:
+def _read_until_killed(
+    open_elsewhere: OpenElsewhere, draw: Draw, names: Names, pipe: Connection, first: list[int]
+) -> None:
+    os.setsid()
     try:
-        query = open_query(draw, names, note=lambda what, value: pipe.send((what, value)))
-        deadline = time.monotonic() + SECONDS
+        query = open_elsewhere(draw, names, lambda what, value: pipe.send((what, value)))
+        deadline = time.monotonic() + query.seconds
         while True:
             has_read = query.poll()
             if set(first) <= query.counts().keys():
@@ -365,10 +385,10 @@ def _read_and_die(draw: Draw, names: Names, pipe: Connection, first: list[int]) 
         pipe.send(("first is read", None))
         pipe.recv()
         query.go_to(draw.moment)
+        pipe.send(("moment has come", None))
+        pipe.recv()
     except Exception as error:
         pipe.send(("error", repr(error)))
-        return
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _set_beyond(checkpoint: Checkpoint, world: World) -> None:

@@ -23,6 +23,9 @@ from tests.pairs.draws import ROWS_PER_TRIGGER, Draw, Moment
 from tests.pairs.model import JSON_START, TIMESTAMP, reads_all_again
 from tests.support.queries import Pipe
 
+Note = Callable[[str, Any], object]
+"""`Checkpoint.note`, or what sends there."""
+
 SLOTS = 2
 SECONDS = 15.0
 _SCHEMA = source_schema(headers=False)
@@ -160,7 +163,7 @@ class Stream:
         names: Names,
         query: str = "a",
         checkpoint: Checkpoint | None = None,
-        note: Callable[[str, Any], object] | None = None,
+        note: Note | None = None,
     ) -> None:
         self.draw, self.names, self.name = draw, names, query
         self.checkpoint = checkpoint or Checkpoint()
@@ -349,7 +352,7 @@ class Batches:
         names: Names,
         query: str = "a",
         checkpoint: Checkpoint | None = None,
-        note: Callable[[str, Any], object] | None = None,
+        note: Note | None = None,
     ) -> None:
         self.draw, self.names, self.name = draw, names, query
         self.checkpoint = checkpoint or Checkpoint()
@@ -467,7 +470,7 @@ class Running(Protocol):
     def name_partition(self, name: str, partition: int) -> None: ...
 
 
-def open_query(draw: Draw, names: Names, query: str = "a", note: Callable[[str, Any], object] | None = None) -> Running:
+def open_query(draw: Draw, names: Names, query: str = "a", note: Note | None = None) -> Running:
     """The query of a draw."""
     return (Stream if draw.is_stream else Batches)(draw, names, query, note=note)
 

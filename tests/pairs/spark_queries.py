@@ -10,7 +10,6 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -22,7 +21,8 @@ import kafkagroup
 from kafka_source.errors import KafkaGroupError
 from tests.pairs.draws import Draw, Moment
 from tests.pairs.model import reads_all_again
-from tests.pairs.queries import Checkpoint, JobFailed, Names, leave_out, name_partition, options_of
+from tests.pairs.queries import Checkpoint, JobFailed, Names, Note, leave_out, name_partition, options_of
+from tests.pairs.world import counts_in_topic
 
 _ERROR = re.compile(r"kafka_source\.errors\.(\w+): ([^\n]*)")
 SECONDS = 150.0
@@ -59,20 +59,20 @@ class SparkStream:
     Args:
         spark: The session.
         folder: For checkpoints.
-        sink_counts: How often each record is in the output of `commit=sink`.
         draw: The draw.
         names: Of topics and group.
         query: Tells several queries of a draw apart.
+        note: What else is told of the output.
     """
 
     def __init__(
         self,
         spark: SparkSession,
         folder: Path,
-        sink_counts: Callable[[], Counter[int]],
         draw: Draw,
         names: Names,
         query: str = "a",
+        note: Note | None = None,
     ) -> None:
         self.draw, self.names, self.name = draw, names, query
         self._folder = folder / f"{names.prefix}-{query}"
@@ -82,7 +82,7 @@ class SparkStream:
         # A task may outlive the run that was stopped. Spark tries tasks again, but not in local mode.
         self.may_fail = frozenset({"FencedError"} if draw.commit == "task" else ())
         self.seconds = SECONDS
-        self._spark, self._sink_counts = spark, sink_counts
+        self._spark, self._note = spark, note
         self._query: StreamingQuery | None = None
         self._moment: Moment | None = None
         self._halted, self._released = threading.Event(), threading.Event()
@@ -93,7 +93,9 @@ class SparkStream:
         return self._query is None
 
     def counts(self) -> Counter[int]:
-        return self._sink_counts() if self.draw.commit == "sink" else self.checkpoint.counts()
+        if self.draw.commit == "sink":
+            return counts_in_topic(self.names.servers, self.names.sink)
+        return self.checkpoint.counts()
 
     def start(self) -> None:
         self._fails = False
@@ -130,7 +132,7 @@ class SparkStream:
     def _write(self, frame: DataFrame, number: int) -> None:
         rows = [int(row[0]) for row in frame.select("value").collect()]
         self._halt("read", rows)
-        self.checkpoint.note("written", (number, rows))
+        _write(self.checkpoint, self._note, number, rows)
         self._halt("written", rows)
 
     def _halt(self, moment: Moment, rows: list[int]) -> None:
@@ -202,14 +204,16 @@ class SparkStream:
 class SparkBatches:
     """Batch reads in Spark one after the other, or pinned reads; arguments as of `SparkStream`."""
 
-    def __init__(self, spark: SparkSession, draw: Draw, names: Names, query: str = "a") -> None:
+    def __init__(
+        self, spark: SparkSession, draw: Draw, names: Names, query: str = "a", note: Note | None = None
+    ) -> None:
         self.draw, self.names, self.name = draw, names, query
         self.checkpoint = Checkpoint()
         self.options = options_of(draw, names, query)
         self.prefix = f"{names.prefix}-{query}"
         self.may_fail: frozenset[str] = frozenset()
         self.seconds = SECONDS
-        self._spark = spark
+        self._spark, self._note = spark, note
         self._block: ExitStack | None = None
         self._frame: DataFrame | None = None
         self._rows: list[int] | None = None
@@ -244,7 +248,7 @@ class SparkBatches:
         self._block.close()
         self._block = None
         number = 0 if reads_all_again(self.draw) else len(self.checkpoint.rows)
-        self.checkpoint.note("written", (number, rows))
+        _write(self.checkpoint, self._note, number, rows)
 
     def go_to(self, moment: Moment) -> None:
         if moment == "idle":
@@ -273,6 +277,13 @@ class SparkBatches:
 
     def name_partition(self, name: str, partition: int) -> None:
         name_partition(self.options, self.names.topic(name), partition)
+
+
+def _write(checkpoint: Checkpoint, note: Note | None, number: int, rows: list[int]) -> None:
+    """Put the rows of a batch into the output."""
+    checkpoint.note("written", (number, rows))
+    if note is not None:
+        note("written", (number, rows))
 
 
 class _ours:

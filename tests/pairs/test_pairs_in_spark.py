@@ -1,14 +1,14 @@
-"""The draws of `test_pairs.py` through Spark, in one session. Draws with `kill -9` need a driver of their own, and are
-played without Spark; `integration/spark/test_crash_and_restart.py` kills Spark's drivers."""
+"""The draws of `test_pairs.py` through Spark, in one session; with `kill -9` a driver of their own begins them."""
 
 from __future__ import annotations
 
 import json
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,15 +16,18 @@ from pyspark.sql import SparkSession
 
 import kafkagroup
 from kafkagroup.embedded import EmbeddedKafka
+from tests.apps.streaming_app import session
 from tests.pairs.draws import Draw, draw_of
 from tests.pairs.model import refused
 from tests.pairs.play import play
-from tests.pairs.queries import Running
+from tests.pairs.queries import Names, Note, Running
 from tests.pairs.spark_queries import SparkBatches, SparkStream
 from tests.pairs.test_pairs import KNOWN, check
 from tests.pairs.world import World
 
 FIRST_SEED = 34_000
+# Its event is `kill`, in the middle of a stream's batch.
+KILLED = 35_190
 PIECES, DRAWS_OF_PIECE, THREADS = 5, 4, 2
 LONG_PIECES, DRAWS_OF_LONG_PIECE = 15, 20
 
@@ -37,36 +40,45 @@ def spark_draw(seed: int) -> Draw:
     while True:
         draw = draw_of(rng.randrange(1_000_000_000))
         not_played = (
-            draw.event == "kill"
             # Without Spark the checkpoint and the sink's topic are changed in place.
-            or (draw.event == "beyond the end" and draw.membership == "none")
+            (draw.event == "beyond the end" and draw.membership == "none")
             or (draw.event == "checkpoint put back" and draw.commit == "sink")
         )
         if not_played or refused(draw):
             continue
         if draw.is_stream and draw.commit == "sink":
             # Nothing comes between its source and its sink.
-            return replace(draw, moment="idle" if draw.kind == "available-now" else "durable")
+            is_idle = draw.kind == "available-now" and draw.event != "kill"
+            return replace(draw, moment="idle" if is_idle else "durable")
         if draw.kind == "stream" and draw.moment == "idle":
             # A stream that runs reads what comes.
             return replace(draw, moment="written")
         return replace(draw, moment="read") if draw.is_stream and draw.moment == "planned" else draw
 
 
-def differences(spark: SparkSession, kafka: EmbeddedKafka, folder: Path, seeds: range) -> list[str]:
+def open_elsewhere(folder: Path, draw: Draw, names: Names, note: Note) -> Running:
+    """A query in a process that has no session yet."""
+    spark = session("local[2]")
+    kafkagroup.register(spark)
+    if not draw.is_stream:
+        return SparkBatches(spark, draw, names, note=note)
+    return SparkStream(spark, folder, draw, names, note=note)
+
+
+def differences(spark: SparkSession, kafka: EmbeddedKafka, folder: Path, seeds: Sequence[int]) -> list[str]:
     kafkagroup.register(spark)
     admin = kafka.admin()
 
     def open_(world: World, draw: Draw, query: str) -> Running:
         if not draw.is_stream:
             return SparkBatches(spark, draw, world.names, query)
-        return SparkStream(spark, folder, lambda: world.sink_counts([world.names.sink]), draw, world.names, query)
+        return SparkStream(spark, folder, draw, world.names, query)
 
     def one(seed: int) -> str | None:
         draw = spark_draw(seed)
         if any(is_known(draw) for is_known in KNOWN.values()):
             return None
-        difference = play(kafka, admin, draw, open_)
+        difference = play(kafka, admin, draw, open_, partial(open_elsewhere, folder))
         return None if difference is None else f"seed {seed}: {draw.story()}\n    {difference}"
 
     with ThreadPoolExecutor(THREADS) as pool:
@@ -77,6 +89,16 @@ def differences(spark: SparkSession, kafka: EmbeddedKafka, folder: Path, seeds: 
 def test_through_spark_is_read_what_the_model_says(spark, kafka, tmp_path, piece):
     first = FIRST_SEED + piece * DRAWS_OF_PIECE
     check(differences(spark, kafka, tmp_path, range(first, first + DRAWS_OF_PIECE)))
+
+
+def test_a_driver_that_is_killed_leaves_what_the_model_says(spark, kafka, tmp_path):
+    check(differences(spark, kafka, tmp_path, [KILLED]))
+
+
+@pytest.mark.skipif("PAIRS_SPARK_SEEDS" not in os.environ, reason="it plays the draws of PAIRS_SPARK_SEEDS")
+@pytest.mark.timeout(3600)
+def test_some_draws_through_spark(spark, kafka, tmp_path):
+    check(differences(spark, kafka, tmp_path, [int(seed) for seed in os.environ["PAIRS_SPARK_SEEDS"].split(",")]))
 
 
 @pytest.fixture(scope="module")

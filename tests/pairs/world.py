@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as Place
@@ -130,16 +130,8 @@ class World:
 
     # ---- what came of it
 
-    def sink_counts(self, topics: Iterable[str]) -> Counter[int]:
-        """How often each record is in these topics of `commit=sink`, for a reader of committed records."""
-        options = {
-            "kafka.bootstrap.servers": self.names.servers,
-            "subscribe": ",".join(topics),
-            "kafka.isolation.level": "read_committed",
-        }
-        reader = BatchReader(options, source_schema(headers=False))
-        batches = [batch for task in reader.partitions() for batch in reader.read(task)]
-        return Counter(int(value.as_py()) for batch in batches for value in batch["value"])
+    def sink_counts(self) -> Counter[int]:
+        return counts_in_topic(self.names.servers, self.names.sink)
 
     def committed(self) -> dict[TopicPartition, int]:
         return self.groups.committed(self.names.group) if self._draw.membership != "none" else {}
@@ -159,6 +151,14 @@ class World:
         """Delete the topics, so that the broker stays quick."""
         names = [self.names.topic(name) for name in ("t", "u", *(("sink",) if self._draw.commit == "sink" else ()))]
         self._admin.delete_topics(names)
+
+
+def counts_in_topic(servers: str, topic: str) -> Counter[int]:
+    """How often each record is in the topic that `commit=sink` writes, for a reader of committed records."""
+    options = {"kafka.bootstrap.servers": servers, "subscribe": topic, "kafka.isolation.level": "read_committed"}
+    reader = BatchReader(options, source_schema(headers=False))
+    batches = [batch for task in reader.partitions() for batch in reader.read(task)]
+    return Counter(int(value.as_py()) for batch in batches for value in batch["value"])
 
 
 def code_of(r: Record) -> int:
