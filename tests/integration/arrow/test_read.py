@@ -172,3 +172,32 @@ def test_a_bar_is_shown_where_it_is_asked_for(
     assert "3.00k/3.00k" in capsys.readouterr().err
     numbers(arrow.read(orders, settings))
     assert capsys.readouterr().err == ""
+
+
+def test_every_library_has_the_same_cells(
+    kafka: EmbeddedKafka, settings: dict[str, str], topic: Callable[..., str]
+) -> None:
+    name = topic("arrow-cells", partitions=1)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    producer.produce(name, b"\x00\xff", "ключ", timestamp=5, headers=[("n", b"\x01"), ("none", None)])
+    producer.produce(name, None, None, timestamp=6)
+    producer.produce(name, b"", "", timestamp=7)
+    assert producer.flush(60) == 0
+    with arrow.read(name, settings, columns="key string, value, topic, offset, timestamp, headers") as stream:
+        polars, pandas = pl.DataFrame(stream).to_dicts(), stream.to_reader().read_pandas()
+        table = duckdb.sql('select key, value, topic, "offset", headers from stream order by "offset"')
+        assert table is not None
+        cells = table.fetchall()
+        rows: list[dict[str, object]] = pa.table(stream).to_pylist()
+    assert [row["key"] for row in rows] == ["ключ", None, ""]
+    assert [row["value"] for row in rows] == [b"\x00\xff", None, b""]
+    assert [row["headers"] for row in rows] == [
+        [{"key": "n", "value": b"\x01"}, {"key": "none", "value": None}],
+        None,
+        None,
+    ]
+    assert polars == rows
+    others = [tuple(row[column] for column in ("key", "value", "topic", "offset", "headers")) for row in rows]
+    assert cells == others
+    assert list(pandas["key"]) == ["ключ", None, ""] and list(pandas["value"]) == [b"\x00\xff", None, b""]
+    assert [row["timestamp"] for row in rows] == [at.to_pydatetime() for at in pandas["timestamp"]]
