@@ -1,7 +1,10 @@
 //! An Arrow column that grows value by value, and can be cut back to the rows before a bad record.
 
+use std::collections::HashMap;
+
 use arrow_buffer::{BooleanBufferBuilder, Buffer, NullBufferBuilder};
 use arrow_data::ArrayData;
+use arrow_data::transform::MutableArrayData;
 use arrow_schema::{ArrowError, DataType, Field};
 
 use super::fault::Fault;
@@ -39,6 +42,8 @@ pub enum Data {
         ends: Vec<i32>,
         keys: Bytes,
         values: Box<Column>,
+        /// The entries whose key comes again in the same map, in ascending order. The column is finished without them.
+        replaced: Vec<usize>,
     },
     Struct {
         rows: usize,
@@ -53,7 +58,7 @@ pub struct Bytes {
     values: Vec<u8>,
 }
 
-/// A plan does not fit its column, which is a bug in [`super::plan`].
+/// A plan does not fit its column, which is a bug in [`super::compile`].
 pub const MISMATCH: &str = "the decoder's plan does not fit its column, which is a bug in kafkagroup-native";
 const TOO_LARGE: &str = "the rows of this batch have more than 2^31 bytes or items in a column";
 const NOT_UTF8: &str = "the string is not UTF-8";
@@ -82,12 +87,23 @@ impl Bytes {
         self.ends.len() - 1
     }
 
-    /// Returns the values of the rows from `row` on.
-    pub fn since(&self, row: usize) -> impl Iterator<Item = &[u8]> {
-        self.ends.get(row..).unwrap_or_default().windows(2).map(|pair| match *pair {
-            [start, end] => self.values.get(start as usize..end as usize).unwrap_or_default(),
-            _ => &[],
-        })
+    /// Appends the rows from `first` on whose value comes again, in ascending order.
+    pub fn replaced_since(&self, first: usize, replaced: &mut Vec<usize>) {
+        const FEW: usize = 8;
+        let values = || {
+            self.ends.get(first..).unwrap_or_default().windows(2).map(|pair| match *pair {
+                [start, end] => self.values.get(start as usize..end as usize).unwrap_or_default(),
+                _ => &[],
+            })
+        };
+        if self.rows() - first <= FEW {
+            let again = |i: usize, value: &[u8]| values().skip(i + 1).any(|other| other == value);
+            replaced.extend(values().enumerate().filter(|&(i, value)| again(i, value)).map(|(i, _)| first + i));
+        } else {
+            let (start, mut last) = (replaced.len(), HashMap::new());
+            replaced.extend(values().enumerate().filter_map(|(i, value)| last.insert(value, first + i)));
+            replaced.get_mut(start..).unwrap_or_default().sort_unstable();
+        }
     }
 
     pub fn truncate(&mut self, rows: usize) {
@@ -122,7 +138,8 @@ impl Column {
             Shape::Text => Data::Bytes(Bytes::new(true)),
             Shape::List(item) => Data::List { ends: vec![0], item: Box::new(Self::new(item)) },
             Shape::Map(value) => {
-                Data::Map { ends: vec![0], keys: Bytes::new(true), values: Box::new(Self::new(value)) }
+                let (keys, values) = (Bytes::new(true), Box::new(Self::new(value)));
+                Data::Map { ends: vec![0], keys, values, replaced: vec![] }
             }
             Shape::Struct(parts) => {
                 Data::Struct { rows: 0, parts: parts.iter().map(|part| Self::new(&part.slot)).collect() }
@@ -194,11 +211,12 @@ impl Column {
                 ends.truncate(rows + 1);
                 item.truncate(ends.last().map_or(0, |&end| end as usize));
             }
-            Data::Map { ends, keys, values } => {
+            Data::Map { ends, keys, values, replaced } => {
                 ends.truncate(rows + 1);
                 let entries = ends.last().map_or(0, |&end| end as usize);
                 keys.truncate(entries);
                 values.truncate(entries);
+                replaced.truncate(replaced.partition_point(|&entry| entry < entries));
             }
             Data::Struct { rows: count, parts } => {
                 parts.iter_mut().for_each(|part| part.truncate(rows));
@@ -225,12 +243,18 @@ impl Column {
             Data::Decimal { values, .. } => plain(Buffer::from_vec(values), nulls),
             Data::Bytes(bytes) => bytes.finish(kind.clone(), nulls),
             Data::List { ends, item } => nested(kind, ends, vec![item.finish(item_type(kind))?], nulls),
-            Data::Map { ends, keys, values } => {
+            Data::Map { mut ends, keys, values, replaced } => {
                 let entries = item_type(kind);
                 let keys = keys.finish(DataType::Utf8, None)?;
                 let children = vec![keys, values.finish(child_type(entries, 1))?];
                 let len = children.first().map_or(0, ArrayData::len);
-                let entries = ArrayData::builder(entries.clone()).len(len).child_data(children).build()?;
+                let mut entries = ArrayData::builder(entries.clone()).len(len).child_data(children).build()?;
+                if !replaced.is_empty() {
+                    entries = without(&replaced, &entries)?;
+                    for end in &mut ends {
+                        *end -= replaced.partition_point(|&entry| entry < *end as usize) as i32;
+                    }
+                }
                 nested(kind, ends, vec![entries], nulls)
             }
             Data::Struct { parts, .. } => {
@@ -261,6 +285,18 @@ impl Data {
         values.push(value);
         Ok(())
     }
+}
+
+/// Returns the entries of a map column without some, which are in ascending order.
+fn without(some: &[usize], entries: &ArrayData) -> Result<ArrayData, ArrowError> {
+    let mut left = MutableArrayData::try_new(vec![entries], false, entries.len() - some.len())?;
+    let mut start = 0;
+    for &entry in some {
+        left.try_extend(0, start, entry)?;
+        start = entry + 1;
+    }
+    left.try_extend(0, start, entries.len())?;
+    Ok(left.freeze())
 }
 
 /// Appends the end of a list, which has `items` items with those of all lists before.

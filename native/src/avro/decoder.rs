@@ -8,9 +8,10 @@ use arrow_schema::{ArrowError, DataType};
 
 use super::aliases;
 use super::column::Column;
+use super::compile::compile;
 use super::fault::Fault;
 use super::framing::Framing;
-use super::plan::{Plan, compile};
+use super::plan::Plan;
 use super::run::Run;
 use super::schema::Schema;
 use super::shape::Slot;
@@ -150,6 +151,6 @@ impl Decoder {
     #[inline(always)]
     fn value(&self, id: u64, mut datum: &[u8], column: &mut Column) -> Result<(), Fault> {
         let Some(plan) = self.plan(id) else { return Err(Fault::new("no writer schema was added for this schema id")) };
-        Run::new(&plan.skips, datum.len()).decode(&plan.op, column, &mut datum)
+        Run::new(plan, datum.len()).decode(&plan.op, column, &mut datum)
     }
 }

@@ -1,6 +1,6 @@
 //! Avro values to an Arrow array.
 //!
-//! [`schema::Schema`] (parsed JSON) → [`shape::Shape`] (the column type of the reader schema) and [`plan::compile`] (how
+//! [`schema::Schema`] (parsed JSON) → [`shape::Shape`] (the column type of the reader schema) and [`compile::compile`] (how
 //! values of a writer schema become values of the reader schema) → [`decoder::Decoder`] (framing, rows, bad records),
 //! which runs [`plan::Op`]s ([`run`]) into a [`column::Column`].
 //!
@@ -9,6 +9,7 @@
 
 mod aliases;
 pub mod column;
+mod compile;
 pub mod decoder;
 mod defaults;
 pub mod fault;

@@ -1,19 +1,27 @@
 //! Runs a plan: takes a value from the start of the input, and adds a row to a column.
 
-use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 use super::column::{Bytes, Column, Data, MISMATCH, end};
 use super::fault::Fault;
 use super::input::{array, block, choose, prefixed};
-use super::plan::{Action, Items, Op, Record};
+use super::plan::{Action, Items, Op, Plan, Record};
+use super::shape::Slot;
 use super::skip::Skips;
 use crate::varint::{Parsed, take, varint, varlong};
 
-/// What a record may take in memory beyond a multiple of its own bytes. Arrays of items without bytes, and the defaults
-/// of items, would else allocate without bound.
-const ALLOWANCE: usize = 1 << 20;
-const ALLOWANCE_PER_BYTE: usize = 64;
+/// How many bytes the items of a record's arrays and maps may take in memory for each byte of the record, beside their
+/// own texts, and how many more. Items without bytes, and what schemas add to items, would else take any number.
+const ALLOWANCE_PER_BYTE: usize = 512;
+const ALLOWANCE: usize = 8 << 10;
+
+/// Returns what the items of the arrays and maps of a default take in memory.
+pub fn charge_of(plan: &Plan, slot: &Slot, mut default: &[u8]) -> usize {
+    let mut run = Run::unlimited(plan);
+    // A default that cannot be decoded is an error of each record that has it.
+    drop(run.decode(&plan.op, &mut Column::new(slot), &mut default));
+    usize::MAX - run.allowance
+}
 
 static ITEM: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("[]"));
 static ENTRY: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("{}"));
@@ -25,8 +33,13 @@ pub struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    pub fn new(skips: &'a Skips, bytes: usize) -> Self {
-        Self { skips, allowance: ALLOWANCE + ALLOWANCE_PER_BYTE * bytes }
+    pub fn new(plan: &'a Plan, bytes: usize) -> Self {
+        Self { skips: &plan.skips, allowance: ALLOWANCE + ALLOWANCE_PER_BYTE * bytes }
+    }
+
+    /// For a default: its size is the schema's, and [`Items::charge`] has it where it is repeated.
+    fn unlimited(plan: &'a Plan) -> Self {
+        Self { skips: &plan.skips, allowance: usize::MAX }
     }
 
     /// Adds one row to `column`. After an error, the parts of the column may have different numbers of rows.
@@ -94,9 +107,11 @@ impl<'a> Run<'a> {
                 self.array(items, item, input)?;
                 end(ends, item.rows())?;
             }
-            (Op::Map(items), Data::Map { ends, keys, values }) => {
+            (Op::Map(items), Data::Map { ends, keys, values, replaced }) => {
+                let first = keys.rows();
                 self.map(items, keys, values, input)?;
                 end(ends, keys.rows())?;
+                keys.replaced_since(first, replaced);
             }
             _ => return Err(MISMATCH.into()),
         }
@@ -119,7 +134,8 @@ impl<'a> Run<'a> {
         }
         for default in &record.defaults {
             let column = parts.get_mut(default.part).ok_or(MISMATCH)?;
-            self.decode(&default.op, column, &mut &default.bytes[..]).map_err(|fault| fault.within(&default.name))?;
+            let done = Run::unlimited(&default.plan).decode(&default.plan.op, column, &mut &default.bytes[..]);
+            done.map_err(|fault| fault.within(&default.name))?;
         }
         Ok(())
     }
@@ -145,68 +161,16 @@ impl<'a> Run<'a> {
     }
 
     fn map(&mut self, items: &Items, keys: &mut Bytes, values: &mut Column, input: &mut &[u8]) -> Result<(), Fault> {
-        let (start, first) = (*input, keys.rows());
         loop {
             let (count, _) = block(input)?;
             if count == 0 {
-                break;
+                return Ok(());
             }
             self.charge(items, count)?;
             for _ in 0..count {
                 keys.push(prefixed(input)?)?;
                 self.decode(&items.op, values, input).map_err(|fault| fault.within(&ENTRY))?;
             }
-        }
-        if is_unique(keys, first) {
-            return Ok(());
-        }
-        keys.truncate(first);
-        values.truncate(first);
-        self.last_of_each_key(items, keys, values, start)
-    }
-
-    /// Adds the last entry of each key only, as Java's map has it.
-    #[cold]
-    fn last_of_each_key(
-        &mut self,
-        items: &Items,
-        keys: &mut Bytes,
-        values: &mut Column,
-        mut input: &[u8],
-    ) -> Result<(), Fault> {
-        let mut entries: HashMap<&[u8], (usize, &[u8])> = HashMap::new();
-        let mut position = 0;
-        loop {
-            let (count, _) = block(&mut input)?;
-            if count == 0 {
-                break;
-            }
-            for _ in 0..count {
-                let key = prefixed(&mut input)?;
-                entries.insert(key, (position, input));
-                position += 1;
-                self.skips.run(&items.skip, &mut input)?;
-            }
-        }
-        let mut entries: Vec<_> = entries.into_iter().collect();
-        entries.sort_unstable_by_key(|(_, (position, _))| *position);
-        for (key, (_, mut value)) in entries {
-            keys.push(key)?;
-            self.decode(&items.op, values, &mut value).map_err(|fault| fault.within(&ENTRY))?;
-        }
-        Ok(())
-    }
-}
-
-/// Returns whether no key from row `first` on is there twice.
-fn is_unique(keys: &Bytes, first: usize) -> bool {
-    const FEW: usize = 8;
-    match keys.rows() - first {
-        0 | 1 => true,
-        2..=FEW => keys.since(first).enumerate().all(|(i, key)| !keys.since(first + i + 1).any(|other| other == key)),
-        _ => {
-            let mut seen = std::collections::HashSet::new();
-            keys.since(first).all(|key| seen.insert(key))
         }
     }
 }

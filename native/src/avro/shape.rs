@@ -61,6 +61,7 @@ pub enum Choice {
 
 /// A schema with more columns is refused: recursion and repeated types multiply them.
 const MAX_COLUMNS: usize = 20_000;
+/// Arrow's C++ library imports no deeper type.
 const MAX_NESTING: usize = 64;
 /// The limit of Spark's `recursiveFieldMaxDepth`.
 const MAX_RECURSION: i64 = 15;
@@ -108,13 +109,13 @@ impl Slot {
         Field::new(name, self.data_type(), self.nullable)
     }
 
-    /// Returns the number of columns in this column, with itself.
-    pub fn columns(&self) -> usize {
-        1 + match &self.shape {
-            Shape::List(item) => item.columns(),
-            Shape::Map(value) => 1 + value.columns(),
-            Shape::Struct(parts) => parts.iter().map(|part| part.slot.columns()).sum(),
-            _ => 0,
+    /// Returns how many bytes a row takes at most, without the bytes of texts and the items of lists and maps.
+    pub fn width(&self) -> usize {
+        match &self.shape {
+            Shape::Struct(parts) => 1 + parts.iter().map(|part| part.slot.width()).sum::<usize>(),
+            Shape::Decimal { .. } => 17,
+            // A number, or the end of a text or list, and whether it is null.
+            _ => 9,
         }
     }
 
@@ -193,7 +194,13 @@ impl Shapes<'_> {
             },
             (Kind::Record(_), _) => return self.record(id),
             (&Kind::Array(item), _) => self.item("[]", item)?.map(Shape::List),
-            (&Kind::Map(value), _) => self.item("{}", value)?.map(Shape::Map),
+            (&Kind::Map(value), _) => {
+                // The values of a map are in the structs of its entries.
+                self.nesting += 1;
+                let value = self.item("{}", value)?;
+                self.nesting -= 1;
+                value.map(Shape::Map)
+            }
             (kind, logical) => Some(scalar(kind, logical)?),
         };
         self.nesting -= 1;
