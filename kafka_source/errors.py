@@ -244,7 +244,10 @@ class DataLossError(ApplicationRecoverableError):
         "with the records that exist, and a warning in the log, set the option failOnDataLoss to false",
     ) -> None:
         if truncated_to is not None:
-            problem = f"its log was truncated to offset {truncated_to}, and records read beyond that no longer exist"
+            problem = (
+                problem
+                or f"its log was truncated to offset {truncated_to}, and records read beyond that no longer exist"
+            )
         elif available is not None:
             problem = f"it has only offsets [{available[0]}, {available[1]})"
         problem = problem or "the partition no longer exists"
@@ -308,6 +311,30 @@ class DataLossError(ApplicationRecoverableError):
             planned=0,
             problem=f"the partition was added to the query and begins at offset {start} instead of 0",
             condition="ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO",
+        )
+
+    @staticmethod
+    def of_diverged(tp: TopicPartition, *, planned: int, end: int, epoch: int, leader_epoch: int) -> DataLossError:
+        """Return the error for a partition whose leader has lost records that were read: its log has diverged.
+
+        Args:
+            tp: The partition.
+            planned: The offset up to which it was read.
+            end: Where the logs diverge.
+            epoch: The epoch of the leader from which it was read.
+            leader_epoch: The epoch of the leader of now.
+        """
+        return DataLossError(
+            topic=tp.topic,
+            partition=tp.partition,
+            planned=planned,
+            truncated_to=end,
+            problem=f"it was read from the leader of epoch {epoch}, and the leader of epoch {leader_epoch} has other "
+            f"records from offset {end} on, or none",
+            condition="PARTITION_OFFSET_CHANGED",
+            advice="A broker without the last records was elected leader (unclean.leader.election.enable), so records "
+            f"that were read do not exist any more. To continue at offset {end} with the records that exist, and a "
+            "warning in the log, set the option failOnDataLoss to false",
         )
 
     @staticmethod

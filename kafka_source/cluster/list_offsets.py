@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from assignors.model import TopicPartition
 from kafka_source.errors import KafkaGroupError, error_for_code
@@ -13,6 +14,19 @@ from kafka_source.kafka_client.messages.cluster import ListOffsetsRequest
 
 EARLIEST, LATEST = -2, -1
 """Special timestamps: the first offset, and the offset after the last record."""
+
+
+class ListedOffset(NamedTuple):
+    """An offset as a leader told it; a tuple for the same reason as `Range`.
+
+    Attributes:
+        offset: The offset; -1 if the partition has no record at or after the timestamp.
+        leader_epoch: The epoch of the leader, for LATEST; of the record, for a timestamp. -1: unknown (Kafka 2.0).
+    """
+
+    offset: int
+    leader_epoch: int = -1
+
 
 # Later versions add special timestamps that this project does not use.
 _VERSION = 6
@@ -25,7 +39,7 @@ async def list_offsets(
     deadline: Deadline,
     *,
     read_committed: bool = False,
-) -> dict[TopicPartition, int]:
+) -> dict[TopicPartition, ListedOffset]:
     """Return the offsets of timestamps in partitions that a broker leads; no retries.
 
     Args:
@@ -34,9 +48,6 @@ async def list_offsets(
         times: EARLIEST, LATEST, or a timestamp in ms since 1970, which means the first record at or after it.
         deadline: The time limit for the response.
         read_committed: Whether LATEST means the last stable offset instead of the high watermark.
-
-    Returns:
-        An offset for each partition; -1 if the partition has no record at or after the timestamp.
 
     Raises:
         ConnectionLost: The broker does not answer.
@@ -69,7 +80,7 @@ async def list_offsets(
             if p.error_code:
                 name = f"{topic.name}-{p.partition_index}"
                 raise error_for_code(p.error_code, f"Asking for the offsets of {name} failed")
-            found[TopicPartition(topic.name, p.partition_index)] = p.offset
+            found[TopicPartition(topic.name, p.partition_index)] = ListedOffset(p.offset, p.leader_epoch)
     return found
 
 
@@ -99,7 +110,7 @@ async def end_offsets(
         if partition is not None and partition.leader >= 0:
             by_leader.setdefault(partition.leader, {})[tp] = LATEST
 
-    async def ask(leader: int, times: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+    async def ask(leader: int, times: dict[TopicPartition, int]) -> dict[TopicPartition, ListedOffset]:
         try:
             return await list_offsets(client, leader, times, deadline, read_committed=read_committed)
         except KafkaGroupError as error:
@@ -107,4 +118,4 @@ async def end_offsets(
             return {}
 
     answers = await asyncio.gather(*(ask(leader, times) for leader, times in by_leader.items()))
-    return {tp: end for answer in answers for tp, end in answer.items() if end >= 0}
+    return {tp: end.offset for answer in answers for tp, end in answer.items() if end.offset >= 0}

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
-from kafka_source.cluster.list_offsets import EARLIEST, LATEST, list_offsets
+from kafka_source.cluster.epoch_ends import AskedEpoch, epoch_ends
+from kafka_source.cluster.list_offsets import EARLIEST, LATEST, ListedOffset, list_offsets
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import (
     BootstrapError,
@@ -202,10 +203,16 @@ class Cluster:
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the first offset of each partition."""
         (found,) = self._offsets(dict.fromkeys(partitions, EARLIEST))
-        return found
+        return _without_epochs(found)
 
     def latest(self, partitions: Iterable[TopicPartition], *, read_committed: bool) -> dict[TopicPartition, int]:
         """Return the high watermark of each partition; with `read_committed` the last stable offset."""
+        return _without_epochs(self.latest_with_epochs(partitions, read_committed=read_committed))
+
+    def latest_with_epochs(
+        self, partitions: Iterable[TopicPartition], *, read_committed: bool
+    ) -> dict[TopicPartition, ListedOffset]:
+        """Return what `latest` returns, each with the epoch of the leader that has told it."""
         (found,) = self._offsets(dict.fromkeys(partitions, LATEST), read_committed=read_committed)
         return found
 
@@ -222,12 +229,28 @@ class Cluster:
         first, last = self._offsets(
             dict.fromkeys(earliest, EARLIEST), dict.fromkeys(latest, LATEST), read_committed=read_committed
         )
-        return first, last
+        return _without_epochs(first), _without_epochs(last)
 
     def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """Return the offset of the first record at or after a timestamp (ms since 1970); None if there is none."""
         (found,) = self._offsets(times)
-        return {tp: offset if offset >= 0 else None for tp, offset in found.items()}
+        return {tp: listed.offset if listed.offset >= 0 else None for tp, listed in found.items()}
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return where a leader epoch ends in the log of each partition's leader of now; see `epoch_ends`."""
+        if not epochs:
+            return {}
+
+        async def ask(leaders: Mapping[TopicPartition, int], deadline: Deadline) -> dict[TopicPartition, int]:
+            by_leader: dict[int, dict[TopicPartition, AskedEpoch]] = {}
+            for tp, epoch in epochs.items():
+                by_leader.setdefault(leaders[tp], {})[tp] = AskedEpoch(epoch)
+            answers = await asyncio.gather(
+                *(epoch_ends(self._client, leader, theirs, deadline) for leader, theirs in by_leader.items())
+            )
+            return {tp: end for answer in answers for tp, end in answer.items()}
+
+        return self._ask_leaders("Asking for leader epochs", set(epochs), ask)
 
     def _describe_all_topics(self) -> Snapshot:
         """Return the metadata of all topics."""
@@ -262,29 +285,47 @@ class Cluster:
 
     def _offsets(
         self, *questions: Mapping[TopicPartition, int], read_committed: bool = False
-    ) -> list[dict[TopicPartition, int]]:
+    ) -> list[dict[TopicPartition, ListedOffset]]:
         """Return the answer to each question, a timestamp for each partition, see `list_offsets`."""
         partitions = {tp for times in questions for tp in times}
         if not partitions:
             return [{} for _ in questions]
+        return self._ask_leaders(
+            "Asking for offsets",
+            partitions,
+            lambda leaders, deadline: self._list_offsets(questions, leaders, deadline, read_committed),
+        )
+
+    def _ask_leaders(
+        self,
+        what: str,
+        partitions: Collection[TopicPartition],
+        question: Callable[[Mapping[TopicPartition, int], Deadline], Coroutine[Any, Any, _T]],
+    ) -> _T:
+        """Return what the leaders of partitions answer; see `_ask`.
+
+        Args:
+            what: See `_ask`.
+            partitions: The partitions.
+            question: One attempt, with the node id of each partition's leader.
+        """
         topics, look = {tp.topic for tp in partitions}, self._known
         known = None if look is None or not _has(look.seen, partitions) else look.seen
 
-        async def ask(deadline: Deadline) -> list[dict[TopicPartition, int]]:
+        async def ask(deadline: Deadline) -> _T:
             nonlocal known
             seen, known = known, None
             if seen is not None:
                 with suppress(RetriableError):
                     # A leader that is gone without a word must leave time to ask for the new one.
-                    soon = Deadline(self._timeout / 2)
-                    return await self._list_offsets(questions, _leaders(seen, partitions), soon, read_committed)
+                    return await question(_leaders(seen, partitions), Deadline(self._timeout / 2))
             # The leaders may have changed, and the response contains the cluster id, which shows whether the same
             # cluster still answers.
             seen = await self._client.metadata(topics, deadline)
             self._remember(seen, topics)
-            return await self._list_offsets(questions, _leaders(seen, partitions), deadline, read_committed)
+            return await question(_leaders(seen, partitions), deadline)
 
-        return self._ask("Asking for offsets", ask)
+        return self._ask(what, ask)
 
     async def _list_offsets(
         self,
@@ -292,7 +333,7 @@ class Cluster:
         leaders: Mapping[TopicPartition, int],
         deadline: Deadline,
         read_committed: bool,
-    ) -> list[dict[TopicPartition, int]]:
+    ) -> list[dict[TopicPartition, ListedOffset]]:
         # A request must not contain a partition twice, so each question has requests of its own.
         asked: dict[tuple[int, int], dict[TopicPartition, int]] = {}
         for number, times in enumerate(questions):
@@ -304,7 +345,7 @@ class Cluster:
                 for (_, leader), theirs in asked.items()
             )
         )
-        found: list[dict[TopicPartition, int]] = [{} for _ in questions]
+        found: list[dict[TopicPartition, ListedOffset]] = [{} for _ in questions]
         for (number, _), answer in zip(asked, answers, strict=True):
             found[number] |= answer
         return found
@@ -376,6 +417,10 @@ class _KnownMetadata:
 
     seen: Snapshot
     has_all_topics: bool = False
+
+
+def _without_epochs(listed: Mapping[TopicPartition, ListedOffset]) -> dict[TopicPartition, int]:
+    return {tp: one.offset for tp, one in listed.items()}
 
 
 def _has(seen: Snapshot, partitions: Iterable[TopicPartition]) -> bool:

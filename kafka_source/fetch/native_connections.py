@@ -9,13 +9,12 @@ import pyarrow as pa
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
+from kafka_source.cluster.epoch_ends import AskedEpoch, epoch_ends
 from kafka_source.cluster.list_offsets import EARLIEST, LATEST, list_offsets
-from kafka_source.errors import error_for_code
 from kafka_source.fetch import librdkafka
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.protocol import MAX_WAIT_MS, MIN_BYTES, FetchConnection
 from kafka_source.kafka_client import Deadline, IdleConnections, KafkaClient, Snapshot, cached_client
-from kafka_source.kafka_client.messages.cluster import OffsetForLeaderEpochRequest
 from kafka_source.model.identity import MOVED_FROM, check_same_cluster
 from kafka_source.model.stream_offset import Range
 
@@ -176,22 +175,12 @@ class NativeConnections:
         Raises:
             KafkaGroupError: The broker cannot be reached, or responds with an error.
         """
-        topic_type = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
-        asked = topic_type.OffsetForLeaderPartition(
-            partition=tp.partition, current_leader_epoch=leader_epoch, leader_epoch=epoch
-        )
-        request = OffsetForLeaderEpochRequest(replica_id=-1, topics=[topic_type(topic=tp.topic, partitions=[asked])])
-        client = self._client
-        answer = client.run(client.send(node, request, Deadline(_CONTROL_SECONDS)))
-        found = answer.topics[0].partitions[0]
-        if found.error_code:
-            raise error_for_code(found.error_code, f"Asking for the leader epochs of {tp.topic}-{tp.partition} failed")
-        end: int = found.end_offset
-        return end
+        client, asked = self._client, {tp: AskedEpoch(epoch, leader_epoch)}
+        return client.run(epoch_ends(client, node, asked, Deadline(_CONTROL_SECONDS)))[tp]
 
     def _offset(self, tp: TopicPartition, node: int, when: int) -> int:
         client = self._client
-        return client.run(list_offsets(client, node, {tp: when}, Deadline(_CONTROL_SECONDS)))[tp]
+        return client.run(list_offsets(client, node, {tp: when}, Deadline(_CONTROL_SECONDS)))[tp].offset
 
     @property
     def _client(self) -> KafkaClient:

@@ -14,7 +14,7 @@ class CommitOffset:
 
     Attributes:
         offset: The next offset to read.
-        leader_epoch: The leader epoch of the last record that was read; -1 if it is not known (KIP-320).
+        leader_epoch: The epoch of a leader whose log had everything before the offset; -1 if it is not known (KIP-320).
         metadata: A text of the application's own.
     """
 
@@ -61,11 +61,22 @@ def rewinds_in(committed: Mapping[TopicPartition, CommitOffset]) -> dict[TopicPa
 
 
 def with_notes(
-    offsets: Mapping[TopicPartition, int], rewinds: Mapping[TopicPartition, str], stream: str | None
+    offsets: Mapping[TopicPartition, int],
+    rewinds: Mapping[TopicPartition, str],
+    stream: str | None,
+    epochs: Mapping[TopicPartition, int] | None = None,
 ) -> dict[TopicPartition, CommitOffset]:
-    """Return offsets to commit, each with the stream's id and the mark of its partition's rewind, if there was one."""
+    """Return offsets to commit, each with the stream's id and the mark of its partition's rewind, if there was one.
+
+    Args:
+        offsets: The offsets.
+        rewinds: The id of the rewind of each partition that was rewound.
+        stream: The stream's id.
+        epochs: The leader epoch of each offset, as far as it is known.
+    """
+    epochs = epochs or {}
     return {
-        tp: CommitOffset(offset, metadata=OffsetNote(stream, rewinds.get(tp)).metadata)
+        tp: CommitOffset(offset, epochs.get(tp, -1), OffsetNote(stream, rewinds.get(tp)).metadata)
         for tp, offset in offsets.items()
     }
 

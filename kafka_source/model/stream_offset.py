@@ -13,8 +13,9 @@ exceptions are in `MicroBatches.tasks`. An offset never contains a secret: check
 element is the rule of the cuts. Where all copies of a partition emit rows (`redundant.emit=all`), a fourth element of a
 partition lists its readers: [[slot, replica], …]. Where the sink commits (`commit=sink`), "stream" is the stream's id;
 where the driver or tasks commit, "committer" is. Where the group was rewound, "rewinds" has the id of the last rewind
-by topic and partition. "stale" has the group's offsets that do not count, likewise. Where values are decoded by a
-registry's schema, "schemas" has its id: {"value": 7}.
+by topic and partition. "stale" has the group's offsets that do not count, likewise, and "epochs" the leader epochs with
+which a truncated log is noticed. Earlier versions ignore "epochs", and notice it less often. Where values are decoded
+by a registry's schema, "schemas" has its id: {"value": 7}.
 
 A query that was started with Spark's own Kafka source has offsets in its form, which says how far each partition was
 read and nothing else: {"orders": {"0": 250, "1": 180}}. These are read too, so that the query can continue.
@@ -135,6 +136,8 @@ class StreamOffset:
         schemas: The ids of the schemas to which values were resolved when the batch was planned, by column.
         stale: The offsets that the group had beyond the end of the log, by partition. They do not count for a query
             that cannot set them back (`commit=none`), until somebody has committed another one.
+        epochs: The epoch of the leader whose log had everything before the partition's end (KIP-320); without
+            partitions where it is not known.
         rewinds: The id of the last rewind of the group that the positions follow, by partition; see `group.strategies`.
         cut_rule: How `min_partitions` and `max_records` cut ranges.
         of_spark: Whether this is an offset of Spark's own Kafka source. Its spans are empty: the start of the batch is
@@ -156,6 +159,7 @@ class StreamOffset:
     by_sink: bool = False
     stale: Mapping[TopicPartition, int] = field(default_factory=dict)
     schemas: Mapping[str, int] = field(default_factory=dict)
+    epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     @property
     def ends(self) -> dict[TopicPartition, int]:
@@ -168,7 +172,13 @@ class StreamOffset:
         ids = {t: i for t, i in self.topics.items() if t not in topics}
         rewinds = {tp: i for tp, i in self.rewinds.items() if tp.topic not in topics}
         stale = {tp: offset for tp, offset in self.stale.items() if tp.topic not in topics}
-        return replace(self, partitions=kept, topics=ids, rewinds=rewinds, stale=stale)
+        epochs = {tp: epoch for tp, epoch in self.epochs.items() if tp.topic not in topics}
+        return replace(self, partitions=kept, topics=ids, rewinds=rewinds, stale=stale, epochs=epochs)
+
+    def epoch_of(self, tp: TopicPartition, offset: int) -> int:
+        """Return the leader epoch of the end of a partition, if it is this offset; -1: unknown."""
+        span = self.partitions.get(tp)
+        return -1 if span is None or span.end != offset else self.epochs.get(tp, -1)
 
     def same_topic(self, other: StreamOffset, name: str) -> bool:
         """Return whether both have the same topic under this name. An unknown id counts as the same."""
@@ -194,6 +204,7 @@ class StreamOffset:
             **({"rewinds": _by_topic(self.rewinds)} if self.rewinds else {}),
             **({"stale": _by_topic(self.stale)} if self.stale else {}),
             **({"schemas": dict(self.schemas)} if self.schemas else {}),
+            **({"epochs": _by_topic(self.epochs)} if self.epochs else {}),
         }
 
     @property
@@ -252,6 +263,7 @@ class StreamOffset:
                 by_sink="stream" in value,
                 stale={tp: int(offset) for tp, offset in _by_partition(value.get("stale", {})).items()},
                 schemas={column: int(schema_id) for column, schema_id in value.get("schemas", {}).items()},
+                epochs={tp: int(epoch) for tp, epoch in _by_partition(value.get("epochs", {})).items()},
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InvalidConfigurationError(

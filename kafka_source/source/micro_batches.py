@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from assignors.model import TopicPartition
+from kafka_source.cluster.list_offsets import ListedOffset
 from kafka_source.cluster.lookup import Cluster, NoLeaderError
 from kafka_source.cluster.topic_ids import TopicIds
 from kafka_source.engine_selection import check_engine
@@ -112,7 +113,7 @@ class MicroBatches:
             InvalidConfigurationError: `start` is of another cluster.
         """
         self._check_cluster(start)
-        self._positions.learn(start)
+        self._learn(start)
         with self._owner.rebalance_paused():
             return self._retry(lambda: self._next_attempt(start, limited=limited))
 
@@ -134,14 +135,20 @@ class MicroBatches:
         starts = self._resolver.resolve(known, owned, partitions, self._topics.lost_topics, leaderless)
         if not start.partitions:
             self._topics.note_unread(starts)
-        latest = self._latest_offsets(starts.keys() - leaderless)
+        listed = self._listed_latest(starts.keys() - leaderless)
+        latest = {tp: one.offset for tp, one in listed.items()}
+        leaders = {tp: one.leader_epoch for tp, one in listed.items()}
         self._latest = {**{tp: offset for tp, offset in self._latest.items() if tp in leaderless}, **latest}
         self._looked_up_ms = round(time.time() * 1000)
-        beyond = {tp.topic for tp, position in starts.items() if position > latest.get(tp, position)}
+        diverged = self._resolver.diverged(starts, leaders)
+        beyond = {tp.topic for tp, position in starts.items() if position > latest.get(tp, position) or tp in diverged}
         if beyond and self._topics.are_replaced(beyond):
             # Their records are not lost, but those of other topics: the trigger begins again and reads all of them.
             raise RefreshRetriableError(f"Topics were deleted or created again: {', '.join(sorted(beyond))}.")
-        starts = self._resolver.move_into_log(starts, latest)
+        before, starts = starts, self._resolver.move_into_log(starts, latest, diverged)
+        if not self._resolver.marks_steps_back:
+            # The checkpoint must have a step back before more is read: a plan leaves out what is before its start.
+            latest |= {tp: to for tp, to in starts.items() if to < before[tp]}
         if is_first:
             # The last commit before the restart may have failed. Nothing is committed before the checkpoint is checked.
             self._owner.finish(self._positions.current_ends(known))
@@ -159,7 +166,7 @@ class MicroBatches:
             # The driver was suspended while it planned, and other members may have read these records.
             return start
         self._admission.batch_planned()
-        self._planned = self._end_offset(starts, ends, owned)
+        self._planned = self._end_offset(starts, ends, owned, self._positions.end_epochs(starts, ends, leaders))
         self._owner.batch_planned(starts, ends, {**starts, **latest})
         failpoint("batch-planned")
         return self._planned
@@ -205,7 +212,7 @@ class MicroBatches:
             end = self._planned_by_spark(start, end)
         is_replay = end != self._planned
         if is_replay:
-            self._positions.learn(end, newest=True)
+            self._learn(end, newest=True)
             end = self._without_lost_topics(end)
             self._resolver.compare_with_group(end)
         planned = plan(end, start)
@@ -240,6 +247,7 @@ class MicroBatches:
             InvalidConfigurationError: `end` is of another cluster, whose group has nothing to do with these offsets.
         """
         self._check_cluster(end)
+        self._learn(end)
         with self._owner.rebalance_paused():
             self._owner.finish(self._positions.current_ends(end.without(self._topics.lost_from(end))))
 
@@ -252,7 +260,8 @@ class MicroBatches:
             self._leaderless.update(self._cluster.without_leader)
             partitions = set(self._cluster.partitions(self._selection))
             leaderless = self._leaderless.partitions & partitions
-            self._admission.stop_at(self._latest_offsets(partitions - leaderless), leaderless)
+            listed = self._listed_latest(partitions - leaderless)
+            self._admission.stop_at({tp: one.offset for tp, one in listed.items()}, leaderless)
 
     def latest(self) -> dict[str, dict[str, int]]:
         """Return the latest offsets as last looked up, by topic and partition, for the query's progress."""
@@ -307,6 +316,13 @@ class MicroBatches:
             servers=self._options.bootstrap_servers,
             moved_from=self._options.cluster_moved_from,
         )
+
+    def _learn(self, offset: StreamOffset, *, newest: bool = False) -> None:
+        """Note what an offset says besides its ends; see `Positions.learn`."""
+        if offset.cluster not in (None, self._cluster.cluster_id()):
+            # Leader epochs of the cluster from which the topics were migrated mean nothing in this one.
+            offset = replace(offset, epochs={})
+        self._positions.learn(offset, newest=newest)
 
     def _retry(self, trigger: Callable[[], _T]) -> _T:
         """Retry while a topic was just deleted or is not known to every broker yet, or a partition has no leader.
@@ -379,14 +395,15 @@ class MicroBatches:
                 raise_or_warn(self._options, DataLossError.of_unsubscribed(tp, planned=position))
         self._selects_all_of_checkpoint = True
 
-    def _latest_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return self._cluster.latest(partitions, read_committed=self._options.read_committed)
+    def _listed_latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ListedOffset]:
+        return self._cluster.latest_with_epochs(partitions, read_committed=self._options.read_committed)
 
     def _end_offset(
         self,
         starts: Mapping[TopicPartition, int],
         ends: Mapping[TopicPartition, int],
         owned: OwnedPartitions,
+        epochs: Mapping[TopicPartition, int],
     ) -> StreamOffset:
         if self._options.in_group and self._options.commit != "none":
             self._positions.stream = self._positions.stream or uuid.uuid4().hex
@@ -404,6 +421,7 @@ class MicroBatches:
             by_sink=self._sink_commits,
             stale=self._positions.stale(starts),
             schemas={} if self._reader is None or self._reader.id is None else {"value": self._reader.id},
+            epochs=epochs,
         )
 
     def _remaining(self, planned: list[PlannedInput], stream: str) -> list[PlannedInput]:

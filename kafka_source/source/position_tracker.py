@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from assignors.model import TopicPartition
 from kafka_source.cluster.lookup import Cluster
-from kafka_source.errors import InvalidConfigurationError
+from kafka_source.errors import DataLossError, InvalidConfigurationError
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import ReadOptions
@@ -20,6 +21,20 @@ from kafka_source.source.owners import OwnedPartitions, PartitionOwner, fetch_co
 from kafka_source.source.positions import Positions, group_or_own, max_offset
 
 log = logging.getLogger(__name__)
+
+
+class Divergence(NamedTuple):
+    """Where the log of a new leader diverges from what was read.
+
+    Attributes:
+        end: The offset up to which both have the same records.
+        epoch: The epoch of the leader from which the query has read.
+        leader_epoch: The epoch of the leader of now.
+    """
+
+    end: int
+    epoch: int
+    leader_epoch: int
 
 
 class PositionTracker:
@@ -63,6 +78,11 @@ class PositionTracker:
     def is_resolved(self) -> bool:
         """Whether this process has resolved positions before."""
         return self._generation is not None
+
+    @property
+    def marks_steps_back(self) -> bool:
+        """Whether offsets of the checkpoint tell a step back by the mark of a rewind."""
+        return self._commits and not self._own_positions
 
     def compare_with_group(self, newest: StreamOffset) -> None:
         """Compare the newest offset of the checkpoint with the query's own commits, when the query starts.
@@ -134,30 +154,61 @@ class PositionTracker:
         self._generation = owned.generation
         return self._positions.next_of(partitions)
 
+    def diverged(
+        self, starts: Mapping[TopicPartition, int], leaders: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, Divergence]:
+        """Return where the logs of new leaders diverge from what was read before the positions (KIP-320).
+
+        The leaders are asked only where they have changed.
+
+        Args:
+            starts: The positions.
+            leaders: The epoch of the leader of each partition that has one; -1: unknown.
+        """
+        epochs = self._positions.to_check(leaders)
+        ends = self._cluster.epoch_ends(epochs)
+        found = {tp: Divergence(end, epochs[tp], leaders[tp]) for tp, end in ends.items() if 0 <= end < starts[tp]}
+        self._positions.in_log_of({tp: now for tp, now in leaders.items() if tp not in found})
+        return found
+
     def move_into_log(
-        self, starts: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]
+        self,
+        starts: Mapping[TopicPartition, int],
+        latest: Mapping[TopicPartition, int],
+        diverged: Mapping[TopicPartition, Divergence],
     ) -> dict[TopicPartition, int]:
-        """Return the positions, those beyond the latest offset moved to an offset that the partition has.
+        """Return the positions, those that the log does not lead to moved to an offset to which it does.
 
         Positions before the first offset are left to the tasks, which find them without another request.
 
         Args:
             starts: The positions.
             latest: The latest offset of each partition that has a leader; with read_committed the last stable offset.
+            diverged: What `diverged` has found.
 
         Raises:
-            DataLossError: A position is beyond the end of its partition, and `failOnDataLoss` is set.
+            DataLossError: A position is beyond the end of its partition, or its log has diverged, and `failOnDataLoss`
+                is set.
         """
-        beyond = {tp: position for tp, position in starts.items() if position > latest.get(tp, position)}
-        if not beyond:
+        beyond = {
+            tp: position
+            for tp, position in starts.items()
+            if position > latest.get(tp, position) and tp not in diverged
+        }
+        if not beyond and not diverged:
             return dict(starts)
+        for tp, one in sorted(diverged.items()):
+            error = DataLossError.of_diverged(
+                tp, planned=starts[tp], end=one.end, epoch=one.epoch, leader_epoch=one.leader_epoch
+            )
+            start_and_end.raise_or_warn(self._options, error)
         moved = start_and_end.check_data_loss(self._cluster, self._options, beyond)
         # The others are beyond the last stable offset only.
-        ends = {tp: to for tp, to in moved.items() if to < beyond[tp]}
+        ends = {tp: to for tp, to in moved.items() if to < beyond[tp]} | {tp: one.end for tp, one in diverged.items()}
         # With `commit=sink` the group's offset says what the output has, and nothing is written twice.
         lost = ends if self._sink_commits else {tp: self._positions.within_log(tp, to) for tp, to in ends.items()}
         if lost:
-            self._step_back({tp: (beyond[tp], to) for tp, to in lost.items()})
+            self._step_back({tp: (starts[tp], to) for tp, to in lost.items()})
         self._positions.settle()
         return {**starts, **lost}
 
@@ -170,7 +221,7 @@ class PositionTracker:
         for tp, (before, to) in sorted(moves.items()):
             log.warning("stepped back %s-%d from=%d to=%d", tp.topic, tp.partition, before, to)
         back = {tp: to for tp, (_, to) in moves.items()}
-        self._positions.step_back(back, rewinds=self._commits and not self._own_positions)
+        self._positions.step_back(back, rewinds=self.marks_steps_back)
         if self._commits:
             self._owner.rewind_committed(back)
             return

@@ -20,6 +20,7 @@ nobody but the user knows whether the output was too |
 | the group's is stale, and nobody has committed another one | the checkpoint's |
 | a position beyond the end of the log | what is left within the log, else its end (`failOnDataLoss=false`). The group \
 follows by a rewind, so that the offset from before counts nowhere; where the query commits nothing, it is stale |
+| a position in a log that has lost records before it, as the leader epochs tell | where the logs diverge, likewise |
 | its topic was created again | the new topic's first offset |
 | nothing | where the starting options say; if it was added while the query ran, its first offset |
 
@@ -56,6 +57,8 @@ class _Partition:
         committed_at: When that was, by the clock.
         stale: The group's offset if it does not count, until somebody has committed another one.
         rewind: The id of the last rewind that the query follows; None: there was none.
+        epoch: The epoch of the leader whose log had everything before `next` (KIP-320); -1: unknown.
+        checked: The epoch of the last leader whose log is known to have it, too.
     """
 
     next: int | None = None
@@ -66,6 +69,8 @@ class _Partition:
     committed_at: float = 0.0
     stale: int | None = None
     rewind: str | None = None
+    epoch: int = -1
+    checked: int = -1
 
 
 class Positions:
@@ -84,6 +89,7 @@ class Positions:
         # Topics that were created again: their next commit may be lower than what the group has.
         self._recreated: set[str] = set()
         self._start: StreamOffset | None = None
+        self._newest = StreamOffset()
         self.stream: str | None = None
 
     # ---- where the query continues
@@ -93,13 +99,14 @@ class Positions:
         return {tp: at for tp in partitions if (at := self._get(tp).next) is not None}
 
     def learn(self, offset: StreamOffset, *, newest: bool = False) -> None:
-        """Note whose offset of the checkpoint this is, and which rewinds it follows.
+        """Note whose offset of the checkpoint this is, which rewinds it follows, and its leader epochs.
 
         Args:
             offset: The offset.
             newest: Whether the checkpoint has no newer one. Else what this process knows is newer.
         """
         self.stream = offset.stream or self.stream
+        self._newest = offset
         for tp, rewind_id in offset.rewinds.items():
             if newest or self._get(tp).rewind is None:
                 self._partitions[tp].rewind = rewind_id
@@ -110,6 +117,9 @@ class Positions:
             return
         for tp, end in start.ends.items():
             known = self._partitions[tp]
+            epoch = start.epochs.get(tp, -1)
+            if (known.next, known.epoch) != (end, epoch):
+                known.epoch = known.checked = epoch
             known.next, known.is_replaced = end, False
         for tp, offset in start.stale.items():
             if self._get(tp).stale is None:
@@ -148,6 +158,12 @@ class Positions:
             if own is not None and group is not None and (commits or own < group):
                 known.other = min(own, group)
             chosen = rule(own, group)
+            epochs = {known.epoch} if own == chosen else set()
+            if tp in committed and group == chosen:
+                epochs.add(committed[tp].leader_epoch)
+            epoch = -1 if chosen is None else max(epochs)
+            if epoch != known.epoch:
+                known.epoch = known.checked = epoch
             if chosen is not None:
                 merged[tp] = chosen
         return merged
@@ -197,6 +213,41 @@ class Positions:
                 known.next = None
             if tp.topic in self._recreated:
                 known.committed = None
+
+    # ---- leader epochs
+
+    def to_check(self, leaders: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return the epochs of the positions whose partitions have a new leader, which may not have what was read.
+
+        Args:
+            leaders: The epoch of each partition's leader of now; -1: unknown.
+        """
+        return {tp: known.epoch for tp, now in leaders.items() if 0 <= (known := self._get(tp)).checked < now}
+
+    def in_log_of(self, leaders: Mapping[TopicPartition, int]) -> None:
+        """Note that the logs of leaders of these epochs have everything before the positions."""
+        for tp, now in leaders.items():
+            known = self._partitions[tp]
+            known.epoch = now if known.epoch < 0 else known.epoch
+            known.checked = max(known.checked, now)
+
+    def end_epochs(
+        self,
+        starts: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+        leaders: Mapping[TopicPartition, int],
+    ) -> dict[TopicPartition, int]:
+        """Return the leader epochs of the ends of a micro-batch, as far as they are known.
+
+        A partition with nothing to read keeps its epoch, so that an election alone changes no offset of a checkpoint.
+
+        Args:
+            starts: Where the micro-batch starts, which are the positions.
+            ends: Where it ends.
+            leaders: The epoch of the leader that has told each end; -1: unknown.
+        """
+        epochs = {tp: leaders.get(tp, -1) if end > starts[tp] else self._get(tp).epoch for tp, end in ends.items()}
+        return {tp: epoch for tp, epoch in epochs.items() if epoch >= 0}
 
     # ---- offsets of the group that do not count
 
@@ -250,8 +301,13 @@ class Positions:
     # ---- what the driver commits
 
     def with_notes(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, CommitOffset]:
-        """Return offsets as they are committed, each with the stream's id and the mark of its partition's rewind."""
-        return with_notes(offsets, self.rewinds(offsets), self.stream)
+        """Return offsets as they are committed: with the stream's id, rewinds' marks, and leader epochs if known."""
+        epochs = {tp: self._epoch_of(tp, offset) for tp, offset in offsets.items()}
+        return with_notes(offsets, self.rewinds(offsets), self.stream, epochs)
+
+    def _epoch_of(self, tp: TopicPartition, offset: int) -> int:
+        known = self._get(tp)
+        return known.epoch if known.next == offset else self._newest.epoch_of(tp, offset)
 
     def missing(self, finished: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return the offsets of `finished` that the group does not have, as far as known."""

@@ -100,8 +100,8 @@ class TopicTracker:
             DataLossError: A topic was lost, and `failOnDataLoss` is set.
         """
         if start.cluster not in (None, cluster_id):
-            # The topics were migrated to this cluster (`cluster.moved.from`), where they have other ids.
-            start = replace(start, topics={})
+            # The topics were migrated to this cluster (`cluster.moved.from`), where they have other ids and epochs.
+            start = replace(start, topics={}, epochs={})
             self.refresh()
         self._cache.invalidate_if_old()
         known = start if start.partitions else self._unread

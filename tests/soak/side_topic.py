@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from concurrent.futures import TimeoutError as FutureTimeoutError
 
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import NewPartitions
 
 from kafkagroup.embedded import EmbeddedKafka
+from tests.support.unclean_election import LOSES_RECORDS, lose_records, replicas_of
 from tests.support.waiting import wait_until
 
 SIDE = "soak-side"
@@ -28,8 +28,7 @@ class SideTopic:
         self._create()
 
     def _create(self) -> None:
-        config = {"unclean.leader.election.enable": "true", "min.insync.replicas": 1}
-        self._kafka.create_topic(SIDE, self._partitions, 2, config)
+        self._kafka.create_topic(SIDE, self._partitions, 2, LOSES_RECORDS)
 
     def write(self, count: int = 20) -> set[int]:
         """Write new numbers; return them."""
@@ -49,7 +48,7 @@ class SideTopic:
         # The future of a client that is garbage fails.
         admin = self._kafka.admin()
         admin.create_partitions([NewPartitions(SIDE, self._partitions)])[SIDE].result(60)
-        wait_until(lambda: len(self._replicas()) == self._partitions, "the new partition", 60)
+        wait_until(lambda: len(replicas_of(self._kafka, SIDE)) == self._partitions, "the new partition", 60)
         self.write()
 
     def create_again(self) -> None:
@@ -69,30 +68,4 @@ class SideTopic:
     def lose_records(self) -> None:
         """Have the follower of partition 0, which has not the last records, lead (an unclean election)."""
         self.write()
-        leader, follower = self._leader_and_follower()
-        self._kafka.kill(follower)
-        try:
-            self.write()
-            self._kafka.kill(leader)
-        finally:
-            self._kafka.restart(follower)
-        try:
-            wait_until(lambda: self._leads(follower), f"node {follower} to lead", 60)
-            self.write()
-        finally:
-            self._kafka.restart(leader)
-            self._kafka.wait_ready()
-
-    def _leader_and_follower(self) -> tuple[int, int]:
-        leader, replicas = self._replicas()[0]
-        return leader, next(node for node in replicas if node != leader)
-
-    def _leads(self, node: int) -> bool:
-        with contextlib.suppress(KafkaException, FutureTimeoutError, KeyError):
-            return self._replicas()[0][0] == node
-        return False
-
-    def _replicas(self) -> dict[int, tuple[int, list[int]]]:
-        """The leader and the replicas of each partition."""
-        found = self._kafka.admin().list_topics(SIDE, timeout=10).topics[SIDE].partitions
-        return {number: (one.leader, list(one.replicas)) for number, one in found.items()}
+        lose_records(self._kafka, SIDE, self.write, self.write)

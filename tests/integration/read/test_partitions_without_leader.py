@@ -1,19 +1,26 @@
-"""A partition has no leader, because the only broker that has it is down: the others are read meanwhile."""
+"""A partition has no leader, or a leader without its last records.
+
+Without one, because the only broker that has it is down, the others are read meanwhile. Where records were lost, the
+leader epochs tell (KIP-320): records that the new leader has below the old offset are not skipped.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import logging
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import ElectionType, Producer
+from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka.admin import AdminClient
 from pyspark.sql.datasource import InputPartition
 
 from assignors import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
-from kafka_source.errors import RetriableError
+from kafka_source.errors import DataLossError, KafkaGroupError, RetriableError
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import Where, read_options
 from kafka_source.schema import source_schema
@@ -25,6 +32,9 @@ from kafkagroup.admin import Groups
 from kafkagroup.cli.rows import overview
 from kafkagroup.cli.watch_rates import GroupSample, History
 from kafkagroup.embedded import EmbeddedKafka
+from tests.support.queries import Job
+from tests.support.records import produce
+from tests.support.unclean_election import LOSES_RECORDS, lose_records, replicas_of
 from tests.support.waiting import wait_until
 
 PARTITIONS = 3
@@ -74,6 +84,15 @@ class Outage:
 
     def close(self) -> None:
         self._cluster.close()
+        if not self.kafka.is_running(DEAD):
+            self.end()
+
+
+def committed(groups: Groups, group: str) -> dict[TopicPartition, int]:
+    """What a group has committed; nothing while its next coordinator does not know it."""
+    with suppress(KafkaGroupError):
+        return groups.committed(group)
+    return {}
 
 
 class Reading:
@@ -132,14 +151,21 @@ def assert_the_lag_of_the_others_is_shown(groups: Groups, group: str, outage: Ou
 
 
 @pytest.fixture
+def outage(nodes, group) -> Iterator[Outage]:
+    with closing(Outage(nodes, group)) as one:
+        yield one
+
+
+@pytest.fixture
 def reading(nodes, group):
     """Starts queries of a topic; the group is that of the test, unless another is given."""
     with ExitStack() as stack:
         yield lambda topic, group, **options: stack.enter_context(closing(Reading(nodes, topic, group, **options)))
 
 
-def test_the_others_are_read_meanwhile_and_the_partition_when_it_has_a_leader_again(nodes, group, reading, caplog):
-    outage = Outage(nodes, group)
+def test_the_others_are_read_meanwhile_and_the_partition_when_it_has_a_leader_again(
+    nodes, group, reading, outage, caplog
+):
     first = outage.produce(*range(PARTITIONS))
     in_group, without = reading(outage.topic, group), reading(outage.topic, None)
     impatient = reading(outage.topic, None, coordinator_timeout_ms=1)
@@ -149,6 +175,7 @@ def test_the_others_are_read_meanwhile_and_the_partition_when_it_has_a_leader_ag
     groups, behind = Groups(Settings({"bootstrap.servers": nodes.bootstrap_servers})), f"{group}-behind"
     groups.create(behind, {TopicPartition(outage.topic, number): 4 for number in range(PARTITIONS)})
     outage.begin()
+    wait_until(lambda: committed(groups, behind), "the next coordinator to know the group")
     assert_the_lag_of_the_others_is_shown(groups, behind, outage)
     assert f"no broker leads {outage.topic}:{outage.lost}: the lag there is unknown" in caplog.text
     meanwhile = outage.produce(*outage.others)
@@ -179,4 +206,88 @@ def test_the_others_are_read_meanwhile_and_the_partition_when_it_has_a_leader_ag
     last = outage.produce(outage.lost)
     assert in_group.next() == without.next() == last
     assert late.next() == late_without.next() == lost + last
-    outage.close()
+
+
+def read_on(job: Job, planner: MicroBatches) -> list[int]:
+    """Read what is new with a driver that goes on running."""
+    found = []
+    while (end := planner.next(job.offsets[-1], limited=True)) is not job.offsets[-1]:
+        job.offsets.append(end)
+        found += job.read(planner, *job.offsets[-2:])
+        planner.finished(end)
+    return found
+
+
+def elect(kafka, topic: str, leader: int) -> None:
+    """A clean election: the preferred leader leads again, and there are no new records."""
+
+    def done() -> bool:
+        admin: AdminClient = kafka.admin()
+        with suppress(Exception):
+            admin.elect_leaders(ElectionType.PREFERRED, [ClientPartition(topic, 0)]).result(10)
+        return replicas_of(kafka, topic)[0][0] == leader
+
+    wait_until(done, f"node {leader} to lead again", 60)
+
+
+def test_a_log_that_has_lost_records_and_grown_again_is_noticed(nodes, group, caplog):
+    """Read by a driver that goes on, by restarts with and without a group, and by the next member of a group."""
+    kafka, servers, topic = nodes, nodes.bootstrap_servers, f"{group}-lost"
+    kafka.create_topic(topic, 1, 2, LOSES_RECORDS)
+    leader = replicas_of(kafka, topic)[0][0]
+    tp = TopicPartition(topic, 0)
+
+    def job(name: str, **options: object) -> Job:
+        given = {"subscribe": topic, "failOnDataLoss": "false", "commit": "batch", **options}
+        return Job(kafka, f"{group}-{name}", **given)
+
+    runs, stops, member = job("runs"), job("stops"), job("member")
+    strict = job("strict", failOnDataLoss="true")
+    alone = job("alone", commit="none", group_membership="false")
+    groups = Groups(Settings({"bootstrap.servers": servers}))
+    with closing(runs.planner()) as planner:
+        produce(servers, topic, 100, config={"acks": "all"})
+        before: dict[str, list[int]] = {}
+
+        def read_all(name: str, read: Callable[[], list[int]]) -> None:
+            found = before.setdefault(name, [])
+
+            def done() -> bool:
+                found.extend(read())
+                return len(found) == 150
+
+            wait_until(done, f"{name} to read")
+
+        def write_lost() -> None:
+            produce(servers, topic, 50, first=100, config={"acks": "1"})
+            for name, one in {"stops": stops, "member": member, "strict": strict, "alone": alone}.items():
+                read_all(name, one.run)
+            read_all("runs", lambda: read_on(runs, planner))
+
+        lose_records(kafka, topic, write_lost, lambda: produce(servers, topic, 80, first=1100))
+        assert all(found == list(range(150)) for found in before.values())
+
+        def known(*names: str) -> set[int | None]:
+            return {committed(groups, f"{group}-{name}").get(tp) for name in names}
+
+        wait_until(
+            lambda: known("runs", "stops", "member", "strict") == {150}, "the next coordinators to know the offsets"
+        )
+        instead = list(range(1100, 1180))
+        with pytest.raises(DataLossError, match=rf"{topic}-0 .* offset 150: .* epoch 0, .* epoch [12] .* offset 100"):
+            strict.run()
+        assert known("strict") == {150}
+        with caplog.at_level(logging.WARNING):
+            assert read_on(runs, planner) == instead
+            assert stops.run() == instead
+            assert alone.run() == instead
+            # The next member has the group's offset only.
+            assert job("member").run() == instead
+        stepped = [r.getMessage() for r in caplog.records if "stepped back" in r.getMessage()]
+        assert stepped == [f"stepped back {topic}-0 from=150 to=100"] * 4
+        assert known("runs", "stops", "member") == {180}
+        # An election without new records starts no micro-batch, and later records are read once.
+        elect(kafka, topic, leader)
+        assert read_on(runs, planner) == stops.run() == alone.run() == []
+        produce(servers, topic, 10, first=1180)
+        assert read_on(runs, planner) == stops.run() == alone.run() == list(range(1180, 1190))

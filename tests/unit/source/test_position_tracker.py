@@ -17,7 +17,7 @@ from kafka_source.options import Where
 from kafka_source.schema import source_schema
 from kafka_source.source.owners import OwnedPartitions, Standalone
 from kafka_source.source.position_tracker import PositionTracker
-from kafka_source.source.positions import Positions
+from kafka_source.source.positions import Positions, max_offset
 from kafka_source.source.read_task import Query
 
 TP = TopicPartition("t", 0)
@@ -30,10 +30,21 @@ committers = st.sampled_from([MINE, "another", ""])
 
 
 class Log:
-    """A partition's log that begins at 0, as `Cluster` tells it."""
+    """A partition's log that begins at 0, as `Cluster` tells it.
 
-    def __init__(self, end: int) -> None:
-        self.end = end
+    Args:
+        end: The offset after its last record.
+        epoch: The epoch of its leader; -1: the brokers do not tell it.
+        ends: Where each leader epoch ends.
+    """
+
+    def __init__(self, end: int, epoch: int = -1, ends: Mapping[int, int] | None = None) -> None:
+        self.end, self.epoch, self.ends = end, epoch, dict(ends or {})
+        self.asked: list[dict[TopicPartition, int]] = []
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        self.asked += [dict(epochs)] if epochs else []
+        return {tp: self.ends[epoch] for tp, epoch in epochs.items()}
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return dict.fromkeys(partitions, 0)
@@ -66,6 +77,8 @@ class Start:
         commit: str,
         choice: str = "stop",
         loss: bool = False,
+        epoch: int = -1,
+        ends: Mapping[int, int] | None = None,
     ) -> None:
         given = {
             "kafka.bootstrap.servers": "a:1",
@@ -75,7 +88,7 @@ class Start:
             "group.on.older.checkpoint": choice,
             "failOnDataLoss": str(loss).lower(),
         }
-        self.log, self.positions = Log(end), Positions()
+        self.log, self.positions = Log(end, epoch, ends), Positions()
         self.group = Group(entries, self.positions)
         query = Query.of(given, source_schema(headers=False), Where.STREAM)
         cluster: Any = self.log
@@ -86,7 +99,8 @@ class Start:
         self.tracker.compare_with_group(checkpoint)
         owned = OwnedPartitions({TP: 0}, 1, 1)
         starts = self.tracker.resolve(checkpoint, owned, [TP], set())
-        self.starts = self.tracker.move_into_log(starts, {TP: self.log.end})
+        diverged = self.tracker.diverged(starts, {TP: self.log.epoch})
+        self.starts = self.tracker.move_into_log(starts, {TP: self.log.end}, diverged)
         return self.starts[TP]
 
     def planned(self, checkpoint: StreamOffset) -> StreamOffset:
@@ -94,12 +108,14 @@ class Start:
         if self.tracker.are_durable(checkpoint, self.starts):
             return checkpoint
         spans = {tp: Span(at, at, 0) for tp, at in self.starts.items()}
-        stale = self.positions.stale(spans)
-        return StreamOffset(spans, stream=checkpoint.stream, rewinds=self.positions.rewinds(spans), stale=stale)
+        stale, rewinds = self.positions.stale(spans), self.positions.rewinds(spans)
+        epochs = self.positions.end_epochs(self.starts, self.starts, {TP: self.log.epoch})
+        return StreamOffset(spans, stream=checkpoint.stream, rewinds=rewinds, stale=stale, epochs=epochs)
 
 
-def at(offset: int) -> StreamOffset:
-    return StreamOffset({TP: Span(0, offset, 0)}, stream=MINE)
+def at(offset: int, epoch: int | None = None) -> StreamOffset:
+    epochs = {} if epoch is None else {TP: epoch}
+    return StreamOffset({TP: Span(0, offset, 0)}, stream=MINE, epochs=epochs)
 
 
 @given(offsets, offsets, commits, committers, choices)
@@ -177,3 +193,82 @@ def test_notes_of_early_versions_and_of_others_are_read():
     assert OffsetNote.parse("6f1e") == OffsetNote(stream="6f1e")
     assert OffsetNote.parse("kafkagroup:rewound:6f1e") == OffsetNote(rewound="6f1e")
     assert OffsetNote.parse("consumer of Mr. X") == OffsetNote(stream="consumer of Mr. X")
+
+
+epochs_read = st.integers(0, 5)
+
+
+@given(offsets, epochs_read, epochs_read, st.integers(-1, 100), commits)
+def test_a_new_leader_without_what_was_read_is_found_and_its_records_are_read(own, read, now, end, commit):
+    """The log has grown past the position again, so that only the leader epochs tell."""
+    start = Start({}, 200, commit=commit, epoch=now, ends={read: end})
+    assert start.position(at(own, read)) == (end if now > read and 0 <= end < own else own)
+    assert start.log.asked == ([{TP: read}] if now > read else [])
+    # A restart finds the same, and its leader is asked no more than once.
+    checkpoint = start.planned(at(own, read))
+    again = Start(start.group.entries, 200, commit=commit, epoch=now, ends={read: end})
+    assert again.position(checkpoint) == start.starts[TP]
+    assert again.position(checkpoint) == start.starts[TP]
+    assert len(again.log.asked) == len(start.log.asked)
+
+
+@given(offsets, epochs_read, st.integers(0, 100), commits)
+def test_with_fail_on_data_loss_a_divergence_is_told_and_nothing_is_set_back(own, read, end, commit):
+    assume(end < own)
+    entries = {TP: CommitOffset(own, read)}
+    start = Start(entries, 200, commit=commit, loss=True, epoch=read + 2, ends={read: end})
+    with pytest.raises(DataLossError, match=rf"t-0 .* {own}: .* epoch {read}, .* epoch {read + 2} .* offset {end} on"):
+        start.position(at(own, read))
+    assert entries == {TP: CommitOffset(own, read)}
+
+
+@given(offsets, offsets, epochs_read, epochs_read, commits)
+def test_the_offset_that_counts_brings_its_epoch(own, group, own_epoch, group_epoch, commit):
+    start = Start(
+        {TP: CommitOffset(group, group_epoch)}, 200, commit=commit, epoch=9, ends=dict.fromkeys(range(6), 150)
+    )
+    start.position(at(own, own_epoch))
+    expected = own_epoch if own > group else group_epoch if group > own else max(own_epoch, group_epoch)
+    assert start.log.asked == [{TP: expected}]
+
+
+def test_an_offset_without_an_epoch_is_taken_as_it_is_and_has_the_epoch_of_now_from_then_on():
+    """A checkpoint of an earlier version, or an offset that another client has committed."""
+    start = Start({}, 200, commit="batch", epoch=4)
+    assert (start.position(at(150)), start.log.asked) == (150, [])
+    assert start.positions.end_epochs({TP: 150}, {TP: 150}, {TP: 4}) == {TP: 4}
+    start.log.epoch, start.log.ends = 6, {4: 120}
+    assert (start.position(at(150)), start.log.asked) == (120, [{TP: 4}])
+
+
+def test_brokers_that_tell_no_epochs_are_not_asked_for_any():
+    start = Start({}, 200, commit="batch")
+    assert (start.position(at(150, 3)), start.log.asked) == (150, [])
+    assert start.positions.end_epochs({TP: 150}, {TP: 200}, {TP: -1}) == {}
+
+
+def test_an_election_alone_changes_no_offset_of_the_checkpoint():
+    start = Start({}, 150, commit="batch", epoch=4, ends={3: 150})
+    assert start.position(at(150, 3)) == 150
+    assert start.planned(at(150, 3)) == at(150, 3)
+    assert start.positions.end_epochs({TP: 150}, {TP: 150}, {TP: 4}) == {TP: 3}
+    assert start.positions.end_epochs({TP: 150}, {TP: 170}, {TP: 4}) == {TP: 4}
+
+
+def test_a_commit_has_the_epoch_of_its_offset():
+    positions = Positions()
+    positions.learn(at(150, 3))
+    assert positions.with_notes({TP: 150})[TP].leader_epoch == 3
+    assert positions.with_notes({TP: 140})[TP].leader_epoch == -1
+    positions.begin(at(150, 3))
+    positions.learn(at(180, 4))
+    assert [positions.with_notes({TP: at})[TP].leader_epoch for at in (150, 180)] == [3, 4]
+
+
+def test_topics_of_another_incarnation_lose_their_epochs():
+    positions = Positions()
+    positions.begin(at(150, 3))
+    positions.forget_topics({"t"})
+    positions.merge([TP], {}, max_offset, commits=True)
+    positions.replace({TP: 0})
+    assert positions.to_check({TP: 9}) == {}

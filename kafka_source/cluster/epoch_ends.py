@@ -1,0 +1,71 @@
+"""OffsetForLeaderEpoch: where a leader epoch ends in the log of a partition's leader of now (KIP-320)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from assignors.model import TopicPartition
+from kafka_source.errors import error_for_code
+from kafka_source.kafka_client import Deadline, KafkaClient
+from kafka_source.kafka_client.messages.cluster import OffsetForLeaderEpochRequest
+
+
+class AskedEpoch(NamedTuple):
+    """A leader epoch whose end is asked for.
+
+    Attributes:
+        epoch: The epoch. If the log has no records of it, the last epoch before it counts.
+        current: The epoch of the leader that is asked; a broker that leads in another one refuses. -1: any.
+    """
+
+    epoch: int
+    current: int = -1
+
+
+async def epoch_ends(
+    client: KafkaClient, leader: int, asked: Mapping[TopicPartition, AskedEpoch], deadline: Deadline
+) -> dict[TopicPartition, int]:
+    """Return the end offset of an epoch in each partition that a broker leads; -1: unknown. No retries.
+
+    If it is lower than an offset up to which records were read from a leader of that epoch, the logs diverge there.
+
+    Args:
+        client: The cluster's client.
+        leader: The node id of the partitions' leader.
+        asked: The epoch of each partition.
+        deadline: The time limit for the response.
+
+    Raises:
+        KafkaGroupError: The broker cannot be reached, or responds with an error.
+    """
+    topic_type = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+    by_topic: dict[str, list[TopicPartition]] = {}
+    for tp in sorted(asked):
+        by_topic.setdefault(tp.topic, []).append(tp)
+    request = OffsetForLeaderEpochRequest(
+        replica_id=-1,
+        topics=[
+            topic_type(
+                topic=topic,
+                partitions=[
+                    topic_type.OffsetForLeaderPartition(
+                        partition=tp.partition,
+                        current_leader_epoch=asked[tp].current,
+                        leader_epoch=asked[tp].epoch,
+                    )
+                    for tp in partitions
+                ],
+            )
+            for topic, partitions in by_topic.items()
+        ],
+    )
+    answer = await client.send(leader, request, deadline)
+    found = {}
+    for topic in answer.topics:
+        for p in topic.partitions:
+            if p.error_code:
+                name = f"{topic.topic}-{p.partition}"
+                raise error_for_code(p.error_code, f"Asking for the leader epochs of {name} failed")
+            found[TopicPartition(topic.topic, p.partition)] = p.end_offset
+    return found
