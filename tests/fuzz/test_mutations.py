@@ -1,4 +1,4 @@
-"""Ten million mutated record sets through the native decoder, with the checks of a debug build."""
+"""Ten million mutated record sets, and as many Avro values, through the kernel, with the checks of a debug build."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from tests.support.native import cargo_works
 
 CRATE = Path(__file__).parents[2] / "native"
 # `fuzz` is a release build with overflow checks and debug assertions.
-COMMAND = ["cargo", "test", "--locked", "--profile", "fuzz", "--no-default-features", "--test", "mutations"]
-COMMAND += ["--", "--ignored", "--nocapture"]
+COMMAND = ["cargo", "test", "--locked", "--profile", "fuzz", "--no-default-features", "--test"]
 MUTATIONS = 10_000_000
 SECONDS = 1500
 
@@ -24,10 +23,17 @@ SECONDS = 1500
 @pytest.mark.skipif(
     not cargo_works(), reason="the native engine and its fuzzer are built with cargo, which does not work here"
 )
-def test_millions_of_mutated_batches_neither_crash_nor_hang_nor_give_a_wrong_row() -> None:
-    """The mutations are those of a fixed seed; `native/tests/mutations.rs` checks each outcome."""
+@pytest.mark.parametrize(
+    ("test", "tally"),
+    [
+        ("mutations", r"whole (\d+), partial (\d+), corrupt (\d+), old format (\d+)"),
+        ("values", r"good (\d+), bad (\d+)"),
+    ],
+)
+def test_millions_of_mutations_neither_crash_nor_hang_nor_give_a_wrong_row(test: str, tally: str) -> None:
+    """The mutations are those of a fixed seed; `native/tests/TEST.rs` checks each outcome."""
     done = subprocess.run(
-        COMMAND,
+        [*COMMAND, test, "--", "--ignored", "--nocapture"],
         cwd=CRATE,
         env={**os.environ, "MUTATIONS": str(MUTATIONS), "MUTATION_SECONDS": str(SECONDS)},
         capture_output=True,
@@ -36,8 +42,7 @@ def test_millions_of_mutated_batches_neither_crash_nor_hang_nor_give_a_wrong_row
         check=False,
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
-    tally = r"(\d+) mutations in .*: whole (\d+), partial (\d+), corrupt (\d+), old format (\d+)"
-    counts = re.search(tally, done.stdout)
+    counts = re.search(rf"(\d+) mutations in .*: {tally}", done.stdout)
     assert counts is not None, done.stdout[-4000:]
     total, *kinds = (int(count) for count in counts.groups())
     # Every way out was taken, many times: the mutations reach what they are meant to reach.
