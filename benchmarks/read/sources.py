@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -37,13 +37,20 @@ FORMATS: Mapping[str, tuple[str, Mapping[str, str]]] = {
 """The format of each source and the options that belong to it."""
 
 
-def session(cores: int = 2, *, master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
+def session(
+    cores: int = 2,
+    *,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    jars: Sequence[str] = PEER,
+) -> SparkSession:
     """Return a Spark session in which all sources can be used.
 
     Args:
         cores: The number of cores.
         master: A cluster that has these cores; None: this machine.
         conf: Spark's configuration besides what is the same in all benchmarks.
+        jars: The artifacts of the JVM connector.
     """
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     root = str(Path(__file__).parents[2])
@@ -51,7 +58,7 @@ def session(cores: int = 2, *, master: str | None = None, conf: Mapping[str, str
     builder = (
         SparkSession.builder.master(master or f"local[{cores}]")
         .appName("kafkagroup-benchmarks")
-        .config("spark.jars", ",".join(map(str, resolve(PEER))))
+        .config("spark.jars", ",".join(map(str, resolve(jars))))
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.memory", "2g")

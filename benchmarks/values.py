@@ -1,0 +1,178 @@
+"""Avro values read as columns, beside raw bytes, ready-made columns, and the JVM's connector with `from_avro`.
+
+    ./run bench values [--records 4000000] [--rounds 5]
+
+Ten fields and about 100 bytes a value, one schema id or two in turns. `from_avro` takes one schema, so the JVM reads
+the topic with one id only. spark-avro 4.1.1 is the newest that could be had: where another pyspark is installed, the
+JVM is left out. To measure it too, install that version beside the environment:
+
+    pip install --target FOLDER --no-deps pyspark==4.1.1
+    PYTHONPATH=FOLDER ./run bench values
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import random
+import struct
+import time
+from collections.abc import Callable
+from functools import partial
+
+import fastavro
+import pyspark
+from confluent_kafka import Producer
+from pyspark.sql import DataFrame
+
+from benchmarks.read import sources
+from benchmarks.read.figures import HEAD, Comparison, Figures, in_turns
+from benchmarks.read.topics import PARTITIONS
+from kafkagroup.embedded import EmbeddedKafka, SchemaRegistry
+
+PEERS_SPARK = "4.1.1"
+PEERS_JARS = (
+    f"org.apache.spark:spark-sql-kafka-0-10_2.13:{PEERS_SPARK}",
+    f"org.apache.spark:spark-token-provider-kafka-0-10_2.13:{PEERS_SPARK}",
+    f"org.apache.spark:spark-avro_2.13:{PEERS_SPARK}",
+    "org.apache.kafka:kafka-clients:3.9.1",
+    "org.apache.commons:commons-pool2:2.12.1",
+)
+
+AVRO, MIXED, FEWER, RAW, READY, JVM, JVM_TUNED = (
+    *("avro", "avro, two ids", "avro, 3 of 10 fields", "raw bytes", "ready-made"),
+    *("from_avro", "from_avro, tuned"),
+)
+FIELDS = {
+    "id": "long",
+    "customer": "string",
+    "amount": "double",
+    "currency": "string",
+    "quantity": "int",
+    "placed_at": {"type": "long", "logicalType": "timestamp-millis"},
+    "paid": "boolean",
+    "note": ["null", "string"],
+    "country": "string",
+    "weight": "float",
+}
+# As Spark shows them.
+COLUMNS = (
+    "id bigint, customer string, amount double, currency string, quantity int, placed_at timestamp, paid boolean, "
+    "note string, country string, weight float"
+)
+FEW_COLUMNS = "id bigint, amount double, country string"
+
+
+def schema(*, extra: bool) -> dict[str, object]:
+    fields: list[dict[str, object]] = [{"name": name, "type": kind} for name, kind in FIELDS.items()]
+    if extra:
+        fields.insert(3, {"name": "channel", "type": "string", "default": ""})
+    return {"type": "record", "name": "Order", "fields": fields}
+
+
+def encoded(numbers: tuple[int, ...]) -> list[bytes]:
+    """Return values whose schema ids take turns; the second one has a field more, in between."""
+    rng = random.Random(7)
+    parsed = [fastavro.parse_schema(schema(extra=index == 1)) for index in range(len(numbers))]
+    values = []
+    for number in range(20_000):
+        turn = number % len(numbers)
+        value = {
+            "id": number,
+            "customer": f"customer-{rng.randrange(10**9):012d}",
+            "amount": rng.random() * 1000,
+            "currency": rng.choice(("EUR", "CHF", "USD")),
+            "quantity": rng.randrange(1, 100),
+            "placed_at": 1_700_000_000_000 + number,
+            "paid": number % 3 == 0,
+            "note": None if number % 2 else "leave it at the door, please",
+            "country": rng.choice(("Switzerland", "Germany", "France")),
+            "weight": rng.random(),
+            "channel": "web",
+        }
+        out = io.BytesIO()
+        fastavro.schemaless_writer(out, parsed[turn], value)
+        values.append(struct.pack(">bI", 0, numbers[turn]) + out.getvalue())
+    return values
+
+
+def fill(kafka: EmbeddedKafka, topic: str, values: list[bytes], records: int) -> None:
+    kafka.create_topic(topic, PARTITIONS)
+    producer = Producer(
+        {"bootstrap.servers": kafka.internal_bootstrap_servers, "linger.ms": 20, "queue.buffering.max.messages": 10**6}
+    )
+    for number in range(records):
+        while True:
+            try:
+                producer.produce(topic, values[number % len(values)], partition=number // 100 % PARTITIONS)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    if producer.flush(300):
+        raise RuntimeError(f"{topic} could not be written")
+
+
+def seconds(frame: Callable[[], DataFrame]) -> float:
+    started = time.perf_counter()
+    frame().write.format("noop").mode("overwrite").save()
+    return time.perf_counter() - started
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--records", type=int, default=4_000_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--cores", type=int, default=2)
+    given = parser.parse_args()
+    with_jvm = pyspark.__version__ == PEERS_SPARK
+    spark = sources.session(given.cores, jars=PEERS_JARS if with_jvm else sources.PEER)
+    with EmbeddedKafka() as kafka, SchemaRegistry() as registry:
+        one = registry.register("one-value", schema(extra=False))
+        two = registry.register("two-value", schema(extra=True))
+        fill(kafka, "one", encoded((one,)), given.records)
+        fill(kafka, "two", encoded((one, two)), given.records)
+        servers = kafka.bootstrap_servers
+
+        def ours(topic: str, columns: str, name: str = "kafkagroup") -> DataFrame:
+            reader = spark.read.format(name).option("kafka.bootstrap.servers", servers).option("subscribe", topic)
+            if columns != "value binary":
+                reader = reader.option("value.format", "avro").option("schema.registry.url", registry.url)
+                reader = reader.option("value.schema.id", one)
+            return reader.schema(columns).load()
+
+        def jvms(options: dict[str, str]) -> DataFrame:
+            from pyspark.sql.avro.functions import from_avro
+            from pyspark.sql.functions import expr
+
+            reader = spark.read.format("kafka").option("kafka.bootstrap.servers", servers).option("subscribe", "one")
+            value = from_avro(expr("substring(value, 6)"), json.dumps(schema(extra=False)))
+            return reader.options(**options).load().select(value.alias("value"))
+
+        every = f"value struct<{COLUMNS}>"
+        frames: dict[str, Callable[[], DataFrame]] = {
+            AVRO: partial(ours, "one", every),
+            MIXED: partial(ours, "two", every),
+            FEWER: partial(ours, "one", f"value struct<{FEW_COLUMNS}>"),
+            RAW: partial(ours, "one", "value binary"),
+            READY: partial(ours, "one", every, sources.FORMATS[sources.FLOOR][0]),
+        }
+        if with_jvm:
+            frames |= {JVM: partial(jvms, {}), JVM_TUNED: partial(jvms, dict(sources.FORMATS[sources.TUNED][1]))}
+            assert frames[JVM]().exceptAll(frames[AVRO]()).isEmpty(), "the values differ from those of from_avro"
+        figures = Figures(
+            "values",
+            comparisons=(
+                *(Comparison(AVRO, peer, 4.0) for peer in (JVM, JVM_TUNED)),
+                *(Comparison(MIXED, peer, 4.0) for peer in (JVM, JVM_TUNED)),
+                Comparison(AVRO, READY, 1 / 1.15),
+                Comparison(AVRO, RAW),
+                Comparison(FEWER, RAW, 1 / 0.9),
+            ),
+        )
+        print(HEAD)
+        in_turns(figures, {name: partial(seconds, frame) for name, frame in frames.items()}, given.rounds)
+
+
+if __name__ == "__main__":
+    main()
