@@ -8,13 +8,14 @@ import struct
 from collections.abc import Collection, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
+from kafka_source.engine_selection import why_not_native
 from kafka_source.error_codes import ErrorCode
-from kafka_source.errors import UnknownTopicError
+from kafka_source.errors import InvalidConfigurationError, UnknownTopicError
 from kafka_source.fetch.engine import FetchEngine, FetchRequest
 from kafka_source.fetch.select import engine_for
 from kafka_source.model.record_columns import Column
@@ -22,6 +23,9 @@ from kafka_source.model.rewind_target import AtOffset, AtTime
 from kafka_source.model.stream_offset import Range
 from kafka_source.model.topic_selection import TopicSelection
 from kafkagroup.admin.rows import Rows
+
+if TYPE_CHECKING:
+    from kafka_source.values.as_written import AsWritten
 
 Format = Literal["none", "text", "json", "binary"]
 """none: there is no key or value (a null); binary: shown as base64."""
@@ -41,7 +45,8 @@ class Payload:
         text: The text; base64 of binary; None if there is nothing.
         size: The number of bytes, with the frame; None if there is nothing.
         schema_id: The id of the schema in the schema registry, if the bytes begin with Confluent's frame: a byte 0 and
-            four bytes with the id. Avro and Protobuf follow as binary, JSON Schema as JSON.
+            four bytes with the id. Avro follows as JSON if a schema registry is asked, else as binary, Protobuf as
+            binary, JSON Schema as JSON.
     """
 
     format: Format
@@ -91,11 +96,19 @@ class Record:
     headers: tuple[Header, ...]
 
 
-def payload(data: bytes | None) -> Payload:
-    """Return what is in the bytes of a key, a value or a header."""
+def payload(data: bytes | None, decoder: AsWritten | None = None) -> Payload:
+    """Return what is in the bytes of a key, a value or a header.
+
+    Args:
+        data: The bytes.
+        decoder: Decodes Avro with the schemas of a registry; None: no registry is asked.
+    """
     if data is None:
         return Payload("none", None, None)
     schema_id = _schema_id(data)
+    decoded = None if decoder is None or schema_id is None else decoder.json(schema_id, data)
+    if decoded is not None:
+        return Payload("json", decoded, len(data), schema_id)
     body = data if schema_id is None else data[_FRAME.size :]
     try:
         text = body.decode()
@@ -150,6 +163,11 @@ class Peek:
         partitions: Only these partitions; empty: all.
         read_committed: Whether to leave out records of aborted and of open transactions.
         engine: native, librdkafka or auto.
+        registry: The settings of a schema registry's client, to decode Avro; None: no registry is asked.
+
+    Raises:
+        OptionError: A setting of the registry is wrong.
+        InvalidConfigurationError: The kernel is not installed, which decodes Avro.
     """
 
     def __init__(
@@ -160,11 +178,12 @@ class Peek:
         partitions: Collection[int] = (),
         read_committed: bool = False,
         engine: str = "auto",
+        registry: Settings | None = None,
     ) -> None:
         self._settings = settings
         self._topic = topic
         self._partitions = partitions
-        self._source = _Source(engine_for(engine, settings), read_committed)
+        self._source = _Source(engine_for(engine, settings), read_committed, _decoder(registry))
         self._ends: dict[TopicPartition, int] = {}
 
     def records(self, start: Start = None, limit: int = 10) -> Rows[Record]:
@@ -222,6 +241,17 @@ class Peek:
         return chosen
 
 
+def _decoder(registry: Settings | None) -> AsWritten | None:
+    if registry is None:
+        return None
+    if (reason := why_not_native()) is not None:
+        raise InvalidConfigurationError(f"To decode Avro, install kafkagroup-native: {reason}.")
+    # Only who asks a registry loads its client.
+    from kafka_source.values.as_written import AsWritten
+
+    return AsWritten(registry)
+
+
 def _by_time(record: Record) -> tuple[str, int, int]:
     return record.timestamp, record.partition, record.offset
 
@@ -232,6 +262,7 @@ class _Source:
 
     engine: FetchEngine
     read_committed: bool
+    decoder: AsWritten | None
 
     def first(self, tp: TopicPartition, begin: int, end: int, limit: int) -> list[Record]:
         """Return the first records of `[begin, end)`."""
@@ -249,7 +280,7 @@ class _Source:
             fail_on_data_loss=False,
         )
         for batch in self.engine.read(request):
-            found += (_record(tp, row) for row in batch.to_pylist())
+            found += (_record(tp, row, self.decoder) for row in batch.to_pylist())
             if len(found) >= limit:
                 break
         return found[:limit]
@@ -265,7 +296,7 @@ class _Source:
             size *= _WIDER
 
 
-def _record(tp: TopicPartition, row: Mapping[str, Any]) -> Record:
+def _record(tp: TopicPartition, row: Mapping[str, Any], decoder: AsWritten | None) -> Record:
     headers = row["headers"] or ()
     return Record(
         tp.topic,
@@ -273,7 +304,7 @@ def _record(tp: TopicPartition, row: Mapping[str, Any]) -> Record:
         row["offset"],
         row["timestamp"].isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "append" if row["timestampType"] == _APPEND_TIME else "create",
-        payload(row["key"]),
-        payload(row["value"]),
+        payload(row["key"], decoder),
+        payload(row["value"], decoder),
         tuple(Header(one["key"], payload(one["value"])) for one in headers),
     )

@@ -172,6 +172,8 @@ FILE_VARIABLE = "KAFKAGROUP_COMMAND_CONFIG"
 """The environment variable in place of `--command-config`."""
 
 _SERVERS = "bootstrap.servers"
+# Of the settings of a schema registry's client, which stand beside those of Kafka's.
+_REGISTRY_PREFIX = "schema.registry."
 
 _Servers = Annotated[
     str | None,
@@ -240,12 +242,11 @@ class Connection:
         from kafka_source.client_config.check import check_settings
         from kafka_source.client_config.java_settings import Role
 
-        given = _from_command_line(self.servers, self.config)
         _warn_of_secrets(self.config)
-        implied, used = _implied(given.get(_SERVERS), self.config_file, self.context)
+        found, used = self._values()
         if used is not None:
             _warn_of_exposed(used)
-        values = {**implied, **given}
+        values = {name: value for name, value in found.items() if not name.startswith(_REGISTRY_PREFIX)}
         if not values.get(_SERVERS):
             raise typer.BadParameter(
                 f"is missing; it can be {_SERVERS} in --command-config or in a context, or the variable "
@@ -257,14 +258,39 @@ class Connection:
             typer.secho(warning, fg=typer.colors.YELLOW, err=True)
         return settings
 
+    def registry(self, url: str | None) -> Settings | None:
+        """Return the settings of the schema registry's client, without their prefix; None if no URL is given.
+
+        Args:
+            url: The URL of a command-line option, which takes precedence. Then the login of another URL is left out.
+
+        Raises:
+            typer.BadParameter: As in `settings`.
+        """
+        from kafka_source.client_config import Settings
+
+        values = {
+            name.removeprefix(_REGISTRY_PREFIX): value
+            for name, value in self._values()[0].items()
+            if name.startswith((_REGISTRY_PREFIX, "config.providers"))
+        }
+        if url is not None:
+            values = {**values, "url": url} if values.get("url", url) == url else {"url": url}
+        return Settings(values) if values.get("url") else None
+
+    def _values(self) -> tuple[dict[str, str], Context | None]:
+        """Return all settings, and the context that is used."""
+        given = _from_command_line(self.servers, self.config)
+        implied, used = _implied(given.get(_SERVERS), self.config_file, self.context)
+        return {**implied, **given}, used
+
     def names_cluster(self) -> bool:
         """Return whether a cluster is named, for commands that can do without one.
 
         Raises:
             typer.BadParameter: As in `settings`.
         """
-        given = _from_command_line(self.servers, self.config)
-        return bool({**_implied(given.get(_SERVERS), self.config_file, self.context)[0], **given}.get(_SERVERS))
+        return bool(self._values()[0].get(_SERVERS))
 
 
 NO_OPTIONS = Connection()

@@ -103,13 +103,23 @@ def peek(
         bool, typer.Option("--follow", "-f", help="Go on with new records as they come, until Ctrl-C.")
     ] = False,
     count: Annotated[int, typer.Option("--count", "-n", min=1, metavar="N", help="The number of records.")] = 10,
+    registry: Annotated[
+        str | None,
+        typer.Option(
+            "--schema-registry",
+            metavar="URL",
+            help="Show Avro as JSON, with the schemas of this registry. Its login is in --command-config or a context: "
+            "schema.registry.basic.auth.user.info and the like.",
+        ),
+    ] = None,
     isolation: IsolationOption = Isolation.READ_UNCOMMITTED,
     engine: EngineOption = Engine.AUTO,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Show records of a topic by time: keys, values, headers; JSON and the schema ids of Confluent's framing.
 
-    No group is joined, and no offset is committed. --follow prints one line for each new record.
+    No group is joined, and no offset is committed. --follow prints one line for each new record. A registry is asked if
+    --schema-registry or the setting schema.registry.url is given.
     """
     given = name or topic_option
     if given is None or (name and topic_option and name != topic_option):
@@ -130,6 +140,7 @@ def peek(
             partitions=tuple(tp.partition for tp in selection.partitions),
             read_committed=isolation is Isolation.READ_COMMITTED,
             engine=engine.value,
+            registry=connection.registry(registry),
         )
         records = look.records(position, count)
         if follow:

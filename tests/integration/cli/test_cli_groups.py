@@ -30,6 +30,7 @@ from kafkagroup.embedded import EmbeddedKafka
 from tests.support.commands import Command
 from tests.support.memberships import everything
 from tests.support.records import produce
+from tests.support.registry_server import RegistryServer
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
@@ -308,6 +309,20 @@ def test_records_are_shown_with_what_is_in_them(command, letters, engine):
     assert (framed["value"]["schema_id"], framed["value"]["format"], framed["value"]["size"]) == (42, "binary", 8)
     assert (empty["key"]["format"], empty["value"]["format"]) == ("binary", "none")
     assert "[schema 42]" in command.run("peek", letters, "--from", "earliest", "-n", 4, "--engine", engine)
+
+
+@pytest.mark.requires_native
+def test_avro_is_shown_as_json_with_the_schemas_of_a_registry(command, letters, tmp_path):
+    with RegistryServer() as registry:
+        registry.add(42, '"long"')
+        (shown,) = command.json("peek", f"{letters}:0", "--from", "@1", "-n", 1, "--schema-registry", registry.url)
+        assert shown["value"] == {"format": "json", "text": "3", "size": 8, "schema_id": 42}
+        login = tmp_path / "client.properties"
+        login.write_text(f"schema.registry.url={registry.url}\nschema.registry.basic.auth.user.info=me:secret\n")
+        login.chmod(0o600)
+        (shown,) = command.json("peek", f"{letters}:0", "--from", "@1", "-n", 1, "--command-config", login)
+        assert shown["value"]["text"] == "3"
+        assert registry.headers["Authorization"] == "Basic bWU6c2VjcmV0"
 
 
 def test_records_from_a_place_in_the_log(command, letters):

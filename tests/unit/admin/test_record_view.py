@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import base64
+import json
+from datetime import date
+from decimal import Decimal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafka_source.client_config import Settings
 from kafkagroup.admin.peek import Payload, payload
+from tests.support.avro import framed, record
+from tests.support.native import kernel
+from tests.support.registry_server import RegistryServer
 
 
 @pytest.mark.parametrize(
@@ -33,6 +40,38 @@ from kafkagroup.admin.peek import Payload, payload
 )
 def test_bytes(data: bytes | None, shown: Payload) -> None:
     assert payload(data) == shown
+
+
+def test_avro_is_json_if_a_registry_has_its_schema() -> None:
+    kernel()
+    from kafka_source.values.as_written import AsWritten
+
+    schema = record(
+        "Order",
+        {"name": "id", "type": "long"},
+        {"name": "name", "type": "string"},
+        {"name": "raw", "type": "bytes"},
+        {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+        {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": 2}},
+        {"name": "tags", "type": {"type": "array", "items": ["null", "string"]}},
+        {"name": "counts", "type": {"type": "map", "values": "int"}},
+        {"name": "next", "type": ["null", "Order"]},
+    )
+    value = {"id": 7, "name": "Grüße", "raw": b"\xff", "day": date(2026, 11, 25), "price": Decimal("1.50")}
+    value |= {"tags": ["a", None], "counts": {"x": 1}, "next": None}
+    with RegistryServer() as registry:
+        registry.add(42, schema)
+        registry.add(8, 'syntax = "proto3";', schemaType="PROTOBUF")
+        decoder = AsWritten(Settings({"url": registry.url}))
+        for _ in range(2):
+            data = framed(42, schema, value)
+            shown = payload(data, decoder)
+            assert (shown.format, shown.size, shown.schema_id) == ("json", len(data), 42)
+            found = json.loads(shown.text or "")
+            assert found == {**value, "raw": "/w==", "day": "2026-11-25", "price": "1.50", "next": None}
+        for unusable in (data[:-4], framed(8, schema, value), framed(9, schema, value)):
+            assert payload(unusable, decoder) == payload(unusable)
+        assert registry.count(42) == 1
 
 
 @given(st.binary())

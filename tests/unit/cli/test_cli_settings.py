@@ -148,3 +148,20 @@ def test_wrong_usage_is_told_with_code_2(arguments: list[str], says: str) -> Non
     assert result.exit_code == 2, result.output
     assert says in " ".join(result.output.split())
     assert "Traceback" not in result.output
+
+
+def test_the_registrys_settings_stand_beside_those_of_kafka(tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    login = f"schema.registry.basic.auth.user.info=me:{PASSWORD}"
+    path.write_text(f"bootstrap.servers=file:1\nschema.registry.url=http://there\n{login}\n")
+    connection = Connection(config_file=path)
+    assert list(connection.settings()) == ["bootstrap.servers"]
+    found = connection.registry(None)
+    assert found is not None
+    assert dict(found) == {"url": "http://there", "basic.auth.user.info": f"me:{PASSWORD}"}
+    assert connection.registry("http://there") == found
+    # The login of one registry goes to no other.
+    other = connection.registry("http://other")
+    assert other is not None
+    assert dict(other) == {"url": "http://other"}
+    assert Connection("here:1").registry(None) is None

@@ -1,0 +1,84 @@
+"""Values as they were written: each by its own schema, as JSON, for people who look at a topic."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from kafka_source.client_config import Settings
+from kafka_source.values.registry import Unusable, registry_of
+
+if TYPE_CHECKING:
+    from kafkagroup_native import AvroDecoder
+
+# How often a record is shown within itself.
+_RECURSIVE_DEPTH = 5
+
+
+class AsWritten:
+    """Decodes values with Confluent's framing one by one.
+
+    Args:
+        registry: The settings of the registry's client, without their prefix.
+
+    Raises:
+        OptionError: A setting is missing or wrong.
+    """
+
+    def __init__(self, registry: Settings) -> None:
+        self._registry = registry_of(registry)
+        self._decoders: dict[int, AvroDecoder | None] = {}
+
+    def json(self, schema_id: int, data: bytes) -> str | None:
+        """Return a value as JSON; None if its bytes are no Avro of this schema, or the registry does not have it.
+
+        Args:
+            schema_id: The id in the frame.
+            data: The value, with the frame.
+
+        Raises:
+            AuthenticationError: The registry refuses the credentials.
+            RetriableError: The registry does not answer.
+        """
+        if schema_id not in self._decoders:
+            self._decoders[schema_id] = self._decoder(schema_id)
+        decoder = self._decoders[schema_id]
+        if decoder is None:
+            return None
+        decoded = decoder.decode(pa.array([data], pa.binary()))
+        return None if decoded.bad else json.dumps(_plain(pa.array(decoded)[0]), ensure_ascii=False)
+
+    def _decoder(self, schema_id: int) -> AvroDecoder | None:
+        from kafkagroup_native import AvroDecoder
+
+        text = self._registry.by_id(schema_id)
+        if isinstance(text, Unusable):
+            return None
+        try:
+            decoder = AvroDecoder(text, framing="confluent", recursive_depth=_RECURSIVE_DEPTH)
+            decoder.add_writer_schema(schema_id, text)
+        except ValueError:
+            return None
+        return decoder
+
+
+def _plain(value: pa.Scalar) -> object:
+    """Return what JSON has for a value: bytes in base64, times in ISO 8601, other values that it lacks as text."""
+    kind = value.type
+    if not value.is_valid:
+        return None
+    if pa.types.is_struct(kind):
+        return {field.name: _plain(value[index]) for index, field in enumerate(kind)}
+    if pa.types.is_map(kind):
+        return {entry["key"].as_py(): _plain(entry["value"]) for entry in value.values}
+    if pa.types.is_list(kind):
+        return [_plain(item) for item in value.values]
+    plain = value.as_py()
+    if isinstance(plain, bytes):
+        return base64.b64encode(plain).decode()
+    if hasattr(plain, "isoformat"):
+        return plain.isoformat()
+    return plain if isinstance(plain, str | int | float) else str(plain)
