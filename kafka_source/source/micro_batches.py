@@ -303,7 +303,8 @@ class MicroBatches:
     def _reader_of(self, end: StreamOffset) -> ReaderSchema | None:
         """Return the schema to which a batch's values are resolved: in a replay the one of its first run."""
         then, now = end.schemas.get("value"), self._reader
-        if now is None or then in (None, now.id):
+        # A schema that the user gives as text has no id, and counts for replays too.
+        if now is None or now.id is None or then in (None, now.id):
             return now
         from kafka_source.values.reader_schema import registered
 

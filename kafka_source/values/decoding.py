@@ -129,7 +129,10 @@ class _Decoder:
     def decode(self, raw: pa.Array) -> tuple[pa.Array, list[tuple[int, int | None, str]]]:
         """Return the column, and the row, the schema id and the reason of each bad value."""
         with self._lock:
-            problems = {schema_id: self._learn(schema_id) for schema_id in self._kernel.missing_ids(raw)}
+            missing = self._kernel.missing_ids(raw)
+            # Without framing there is no registry, and nothing is missing.
+            found = registry_of(self._decoding.registry).by_ids(missing) if missing else {}
+            problems = {schema_id: self._learn(schema_id, text) for schema_id, text in found.items()}
             decoded = self._kernel.decode(raw)
         bad = [(row, number, (number is not None and problems.get(number)) or why) for row, number, why in decoded.bad]
         if self._into_now is None:
@@ -137,9 +140,8 @@ class _Decoder:
         column = self._into_now(pa.array(decoded))
         return pa.array(_Typed(column, self._type)), bad
 
-    def _learn(self, schema_id: int) -> str:
+    def _learn(self, schema_id: int, found: str | Unusable) -> str:
         """Add a writer schema; return why it cannot be used, empty if it can."""
-        found = registry_of(self._decoding.registry).by_id(schema_id)
         if isinstance(found, Unusable):
             return found.reason
         try:

@@ -51,7 +51,8 @@ class ReaderSchema:
 
     def column_type(self, fields: Sequence[str] | None = None) -> pa.DataType:
         """Return the type of a column with these fields of the record, or with all; raises as `decoder`."""
-        return pa.field(self.decoder(framing="none", fields=fields)).type
+        decoder = self.decoder(framing="none", fields=fields)
+        return pa.array(decoder.decode(pa.array([], pa.binary()))).type
 
 
 def reader_schema(options: ReadOptions) -> ReaderSchema:

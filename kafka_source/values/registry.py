@@ -15,7 +15,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -47,6 +47,8 @@ _MAX_DEPTH = 16
 _MAX_KEPT = 1000
 # An id that the registry does not know may be registered later, or known to another of its nodes.
 _UNKNOWN_SECONDS = 60.0
+# How long the nodes of a registry may take to know of a schema.
+_LATE_SECONDS = 1.0
 
 # Confluent's codes: no such subject, version or schema. Another 404 comes from a wrong URL.
 _NOT_FOUND = (40401, 40402, 40403)
@@ -130,6 +132,26 @@ class Registry:
                 return self._keep_unusable(schema_id, Unusable(str(problem)))
             self._keep(schema_id, found.text)
             return found.text
+
+    def by_ids(self, schema_ids: Iterable[int]) -> dict[int, str | Unusable]:
+        """Return the texts of schemas; raises as `by_id`.
+
+        Those that the registry does not have are asked for once more, a moment later: a producer may have registered
+        its schema with another node, and a record that is taken for a bad one may be left out for good.
+        """
+        found = {}
+        late = []
+        for schema_id in schema_ids:
+            is_new = schema_id not in self._unusable
+            found[schema_id] = self.by_id(schema_id)
+            if is_new and isinstance(found[schema_id], Unusable):
+                late.append(schema_id)
+        if late:
+            time.sleep(_LATE_SECONDS)
+        for schema_id in late:
+            self._unusable.pop(schema_id, None)
+            found[schema_id] = self.by_id(schema_id)
+        return found
 
     def newest(self, subject: str) -> RegisteredSchema:
         """Return the newest schema of a subject; raises as `by_id`, and if there is none that can be used."""

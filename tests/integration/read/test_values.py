@@ -12,8 +12,11 @@ from confluent_kafka import Producer
 
 import kafkagroup
 from tests.support.avro import datum, framed, record
+from tests.support.native import kernel
 from tests.support.records import reader, stream
 from tests.support.registry_server import Answer, RegistryServer
+
+kernel()
 
 ID = {"name": "id", "type": "long"}
 AMOUNT = {"name": "amount", "type": "double", "default": 0.0}

@@ -33,6 +33,20 @@ def test_the_registrys_settings_come_without_their_prefix_and_keep_their_secrets
     assert SECRET not in repr(options.registry)
 
 
+def test_variables_in_the_registrys_settings_are_resolved_by_the_process_that_needs_them(monkeypatch):
+    monkeypatch.setenv("REGISTRY_LOGIN", f"reader:{SECRET}")
+    options = check_load(
+        {
+            **AVRO,
+            "schema.registry.basic.auth.user.info": "${env:REGISTRY_LOGIN}",
+            "kafka.config.providers": "env",
+            "kafka.config.providers.env.class": "org.apache.kafka.common.config.provider.EnvVarConfigProvider",
+        }
+    ).options
+    assert options.registry["basic.auth.user.info"] == f"reader:{SECRET}"
+    assert SECRET not in str(dict(options.registry.given))
+
+
 def test_without_value_format_nothing_is_decoded():
     options = check_load(BASE).options
     assert (options.value_format, dict(options.registry)) == ("binary", {})

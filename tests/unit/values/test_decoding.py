@@ -74,6 +74,18 @@ def test_one_request_for_each_id_however_many_batches_have_it(registry):
     assert registry.asked == ["/schemas/ids/1", "/schemas/ids/2"]
 
 
+def test_an_id_that_one_node_of_the_registry_does_not_know_yet_is_no_bad_record(registry):
+    registry.add(1, ORDER)
+    registry.first.append((404, {}, b'{"error_code":40403,"message":"Schema not found"}'))
+    rows, _ = decode(raw(framed(1, ORDER, {"id": 5, "amount": 0.5})), decoding(registry, mode="DROPMALFORMED"))
+    assert rows.num_rows == 1
+    # One that stays unknown is asked for twice, and then not for a while.
+    values = raw(framed(9, ORDER, {"id": 5, "amount": 0.5}))
+    for _ in range(3):
+        assert decode(values, decoding(registry, mode="DROPMALFORMED"))[0].num_rows == 0
+    assert (registry.count(1), registry.count(9)) == (2, 2)
+
+
 @pytest.mark.parametrize("mode", ["FAILFAST", "PERMISSIVE", "DROPMALFORMED"])
 def test_a_registry_that_is_away_or_refuses_is_an_error_in_every_mode(registry, mode):
     values = raw(framed(1, ORDER, {"id": 5, "amount": 0.5}))
