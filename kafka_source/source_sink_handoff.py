@@ -75,12 +75,18 @@ class Handoff:
         ranges: Start (included) and end (excluded) offset of each partition.
         stream: The stream's id, from its checkpoint.
         topic_ids: The ids of the topics, by name; without topics whose id the brokers do not tell (before 2.8).
+        epochs: The leader epoch of each end, as far as it is known (KIP-320). It is published as that of the offset.
     """
 
     member: SlotCredentials
     ranges: Mapping[TopicPartition, tuple[int, int]]
     stream: str
     topic_ids: Mapping[str, str] = field(default_factory=dict)
+    epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+    def end_of(self, tp: TopicPartition, metadata: str) -> CommitOffset:
+        """Return the end of a partition's range as it is committed."""
+        return CommitOffset(self.ranges[tp][1], self.epochs.get(tp, -1), metadata)
 
     def without(self, topics: Collection[str]) -> Handoff:
         """Return the hand-off without the ranges of these topics."""
@@ -131,9 +137,9 @@ async def publish(client: KafkaClient, batch: BatchOfRun, handoff: Handoff, dead
     while True:
         left = handoff.without(await _lost_topics(client, handoff, deadline))
         entries = {
-            tp: CommitOffset(
-                end,
-                metadata=json.dumps(
+            tp: left.end_of(
+                tp,
+                json.dumps(
                     _Entry(
                         start,
                         batch.run,
@@ -148,7 +154,7 @@ async def publish(client: KafkaClient, batch: BatchOfRun, handoff: Handoff, dead
                     )
                 ),
             )
-            for tp, (start, end) in left.ranges.items()
+            for tp, (start, _) in left.ranges.items()
         }
         try:
             if entries:
@@ -174,7 +180,7 @@ async def collect(client: KafkaClient, group: str, batch: BatchOfRun, deadline: 
     published = await fetch_all_committed(client, _group(group, batch.query), deadline)
     if not published:
         return None
-    by_member: dict[tuple[SlotCredentials, str], dict[TopicPartition, tuple[int, _Entry]]] = {}
+    by_member: dict[tuple[SlotCredentials, str], dict[TopicPartition, tuple[CommitOffset, _Entry]]] = {}
     for tp, offset in published.items():
         try:
             start, run, number, *rest = json.loads(offset.metadata)
@@ -190,12 +196,13 @@ async def collect(client: KafkaClient, group: str, batch: BatchOfRun, deadline: 
             member = SlotCredentials(
                 group, entry.generation, entry.member_id, entry.instance_id, renewed_by=entry.renewed_by
             )
-            by_member.setdefault((member, entry.stream), {})[tp] = offset.offset, entry
+            by_member.setdefault((member, entry.stream), {})[tp] = offset, entry
     handoffs = []
     for (member, stream), entries in by_member.items():
         ids = {tp.topic: entry.topic_id for tp, (_, entry) in entries.items() if entry.topic_id is not None}
-        ranges = {tp: (entry.start, end) for tp, (end, entry) in entries.items()}
-        handoff = Handoff(member, ranges, stream, ids)
+        ranges = {tp: (entry.start, end.offset) for tp, (end, entry) in entries.items()}
+        epochs = {tp: end.leader_epoch for tp, (end, _) in entries.items()}
+        handoff = Handoff(member, ranges, stream, ids, epochs)
         lost = await _lost_topics(client, handoff, deadline)
         if lost:
             log.warning("batch %d commits no offsets of %s: deleted or created again", batch.number, ", ".join(lost))

@@ -481,16 +481,26 @@ class NativeReader:
     # ---- leaders
 
     def _follow(self, part: _Part, found: PartitionMetadata) -> None:
-        """Continue at the partition's leader; a log that was truncated below what was read is a loss (KIP-320)."""
-        if found.leader_epoch > max(part.epoch, part.read_epoch) and part.read_epoch >= 0:
+        """Continue at the partition's leader; a log without what was planned, or was read, is a loss (KIP-320)."""
+        planned = part.whole.epoch
+        known = part.read_epoch if planned < 0 else planned
+        if found.leader_epoch > max(part.epoch, known) and known >= 0:
             try:
                 end = self._engine.end_of_epoch(
-                    part.whole.topic_partition, found.leader, part.read_epoch, leader_epoch=found.leader_epoch
+                    part.whole.topic_partition, found.leader, known, leader_epoch=found.leader_epoch
                 )
             except RetriableError as problem:
                 self._set_aside(part, problem)
                 return
-            if 0 <= end < part.asked:
+            if planned >= 0 and 0 <= end < part.whole.end:
+                problem_in_words = (
+                    f"from offset {end} on the leader of epoch {found.leader_epoch} does not have what was planned "
+                    f"with the leader of epoch {planned}"
+                )
+                self._report_loss(part, truncated_to=end, problem=problem_in_words)
+                # The next micro-batch begins where the logs diverge, and reads what the new leader has there.
+                part.whole = part.whole._replace(end=max(part.asked, end))
+            elif planned < 0 and 0 <= end < part.asked:
                 self._report_loss(part, truncated_to=end)
                 # The new leader has other records at these offsets, which were not read yet.
                 part.asked = max(part.whole.start, end)
@@ -540,6 +550,8 @@ class NativeReader:
                     del self._parts[tp]
             elif part.node is None and partition.leader >= 0:
                 self._follow(part, partition)
+                if part.left <= 0:
+                    del self._parts[tp]
         if refresh:
             for part in self._without_broker():
                 part.back_off()

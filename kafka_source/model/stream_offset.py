@@ -60,6 +60,7 @@ class Range(NamedTuple):
             log has when the task runs are left out, and are no data loss.
         to_latest: A batch read that ends at `latest` ends with this range: the task reads to the latest offset of the
             time when it runs.
+        epoch: The epoch of a leader whose log had the whole range (KIP-320); -1: unknown.
     """
 
     topic: str
@@ -70,6 +71,7 @@ class Range(NamedTuple):
     from_earliest: bool = False
     skip_deleted: bool = False
     to_latest: bool = False
+    epoch: int = -1
 
     @property
     def topic_partition(self) -> TopicPartition:

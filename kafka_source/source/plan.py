@@ -213,8 +213,11 @@ def plan(end: StreamOffset, start: StreamOffset | None = None) -> list[PlannedIn
     for tp, span in sorted(end.partitions.items()):
         first = max(span.start, done.get(tp, span.start))
         if first < span.end:
+            epoch = end.epochs.get(tp, -1)
             for slot, replica in span.readers:
-                by_slot.setdefault(slot, []).append(Range(tp.topic, tp.partition, first, span.end, replica))
+                by_slot.setdefault(slot, []).append(
+                    Range(tp.topic, tp.partition, first, span.end, replica, epoch=epoch)
+                )
     if end.slots == 0:
         ranges = [r for slot in sorted(by_slot) for r in by_slot[slot]]
         return [

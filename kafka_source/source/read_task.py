@@ -336,9 +336,10 @@ def read(task: ReadTask, query: Query, reader: ReaderSchema | None = None) -> It
         ends = {r.topic_partition: r.end for r in task.ranges if r.replica == 0}
         ends = {tp: end for tp, end in ends.items() if tp not in task.uncommitted}
         ends = _of_same_topics(task, query, ends) if committers else {}
+        epochs = {r.topic_partition: r.epoch for r in task.ranges}
         for commit in committers if ends else ():
             try:
-                commit(with_notes(ends, task.rewinds, task.committed_by))
+                commit(with_notes(ends, task.rewinds, task.committed_by, epochs))
             except FencedError as error:
                 if error.code not in _OTHER_OWNER:
                     raise

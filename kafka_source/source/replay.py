@@ -99,7 +99,12 @@ def _remaining(r: Range, owned: Collection[TopicPartition], committed: CommitOff
 def idle(end: StreamOffset) -> PlannedInput:
     """Return the partitions of a batch in which there is nothing to read, as empty ranges."""
     return PlannedInput(
-        -1, tuple(Range(tp.topic, tp.partition, s.end, s.end) for tp, s in end.partitions.items() if s.start == s.end)
+        -1,
+        tuple(
+            Range(tp.topic, tp.partition, s.end, s.end, epoch=end.epochs.get(tp, -1))
+            for tp, s in end.partitions.items()
+            if s.start == s.end
+        ),
     )
 
 
@@ -115,13 +120,15 @@ def handoff_of(
         topic_ids: The ids of the topics that the batch was planned with.
     """
     ranges: dict[TopicPartition, tuple[int, int]] = {}
+    epochs = {}
     for _, parts in planned:
         for r in parts:
             start, end = ranges.get(r.topic_partition, (r.start, r.end))
             ranges[r.topic_partition] = (min(start, r.start), max(end, r.end))
+            epochs[r.topic_partition] = r.epoch
     without_slot = replace(member, slot=0, partitions=(), per_member_epoch=False)
     ids = {tp.topic: topic_ids[tp.topic] for tp in ranges if tp.topic in topic_ids}
-    return Handoff(without_slot, ranges, stream, ids)
+    return Handoff(without_slot, ranges, stream, ids, epochs)
 
 
 def handoffs_of(

@@ -8,7 +8,7 @@ from kafka_source.errors import FencedError, InvalidConfigurationError
 from kafka_source.group.requests import describe, fetch_all_committed, fetch_committed
 from kafka_source.group.slot import Renewal, group_by_owner
 from kafka_source.kafka_client import Deadline, KafkaClient
-from kafka_source.model.commits import CommitOffset, OffsetNote
+from kafka_source.model.commits import OffsetNote
 from kafka_source.source_sink_handoff import BatchOfRun, Handoff, collect
 from kafka_source.transactions.offset_transaction import GroupOffsets
 
@@ -46,7 +46,7 @@ async def offsets_of_sources(
     return tuple(
         GroupOffsets(
             handoff.member,
-            {tp: CommitOffset(end, metadata=handoff.stream) for tp, (_, end) in handoff.ranges.items()},
+            {tp: handoff.end_of(tp, handoff.stream) for tp in handoff.ranges},
         )
         for handoff in handoffs or ()
         if handoff.ranges
@@ -73,7 +73,7 @@ async def renewed_offsets(
         renewal = Renewal(group, publisher, handoff.ranges, handoff.stream)
         owners = await renewal.wait(client, error, {(handoff.member.generation, handoff.member.member_id)}, deadline)
         for owner, partitions in group_by_owner(owners):
-            ends = {tp: CommitOffset(handoff.ranges[tp][1], metadata=handoff.stream) for tp in partitions}
+            ends = {tp: handoff.end_of(tp, handoff.stream) for tp in partitions}
             found.append(GroupOffsets(owner, ends))
     log.info("batch %d: the source has joined group %s again, with other credentials", batch.number, group)
     return tuple(found)

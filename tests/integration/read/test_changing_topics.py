@@ -187,8 +187,10 @@ def test_topics_that_were_moved_here_have_other_ids(kafka, topic):
     produce(kafka.bootstrap_servers, name, 40)
     options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": name, "cluster.moved.from": "there"}
     planner = MicroBatches(Query.of(options, source_schema(headers=False), Where.STREAM))
-    before = StreamOffset({TopicPartition(name, 0): Span(0, 10, -1)}, cluster="there", topics={name: "another"})
+    tp = TopicPartition(name, 0)
+    before = StreamOffset({tp: Span(0, 10, -1)}, cluster="there", topics={name: "another"}, epochs={tp: 7})
     (bundle,) = planner.tasks(StreamOffset(), before)
+    # Neither the topic's id nor the leader's epoch of the other cluster means anything here.
     assert bundle.tasks[0].ranges == (Range(name, 0, 0, 10),)
     end = planner.next(before, limited=True)
     assert end.partitions == {TopicPartition(name, 0): Span(10, 40, -1)}

@@ -105,7 +105,7 @@ def test_a_partition_that_is_added_to_an_idle_query_is_read_from_its_first_recor
     produce_to(kafka, TopicPartition(name, 1), 50)
     if stopped:
         planner = start(subscribe=name, kafka_group_id=group, commit=commit, **given)
-    assert ranges(planner, before, after(planner, before)) == [Range(name, 1, 0, 50)]
+    assert ranges(planner, before, after(planner, before)) == [Range(name, 1, 0, 50, epoch=0)]
 
 
 def test_a_query_waits_for_others_that_may_take_longer_than_itself(
@@ -138,7 +138,7 @@ def test_a_position_behind_the_last_stable_offset_is_no_loss_of_data(kafka, topi
     assert before.ends == {TopicPartition(name, 0): 4}
     assert planner.next(before, limited=True) is before
     producer.commit_transaction(60)
-    assert ranges(planner, before, after(planner, before)) == [Range(name, 0, 4, 11)]
+    assert ranges(planner, before, after(planner, before)) == [Range(name, 0, 4, 11, epoch=0)]
 
 
 def test_what_was_read_of_a_topic_is_not_committed_for_the_one_created_anew(kafka, topic, group, start):

@@ -241,7 +241,7 @@ def test_a_log_that_has_lost_records_and_grown_again_is_noticed(nodes, group, ca
         given = {"subscribe": topic, "failOnDataLoss": "false", "commit": "batch", **options}
         return Job(kafka, f"{group}-{name}", **given)
 
-    runs, stops, member = job("runs"), job("stops"), job("member")
+    runs, stops, member, tasks = job("runs"), job("stops"), job("member"), job("tasks", commit="task")
     strict = job("strict", failOnDataLoss="true")
     alone = job("alone", commit="none", group_membership="false")
     groups = Groups(Settings({"bootstrap.servers": servers}))
@@ -260,7 +260,13 @@ def test_a_log_that_has_lost_records_and_grown_again_is_noticed(nodes, group, ca
 
         def write_lost() -> None:
             produce(servers, topic, 50, first=100, config={"acks": "1"})
-            for name, one in {"stops": stops, "member": member, "strict": strict, "alone": alone}.items():
+            for name, one in {
+                "stops": stops,
+                "member": member,
+                "tasks": tasks,
+                "strict": strict,
+                "alone": alone,
+            }.items():
                 read_all(name, one.run)
             read_all("runs", lambda: read_on(runs, planner))
 
@@ -271,7 +277,8 @@ def test_a_log_that_has_lost_records_and_grown_again_is_noticed(nodes, group, ca
             return {committed(groups, f"{group}-{name}").get(tp) for name in names}
 
         wait_until(
-            lambda: known("runs", "stops", "member", "strict") == {150}, "the next coordinators to know the offsets"
+            lambda: known("runs", "stops", "member", "tasks", "strict") == {150},
+            "the next coordinators to know the offsets",
         )
         instead = list(range(1100, 1180))
         with pytest.raises(DataLossError, match=rf"{topic}-0 .* offset 150: .* epoch 0, .* epoch [12] .* offset 100"):
@@ -282,10 +289,10 @@ def test_a_log_that_has_lost_records_and_grown_again_is_noticed(nodes, group, ca
             assert stops.run() == instead
             assert alone.run() == instead
             # The next member has the group's offset only.
-            assert job("member").run() == instead
+            assert job("member").run() == job("tasks", commit="task").run() == instead
         stepped = [r.getMessage() for r in caplog.records if "stepped back" in r.getMessage()]
-        assert stepped == [f"stepped back {topic}-0 from=150 to=100"] * 4
-        assert known("runs", "stops", "member") == {180}
+        assert stepped == [f"stepped back {topic}-0 from=150 to=100"] * 5
+        assert known("runs", "stops", "member", "tasks") == {180}
         # An election without new records starts no micro-batch, and later records are read once.
         elect(kafka, topic, leader)
         assert read_on(runs, planner) == stops.run() == alone.run() == []

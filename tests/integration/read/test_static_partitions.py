@@ -66,7 +66,9 @@ def ranges(planner: MicroBatches, before: StreamOffset, end: StreamOffset) -> li
 def test_a_stream_commits_to_the_group_without_membership(groups, name, group, start, last):
     planner = start()
     first = planner.next(StreamOffset(), limited=True)
-    assert ranges(planner, StreamOffset(), first) == [Range(tp.topic, tp.partition, 0, end) for tp, end in last.items()]
+    assert ranges(planner, StreamOffset(), first) == [
+        Range(tp.topic, tp.partition, 0, end, epoch=0) for tp, end in last.items()
+    ]
     # The starting positions are committed at once, the batch when it is durable.
     assert groups.committed(group) == dict.fromkeys(last, 0)
     assert planner.next(first, limited=True) is first

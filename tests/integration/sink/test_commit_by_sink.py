@@ -15,7 +15,7 @@ from pyspark.errors import StreamingQueryException
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.errors import FencedError, InvalidConfigurationError
-from kafka_source.group.requests import commit_offsets, fetch_committed
+from kafka_source.group.requests import commit_offsets, fetch_all_committed, fetch_committed
 from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
@@ -97,6 +97,10 @@ def test_offsets_move_with_the_decision_and_not_before(kafka, topics, group, pip
     to_the_end(query)
     assert committed(kafka, group) == ends(kafka, topics)
     check(kafka, topics, reader)
+    # The next member notices by the leader's epoch if the log has lost records.
+    client = cached_client(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
+    found = client.run(fetch_all_committed(client, group, Deadline(30)))
+    assert {entry.leader_epoch for entry in found.values()} == {0}
 
 
 def test_what_another_query_has_taken_back_is_not_read(kafka, topics, group, pipe, reader):

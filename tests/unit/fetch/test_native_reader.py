@@ -298,6 +298,35 @@ def test_without_fail_on_data_loss_what_a_new_leader_wrote_instead_is_read(broke
     assert found == {0: [*range(10), *range(6, 26)]}
 
 
+@pytest.mark.parametrize("kept", [0, 6, 10, 16])
+def test_a_new_leader_without_what_was_planned_is_a_loss_of_the_rest(broker, kept):
+    """The next micro-batch begins where the logs diverge, so a task of this one reads nothing of the other log."""
+    elect_during_the_second_fetch(broker, kept=kept)
+    planned = Range(TOPIC, 0, 0, 20, epoch=3)
+    assert read(engine(broker), request(planned, fail_on_data_loss=False)) == {0: list(range(max(10, kept)))}
+    elect_during_the_second_fetch(broker, kept=kept)
+    broker.fetches.clear()
+    with pytest.raises(DataLossError, match=rf"from offset {kept} on the leader of epoch 4 .* of epoch 3") as loss:
+        read(engine(broker), request(planned))
+    assert loss.value.truncated_to == kept
+
+
+def test_an_election_between_plan_and_task_is_noticed_before_anything_is_read(broker):
+    broker.partitions = {0: filled(2, leader_epoch=4)}
+    broker.partitions[0].leader_epoch = 4
+    broker.ends_of_epochs = {3: 6}
+    planned = request(Range(TOPIC, 0, 5, 20, epoch=3), fail_on_data_loss=False)
+    assert read(engine(broker), planned) == {0: [5]}
+    assert read(engine(broker), request(Range(TOPIC, 0, 8, 20, epoch=3), fail_on_data_loss=False)) == {}
+    with pytest.raises(DataLossError, match="from offset 6 on"):
+        read(engine(broker), request(Range(TOPIC, 0, 5, 20, epoch=3)))
+    # What both logs have is read, and no election costs nothing.
+    assert read(engine(broker), request(Range(TOPIC, 0, 0, 6, epoch=3))) == {0: list(range(6))}
+    asked = broker.asked.count("OffsetForLeaderEpochRequest")
+    assert read(engine(broker), request(Range(TOPIC, 0, 0, 20, epoch=4))) == {0: list(range(20))}
+    assert broker.asked.count("OffsetForLeaderEpochRequest") == asked
+
+
 def test_the_settings_of_fetches_are_those_of_java(broker):
     """`fetch.max.bytes` bounds a response, `max.partition.fetch.bytes` each partition in it."""
     seen: list[Any] = []

@@ -114,3 +114,12 @@ def test_the_streams_id_is_in_the_checkpoint_only_where_it_is_needed() -> None:
         marked = StreamOffset({A: Span(0, 1, 0)}, stream="mine", by_sink=by_sink)
         assert StreamOffset.from_json(marked.to_json()) == marked
     assert StreamOffset.from_json(plain.to_json()) == plain
+
+
+def test_ranges_and_handoffs_have_the_leader_epochs_of_the_plan() -> None:
+    spans = {A: Span(20, 150, 0), B: Span(7, 7, 0)}
+    end = StreamOffset(spans, slots=1, max_records=100, epochs={A: 4, B: 3})
+    planned = [*plan(end), idle(end)]
+    assert {(r.partition, r.epoch) for one in planned for r in one.ranges} == {(0, 4), (1, 3)}
+    handoff = handoff_of(planned, SlotCredentials("g", 3, "m", None), "mine", {})
+    assert [handoff.end_of(tp, "mine") for tp in (A, B)] == [CommitOffset(150, 4, "mine"), CommitOffset(7, 3, "mine")]
