@@ -85,7 +85,7 @@ def main() -> None:
             for load in (SMALL, *loads):
                 fill(kafka, load)
             print(HEAD, flush=True)
-            found = [one for load in loads for one in _measure(kafka.bootstrap_servers, load, clients, rounds)]
+            found = [one for load in loads for one in measure(kafka.bootstrap_servers, load, clients, rounds)]
     if given.save:
         _save(given.save, machine, found)
 
@@ -93,7 +93,7 @@ def main() -> None:
 def _install(only: str | None, folder: Path) -> list[Installed]:
     clients = []
     for client in CLIENTS:
-        if only is None or client.module in only.split(","):
+        if only is None or client.module.removeprefix("clients.") in only.split(","):
             try:
                 clients.append(install(client, folder))
             except NotInstallableError as error:
@@ -101,7 +101,7 @@ def _install(only: str | None, folder: Path) -> list[Installed]:
     return clients
 
 
-def _measure(servers: str, load: Load, clients: Sequence[Installed], rounds: int) -> list[Figures]:
+def measure(servers: str, load: Load, clients: Sequence[Installed], rounds: int) -> list[Figures]:
     figures = [Figures(load, client) for client in clients]
     for _ in range(rounds):
         for one in figures:
@@ -120,7 +120,7 @@ def run(client: Installed, job: Job, load: Load) -> tuple[float, float]:
     Raises:
         RuntimeError: The client's program has failed, or has counted wrongly.
     """
-    command = [client.python, "-m", f"benchmarks.clients.{client.client.module}"]
+    command = [client.python, "-m", f"benchmarks.{client.client.module}"]
     command += [job.servers, job.topic, str(job.records), job.small_topic]
     with tempfile.TemporaryFile("w+") as errors, subprocess.Popen(
         command, cwd=ROOT, env=client.variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True

@@ -27,7 +27,7 @@ class Client:
 
     Attributes:
         name: Its name in the table.
-        module: Its program in this package.
+        module: Its program in `benchmarks`.
         distribution: The distribution whose version is shown.
         requirements: What pip installs into an environment of its own; nothing: the project's environment has it.
         jar: The coordinate of a connector that the program finds by `$FLINK_KAFKA_JAR`.
@@ -41,13 +41,13 @@ class Client:
 
 
 CLIENTS = (
-    Client("Spark, kafka", "spark_kafka", "pyspark"),
-    Client("Spark, kafkagroup", "kafkagroup", "kafkagroup"),
-    Client("PyFlink", "pyflink_table", "apache-flink", ("apache-flink==2.3.0",), FLINK_CONNECTOR),
-    Client("confluent-kafka", "confluent_kafka_consume", "confluent-kafka"),
-    Client("aiokafka", "aiokafka_getmany", "aiokafka", ("aiokafka==0.14.0",)),
-    Client("kafka-python", "kafka_python_poll", "kafka-python"),
-    Client("Quix Streams", "quix_streams", "quixstreams", ("quixstreams==3.28.1",)),
+    Client("Spark, kafka", "clients.spark_kafka", "pyspark"),
+    Client("Spark, kafkagroup", "clients.kafkagroup", "kafkagroup"),
+    Client("PyFlink", "clients.pyflink_table", "apache-flink", ("apache-flink==2.3.0",), FLINK_CONNECTOR),
+    Client("confluent-kafka", "clients.confluent_kafka_consume", "confluent-kafka"),
+    Client("aiokafka", "clients.aiokafka_getmany", "aiokafka", ("aiokafka==0.14.0",)),
+    Client("kafka-python", "clients.kafka_python_poll", "kafka-python"),
+    Client("Quix Streams", "clients.quix_streams", "quixstreams", ("quixstreams==3.28.1",)),
 )
 
 

@@ -1,0 +1,91 @@
+"""A topic as a polars DataFrame, with `arrow.read`, confluent-kafka and aiokafka: records a second a core.
+
+    ./run bench arrow [--quick] [--rounds 3] [--environments FOLDER]
+
+As in `./run bench clients`: an embedded broker with one node, four partitions, each client in a process of its own, the
+CPU time of that process from its first fetch to the DataFrame (key, value, partition, offset, timestamp). Then, each in
+a new process: the seconds from the end of `from kafkagroup import arrow` to the first record batch, and the memory that
+a read takes over a topic of ten times its `max_bytes`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from statistics import median
+
+from benchmarks._machine import describe_machine
+from benchmarks.clients.__main__ import HEAD, LOADS, QUICK, SMALL, measure
+from benchmarks.clients.environments import ROOT, Client, Installed, NotInstallableError, install
+from benchmarks.read.topics import Load, fill
+from kafkagroup.embedded import EmbeddedKafka
+
+CLIENTS = (
+    Client("kafkagroup, arrow.read", "arrow.kafkagroup_read", "kafkagroup"),
+    Client("confluent-kafka", "arrow.confluent_kafka_frame", "confluent-kafka"),
+    Client("aiokafka", "arrow.aiokafka_frame", "aiokafka", ("aiokafka==0.14.0", "polars")),
+)
+PROCESSES = 5
+TIMES_MAX_BYTES = 10
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a twentieth of the records, one round")
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--environments", type=Path, help="a folder that keeps aiokafka for the next run")
+    given = parser.parse_args()
+    rounds = given.rounds or (1 if given.quick else 3)
+    loads = [load.smaller(QUICK) if given.quick else load for load in LOADS]
+    print(describe_machine(), flush=True)
+    with tempfile.TemporaryDirectory(prefix="kafkagroup-bench-") as folder:
+        clients = _install(given.environments or Path(folder, "environments"))
+        config = {"log.retention.ms": -1, "log.segment.bytes": 1 << 30}
+        with EmbeddedKafka(config=config, heap="1g", jvm_options=(), data_dir=Path(folder, "data")) as kafka:
+            for load in (SMALL, *loads):
+                fill(kafka, load)
+            print(HEAD, flush=True)
+            for load in loads:
+                measure(kafka.bootstrap_servers, load, clients, rounds)
+            _first_batch(kafka.bootstrap_servers, loads[0])
+            _memory(kafka.bootstrap_servers, loads[-1])
+
+
+def _install(folder: Path) -> list[Installed]:
+    clients = []
+    for client in CLIENTS:
+        try:
+            clients.append(install(client, folder))
+        except NotInstallableError as error:
+            print(f"without {client.name}: {error}", flush=True)
+    return clients
+
+
+def _first_batch(servers: str, load: Load) -> None:
+    seen = [_one_read("first_batch", servers, load.topic) for _ in range(PROCESSES)]
+    for what in seen[0]:
+        seconds = [one[what] for one in seen]
+        print(f"{what}: {median(seconds):.3f} s ({min(seconds):.3f} to {max(seconds):.3f}, {PROCESSES} processes)")
+
+
+def _memory(servers: str, load: Load) -> None:
+    max_bytes = load.records * load.value_bytes // TIMES_MAX_BYTES
+    seen = _one_read("memory", servers, load.topic, str(max_bytes))
+    print(
+        f"memory: at most {seen['more'] / 1e6:.0f} MB more than before, with max_bytes {max_bytes / 1e6:.0f} MB, of "
+        f"{seen['read'] / 1e6:.0f} MB"
+    )
+
+
+def _one_read(*arguments: str) -> dict[str, float]:
+    command = [sys.executable, "-m", "benchmarks.arrow.one_read", *arguments]
+    found: dict[str, float] = json.loads(subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout)
+    return found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,31 @@
+"""The DataFrame of every client, and how one is made of a client's messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from benchmarks.clients.job import end
+
+COLUMNS = ("key", "value", "partition", "offset", "timestamp")
+SCHEMA: dict[str, type[pl.DataType] | pl.DataType] = {
+    "key": pl.Binary,
+    "value": pl.Binary,
+    "partition": pl.Int32,
+    "offset": pl.Int64,
+    "timestamp": pl.Datetime("ms", "UTC"),
+}
+MESSAGES_PER_CALL = 10_000
+
+
+def frame(columns: Mapping[str, list[Any]]) -> pl.DataFrame:
+    """Return the DataFrame of some messages: what is in memory as objects is not more than one call has returned."""
+    return pl.DataFrame(columns, schema=SCHEMA)
+
+
+def done(found: pl.DataFrame) -> None:
+    """Say that the DataFrame is there."""
+    assert found.columns == list(COLUMNS)
+    end(found.height, int(found["value"].bin.size().sum()))
