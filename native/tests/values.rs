@@ -33,20 +33,20 @@ const SCHEMAS: [(&str, &[&str]); 5] = [
             {"name": "day", "type": {"type": "int", "logicalType": "date"}},
             {"name": "at", "type": ["null", {"type": "long", "logicalType": "timestamp-millis"}]},
             {"name": "sum", "type": {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 2}}]}"#,
-        &[
-            r#"{"type": "record", "name": "All", "fields": [
+        &[r#"{"type": "record", "name": "All", "fields": [
             {"name": "more", "type": {"type": "map", "values": ["null", "All"]}},
             {"name": "z", "type": "boolean"}, {"name": "i", "type": "int"}, {"name": "l", "type": "int"},
             {"name": "f", "type": "long"}, {"name": "d", "type": "float"}, {"name": "b", "type": "string"},
             {"name": "s", "type": "bytes"}, {"name": "x", "type": {"type": "fixed", "name": "X", "size": 5}},
             {"name": "e", "type": {"type": "enum", "name": "E", "symbols": ["B", "C", "D", "A"]}},
             {"name": "day", "type": {"type": "int", "logicalType": "date"}},
-            {"name": "at", "type": ["long", "null"]}, {"name": "sum", "type": "bytes"}]}"#,
-        ],
+            {"name": "at", "type": ["long", "null"]}, {"name": "sum", "type": "bytes"}]}"#],
     ),
     (
         r#"{"type": "map", "values": {"type": "map", "values": {"type": "array", "items": ["null", "string", "double"]}}}"#,
-        &[r#"{"type": "map", "values": {"type": "map", "values": {"type": "array", "items": ["string", "float", "null"]}}}"#],
+        &[
+            r#"{"type": "map", "values": {"type": "map", "values": {"type": "array", "items": ["string", "float", "null"]}}}"#,
+        ],
     ),
     (
         r#"{"type": "record", "name": "Node", "fields": [{"name": "id", "type": "long"},
