@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
 import sys
 import time
 from pathlib import Path
@@ -26,13 +25,18 @@ def first_batch(servers: str, topic: str) -> dict[str, float]:
 
 def memory(servers: str, topic: str, max_bytes: str) -> dict[str, float]:
     """How much memory was taken at most while all batches were read and dropped, and how large they were."""
-    # The second number of this file is that of pages in memory now. The most of the process is known in KiB.
-    before = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+    before = _bytes("VmRSS")
     with arrow.read(topic, {"bootstrap.servers": servers}, max_bytes=int(max_bytes)) as stream:
         for _ in stream:
             pass
-        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        return {"more": most - before, "read": stream.progress.bytes}
+        return {"more": _bytes("VmHWM") - before, "read": stream.progress.bytes}
+
+
+def _bytes(name: str) -> int:
+    """Return a figure of this process: `getrusage` would have the most that its parent had when it started it."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    (line,) = (line for line in lines if line.startswith(f"{name}:"))
+    return int(line.split()[1]) * 1024
 
 
 if __name__ == "__main__":
