@@ -119,10 +119,14 @@ class Export:
     def _copy(self, stream: BoundedStream, file: IO[bytes], *, pipe: bool = False) -> Exported:
         exported = Exported(files=1)
         writer = batch_writer(self.form or FileFormat.PARQUET, stream.schema, file, pipe=pipe)
-        for batch in stream:
-            writer.write(batch)
-            exported.add(batch)
-        writer.finish()
+        try:
+            for batch in stream:
+                writer.write(batch)
+                exported.add(batch)
+            writer.finish()
+        except BaseException:
+            writer.give_up()
+            raise
         return exported
 
     def to_folder(self, folder: Path) -> Exported:

@@ -100,12 +100,12 @@ class Parts:
         self._folder, self._form, self._schema = folder, FileFormat(begun.form), schema
         self._partition, self._position = partition, position
         self._file: IO[bytes] | None = None
-        self._writer: BatchWriter
+        self._writer: BatchWriter | None = None
         self.bytes = self.count = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write records into the part that is open."""
-        if self._file is None:
+        if self._file is None or self._writer is None:
             self._file = (self._folder / _PARTIAL).open("wb")
             self._writer = batch_writer(self._form, self._schema, self._file)
         self._writer.write(batch)
@@ -113,7 +113,7 @@ class Parts:
 
     def commit(self, end: int) -> None:
         """Put the part that is open into its place; it has all records before this offset."""
-        if self._file is None:
+        if self._file is None or self._writer is None:
             return
         self._writer.finish()
         self._file.flush()
@@ -122,13 +122,16 @@ class Parts:
         name = f"{self._partition:05}-{self._position:020}-{end:020}.{self._form.value}"
         (self._folder / _PARTIAL).rename(self._folder / name)
         sync_folder(self._folder)
-        self._file, self._position, self.bytes = None, end, 0
+        self._file = self._writer = None
+        self._position, self.bytes = end, 0
         self.count += 1
 
     def __enter__(self) -> Parts:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._writer is not None:
+            self._writer.give_up()
         if self._file is not None:
             self._file.close()
             (self._folder / _PARTIAL).unlink(missing_ok=True)

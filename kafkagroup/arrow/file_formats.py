@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import base64
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import IO, Protocol
+from typing import IO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,16 +29,19 @@ class FileFormat(str, Enum):
     JSONL = "jsonl"
 
 
-class BatchWriter(Protocol):
+class BatchWriter(ABC):
     """Writes record batches to an open file."""
 
+    @abstractmethod
     def write(self, batch: pa.RecordBatch) -> None:
         """Write a batch, or keep it for the next row group."""
-        ...
 
+    @abstractmethod
     def finish(self) -> None:
         """Write what is left, and the end of the file."""
-        ...
+
+    def give_up(self) -> None:  # noqa: B027 - most writers have nothing to do
+        """Write nothing more: the file is removed or closed without its end."""
 
 
 def batch_writer(form: FileFormat, schema: pa.Schema, file: IO[bytes], *, pipe: bool = False) -> BatchWriter:
@@ -56,7 +60,7 @@ def batch_writer(form: FileFormat, schema: pa.Schema, file: IO[bytes], *, pipe: 
     return _Csv(schema, file) if form is FileFormat.CSV else _JsonLines(file)
 
 
-class _Parquet:
+class _Parquet(BatchWriter):
     def __init__(self, schema: pa.Schema, file: IO[bytes]) -> None:
         # Not everybody who has pyarrow has its Parquet.
         from pyarrow.parquet import ParquetWriter
@@ -76,13 +80,17 @@ class _Parquet:
             self._write_row_group()
         self._writer.close()
 
+    def give_up(self) -> None:
+        # Else it would write the end of the file when it is collected, and complain that the file is closed.
+        self._writer.is_open = False
+
     def _write_row_group(self) -> None:
         table = pa.Table.from_batches(self._held)
         self._held, self._bytes = [], 0
         self._writer.write_table(table, row_group_size=table.num_rows)
 
 
-class _Arrow:
+class _Arrow(BatchWriter):
     def __init__(self, schema: pa.Schema, file: IO[bytes], *, pipe: bool) -> None:
         self._writer = (pa.ipc.new_stream if pipe else pa.ipc.new_file)(file, schema)
 
@@ -93,7 +101,7 @@ class _Arrow:
         self._writer.close()
 
 
-class _Csv:
+class _Csv(BatchWriter):
     def __init__(self, schema: pa.Schema, file: IO[bytes]) -> None:
         from pyarrow.csv import CSVWriter
 
@@ -106,7 +114,7 @@ class _Csv:
         self._writer.close()
 
 
-class _JsonLines:
+class _JsonLines(BatchWriter):
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self._encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 from datetime import datetime, timezone
@@ -64,6 +65,20 @@ def test_parquet_and_arrow_have_the_same_rows_as_the_stream(tmp_path: Path) -> N
     assert parquet.num_row_groups == 1, "batches are small, row groups are not"
     assert pa.ipc.open_file(written(FileFormat.ARROW)).read_all().to_pylist() == 2 * ROWS
     assert pa.ipc.open_stream(written(FileFormat.ARROW, pipe=True)).read_all().to_pylist() == 2 * ROWS
+
+
+@pytest.mark.parametrize("form", list(FileFormat))
+def test_a_file_that_is_given_up_gets_nothing_more(tmp_path: Path, form: FileFormat) -> None:
+    file = (tmp_path / "half").open("wb")
+    writer = batch_writer(form, BATCH.schema, file)
+    writer.write(BATCH)
+    writer.give_up()
+    file.close()
+    size = (tmp_path / "half").stat().st_size
+    # An error of a finalizer fails the test: pytest collects it.
+    del writer
+    gc.collect()
+    assert (tmp_path / "half").stat().st_size == size
 
 
 def test_json_lines_have_text_where_it_was_asked_for_and_else_base64() -> None:
