@@ -7,6 +7,7 @@ Therefore the next address is tried after a short delay, while the earlier ones 
 from __future__ import annotations
 
 import errno
+import ipaddress
 import itertools
 import os
 import selectors
@@ -25,6 +26,15 @@ class Address(NamedTuple):
 
     family: int
     place: tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
+
+
+def is_address(host: str) -> bool:
+    """Return whether this is an IP address, and not a name."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def connect_first(host: str, port: int, seconds: float) -> socket.socket:

@@ -317,7 +317,8 @@ async def _connect(endpoint: Endpoint, settings: ConnectionSettings) -> _Wire:
         endpoint.port,
         ssl=settings.tls,
         server_hostname=endpoint.host if settings.tls is not None else None,
-        happy_eyeballs_delay=addresses.DELAY_SECONDS,
+        # One address needs no race: asyncio loses a socket if the race is cancelled in the moment in which it ends.
+        happy_eyeballs_delay=None if addresses.is_address(endpoint.host) else addresses.DELAY_SECONDS,
     )
     wire.set_buffers(settings)
     return wire

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import socket
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -43,6 +46,25 @@ def hangs_up() -> Iterator[Endpoint]:
     listener.shutdown(socket.SHUT_RDWR)
     listener.close()
     server.join(5)
+
+
+def test_a_connection_that_is_cancelled_at_any_moment_leaves_no_socket(hangs_up: Endpoint) -> None:
+    client = KafkaClient(Settings({"bootstrap.servers": f"127.0.0.1:{hangs_up.port}"}), EventLoop.shared())
+
+    async def cancelled(turns: int) -> None:
+        opening = asyncio.ensure_future(Connection.open(hangs_up, client.settings))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        opening.cancel()
+        with contextlib.suppress(asyncio.CancelledError, ConnectionLost):
+            (await opening).close()
+
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always", ResourceWarning)
+        for turns in range(20):
+            client.run(cancelled(turns), 10)
+        gc.collect()
+    assert not [str(one.message) for one in found]
 
 
 @pytest.mark.parametrize("protocol", ["SSL", "PLAINTEXT"])
