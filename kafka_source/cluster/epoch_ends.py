@@ -9,6 +9,7 @@ from assignors.model import TopicPartition
 from kafka_source.errors import error_for_code
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.kafka_client.messages.cluster import OffsetForLeaderEpochRequest
+from kafka_source.model.partition_runs import numbers_by_topic
 
 
 class AskedEpoch(NamedTuple):
@@ -40,9 +41,6 @@ async def epoch_ends(
         KafkaGroupError: The broker cannot be reached, or responds with an error.
     """
     topic_type = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
-    by_topic: dict[str, list[TopicPartition]] = {}
-    for tp in sorted(asked):
-        by_topic.setdefault(tp.topic, []).append(tp)
     request = OffsetForLeaderEpochRequest(
         replica_id=-1,
         topics=[
@@ -50,14 +48,14 @@ async def epoch_ends(
                 topic=topic,
                 partitions=[
                     topic_type.OffsetForLeaderPartition(
-                        partition=tp.partition,
-                        current_leader_epoch=asked[tp].current,
-                        leader_epoch=asked[tp].epoch,
+                        partition=number,
+                        current_leader_epoch=asked[TopicPartition(topic, number)].current,
+                        leader_epoch=asked[TopicPartition(topic, number)].epoch,
                     )
-                    for tp in partitions
+                    for number in numbers
                 ],
             )
-            for topic, partitions in by_topic.items()
+            for topic, numbers in numbers_by_topic(sorted(asked)).items()
         ],
     )
     answer = await client.send(leader, request, deadline)

@@ -11,6 +11,7 @@ from assignors.model import TopicPartition
 from kafka_source.errors import KafkaGroupError, error_for_code
 from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.kafka_client.messages.cluster import ListOffsetsRequest
+from kafka_source.model.partition_runs import numbers_by_topic
 
 EARLIEST, LATEST = -2, -1
 """Special timestamps: the first offset, and the offset after the last record."""
@@ -54,9 +55,6 @@ async def list_offsets(
         KafkaGroupError: The broker responds with an error, for example because it is no longer the leader.
     """
     topic_type = ListOffsetsRequest.ListOffsetsTopic
-    by_topic: dict[str, list[TopicPartition]] = {}
-    for tp in sorted(times):
-        by_topic.setdefault(tp.topic, []).append(tp)
     request = ListOffsetsRequest(
         replica_id=-1,
         isolation_level=int(read_committed),
@@ -65,12 +63,14 @@ async def list_offsets(
                 name=topic,
                 partitions=[
                     topic_type.ListOffsetsPartition(
-                        partition_index=tp.partition, current_leader_epoch=-1, timestamp=times[tp]
+                        partition_index=number,
+                        current_leader_epoch=-1,
+                        timestamp=times[TopicPartition(topic, number)],
                     )
-                    for tp in partitions
+                    for number in numbers
                 ],
             )
-            for topic, partitions in by_topic.items()
+            for topic, numbers in numbers_by_topic(sorted(times)).items()
         ],
     )
     answer = await client.send(leader, request, deadline, _VERSION)
