@@ -30,9 +30,6 @@ log = logging.getLogger(__name__)
 
 VALUE = "value"
 
-NEEDED = (VALUE, "topic", "partition", "offset")
-"""The columns of the batches that are decoded; they may have others."""
-
 # The kernel's id of the writer schema of values without framing.
 _UNFRAMED = 0
 
@@ -66,7 +63,7 @@ def decode(
     """Return the rows that the mode keeps, and their columns that are made from the values.
 
     Args:
-        batch: Raw records, with the columns `NEEDED`.
+        batch: Raw records, with `value`, `topic`, `partition` and `offset`; they may have other columns.
         decoding: How to decode.
         planned: The reader's schema when the batch was planned, if it is another: values are resolved to that one
             first.
