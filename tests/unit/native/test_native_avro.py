@@ -12,6 +12,7 @@ import fastavro
 import pyarrow as pa
 import pytest
 
+from tests.support.avro import datum, framed
 from tests.support.native import kernel
 
 native = kernel()
@@ -35,16 +36,6 @@ OLD = {
         {"name": "id", "type": "int"},
     ],
 }
-
-
-def datum(schema: Any, value: Any) -> bytes:
-    out = io.BytesIO()
-    fastavro.schemaless_writer(out, fastavro.parse_schema(copy.deepcopy(schema)), value)
-    return out.getvalue()
-
-
-def confluent(schema_id: int, schema: Any, value: Any) -> bytes:
-    return struct.pack(">bI", 0, schema_id) + datum(schema, value)
 
 
 def column(*values: bytes | None) -> pa.Array:
@@ -71,9 +62,9 @@ OLD_ROW = {"id": 7, "customer": "Bo", "note": None, "country": "DE"}
 
 
 def test_ids_tombstones_and_bad_records_keep_their_order() -> None:
-    new = confluent(1, READER, NEW_ROW)
-    old = confluent(2, OLD, {"customer": "Bo", "weight": 1.5, "id": 7})
-    values = column(new, old, None, new[:-1], old, b"", b"\x01" + new[1:], new, confluent(9, OLD, {**OLD_ROW, "weight": None}))
+    new = framed(1, READER, NEW_ROW)
+    old = framed(2, OLD, {"customer": "Bo", "weight": 1.5, "id": 7})
+    values = column(new, old, None, new[:-1], old, b"", b"\x01" + new[1:], new, framed(9, OLD, {**OLD_ROW, "weight": None}))
     decoder = decoder_of(READER, {1: READER, 2: OLD})
     assert decoder.missing_ids(values) == [9]
     rows, bad = decode(decoder, values)
@@ -84,7 +75,7 @@ def test_ids_tombstones_and_bad_records_keep_their_order() -> None:
 
 
 def test_a_slice_and_large_offsets_are_read() -> None:
-    values = column(None, confluent(1, READER, NEW_ROW), confluent(1, READER, OLD_ROW))
+    values = column(None, framed(1, READER, NEW_ROW), framed(1, READER, OLD_ROW))
     decoder = decoder_of(READER, {1: READER})
     assert decode(decoder, values[1:])[0] == [NEW_ROW, OLD_ROW]
     assert decode(decoder, values.cast(pa.large_binary())[2:])[0] == [OLD_ROW]
@@ -94,7 +85,7 @@ def test_a_slice_and_large_offsets_are_read() -> None:
 
 
 def test_only_the_fields_asked_for_are_decoded() -> None:
-    values = column(confluent(1, READER, NEW_ROW), confluent(2, OLD, {"customer": "Bo", "weight": None, "id": 7}))
+    values = column(framed(1, READER, NEW_ROW), framed(2, OLD, {"customer": "Bo", "weight": None, "id": 7}))
     decoder = decoder_of(READER, {1: READER, 2: OLD}, fields=["note", "id"])
     rows, bad = decode(decoder, values)
     assert (rows, bad) == ([{"note": "ring twice", "id": 2**40}, {"note": None, "id": 7}], [])
