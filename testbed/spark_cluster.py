@@ -16,6 +16,7 @@ from types import TracebackType
 import pyspark
 
 from testbed.processes import command_of, kill, session_of
+from testbed.quick_spark import jvm_options
 
 SPARK = Path(pyspark.__file__).parent
 LOOPBACK = "127.0.0.1"
@@ -23,7 +24,7 @@ LOOPBACK = "127.0.0.1"
 _DAEMONS = {
     "SPARK_LOCAL_IP": LOOPBACK,
     "SPARK_DAEMON_MEMORY": "256m",
-    "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "SPARK_DAEMON_JAVA_OPTS": jvm_options(),
     # Executors are killed here more often than an application may lose them by default.
     "SPARK_MASTER_OPTS": "-Dspark.deploy.maxExecutorRetries=-1",
 }

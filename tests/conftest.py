@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
+from testbed.quick_spark import jvm_options
 from tests.support.native import skip_without_native
 
 if TYPE_CHECKING:
@@ -47,8 +48,7 @@ os.environ.pop("COLUMNS", None)
 # Where it is set, each of Spark's Python workers would compile this project anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
-# Spark's JVMs are short-lived here: half of their processor time went into the second compiler.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
+os.environ.setdefault("SPARK_SUBMIT_OPTS", jvm_options())
 
 
 @pytest.fixture(scope="session")
