@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import duckdb
@@ -27,6 +27,14 @@ def total(stream: arrow.Stream) -> object:
     with duckdb.connect(config={"threads": 1}) as connection:
         found = connection.sql("select sum(length(value)) from stream")
         return found and found.fetchall()
+
+
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Let SIGINT raise KeyboardInterrupt: a shell that starts the tests in the background has it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +72,7 @@ def test_ctrl_c_ends_a_process_that_reads(kafka: EmbeddedKafka, orders: str) -> 
     assert b"KeyboardInterrupt" in said, said
 
 
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("use", [list, pl.DataFrame, pa.table, lambda stream: stream.to_reader().read_pandas(), total])
 def test_ctrl_c_ends_a_read_in_every_library(
     kafka: EmbeddedKafka, orders: str, use: Callable[[arrow.Stream], object], monkeypatch: pytest.MonkeyPatch
