@@ -456,7 +456,7 @@ class BackgroundRejoiner:
         return self._called_at is not None and time.monotonic() - self._called_at > limit
 
     async def leave_if_overdue(self) -> None:
-        """Leave if Spark has not called for longer than `max.poll.interval.ms` and other members want the partitions.
+        """Leave if nobody has called for longer than `max.poll.interval.ms` and other members want the partitions.
 
         A query that is alone in its group stays: nobody gets anything by a rebalance, and its triggers may be further
         apart.
@@ -469,18 +469,18 @@ class BackgroundRejoiner:
         if not self._is_rebalancing and not (self.in_flight.ends and await self._has_other_members()):
             return
         if self._calls:
-            return  # Spark has called meanwhile.
+            return  # Somebody has called meanwhile.
         log.warning(
-            "leave group=%s slots=%d: Spark has not asked for a micro-batch, or no task of a batch has committed, for "
-            "%.0f s, longer than kafka.max.poll.interval.ms=%d. Other members get the partitions. Nothing of the batch "
-            "in flight is committed; a stream rejoins when Spark asks again. If batches or the pauses between triggers "
-            "may take this long, raise kafka.max.poll.interval.ms.",
+            "leave group=%s slots=%d: nobody has asked for a batch, and no task of a batch has committed, for %.0f s, "
+            "longer than max.poll.interval.ms=%d. Other members get the partitions. Nothing of the batch in flight is "
+            "committed; the slots join again when the next batch is asked for. If batches or the pauses between them "
+            "may take this long, raise max.poll.interval.ms.",
             self._settings.group,
             len(self._slots),
             silent,
             self._settings.rebalance_timeout_ms,
         )
-        self.left = f"they left after {silent:.0f} s without a call of Spark's or a commit (kafka.max.poll.interval.ms)"
+        self.left = f"nobody asked for a batch or committed for {silent:.0f} s (max.poll.interval.ms)"
         await self._run_alone(self._leave("max.poll.interval.ms has expired"))
         await self._publish(self.in_flight, {})
 

@@ -170,7 +170,7 @@ def subscription_of(options: ReadOptions) -> TopicSelection:
     return TopicSelection(topics=options.subscribe or (), pattern=options.subscribe_pattern)
 
 
-def group_settings(options: ReadOptions, *, partitions: int, stream: bool) -> GroupSettings:
+def group_settings(options: ReadOptions, *, partitions: int, stream: bool, static: bool = True) -> GroupSettings:
     """Return the settings with which the query's slots join the group.
 
     Args:
@@ -178,14 +178,17 @@ def group_settings(options: ReadOptions, *, partitions: int, stream: bool) -> Gr
         partitions: The number of partitions that the query selects; it bounds the default number of slots.
         stream: Whether the driver keeps the slots alive. In a batch each slot waits for its task, so the defaults of
             the session and rebalance timeouts are longer.
+        static: Whether slots without a `group.instance.id` of the user's get one: tasks act as the slots, and a slot
+            that is replaced must refuse them.
     """
     if options.group_id is None:
         raise ValueError("the query is in no group")
     given = options.group_instance_id
-    driver = _instances_of(driver_pid())
+    driver = _instances_of(driver_pid()) if static else None
+    generated = None if driver is None else driver + (uuid.uuid4().hex[:12] if stream else _of_batch(options))
     return GroupSettings(
         group=options.group_id,
-        instance_id_prefix=given or driver + (uuid.uuid4().hex[:12] if stream else _of_batch(options)),
+        instance_id_prefix=given or generated,
         slots=options.group_members or max(1, min(partitions, _MAX_DEFAULT_SLOTS)),
         session_timeout_ms=options.session_timeout_ms or (45_000 if stream else 300_000),
         rebalance_timeout_ms=options.max_poll_interval_ms or (300_000 if stream else 1_800_000),

@@ -158,6 +158,10 @@ class GroupMemberOwner(CommittingOwner):
         """Return whether the slots are still members, as far as this process knows."""
         return self._membership.lost() is None
 
+    def rebalance_due(self) -> bool:
+        """Return whether the slots have to rejoin; raises as `commit_and_rejoin`."""
+        return self._membership.lost() is not None or self._membership.rebalance_needed() is not None
+
     def join(self) -> None:
         """Join with all slots, unless they have joined before."""
         if not self._joined:
@@ -290,6 +294,13 @@ class GroupMemberOwner(CommittingOwner):
             UnknownTopicError: A topic was deleted; nothing is committed.
             KafkaGroupError: Any other category.
         """
+        lost = self._membership.lost()
+        if lost is not None:
+            raise FencedError(
+                f"This member has lost its place in group {self._group.group}: {lost}. Nothing was committed; whoever "
+                "owns the partitions now reads from the committed offsets.",
+                code=ErrorCode.UNKNOWN_MEMBER_ID,
+            )
         owned, assignment = self.owned(), self._membership.assignment
         slot_of = {**assignment.held, **owned.slots}
         if gone := sorted(offsets.keys() - slot_of.keys()):

@@ -1,64 +1,34 @@
-"""Plan the micro-batches of a stream, trigger by trigger.
+"""Plan the micro-batches of a Spark stream, trigger by trigger, and make their tasks.
 
 Spark keeps one reader in a long-lived process of the driver. At every trigger, `MicroBatches.next` first commits what
 the last batch has read, because Spark asks only when that is durable; rejoins the group if a rebalance is due; and then
-plans the records that are new.
+plans the records that are new (`stream_planner`).
 """
 
 from __future__ import annotations
 
 import logging
-import time
-import uuid
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from assignors.model import TopicPartition
-from kafka_source.cluster.list_offsets import ListedOffset
-from kafka_source.cluster.lookup import Cluster, NoLeaderError
-from kafka_source.cluster.topic_ids import TopicIds
-from kafka_source.engine_selection import check_engine
-from kafka_source.errors import DataLossError, InvalidConfigurationError, RefreshRetriableError
+from kafka_source.errors import InvalidConfigurationError
 from kafka_source.group.background import Siblings
-from kafka_source.group.model import group_settings, subscription_of
-from kafka_source.model.driver_figures import DriverFigures
-from kafka_source.model.identity import check_same_cluster
 from kafka_source.model.stream_offset import StreamOffset
-from kafka_source.model.topic_selection import TopicSelection
-from kafka_source.options import ReadOptions
-from kafka_source.quota.bounds import QuotaSettings
-from kafka_source.quota.server import StreamQuota
-from kafka_source.runtime.deadline import Deadline
-from kafka_source.runtime.failpoints import failpoint
-from kafka_source.runtime.retry import RetryPolicy, retry
 from kafka_source.source import replay
-from kafka_source.source.group_member_owner import GroupMemberOwner
-from kafka_source.source.owners import OwnedPartitions, PartitionOwner, Standalone, StaticPartitions, fetch_committed
-from kafka_source.source.plan import Admission, PlannedInput, plan, spans
-from kafka_source.source.position_tracker import PositionTracker
-from kafka_source.source.positions import Positions
+from kafka_source.source.owners import fetch_committed
+from kafka_source.source.plan import PlannedInput, plan
 from kafka_source.source.read_task import Query, TaskBundle, TaskFactory, add_handoff, bundle_tasks
-from kafka_source.source.start_and_end import raise_or_warn
-from kafka_source.source.topic_tracker import PartitionsWithoutLeader, TopicTracker
+from kafka_source.source.stream_planner import StreamPlanner
 
 if TYPE_CHECKING:
     from kafka_source.values.reader_schema import ReaderSchema
 
-# Spark starts one task in the time in which a task reads many more records than this.
-_DEFAULT_MIN_RECORDS_PER_TASK = 1000
-
 log = logging.getLogger(__name__)
 
-_T = TypeVar("_T")
 
-# How long a trigger waits until every broker knows a change of topics.
-_RETRY_SECONDS = 30.0
-_RETRY_PAUSES = RetryPolicy(0.2, 0.2)
-
-
-class MicroBatches:
+class MicroBatches(StreamPlanner):
     """Plan the micro-batches of one stream, in Spark's driver.
 
     Args:
@@ -67,129 +37,11 @@ class MicroBatches:
     """
 
     def __init__(self, query: Query, siblings: Siblings | None = None) -> None:
-        self._options = options = query.options
-        self._reader = None if query.decoding is None else query.decoding.reader
-        check_engine(options.engine, options.settings)
-        # A lookup does not wait for leaders: a trigger does, and the other partitions are read meanwhile.
-        self._cluster = Cluster.of(options, leader_seconds=0)
-        self._leaderless = PartitionsWithoutLeader(options.coordinator_timeout_ms / 1000)
-        self._selection = subscription_of(options)
-        self._subscribed = subscribed = self._cluster.partitions(self._selection)
-        self._positions = positions = Positions()
-        self._owner = _partition_owner(options, self._cluster, self._selection, len(subscribed), siblings, positions)
-        self._topics = TopicTracker(
-            TopicIds(self._cluster.topics, options.metadata_max_age_ms),
-            fail_on_data_loss=options.fail_on_data_loss,
-        )
-        self._resolver = PositionTracker(options, self._cluster, self._owner, subscribed, positions)
-        # A limit in bytes needs the sizes that tasks measure, and these report to the driver as with a quota.
-        by_bytes = options.max_bytes_per_trigger is not None
-        quota = QuotaSettings.measuring(options) if by_bytes else QuotaSettings.of(options)
-        self._quota = None if quota is None else StreamQuota(quota, options.settings)
-        self._admission = Admission(options, self._quota)
-        self._latest: dict[TopicPartition, int] = {}
-        self._looked_up_ms = 0
-        # The last end offset of this process. A batch with another end is a replay from the checkpoint.
-        self._planned: StreamOffset | None = None
-        self._selects_all_of_checkpoint = False
+        self._reader = reader = None if query.decoding is None else query.decoding.reader
+        schemas = {} if reader is None or reader.id is None else {"value": reader.id}
+        super().__init__(query.options, siblings, schemas)
         self._sink_has_committed = False
         self._sink_is_told = False
-
-    def join(self) -> None:
-        """Join the group, if there is one and the query has not joined yet; raises as `next`."""
-        with self._owner.rebalance_paused():
-            self._owner.join()
-
-    def next(self, start: StreamOffset, *, limited: bool) -> StreamOffset:
-        """Return the end offset of the next micro-batch; `start` itself if there is nothing to plan.
-
-        Args:
-            start: The end of the last batch; without partitions until a query's first batch.
-            limited: Apply the options' limits and the quota.
-
-        Raises:
-            DataLossError: Records or topics were lost, and `failOnDataLoss` is set.
-            FencedError: Another process has this query's place in the group.
-            InvalidConfigurationError: `start` is of another cluster.
-        """
-        self._check_cluster(start)
-        self._learn(start)
-        with self._owner.rebalance_paused():
-            return self._retry(lambda: self._next_attempt(start, limited=limited))
-
-    def _next_attempt(self, start: StreamOffset, *, limited: bool) -> StreamOffset:
-        # Members may wait for a rebalance in between.
-        with nullcontext() if self._options.is_member else self._cluster.metadata_snapshot():
-            self._leaderless.update(self._cluster.without_leader)
-            return self._next(start, limited=limited)
-
-    def _next(self, start: StreamOffset, *, limited: bool) -> StreamOffset:
-        """Plan one trigger: what the query owns, where it continues, how far it may read."""
-        is_first = not self._resolver.is_resolved
-        known, owned = self._commit_and_rejoin(start, commits=not is_first)
-        self._check_selection(known)
-        self._resolver.compare_with_group(known)
-        partitions = self._topics.existing(owned.slots)
-        leaderless = self._leaderless.partitions & set(partitions)
-        self._leaderless.check(leaderless)
-        starts = self._resolver.resolve(known, owned, partitions, self._topics.lost_topics, leaderless)
-        if not start.partitions:
-            self._topics.note_unread(starts)
-        listed = self._listed_latest(starts.keys() - leaderless)
-        latest = {tp: one.offset for tp, one in listed.items()}
-        leaders = {tp: one.leader_epoch for tp, one in listed.items()}
-        self._latest = {**{tp: offset for tp, offset in self._latest.items() if tp in leaderless}, **latest}
-        self._looked_up_ms = round(time.time() * 1000)
-        diverged = self._resolver.diverged(starts, leaders)
-        beyond = {tp.topic for tp, position in starts.items() if position > latest.get(tp, position) or tp in diverged}
-        if beyond and self._topics.are_replaced(beyond):
-            # Their records are not lost, but those of other topics: the trigger begins again and reads all of them.
-            raise RefreshRetriableError(f"Topics were deleted or created again: {', '.join(sorted(beyond))}.")
-        before, starts = starts, self._resolver.move_into_log(starts, latest, diverged)
-        if not self._resolver.marks_steps_back:
-            # The checkpoint must have a step back before more is read: a plan leaves out what is before its start.
-            latest |= {tp: to for tp, to in starts.items() if to < before[tp]}
-        if is_first:
-            # The last commit before the restart may have failed. Nothing is committed before the checkpoint is checked.
-            self._owner.finish(self._positions.current_ends(known))
-        ends = self._admission.ends(starts, latest, owned.slots, limited=limited)
-        if ends == starts and leaderless and self._admission.runs_to_an_end:
-            raise NoLeaderError(leaderless)
-        if known.partitions.keys() == start.partitions.keys():
-            # The sink commits nothing for topics that were deleted or created again since the batch was planned.
-            self._check_sink(start, has_new=ends != starts)
-        if ends == starts and self._resolver.are_durable(known, starts) and not start.of_spark:
-            # An empty batch is planned only where a restart would resolve other positions, and to replace an
-            # offset of Spark's own source, which has no ids of cluster and topics.
-            return start
-        if not self._owner.still_owned():
-            # The driver was suspended while it planned, and other members may have read these records.
-            return start
-        self._admission.batch_planned()
-        self._planned = self._end_offset(starts, ends, owned, self._positions.end_epochs(starts, ends, leaders))
-        self._owner.batch_planned(starts, ends, {**starts, **latest})
-        failpoint("batch-planned")
-        return self._planned
-
-    def _check_sink(self, start: StreamOffset, *, has_new: bool) -> None:
-        """Say that the sink has committed nothing (`commit=sink`), and refuse to plan a second micro-batch for it.
-
-        The source cannot see its sink. Only a micro-batch that this process has planned tells: as long as it runs, no
-        other tool can set the group's offsets to where that one began.
-        """
-        is_first = start == self._planned and any(span.end > span.start for span in start.partitions.values())
-        if not self._sink_commits or self._sink_has_committed or not is_first:
-            return
-        committed = fetch_committed(self._options)
-        if replay.is_handed_over(start, committed) or self._positions.unfollowed_rewinds(committed):
-            self._sink_has_committed = True
-            return
-        message = replay.describe_idle_sink(self._options.group_id)
-        if has_new:
-            raise InvalidConfigurationError(message)
-        if not self._sink_is_told:
-            log.warning("%s A second micro-batch is refused.", message)
-            self._sink_is_told = True
 
     def tasks(self, start: StreamOffset, end: StreamOffset) -> list[TaskBundle]:
         """Return the input partitions of the batch from `start` to `end`, with the slots' present credentials.
@@ -240,65 +92,25 @@ class MicroBatches:
         self._owner.tasks_made(_ends_of(planned))
         return add_handoff(found, planned, end.stream or "", end.topics) if self._sink_commits else found
 
-    def finished(self, end: StreamOffset) -> None:
-        """Note that everything before `end` is durable in Spark's sink, so that the group's offsets can follow.
+    def _check_sink(self, start: StreamOffset, *, has_new: bool) -> None:
+        """Say that the sink has committed nothing (`commit=sink`), and refuse to plan a second micro-batch for it.
 
-        Raises:
-            InvalidConfigurationError: `end` is of another cluster, whose group has nothing to do with these offsets.
+        The source cannot see its sink. Only a micro-batch that this process has planned tells: as long as it runs, no
+        other tool can set the group's offsets to where that one began.
         """
-        self._check_cluster(end)
-        self._learn(end)
-        with self._owner.rebalance_paused():
-            self._owner.finish(self._positions.current_ends(end.without(self._topics.lost_from(end))))
-
-    def stop_at_latest(self) -> None:
-        """Let an AvailableNow run end at the latest offsets of now, in every partition of the subscription."""
-        self._retry(self._stop_at_latest)
-
-    def _stop_at_latest(self) -> None:
-        with self._cluster.metadata_snapshot():
-            self._leaderless.update(self._cluster.without_leader)
-            partitions = set(self._cluster.partitions(self._selection))
-            leaderless = self._leaderless.partitions & partitions
-            listed = self._listed_latest(partitions - leaderless)
-            self._admission.stop_at({tp: one.offset for tp, one in listed.items()}, leaderless)
-
-    def latest(self) -> dict[str, dict[str, int]]:
-        """Return the latest offsets as last looked up, by topic and partition, for the query's progress."""
-        report: dict[str, dict[str, int]] = {}
-        for tp, offset in sorted(self._latest.items()):
-            report.setdefault(tp.topic, {})[str(tp.partition)] = offset
-        return report
-
-    def figures(self, *, with_latest: bool) -> DriverFigures:
-        """Return the commits and rebalances since the last call, for the query's progress.
-
-        Args:
-            with_latest: Whether to add the latest offsets, because this version of Spark does not show them.
-        """
-        events = self._owner.take_events()
-        return DriverFigures(
-            self._looked_up_ms,
-            self._options.group_id if self._options.in_group else None,
-            events.commits,
-            events.failed_commits,
-            events.rebalances,
-            self._latest if with_latest else {},
-        )
-
-    def quota(self) -> dict[str, Any] | None:
-        """Return how much of the quota is used, with rates and delays; None without a quota."""
-        return None if self._quota is None else self._quota.figures()
-
-    def close(self) -> None:
-        """Leave the group, and end the quota's server."""
-        if self._quota is not None:
-            self._quota.close()
-        self._owner.close()
-
-    @property
-    def _sink_commits(self) -> bool:
-        return self._options.commit == "sink"
+        is_first = start == self._planned and any(span.end > span.start for span in start.partitions.values())
+        if not self._sink_commits or self._sink_has_committed or not is_first:
+            return
+        committed = fetch_committed(self._options)
+        if replay.is_handed_over(start, committed) or self._positions.unfollowed_rewinds(committed):
+            self._sink_has_committed = True
+            return
+        message = replay.describe_idle_sink(self._options.group_id)
+        if has_new:
+            raise InvalidConfigurationError(message)
+        if not self._sink_is_told:
+            log.warning("%s A second micro-batch is refused.", message)
+            self._sink_is_told = True
 
     def _reader_of(self, end: StreamOffset) -> ReaderSchema | None:
         """Return the schema to which a batch's values are resolved: in a replay the one of its first run."""
@@ -310,63 +122,6 @@ class MicroBatches:
 
         return registered(self._options, then)
 
-    def _check_cluster(self, offset: StreamOffset) -> None:
-        check_same_cluster(
-            offset.cluster,
-            self._cluster.cluster_id(),
-            servers=self._options.bootstrap_servers,
-            moved_from=self._options.cluster_moved_from,
-        )
-
-    def _learn(self, offset: StreamOffset, *, newest: bool = False) -> None:
-        """Note what an offset says besides its ends; see `Positions.learn`."""
-        if offset.cluster not in (None, self._cluster.cluster_id()):
-            # Leader epochs of the cluster from which the topics were migrated mean nothing in this one.
-            offset = replace(offset, epochs={})
-        self._positions.learn(offset, newest=newest)
-
-    def _retry(self, trigger: Callable[[], _T]) -> _T:
-        """Retry while a topic was just deleted or is not known to every broker yet, or a partition has no leader.
-
-        The next attempt leaves out partitions without a leader, or, where it cannot, looks for one again.
-        """
-
-        # Counted from the first failure: a trigger may wait long for its group before it looks at the partitions.
-        deadline: Deadline | None = None
-
-        def again(error: Exception, _: int, __: float) -> bool:
-            nonlocal deadline
-            if isinstance(error, NoLeaderError):
-                self._leaderless.add(error.partitions)
-                self._leaderless.check(error.partitions)
-                return True
-            deadline = deadline or Deadline(_RETRY_SECONDS)
-            self._topics.refresh()
-            return not deadline.over
-
-        return retry(trigger, _RETRY_PAUSES, on=RefreshRetriableError, again=again)
-
-    def _commit_and_rejoin(self, start: StreamOffset, *, commits: bool) -> tuple[StreamOffset, OwnedPartitions]:
-        """Commit what is before `start`, if `commits`, and rejoin the group if a rebalance is due.
-
-        Returns:
-            `start` without lost topics, and the partitions that the query owns.
-        """
-        known = self._without_lost_topics(start)
-        owned = self._owner.commit_and_rejoin(self._positions.current_ends(known) if commits else {})
-        if not self._resolver.is_resolved_in(owned.generation):
-            # The leader may have started the rebalance because topics have changed.
-            self._topics.refresh()
-            known = self._without_lost_topics(start)
-        return known, owned
-
-    def _without_lost_topics(self, offset: StreamOffset) -> StreamOffset:
-        """Remove lost topics from an offset, and their offsets from all that this query knows."""
-        checked = self._topics.check(offset, self._cluster.cluster_id())
-        if checked.newly_lost:
-            self._positions.forget_topics(checked.newly_lost)
-        return checked.start
-
     def _planned_by_spark(self, start: StreamOffset, end: StreamOffset) -> StreamOffset:
         start = self._without_lost_topics(start)
         end = self._without_lost_topics(end)
@@ -377,52 +132,6 @@ class MicroBatches:
             options=self._options,
             subscribed=self._subscribed,
             existing=self._topics.existing(end.partitions),
-        )
-
-    def _check_selection(self, start: StreamOffset) -> None:
-        """Report partitions of the checkpoint that the query's options do not select any more, when the query starts.
-
-        Raises:
-            DataLossError: There are such partitions, and `failOnDataLoss` is set; or the options select none of those
-                of the checkpoint, and `strict` is set.
-        """
-        if self._selects_all_of_checkpoint:
-            return
-        selected = set(self._subscribed)
-        if self._options.strict and start.ends and selected.isdisjoint(start.ends):
-            raise DataLossError.of_other_topics(sorted({tp.topic for tp in start.ends}), selection=str(self._selection))
-        for tp, position in sorted(start.ends.items()):
-            if tp not in selected:
-                raise_or_warn(self._options, DataLossError.of_unsubscribed(tp, planned=position))
-        self._selects_all_of_checkpoint = True
-
-    def _listed_latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ListedOffset]:
-        return self._cluster.latest_with_epochs(partitions, read_committed=self._options.read_committed)
-
-    def _end_offset(
-        self,
-        starts: Mapping[TopicPartition, int],
-        ends: Mapping[TopicPartition, int],
-        owned: OwnedPartitions,
-        epochs: Mapping[TopicPartition, int],
-    ) -> StreamOffset:
-        if self._options.in_group and self._options.commit != "none":
-            self._positions.stream = self._positions.stream or uuid.uuid4().hex
-        return StreamOffset(
-            spans(starts, ends, owned.slots, owned.copies),
-            cluster=self._cluster.cluster_id(),
-            generation=owned.generation,
-            slots=owned.count,
-            min_partitions=self._options.min_partitions,
-            max_records=self._options.max_records_per_partition,
-            task_records=_min_records_per_task(self._options),
-            topics=self._topics.ids({tp.topic for tp in starts}),
-            stream=self._positions.stream,
-            rewinds=self._positions.rewinds(starts),
-            by_sink=self._sink_commits,
-            stale=self._positions.stale(starts),
-            schemas={} if self._reader is None or self._reader.id is None else {"value": self._reader.id},
-            epochs=epochs,
         )
 
     def _remaining(self, planned: list[PlannedInput], stream: str) -> list[PlannedInput]:
@@ -447,23 +156,6 @@ class MicroBatches:
         return frozenset(tp for tp, entry in self._owner.committed(sorted(ends)).items() if entry.offset > ends[tp])
 
 
-def _partition_owner(
-    options: ReadOptions,
-    cluster: Cluster,
-    selection: TopicSelection,
-    partitions: int,
-    siblings: Siblings | None,
-    positions: Positions,
-) -> PartitionOwner:
-    if not options.in_group:
-        return Standalone(cluster, selection)
-    commits = options.commit in (None, "batch")
-    if not options.is_member:
-        return StaticPartitions(options, cluster, selection, commits=commits, positions=positions)
-    group = group_settings(options, partitions=partitions, stream=True)
-    return GroupMemberOwner(options, selection, group, commits=commits, siblings=siblings, positions=positions)
-
-
 def _ends_of(planned: Iterable[PlannedInput]) -> dict[TopicPartition, int]:
     """Return the next offset after what is planned, by partition; a partition may be cut into several ranges."""
     ends: dict[TopicPartition, int] = {}
@@ -472,11 +164,3 @@ def _ends_of(planned: Iterable[PlannedInput]) -> dict[TopicPartition, int]:
             if r.replica == 0:
                 ends[r.topic_partition] = max(r.end, ends.get(r.topic_partition, 0))
     return ends
-
-
-def _min_records_per_task(options: ReadOptions) -> int:
-    """Return `min.records.per.task`; its default shares tasks only if no option cuts them."""
-    if options.min_records_per_task is not None:
-        return options.min_records_per_task
-    cuts = options.min_partitions is not None or options.max_records_per_partition is not None
-    return 1 if cuts else _DEFAULT_MIN_RECORDS_PER_TASK

@@ -102,8 +102,15 @@ class PartitionOwner:
     def tasks_made(self, ends: Mapping[TopicPartition, int]) -> None:
         """Note that the tasks of a micro-batch, with these ends, have the slots' credentials."""
 
+    def rebalance_due(self) -> bool:
+        """Return whether `commit_and_rejoin` would rejoin the group now."""
+        return False
+
     def finish(self, finished: Mapping[TopicPartition, int]) -> None:
         """Commit `finished`; everything before these offsets is durable."""
+
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit these offsets now, or raise the error; without a group there is nothing to commit."""
 
     def remember(self, starts: Mapping[TopicPartition, int]) -> None:
         """Commit starting offsets, so that others of the group which get the partitions start there too."""
@@ -308,6 +315,14 @@ class StaticPartitions(CommittingOwner):
     def _unknown_entries(self, missing: Mapping[TopicPartition, int]) -> dict[TopicPartition, CommitOffset]:
         unknown = [tp for tp in self._positions.comparable(missing) if not self._positions.has_compared(tp)]
         return self.committed(unknown) if unknown else {}
+
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit these offsets.
+
+        Raises:
+            FencedError: The group has members.
+        """
+        self._commit(offsets, _COMMIT_SECONDS)
 
     def _commit_patiently(self, offsets: Mapping[TopicPartition, int]) -> None:
         self._commit(offsets, self._patience)

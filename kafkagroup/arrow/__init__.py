@@ -8,8 +8,9 @@
 Settings have the names of Kafka's clients. docs/guides/without-spark.md says when to use this and when Spark.
 """
 
+from kafkagroup.arrow.consuming import GroupStream, consume
 from kafkagroup.arrow.progress import Progress
 from kafkagroup.arrow.reading import BoundedStream, read
 from kafkagroup.arrow.stream import Stream
 
-__all__ = ["BoundedStream", "Progress", "Stream", "read"]
+__all__ = ["BoundedStream", "GroupStream", "Progress", "Stream", "consume", "read"]

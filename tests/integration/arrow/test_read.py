@@ -22,7 +22,12 @@ PARTITIONS = 3
 
 
 def write(
-    kafka: EmbeddedKafka, topic: str, numbers: Sequence[int], *, at_ms: Callable[[int], int] | None = None
+    kafka: EmbeddedKafka,
+    topic: str,
+    numbers: Sequence[int],
+    *,
+    at_ms: Callable[[int], int] | None = None,
+    partitions: int = PARTITIONS,
 ) -> None:
     """Write numbers, each to the partition that it has as remainder."""
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 5})
@@ -30,7 +35,7 @@ def write(
         text = str(number).encode()
         # 0 is librdkafka's word for now.
         when = 0 if at_ms is None else at_ms(number)
-        producer.produce(topic, text, text, number % PARTITIONS, headers=[("n", text)], timestamp=when)
+        producer.produce(topic, text, text, number % partitions, headers=[("n", text)], timestamp=when)
     assert producer.flush(60) == 0
 
 

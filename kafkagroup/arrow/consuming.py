@@ -1,0 +1,308 @@
+"""Read topics as a member of a group, which shares the partitions and keeps the offsets."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing
+from dataclasses import replace
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from assignors.model import TopicPartition
+from kafka_source.errors import FencedError, OptionError
+from kafka_source.fetch.engine import FetchRequest
+from kafka_source.fetch.select import engine_for
+from kafka_source.group.model import subscription_of
+from kafka_source.model.arrow_schema import arrow_schema
+from kafka_source.model.identity import ids_of_ranges
+from kafka_source.model.partition_runs import format_partitions
+from kafka_source.model.record_columns import Column
+from kafka_source.model.stream_offset import StreamOffset
+from kafka_source.options import ReadOptions, Where, read_options
+from kafka_source.runtime.deadline import Deadline
+from kafka_source.runtime.retry import RetryPolicy
+from kafka_source.source.plan import plan
+from kafka_source.source.stream_planner import StreamPlanner
+from kafkagroup.arrow.progress import Bar, Progress
+from kafkagroup.arrow.reading import DEFAULT_MAX_BYTES, memory_options
+from kafkagroup.arrow.settings import (
+    DEFAULT_COLUMNS,
+    Columns,
+    Position,
+    SettingValue,
+    Topics,
+    columns_named,
+    offset_everywhere,
+    position_options,
+    settings_of,
+    topics_of,
+    without_prefix,
+)
+from kafkagroup.arrow.stream import Stream
+
+log = logging.getLogger(__name__)
+
+_Batches: TypeAlias = "Generator[pa.RecordBatch, None, None]"
+
+# Between two looks for new records: soon after the last ones, later more seldom.
+_PAUSES = RetryPolicy(0.02, 0.5)
+# What tells where a batch ends.
+_PLACE = ("topic", "partition", "offset")
+
+
+def consume(
+    topics: Topics,
+    settings: Mapping[str, SettingValue],
+    *,
+    start: Position = "earliest",
+    columns: Columns = DEFAULT_COLUMNS,
+    max_bytes: int = DEFAULT_MAX_BYTES,
+    max_wait: float | None = None,
+    fail_on_data_loss: bool = True,
+    engine: str = "auto",
+    bar: bool | None = None,
+) -> GroupStream:
+    """Return the records of topics from where a group has committed on, as a member of this group.
+
+    The member joins when you begin to iterate. Use the stream in a `with` block: its end leaves the group, so that
+    other members get the partitions at once. Use it from one thread at a time, and each member from a thread of its
+    own: a rebalance waits until every member asks for its next batch.
+
+    Args:
+        topics: A topic, several topics, or a pattern made by `re.compile`.
+        settings: Settings of Kafka's consumers: `bootstrap.servers`, `group.id`, and others such as
+            `partition.assignment.strategy`, `session.timeout.ms` and `isolation.level`.
+        start: Where partitions begin for which the group has no committed offset: `earliest`, `latest`, a time, `-1h`
+            for one hour ago, or offsets by partition.
+        columns: As in `read`.
+        max_bytes: About how much memory the stream takes.
+        max_wait: After how many seconds without a new record the iteration ends; None: never. The member stays in the
+            group, and the next iteration goes on.
+        fail_on_data_loss: Whether records that retention deletes before they are read are an error; if false, they are
+            left out.
+        engine: As in `read`.
+        bar: As in `read`.
+
+    Raises:
+        OptionError: A setting or an argument is wrong.
+        KafkaGroupError: The brokers do not answer, or refuse.
+    """
+    wanted = columns_named(columns)
+    with without_prefix():
+        if not str(settings.get("group.id", "")):
+            raise OptionError("group.id", None, "the name of the group to join; to read without a group, use read")
+        if offset_everywhere(start) is not None:
+            raise OptionError("start", start, "earliest, latest, a time, a duration such as -1h, or offsets")
+        given = {
+            **settings_of(settings),
+            **topics_of(topics),
+            **memory_options(settings, max_bytes),
+            **position_options("starting", start, topics),
+            # Where nothing is as new as the start, what comes is.
+            "startingOffsetsByTimestampStrategy": "latest",
+            "failOnDataLoss": str(fail_on_data_loss).lower(),
+            "engine": engine,
+            "group.members": "1",
+            # The caller commits.
+            "commit": "none",
+        }
+        options = read_options(given, Where.STREAM)
+        planner = StreamPlanner(options, static=False)
+    return GroupStream(options, wanted, planner, max_wait, bar)
+
+
+class GroupStream(Stream):
+    """The records that a member of a group reads. Each batch is handed out once, until `commit` fails.
+
+    If the caller does not ask for the next batch within `max.poll.interval.ms` and others want the partitions, the
+    member leaves the group. It joins again at the next batch.
+
+    Args:
+        options: Of the read.
+        columns: The columns of the batches.
+        planner: Plans what the member reads, and holds the membership.
+        max_wait: See `consume`.
+        bar: See `read`.
+    """
+
+    def __init__(
+        self,
+        options: ReadOptions,
+        columns: tuple[Column, ...],
+        planner: StreamPlanner,
+        max_wait: float | None,
+        bar: bool | None,
+    ) -> None:
+        self._options, self._planner, self._max_wait = options, planner, max_wait
+        self._names = [column.name for column in columns]
+        missing = (name for name in _PLACE if name not in self._names)
+        self._columns = (*columns, *map(Column, missing))
+        self._schema = arrow_schema(columns)
+        self._bar = Bar(str(subscription_of(options)), bar)
+        self._progress = Progress()
+        self._reading: _Batches | None = None
+        self._is_closed = False
+        # Up to where records were handed out, in the partitions that the member owns, and up to where they count as
+        # done: what is in between is not committed.
+        self._handed = StreamOffset()
+        self._done: dict[TopicPartition, int] = {}
+        self._goes_back = False
+
+    def __repr__(self) -> str:
+        return f"<{subscription_of(self._options)} as a member of group {self._options.group_id}>"
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the batches."""
+        return self._schema
+
+    @property
+    def progress(self) -> Progress:
+        """How many records were handed out, and how many offsets of the member's partitions are left."""
+        return self._progress
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Yield batches of records as they come, and join the group for the first one.
+
+        Raises:
+            FencedError: Another process has joined with the same `group.instance.id`.
+            DataLossError: Records or topics were lost, and `fail_on_data_loss` is set.
+            KafkaGroupError: The group refuses the member, or as `FetchEngine.read`.
+        """
+        self._check_open()
+        if self._reading is not None:
+            # There is one position; the records of a batch that was not handed out are read again.
+            self._reading.close()
+        self._reading = self._read()
+        return self._reading
+
+    def commit(self) -> None:
+        """Commit the records of all batches that were handed out.
+
+        Partitions that a rebalance has given to another member meanwhile are left out: their new owner reads what was
+        not committed again (at least once).
+
+        Raises:
+            FencedError: The group has removed this member: it was silent for `session.timeout.ms`, or asked for no
+                batch for `max.poll.interval.ms`. Nothing is committed. If you go on, the member joins again, and is
+                handed out what was not committed in the partitions that it gets.
+            UnknownOutcomeError: No answer came, so the commit may be done. Call `commit` again.
+            KafkaGroupError: Any other failure; nothing is committed.
+        """
+        self._check_open()
+        ends = self._handed.ends
+        moved = {tp: end for tp, end in ends.items() if end != self._done.get(tp)}
+        if not moved:
+            return
+        try:
+            self._planner.commit(replace(self._handed, partitions={tp: self._handed.partitions[tp] for tp in moved}))
+        except FencedError:
+            self._go_back()
+            raise
+        self._done |= moved
+
+    def close(self) -> None:
+        """Leave the group at once, and commit nothing. With a `group.instance.id` the member stays, as in Java."""
+        self._is_closed = True
+        try:
+            if self._reading is not None:
+                self._reading.close()
+        finally:
+            self._planner.close()
+            self._bar.close()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ValueError("the stream is closed")
+
+    def _read(self) -> _Batches:
+        pauses, quiet = _PAUSES.pauses(), self._patience()
+        while True:
+            planned = self._plan()
+            if planned is not None:
+                with closing(self._batches(planned)) as batches:
+                    for batch in batches:
+                        yield batch
+                        if self._goes_back or self._planner.rebalance_due():
+                            break
+                pauses, quiet = _PAUSES.pauses(), self._patience()
+                continue
+            left = quiet.left
+            if left <= 0:
+                return
+            time.sleep(min(next(pauses), left))
+
+    def _patience(self) -> Deadline:
+        return Deadline(float("inf") if self._max_wait is None else self._max_wait)
+
+    def _plan(self) -> StreamOffset | None:
+        """Rejoin if a rebalance is due, and return what to read next; None if there is nothing new."""
+        self._goes_back = False
+        start, before = self._handed, self._planner.owned.generation
+        planned = self._planner.next(start, limited=False)
+        owned = self._planner.owned
+        if owned.generation != before:
+            self._keep(owned.slots)
+        if planned is start:
+            return None
+        for tp, span in planned.partitions.items():
+            if span.start != self._handed.ends.get(tp):
+                # It begins here, or somebody else has read it meanwhile.
+                self._done[tp] = span.start
+        self._handed = replace(
+            planned, partitions={tp: s._replace(end=s.start) for tp, s in planned.partitions.items()}
+        )
+        return planned if planned.ends != self._handed.ends else None
+
+    def _keep(self, owned: Mapping[TopicPartition, int]) -> None:
+        """Forget the positions in partitions that the member does not own any more."""
+        gone = sorted(tp for tp, end in self._handed.ends.items() if tp not in owned and end != self._done.get(tp))
+        if gone:
+            log.info(
+                "group=%s: other members read again what was not committed in %s",
+                self._options.group_id,
+                format_partitions(gone),
+            )
+        kept = {tp: span for tp, span in self._handed.partitions.items() if tp in owned}
+        self._handed = replace(self._handed, partitions=kept)
+        self._done = {tp: end for tp, end in self._done.items() if tp in owned}
+
+    def _go_back(self) -> None:
+        """Hand out again what is not done."""
+        back = {tp: s._replace(end=self._done.get(tp, s.end)) for tp, s in self._handed.partitions.items()}
+        self._handed = replace(self._handed, partitions=back)
+        self._goes_back = True
+
+    def _batches(self, planned: StreamOffset) -> _Batches:
+        """Yield the records that are planned, and note what was handed out."""
+        ranges = tuple(r for one in plan(planned) for r in one.ranges)
+        topics = ids_of_ranges(ranges, planned.topics)
+        request = FetchRequest.of(self._options, ranges, self._columns, cluster=planned.cluster, topics=topics)
+        left = sum(r.size for r in ranges)
+        for batch in engine_for(self._options.engine, self._options.settings).read(request):
+            self._move(_ends(batch))
+            left -= batch.num_rows
+            self._count(batch, left)
+            yield batch.select(self._names)
+        # There may be offsets without a record behind the last one.
+        self._move(planned.ends)
+
+    def _move(self, ends: Mapping[TopicPartition, int]) -> None:
+        spans = {tp: s._replace(end=ends.get(tp, s.end)) for tp, s in self._handed.partitions.items()}
+        self._handed = replace(self._handed, partitions=spans)
+
+    def _count(self, batch: pa.RecordBatch, left: int) -> None:
+        before = self._progress
+        self._progress = Progress(before.records + batch.num_rows, before.bytes + batch.nbytes, max(0, left))
+        self._bar.update(self._progress)
+
+
+def _ends(batch: pa.RecordBatch) -> dict[TopicPartition, int]:
+    """Return the offset after the last record of each partition in a batch."""
+    table = pa.Table.from_batches([batch.select(_PLACE)])
+    last = table.group_by(["topic", "partition"]).aggregate([("offset", "max")])
+    columns = (last[name].to_pylist() for name in ("topic", "partition", "offset_max"))
+    return {TopicPartition(topic, partition): offset + 1 for topic, partition, offset in zip(*columns, strict=True)}

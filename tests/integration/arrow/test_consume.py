@@ -1,0 +1,277 @@
+"""`arrow.consume`: members of a group that share topics, commit what was handed out, and leave at once."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from kafka_source.client_config import Settings
+from kafka_source.errors import FencedError, OptionError, UnknownGroupError
+from kafka_source.group.requests import leave_group
+from kafka_source.kafka_client import Deadline, cached_client
+from kafkagroup import arrow
+from kafkagroup.admin import Groups
+from kafkagroup.embedded import EmbeddedKafka
+from tests.apps.confluent_consumer import ConfluentConsumer
+from tests.integration.arrow.test_read import write
+from tests.support.waiting import wait_until
+
+PARTITIONS = 4
+SECONDS = 60
+
+
+@pytest.fixture
+def name(topic: Callable[..., str]) -> str:
+    """A fresh topic; its name is the group's, too."""
+    return topic("arrow-consume", partitions=PARTITIONS)
+
+
+@pytest.fixture
+def settings(kafka: EmbeddedKafka, name: str) -> dict[str, str]:
+    return {
+        "bootstrap.servers": kafka.bootstrap_servers,
+        "group.id": name,
+        "heartbeat.interval.ms": "200",
+        "session.timeout.ms": "10000",
+    }
+
+
+@pytest.fixture
+def groups(kafka: EmbeddedKafka) -> Groups:
+    return Groups(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
+
+
+def write_all(kafka: EmbeddedKafka, topic: str, numbers: range) -> None:
+    """Write numbers, round robin over the partitions that a test's topic has."""
+    write(kafka, topic, numbers, partitions=PARTITIONS)
+
+
+def numbers(stream: arrow.Stream) -> list[int]:
+    return [int(value) for batch in stream for value in batch["value"].to_pylist()]
+
+
+def committed(groups: Groups, group: str) -> int:
+    """The sum of the group's offsets, which is the number of records before them."""
+    return sum(groups.committed(group).values())
+
+
+def members(groups: Groups, group: str) -> int:
+    try:
+        return len(groups.describe(group).members)
+    except UnknownGroupError:
+        return 0
+
+
+def shares(groups: Groups, group: str) -> list[int]:
+    try:
+        return [len(one.partitions) for one in groups.describe(group).members]
+    except UnknownGroupError:
+        return []
+
+
+class Loop:
+    """A member in a thread, which commits each batch."""
+
+    def __init__(self, topic: str, settings: dict[str, str]) -> None:
+        self.seen: list[int] = []
+        self.partitions: set[int] = set()
+        self._topic, self._settings = topic, settings
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        with arrow.consume(self._topic, self._settings, max_wait=0.1) as stream:
+            while not self._ends.is_set():
+                for batch in stream:
+                    self.seen += map(int, batch["value"].to_pylist())
+                    self.partitions |= set(batch["partition"].to_pylist())
+                    stream.commit()
+
+    def close(self) -> None:
+        self._ends.set()
+        self._thread.join(SECONDS)
+        assert not self._thread.is_alive()
+
+
+@pytest.fixture
+def loops(name: str, settings: dict[str, str]) -> Iterator[Callable[[], Loop]]:
+    made: list[Loop] = []
+
+    def make() -> Loop:
+        made.append(Loop(name, settings))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.mark.parametrize("engine", ["native", "librdkafka"])
+def test_a_group_goes_on_where_it_has_committed(
+    kafka: EmbeddedKafka, name: str, settings: dict[str, str], groups: Groups, engine: str
+) -> None:
+    write_all(kafka, name, range(40))
+    with arrow.consume(name, settings, columns="value string", max_wait=0, engine=engine) as stream:
+        assert sorted(numbers(stream)) == list(range(40))
+        assert committed(groups, name) == 0
+        stream.commit()
+        assert committed(groups, name) == 40
+        write_all(kafka, name, range(40, 80))
+        assert sorted(numbers(stream)) == list(range(40, 80)), "the next iteration goes on"
+        assert stream.schema.names == ["value"]
+        assert stream.progress.records == 80 and stream.progress.lag == 0
+    assert committed(groups, name) == 40, "what nobody asked to commit is not committed"
+    with arrow.consume(name, settings, columns="value string", max_wait=0) as stream:
+        assert sorted(numbers(stream)) == list(range(40, 80))
+
+
+def test_a_commit_is_of_what_was_handed_out(
+    kafka: EmbeddedKafka, name: str, settings: dict[str, str], groups: Groups
+) -> None:
+    write_all(kafka, name, range(4000))
+    with arrow.consume(name, settings, max_bytes=16_000) as stream:
+        batches = iter(stream)
+        first = next(batches).num_rows + next(batches).num_rows
+        stream.commit()
+        assert 0 < first == committed(groups, name) < 4000
+        for batch in batches:
+            first += batch.num_rows
+            if first == 4000:
+                break
+        stream.commit()
+    assert committed(groups, name) == 4000
+
+
+def test_members_share_the_partitions_and_take_over(
+    kafka: EmbeddedKafka, name: str, groups: Groups, loops: Callable[[], Loop]
+) -> None:
+    first, second = loops(), loops()
+    wait_until(lambda: shares(groups, name) == [2, 2], "equal shares", SECONDS)
+    write_all(kafka, name, range(400))
+    wait_until(lambda: len(first.seen) + len(second.seen) >= 400, "the records", SECONDS)
+    assert sorted(first.seen + second.seen) == list(range(400))
+    assert (len(first.partitions), len(second.partitions)) == (2, 2)
+    second.close()
+    write_all(kafka, name, range(400, 800))
+    wait_until(lambda: len(first.seen) >= 600, "the other's partitions", SECONDS)
+    assert sorted(first.seen + second.seen) == list(range(800))
+    assert committed(groups, name) == 800
+
+
+def test_a_consumer_of_another_client_shares_the_group(
+    kafka: EmbeddedKafka, name: str, groups: Groups, loops: Callable[[], Loop]
+) -> None:
+    ours = loops()
+    theirs = ConfluentConsumer(kafka.bootstrap_servers, name, name)
+    try:
+        wait_until(lambda: len(theirs.assigned) == 2, "a share", SECONDS)
+        write_all(kafka, name, range(40))
+        wait_until(lambda: len(ours.seen) + len(theirs.records) >= 40, "the records", SECONDS)
+    finally:
+        theirs.close()
+    assert sorted([*ours.seen, *(value for _, _, value in theirs.records)]) == list(range(40))
+    write_all(kafka, name, range(40, 80))
+    wait_until(lambda: len(ours.seen) >= 60, "the other's partitions", SECONDS)
+    assert committed(groups, name) == 80
+
+
+def test_an_error_in_the_loop_leaves_at_once_and_commits_nothing(
+    kafka: EmbeddedKafka, name: str, settings: dict[str, str], groups: Groups
+) -> None:
+    write_all(kafka, name, range(40))
+    with pytest.raises(ZeroDivisionError), arrow.consume(name, settings) as stream:
+        for _ in stream:
+            assert members(groups, name) == 1
+            raise ZeroDivisionError
+    assert members(groups, name) == 0
+    assert committed(groups, name) == 0
+    with pytest.raises(ValueError, match="closed"):
+        stream.commit()
+
+
+PROGRAM = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from kafkagroup import arrow
+with arrow.consume(sys.argv[1], {"bootstrap.servers": sys.argv[2], "group.id": sys.argv[1]}) as stream:
+    for batch in stream:
+        print(batch.num_rows, flush=True)
+"""
+
+
+@pytest.mark.parametrize("how", ["Ctrl-C", "broken pipe"])
+def test_a_program_that_ends_leaves_at_once_and_commits_nothing(
+    kafka: EmbeddedKafka, name: str, groups: Groups, how: str
+) -> None:
+    write_all(kafka, name, range(40))
+    command = [sys.executable, "-c", PROGRAM, name, kafka.bootstrap_servers]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None and running.stderr is not None
+        assert int(running.stdout.readline()) > 0
+        assert members(groups, name) == 1
+        if how == "Ctrl-C":
+            running.send_signal(signal.SIGINT)
+        else:
+            running.stdout.close()
+            write_all(kafka, name, range(4))
+        running.wait(SECONDS)
+        error = running.stderr.read()
+    assert ("KeyboardInterrupt" if how == "Ctrl-C" else "BrokenPipeError") in error
+    assert members(groups, name) == 0
+    assert committed(groups, name) == 0
+
+
+def test_a_member_that_was_removed_is_told_by_its_commit_and_reads_again(
+    kafka: EmbeddedKafka, name: str, settings: dict[str, str], groups: Groups
+) -> None:
+    write_all(kafka, name, range(40))
+    with arrow.consume(name, settings, max_wait=0) as stream:
+        assert len(numbers(stream)) == 40
+        stream.commit()
+        write_all(kafka, name, range(40, 80))
+        assert sorted(numbers(stream)) == list(range(40, 80))
+        remove_members(kafka, groups, name)
+        with pytest.raises(FencedError, match=name):
+            stream.commit()
+        assert committed(groups, name) == 40
+        assert sorted(numbers(stream)) == list(range(40, 80)), "what is not committed is handed out again"
+        stream.commit()
+    assert committed(groups, name) == 80
+
+
+def remove_members(kafka: EmbeddedKafka, groups: Groups, group: str) -> None:
+    client = cached_client(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
+    found = [(one.member_id, one.instance_id) for one in groups.describe(group).members]
+    client.run(leave_group(client, group, found, "a test", Deadline(SECONDS)))
+
+
+def test_a_caller_that_takes_too_long_loses_its_partitions(
+    kafka: EmbeddedKafka, name: str, settings: dict[str, str], groups: Groups, loops: Callable[[], Loop]
+) -> None:
+    write_all(kafka, name, range(40))
+    with arrow.consume(name, {**settings, "max.poll.interval.ms": 1500}) as stream:
+        handed = next(iter(stream)).num_rows
+        assert handed > 0
+        other = loops()
+        wait_until(lambda: len(other.seen) >= 40, "another member, which reads all", SECONDS)
+        assert sorted(other.seen) == list(range(40)), "nothing was committed"
+        with pytest.raises(FencedError, match=r"max\.poll\.interval\.ms"):
+            stream.commit()
+
+
+def test_wrong_arguments_are_said(settings: dict[str, str], name: str) -> None:
+    without = {key: value for key, value in settings.items() if key != "group.id"}
+    with pytest.raises(OptionError, match=r"^Option group\.id"):
+        arrow.consume(name, without)
+    with pytest.raises(OptionError, match=r"^Option start"):
+        arrow.consume(name, settings, start="@5")
+    with pytest.raises(OptionError, match="without the prefix"):
+        arrow.consume(name, {**settings, "kafka.client.id": "x"})
+    with pytest.raises(OptionError, match="use start"):
+        arrow.consume(name, {**settings, "auto.offset.reset": "latest"})
