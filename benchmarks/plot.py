@@ -1,7 +1,8 @@
-"""Draws what a benchmark saved with `--save`: a bar for each contestant of each case, or lines for a growing group.
+"""Draws what a benchmark saved with `--save`: bars for the contestants of a case, or lines for a group or triggers.
 
     ./run bench read --save read.json && ./run bench plot read.json docs/assets/benchmark-read.svg
     ./run bench group --scale --save group.json && ./run bench plot group.json docs/assets/benchmark-group.svg
+    ./run bench trigger --save trigger.json && ./run bench plot trigger.json docs/assets/benchmark-trigger.svg
 
 Bars are medians, whiskers the fastest and the slowest round. A number behind a bar says how many times as fast as the
 first contestant it is. The lines are medians of CPU seconds by the number of slots and by the number of partitions;
@@ -107,12 +108,39 @@ def draw_growth(saved: Path, picture: Path) -> None:
     figure.savefig(picture, metadata={"Date": None})
 
 
+def draw_triggers(saved: Path, picture: Path) -> None:
+    """Draw what `benchmarks.trigger` saved: how long each trigger took, and how many records its micro-batch had."""
+    run: dict[str, Any] = json.loads(saved.read_text())["trigger"]
+    triggers, events, target = run["triggers"], run["events"], run["target"]
+    since = triggers[0]["ended"] - triggers[0]["seconds"]
+    times = [one["ended"] - one["seconds"] - since for one in triggers]
+    figure, (above, below) = pyplot.subplots(2, 1, figsize=(9, 5), sharex=True)
+    above.axhspan(0.75 * target, 1.25 * target, color="#f7c4a6", alpha=0.5, lw=0)
+    above.plot(times, [one["seconds"] for one in triggers], ".-", color=OTHERS[0], lw=0.8)
+    above.set(yscale="log", ylabel="seconds of a trigger")
+    below.plot(times, [one["rows"] for one in triggers], ".-", color=OTHERS[0], lw=0.8, label="records")
+    below.plot(times, [one["left"] for one in triggers], color=OTHERS[3], lw=0.8, label="records left over")
+    below.set(yscale="symlog", xlabel="seconds", ylim=(0, None))
+    below.legend(frameon=False, fontsize=8)
+    for event in events:
+        for axes in (above, below):
+            axes.axvline(event["at"] - since, color="#9aa5b1", lw=0.8, ls=":")
+        name = f" {event['name']}"
+        above.text(event["at"] - since, 1.0, name, rotation=30, fontsize=7, transform=above.get_xaxis_transform())
+    for axes in (above, below):
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    figure.savefig(picture, metadata={"Date": None}, bbox_inches="tight")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("saved", type=Path, help="a file that a benchmark wrote with --save")
     parser.add_argument("picture", type=Path, help="the picture, in SVG")
     given = parser.parse_args()
-    drawn = draw_growth if "group" in json.loads(given.saved.read_text()) else draw
+    drawings = {"group": draw_growth, "trigger": draw_triggers}
+    saved = json.loads(given.saved.read_text())
+    drawn = next((drawings[kind] for kind in drawings if kind in saved), draw)
     drawn(given.saved, given.picture)
 
 

@@ -39,7 +39,7 @@ Each option has a link: `options.md#kafka-group-id` is that of `kafka.group.id`.
 | How do I log in? | `kafka.security.protocol`, `kafka.sasl.mechanism`, `kafka.sasl.jaas.config`: [security](security.md) |
 | Shall Kafka know how far I am, or do others read with me? | [`kafka.group.id`](#kafka-group-id); [`group.members`](#group-members) for more tasks: [tuning](tuning.md) |
 | Where do I start the first time? | [`startingOffsets`](#startingoffsets); in a group that has offsets [`group.start`](#group-start) |
-| How much at a time? | [`maxOffsetsPerTrigger`](#maxoffsetspertrigger) or [`maxBytesPerTrigger`](#maxbytespertrigger) |
+| How much at a time? | [`targetTriggerDuration`](#targettriggerduration), [`maxOffsetsPerTrigger`](#maxoffsetspertrigger) or [`maxBytesPerTrigger`](#maxbytespertrigger) |
 | Who commits? | nothing to set for a stream; [`commit`](#commit)`=sink` and [`commit.group`](#commit-group) to write to Kafka exactly once |
 | Where do I write, and exactly once? | [`topic`](#topic); [`transactional`](#transactional) and [`transactional.id.prefix`](#transactional-id-prefix) |
 | May records be lost by retention? | [`failOnDataLoss`](#failondataloss) |

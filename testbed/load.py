@@ -31,11 +31,16 @@ class Load:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
+    def change(self, records_per_second: int) -> None:
+        """Write so many records a second from now on; a multiple of 10."""
+        self._records = round(records_per_second * _TICK_SECONDS)
+
     def _run(self) -> None:
         while not self._closing.wait(_TICK_SECONDS):
-            for number in range(self.count, self.count + self._records):
+            end = self.count + self._records
+            for number in range(self.count, end):
                 self._producer.produce(self._topic, key=str(number), value=str(number))
-            self.count += self._records
+            self.count = end
             self._producer.poll(0)
 
     def close(self) -> None:

@@ -141,6 +141,7 @@ class DriverFigures:
         failed_commits: The number of commits that failed in that time.
         rebalances: The rebalances of that time.
         latest: The latest offsets, where Spark does not show them (before 4.2); else empty.
+        max_offsets: The most offsets that the micro-batch might have; None: without `targetTriggerDuration`.
     """
 
     at_ms: int
@@ -149,6 +150,7 @@ class DriverFigures:
     failed_commits: int = 0
     rebalances: tuple[Rebalance, ...] = ()
     latest: Mapping[TopicPartition, int] = field(default_factory=dict)
+    max_offsets: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON that `from_json` parses, without what is empty."""
@@ -162,6 +164,7 @@ class DriverFigures:
             "failedCommits": self.failed_commits,
             "rebalances": [rebalance.to_json() for rebalance in self.rebalances],
             "latest": latest,
+            "maxOffsets": self.max_offsets,
         }
         return {name: value for name, value in everything.items() if value}
 
@@ -183,6 +186,7 @@ class DriverFigures:
                 for topic, offsets in value.get("latest", {}).items()
                 for partition, offset in offsets.items()
             },
+            value.get("maxOffsets"),
         )
 
 

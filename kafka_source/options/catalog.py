@@ -406,6 +406,15 @@ class ReadOptions(ValueOptions):
         where=Where.STREAM,
         units="bytes",
     )
+    target_trigger_duration: int | None = option(
+        "targetTriggerDuration",
+        kinds.POSITIVE_DURATION,
+        "How long a trigger should take while records wait, such as `10s`. The size of a micro-batch follows how long "
+        "the last one took: it starts at 1,000 offsets, and changes by a factor of ten at most. "
+        "`maxOffsetsPerTrigger`, `maxBytesPerTrigger` and a quota stay upper limits, `minOffsetsPerTrigger` a lower "
+        "one. Use it instead of a guess at `maxOffsetsPerTrigger`; see [tuning](tuning.md#the-size-of-micro-batches).",
+        where=Where.STREAM,
+    )
     min_offsets_per_trigger: int | None = option(
         "minOffsetsPerTrigger",
         kinds.OFFSETS,

@@ -179,6 +179,13 @@ def _duration(text: str) -> int:
     return int(number) * _DURATION_UNITS_US[unit if unit in _DURATION_UNITS_US else unit.rstrip("s")] // 1000
 
 
+def _positive_duration(text: str) -> int:
+    milliseconds = _duration(text)
+    if milliseconds < 1:
+        raise ValueError
+    return milliseconds
+
+
 def _object(value: object) -> dict[str, object]:
     if not isinstance(value, dict):
         raise ValueError
@@ -239,6 +246,7 @@ MIN_PARTITIONS = integer(1, spark="minPartitions must be positive")
 MAX_RECORDS_PER_PARTITION = integer(1, spark="maxrecordsperpartition must be positive")
 BYTES = Kind("a number of bytes of at least 1, such as 100000 or 512m", _bytes)
 DURATION = Kind("a duration such as 15m or 30s", _duration)
+POSITIVE_DURATION = Kind("a duration above 0 such as 10s or 500ms", _positive_duration)
 RATE = Kind("a number above 0", _positive)
 ARROW_ROWS = integer(1, _ARROW_MOST)
 ARROW_BYTES = integer(1, 1 << 30)

@@ -175,6 +175,8 @@ class Account:
         self._last: Amounts = _NOTHING
         self._record_bytes: dict[TopicPartition, float] = {}
         self._lock = threading.RLock()
+        # When a task has last said that it is done; None: none has.
+        self.tasks_done_at: float | None = None
 
     def change(self, bounds: Bounds) -> None:
         """Set other bounds; what was fetched under the old ones is forgotten, or it would stop a lowered query."""
@@ -196,6 +198,8 @@ class Account:
         turn until it reports the fetch. Until then the quota counts as much as the last fetch of any task brought.
         """
         with self._lock:
+            if not report.left:
+                self.tasks_done_at = now
             slot = self._slots.setdefault(report.slot, _Slot())
             slot.totals.update(bytes=round(report.bytes), records=round(report.records))
             slot.totals.update(delayMs=round(report.delay * 1000), throttleMs=round(report.throttle * 1000))

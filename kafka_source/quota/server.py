@@ -140,6 +140,10 @@ class StreamQuota:
         """Return the bytes of an offset in each partition that tasks have read from, as fetched (compressed)."""
         return self._account.record_bytes()
 
+    def tasks_done_at(self) -> float | None:
+        """Return when a task has last reported that it is done, by `time.monotonic`; None: none has."""
+        return self._account.tasks_done_at
+
     def ticket(self, slot: int, share: float) -> Ticket:
         """Return what the task of a slot takes along.
 

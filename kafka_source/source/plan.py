@@ -15,6 +15,7 @@ that is used twice therefore reads what is there at the time of each action.
 from __future__ import annotations
 
 import itertools
+import logging
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -25,6 +26,7 @@ from kafka_source.model.stream_offset import Copies, CutRule, Range, Span, Strea
 from kafka_source.options import ReadOptions
 from kafka_source.quota import batch_sizing
 from kafka_source.quota.server import StreamQuota
+from kafka_source.quota.trigger_size import Measured, TriggerSize
 from kafka_source.source.start_and_end import BatchBounds
 
 
@@ -73,25 +75,38 @@ def _share(max_offsets: int, size: int, total: int) -> int:
     return min(size, math.ceil(share) if share < 1 else math.floor(share))
 
 
+log = logging.getLogger(__name__)
+
+
 class Admission:
     """Admit offsets to the micro-batches of one stream.
 
     Args:
-        options: `maxOffsetsPerTrigger`, `maxBytesPerTrigger`, `minOffsetsPerTrigger` and `maxTriggerDelay` are the
-            limits.
-        quota: The stream's quota, which also knows the size of records; None: no quota, and no size is known.
+        options: `maxOffsetsPerTrigger`, `maxBytesPerTrigger`, `targetTriggerDuration`, `minOffsetsPerTrigger` and
+            `maxTriggerDelay` are the limits.
+        quota: The stream's quota, which also knows the size of records and when tasks end; None: no quota, and none of
+            them is known.
         clock: The time in seconds; only differences count.
+        wall_clock: The time in seconds since 1970.
     """
 
     def __init__(
-        self, options: ReadOptions, quota: StreamQuota | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        options: ReadOptions,
+        quota: StreamQuota | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._max_offsets = options.max_offsets_per_trigger
         self._max_bytes = options.max_bytes_per_trigger
         self._min_offsets = options.min_offsets_per_trigger
         self._max_delay = options.max_trigger_delay / 1000
+        target = options.target_trigger_duration
+        self._size = None if target is None else TriggerSize(target / 1000)
         self._quota = quota
-        self._clock = clock
+        self._clock, self._wall_clock = clock, wall_clock
+        # When the micro-batch under way was planned, and the number of its offsets; None: none is measured.
+        self._under_way: tuple[float, int] | None = None
         self._target: dict[TopicPartition, int] | None = None
         self._without_target: frozenset[TopicPartition] = frozenset()
         self._last_batch = float("-inf")
@@ -136,15 +151,40 @@ class Admission:
             return ends
         if self._waits_for_more(sum(ends[tp] - start for tp, start in starts.items())):
             return dict(starts)
-        ends = rate_limit({tp: (start, ends[tp]) for tp, start in starts.items()}, self._max_offsets)
+        ends = rate_limit({tp: (start, ends[tp]) for tp, start in starts.items()}, self.max_offsets)
         if self._max_bytes is not None:
             sizes = {} if self._quota is None else self._quota.record_bytes()
             ends = batch_sizing.admit(starts, ends, sizes, (self._max_bytes, math.inf))
         return ends if self._quota is None else self._quota.admit(starts, ends, slots)
 
-    def batch_planned(self) -> None:
-        """Note that a micro-batch is planned now: `maxTriggerDelay` starts again."""
+    @property
+    def max_offsets(self) -> int | None:
+        """The most offsets of the next micro-batch, by the options and the time that a trigger should take."""
+        if self._size is None:
+            return self._max_offsets
+        size = max(self._size.limit, self._min_offsets or 0)
+        return size if self._max_offsets is None else min(size, self._max_offsets)
+
+    def trigger_started(self) -> None:
+        """Note that Spark asks for the next micro-batch now: the last one is done."""
+        if self._size is None or self._under_way is None:
+            return
+        (since, offsets), self._under_way = self._under_way, None
+        now, ended = self._clock(), None if self._quota is None else self._quota.tasks_done_at()
+        reading = None if ended is None or ended <= since else ended - since
+        before, self._size = self._size, self._size.after(Measured(offsets, now - since, reading, self._wall_clock()))
+        if self._size.goal > self._size.target == before.goal:
+            log.warning(
+                "A trigger takes about %.1f s however few records it has, so targetTriggerDuration (%g s) cannot be "
+                "met; set it to twice that time or more",
+                self._size.fixed,
+                self._size.target,
+            )
+
+    def batch_planned(self, offsets: int) -> None:
+        """Note that a micro-batch of so many offsets is planned now: `maxTriggerDelay` starts again."""
         self._last_batch = self._clock()
+        self._under_way = (self._last_batch, offsets) if offsets else None
 
     def _waits_for_more(self, new_offsets: int) -> bool:
         # An AvailableNow run has to end, so it never waits.

@@ -115,6 +115,12 @@ class _StreamReader(DataSourceStreamReader):
                 f"{before}. If you mean it, set the option strict to false for one start."
             )
 
+    def _is_limited_otherwise(self) -> bool:
+        """Whether there is a limit that Spark does not know: `Admission` decides at each trigger."""
+        options = self._query.options
+        bounds = (options.max_bytes_per_trigger, options.target_trigger_duration, QuotaSettings.of(options))
+        return any(bound is not None for bound in bounds)
+
     def _batches(self) -> MicroBatches:
         if self._planner is None:
             options = self._query.options
@@ -143,8 +149,8 @@ class StreamReaderSpark40(_StreamReader):
         if self._last_end is None and self._has_limits():
             log.warning(
                 "Spark %s does not tell a Python source its trigger: with Trigger.AvailableNow this query ends after "
-                "one micro-batch within maxOffsetsPerTrigger, maxBytesPerTrigger or the quota. Run it again for the "
-                "rest, or use Spark 4.2",
+                "one micro-batch within maxOffsetsPerTrigger, maxBytesPerTrigger, targetTriggerDuration or the quota. "
+                "Run it again for the rest, or use Spark 4.2",
                 pyspark.__version__,
             )
         self._last_end = self._next(self._last_end or self.initialOffset(), limited=True)
@@ -160,9 +166,7 @@ class StreamReaderSpark40(_StreamReader):
         return super().partitions(start, end)
 
     def _has_limits(self) -> bool:
-        options = self._query.options
-        bounds = (options.max_offsets_per_trigger, options.max_bytes_per_trigger, QuotaSettings.of(options))
-        return any(bound is not None for bound in bounds)
+        return self._query.options.max_offsets_per_trigger is not None or self._is_limited_otherwise()
 
 
 if HAS_READ_LIMITS:
@@ -187,8 +191,8 @@ if HAS_READ_LIMITS:
                 self._batches().join()
             limit = options.max_offsets_per_trigger
             limit = options.min_offsets_per_trigger if limit is None else limit
-            if limit is None and (options.max_bytes_per_trigger is not None or QuotaSettings.of(options) is not None):
-                # `Admission` decides at each trigger. Spark only has to know that there is a limit.
+            if limit is None and self._is_limited_otherwise():
+                # Spark only has to know that there is a limit.
                 return ReadMaxBytes(options.max_bytes_per_trigger or _ANY_BYTES)
             return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 

@@ -89,9 +89,10 @@ class StreamPlanner:
             fail_on_data_loss=options.fail_on_data_loss,
         )
         self._resolver = PositionTracker(options, self._cluster, self._owner, subscribed, positions)
-        # A limit in bytes needs the sizes that tasks measure, and these report to the driver as with a quota.
-        by_bytes = options.max_bytes_per_trigger is not None
-        quota = QuotaSettings.measuring(options) if by_bytes else QuotaSettings.of(options)
+        # A limit in bytes needs the sizes that tasks measure, a limit in time when they end: they report both as with a
+        # quota.
+        measures = options.max_bytes_per_trigger is not None or options.target_trigger_duration is not None
+        quota = QuotaSettings.measuring(options) if measures else QuotaSettings.of(options)
         self._quota = None if quota is None else StreamQuota(quota, options.settings)
         self._admission = Admission(options, self._quota)
         self._owned = OwnedPartitions({})
@@ -118,6 +119,8 @@ class StreamPlanner:
             FencedError: Another process has this query's place in the group.
             InvalidConfigurationError: `start` is of another cluster.
         """
+        # First of all: the time of a rebalance in here does not depend on the size of micro-batches.
+        self._admission.trigger_started()
         self._check_cluster(start)
         self._learn(start)
         with self._owner.rebalance_paused():
@@ -171,7 +174,7 @@ class StreamPlanner:
         if not self._owner.still_owned():
             # The driver was suspended while it planned, and other members may have read these records.
             return start
-        self._admission.batch_planned()
+        self._admission.batch_planned(sum(ends[tp] - start for tp, start in starts.items()))
         self._planned = self._end_offset(starts, ends, owned, self._positions.end_epochs(starts, ends, leaders))
         self._owner.batch_planned(starts, ends, {**starts, **latest})
         failpoint("batch-planned")
@@ -251,6 +254,7 @@ class StreamPlanner:
             events.failed_commits,
             events.rebalances,
             self._latest if with_latest else {},
+            None if self._options.target_trigger_duration is None else self._admission.max_offsets,
         )
 
     def quota(self) -> dict[str, Any] | None:

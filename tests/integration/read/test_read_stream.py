@@ -9,6 +9,7 @@ from confluent_kafka import Producer
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.functions import spark_partition_id
 
+from kafkagroup.progress import sources_of
 from tests.support.records import produce, stream, written
 from tests.support.waiting import wait_until
 
@@ -90,6 +91,19 @@ def test_micro_batches_have_about_as_many_bytes_as_the_limit_says(spark, kafka, 
     if engine == "native":
         # librdkafka reads ahead of the range, so it counts more bytes for an offset than the offset has.
         assert sorted(others)[len(others) // 2] >= 30
+
+
+@pytest.mark.skipif(not ADMISSION, reason="Spark before 4.2 runs AvailableNow of a Python source as one batch")
+def test_micro_batches_grow_until_a_trigger_takes_the_wished_time(spark, kafka, topic, tmp_path):
+    name = topic("paced", partitions=1)
+    produce(kafka.bootstrap_servers, name, 13_000)
+    # Far above what any of them takes, so each may be ten times as large as the last.
+    query = run(stream(spark, kafka, name, startingOffsets="earliest", targetTriggerDuration="1h"), tmp_path)
+    batches = [progress for progress in query.recentProgress if progress["numInputRows"]]
+    assert [progress["numInputRows"] for progress in batches] == [1000, 10_000, 2000]
+    drivers = [source.driver for progress in batches for source in sources_of(progress)]
+    assert [driver and driver.max_offsets for driver in drivers] == [1000, 10_000, 100_000]
+    assert written(tmp_path / "out") == list(range(13_000))
 
 
 @pytest.mark.skipif(ADMISSION, reason="From Spark 4.2 on AvailableNow is as many batches as it takes")

@@ -69,6 +69,7 @@ def test_kafka_settings_are_passed_on_without_the_prefix():
         ({"endingOffsets": '{"orders":"latest"}'}, Where.BATCH, "endingOffsets"),
         ({"maxBytesPerTrigger": "0"}, Where.STREAM, "maxBytesPerTrigger"),
         ({"maxBytesPerTrigger": "5 apples"}, Where.STREAM, "maxBytesPerTrigger"),
+        ({"targetTriggerDuration": "0s"}, Where.STREAM, "targetTriggerDuration"),
         ({"startingOffsets": "newest"}, Where.STREAM, "startingOffsets"),
         ({"startingOffsets": "committed"}, Where.STREAM, "startingOffsets"),
         ({"endingOffsets": "earliest"}, Where.BATCH, "endingOffsets"),
@@ -586,6 +587,8 @@ SPARKS = {
     *("minOffsetsPerTrigger", "maxTriggerDelay", "groupIdPrefix", "topic"),
     # Of Spark's file sources.
     *("maxBytesPerTrigger", "columnNameOfCorruptRecord"),
+    # Ours, and named like the limits of Spark that it stands beside.
+    "targetTriggerDuration",
 }
 
 

@@ -95,7 +95,7 @@ def test_a_trigger_waits_for_the_minimum_until_the_delay_is_over():
     admission = Admission(parsed(minOffsetsPerTrigger=10, maxTriggerDelay="60s"), clock=clock)
     # No batch has been planned yet, so the delay is over.
     assert admission.ends({A: 0}, {A: 3}, {}, limited=True) == {A: 3}
-    admission.batch_planned()
+    admission.batch_planned(3)
     assert admission.ends({A: 3}, {A: 12}, {}, limited=True) == {A: 3}
     assert admission.ends({A: 3}, {A: 13}, {}, limited=True) == {A: 13}
     assert admission.ends({A: 3}, {A: 12}, {}, limited=False) == {A: 12}
@@ -103,6 +103,54 @@ def test_a_trigger_waits_for_the_minimum_until_the_delay_is_over():
     assert admission.ends({A: 3}, {A: 12}, {}, limited=True) == {A: 3}
     clock.seconds += 0.2
     assert admission.ends({A: 3}, {A: 12}, {}, limited=True) == {A: 12}
+
+
+def test_the_number_of_offsets_follows_how_long_a_trigger_takes_within_the_other_limits():
+    clock = Clock()
+
+    def started(**options: object) -> Admission:
+        return Admission(parsed(targetTriggerDuration="10s", **options), clock=clock, wall_clock=lambda: 0.5)
+
+    def triggered(admission: Admission, seconds: float) -> int:
+        end = admission.ends({A: 0}, {A: 10**7}, {}, limited=True)[A]
+        admission.batch_planned(end)
+        clock.seconds += seconds
+        admission.trigger_started()
+        return end
+
+    free, bounded, wide = started(), started(maxOffsetsPerTrigger=5000), started(minOffsetsPerTrigger=2000)
+    assert [triggered(free, seconds) for seconds in (1, 10, 40, 1, 1)] == [1000, 10_000, 10_000, 2500, 25_000]
+    assert [triggered(bounded, 1) for _ in range(3)] == [1000, 5000, 5000]
+    assert [triggered(wide, seconds) for seconds in (100, 1)] == [2000, 2000]
+    assert free.ends({A: 0}, {A: 10**7}, {}, limited=False) == {A: 10**7}
+
+
+def test_time_without_a_micro_batch_under_way_does_not_count():
+    clock = Clock()
+    admission = Admission(parsed(targetTriggerDuration="10s"), clock=clock, wall_clock=lambda: 0.5)
+    admission.batch_planned(1000)
+    clock.seconds += 5
+    admission.trigger_started()
+    # No records come for an hour, and an empty micro-batch is planned.
+    for _ in range(2):
+        clock.seconds += 1800
+        admission.trigger_started()
+        admission.batch_planned(0)
+    assert admission.max_offsets == 2000
+
+
+def test_the_time_after_the_last_task_does_not_count_where_spark_waited_for_its_interval():
+    options = parsed(targetTriggerDuration="10s")
+    wall = Clock()
+    wall.seconds = 60.0
+    with reported(options) as (quota, done):
+        clock = Clock()
+        clock.seconds = done - 2
+        admission = Admission(options, quota, clock, wall)
+        admission.batch_planned(1000)
+        clock.seconds = done + 58
+        admission.trigger_started()
+        assert admission.max_offsets == 5000
 
 
 def test_an_available_now_run_ends_where_a_partition_ends_when_it_has_a_leader_again():
@@ -115,7 +163,7 @@ def test_an_available_now_run_ends_where_a_partition_ends_when_it_has_a_leader_a
 
 def test_an_available_now_run_does_not_wait_for_the_minimum():
     admission = Admission(parsed(minOffsetsPerTrigger=10))
-    admission.batch_planned()
+    admission.batch_planned(3)
     admission.stop_at({A: 3})
     assert admission.ends({A: 0}, {A: 12}, {}, limited=True) == {A: 3}
 
@@ -146,7 +194,7 @@ def test_a_minimum_of_offsets_is_waited_for_also_with_a_limit_in_bytes():
     options = parsed(maxBytesPerTrigger="1000", minOffsetsPerTrigger=50)
     with measured(options, {A: 100.0}) as quota:
         admission = Admission(options, quota)
-        admission.batch_planned()
+        admission.batch_planned(3)
         assert admission.ends({A: 0}, {A: 49}, {A: -1}, limited=True) == {A: 0}
         assert admission.ends({A: 0}, {A: 50}, {A: -1}, limited=True) == {A: 10}
 
@@ -164,6 +212,15 @@ def measured(options: ReadOptions, sizes: dict[TopicPartition, float]) -> Iterat
         yield quota
     finally:
         quota.close()
+
+
+@contextmanager
+def reported(options: ReadOptions) -> Iterator[tuple[StreamQuota, float]]:
+    """A quota without bounds, to which a task has reported its end, and when that was."""
+    with measured(options, {}) as quota:
+        done = quota.tasks_done_at()
+        assert done is not None
+        yield quota, done
 
 
 @pytest.fixture

@@ -1,0 +1,200 @@
+"""How well `targetTriggerDuration` is kept: swinging load, a burst, a sink that stands still, kill -9.
+
+    ./run bench trigger [--target 5s] [--phase 60] [--interval '10 seconds'] [--save FILE]
+
+A query with 2 cores whose work on the rows allows 20,000 records a second. Load swings between 3,000 and 30,000 records
+a second; then a hundred times 3,000 come in each of 3 seconds; the sink stands still for half a phase; the work takes
+five times as long; and the query's process is killed and started again. A trigger counts where records were left over
+when it was planned, from the fourth such trigger in a row after each event. A line of the table is what happened since
+an event. `./run bench plot FILE PICTURE` draws what `--save` wrote.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from confluent_kafka import Producer
+
+from benchmarks._machine import describe_machine
+from kafkagroup.embedded import EmbeddedKafka
+from testbed.load import Load
+
+TOPIC, PARTITIONS = "swinging", 4
+LOW, HIGH, SPEED = 3_000, 30_000, 20_000
+BURST_SECONDS, BURST_TIMES = 3, 100
+SKIPPED, NEAR = 3, 0.25
+START_SECONDS = 120
+
+
+@dataclass(frozen=True)
+class Trigger:
+    """A trigger as Spark's progress shows it; `left`: the records that it did not take."""
+
+    ended: float
+    seconds: float
+    rows: int
+    limit: int
+    left: int
+
+    @property
+    def is_behind(self) -> bool:
+        return self.left > 0 and self.rows > self.limit // 2
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that changes how fast records come or go."""
+
+    at: float
+    name: str
+
+
+class Query:
+    """The query's process, which can be killed and started again."""
+
+    def __init__(self, job: dict[str, Any]) -> None:
+        self._job = json.dumps(job)
+        self._folder = Path(job["folder"])
+        self.start()
+
+    def start(self) -> None:
+        log = (self._folder / "log").open("a")
+        command = [sys.executable, "-m", "benchmarks.trigger.query", self._job]
+        self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+
+    def kill(self) -> None:
+        """Kill the process of Python, and with it its JVM, which reads its standard input."""
+        self._process.kill()
+        self._process.wait()
+
+    def wait_for(self, triggers: int) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while len(self.triggers()) < triggers:
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError((self._folder / "log").read_text()[-4000:])
+            time.sleep(0.5)
+
+    def triggers(self) -> list[Trigger]:
+        lines = self._folder / "triggers"
+        return [Trigger(**json.loads(line)) for line in lines.read_text().splitlines()] if lines.exists() else []
+
+
+def run(target: str, phase: float, interval: str | None) -> tuple[list[Event], list[Trigger]]:
+    events: list[Event] = []
+
+    def note(name: str) -> None:
+        events.append(Event(time.time(), name))
+        print(f"  {name}", flush=True)
+
+    with EmbeddedKafka(heap="1g", jvm_options=()) as kafka, TemporaryDirectory(prefix="kafkagroup-trigger-") as folder:
+        servers, speed = kafka.bootstrap_servers, Path(folder, "speed")
+        kafka.create_topic(TOPIC, partitions=PARTITIONS)
+        speed.write_text(str(SPEED))
+        load = Load(servers, TOPIC, HIGH)
+        job = {"servers": servers, "topic": TOPIC, "target": target, "folder": folder, "interval": interval}
+        query = Query(job)
+        query.wait_for(1)
+        note("30,000 records/s")
+        time.sleep(phase)
+        for _ in range(2):
+            load.change(LOW)
+            note("3,000 records/s")
+            time.sleep(phase)
+            load.change(HIGH)
+            note("30,000 records/s")
+            time.sleep(phase / 2)
+        load.change(LOW)
+        time.sleep(phase)
+        note("a burst of 100 times")
+        burst(servers)
+        time.sleep(phase)
+        note("the sink stands still")
+        speed.write_text("0")
+        time.sleep(phase / 2)
+        speed.write_text(str(SPEED))
+        note("the sink works again")
+        time.sleep(phase)
+        speed.write_text(str(SPEED // 5))
+        note("the work takes 5 times as long")
+        time.sleep(phase)
+        query.kill()
+        note("kill -9")
+        before = len(query.triggers())
+        query.start()
+        query.wait_for(before + 1)
+        time.sleep(phase)
+        query.kill()
+        load.close()
+        return events, query.triggers()
+
+
+def burst(servers: str) -> None:
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 20, "queue.buffering.max.messages": 1_000_000})
+    for number in range(BURST_SECONDS * BURST_TIMES * LOW):
+        producer.produce(TOPIC, value=str(number))
+        if number % 10_000 == 0:
+            producer.poll(0)
+    producer.flush(60)
+
+
+def counted(events: Sequence[Event], triggers: Sequence[Trigger]) -> dict[Event, list[Trigger]]:
+    """Return the triggers that count, by the last event before they began: behind, and from the fourth one on."""
+    found: dict[Event, list[Trigger]] = {event: [] for event in events}
+    for event, after in pairwise([*events, Event(float("inf"), "")]):
+        in_a_row = 0
+        for one in triggers:
+            if event.at <= one.ended - one.seconds < after.at:
+                in_a_row = in_a_row + 1 if one.is_behind else 0
+                if in_a_row > SKIPPED:
+                    found[event].append(one)
+    return found
+
+
+def line(name: str, seconds: Sequence[float], target: float) -> str:
+    near = sum(abs(one / target - 1) <= NEAR for one in seconds)
+    above = sum(one > (1 + NEAR) * target for one in seconds)
+    longest = max(seconds) / target if seconds else 0.0
+    share = f"{near / len(seconds):.0%}" if seconds else "-"
+    return f"| {name} | {len(seconds)} | {share} | {above} | {longest:.2f} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--target", type=int, default=5, help="seconds")
+    parser.add_argument("--phase", type=float, default=60, help="seconds")
+    parser.add_argument("--interval", help="of triggers, in Spark's words")
+    parser.add_argument("--save", type=Path)
+    given = parser.parse_args()
+    machine = describe_machine()
+    print(machine, flush=True)
+    events, triggers = run(f"{given.target}s", given.phase, given.interval)
+    print("| since | triggers | within 25 % | above | longest / target |\n| --- | --- | --- | --- | --- |")
+    by_event = counted(events, triggers)
+    for event, ones in by_event.items():
+        print(line(event.name, [one.seconds for one in ones], given.target))
+    print(line("**all**", [one.seconds for ones in by_event.values() for one in ones], given.target))
+    print(line("every trigger", [one.seconds for one in triggers], given.target))
+    if given.save:
+        document = {
+            "machine": machine,
+            "trigger": {
+                "target": given.target,
+                "events": [asdict(event) for event in events],
+                "triggers": [asdict(one) for one in triggers],
+            },
+        }
+        given.save.write_text(json.dumps(document))
+
+
+if __name__ == "__main__":
+    main()

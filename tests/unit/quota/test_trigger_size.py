@@ -1,0 +1,148 @@
+"""How the size of micro-batches follows `targetTriggerDuration`, on models of a query's speed."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_source.quota.trigger_size import FIRST_OFFSETS, MOST_CHANGE, Measured, TriggerSize
+
+BUSY, WAITED = 0.5, 20.0
+"""When Spark asked: not at a whole second, and at one, as after waiting for an interval of 5, 10 or 20 s."""
+
+targets = st.floats(0.5, 600)
+speeds = st.floats(0.1, 1e7)
+sizes = st.builds(
+    TriggerSize,
+    targets,
+    st.integers(1, 10**9),
+    st.floats(1, 100),
+    st.floats(0, 600),
+    st.none() | st.tuples(st.integers(1, 10**9), st.floats(0, 600)),
+    st.integers(0, 100),
+)
+measures = st.builds(
+    Measured, st.integers(1, 10**9), st.floats(0, 1e5), st.none() | st.floats(0, 1e5), st.floats(0, 2e9)
+)
+
+
+def trigger(size: TriggerSize, *, fixed: float, speed: float, offsets: int | None = None) -> tuple[TriggerSize, float]:
+    """Run a trigger with a micro-batch of the whole limit, or of what there is, and return its seconds."""
+    taken = size.limit if offsets is None else min(offsets, size.limit)
+    seconds = fixed + taken / speed
+    return size.after(Measured(taken, seconds, asked_at=BUSY)), seconds
+
+
+def settled(target: float, *, fixed: float, speed: float) -> TriggerSize:
+    """The size of a query that has run for long."""
+    size = TriggerSize(target)
+    for _ in range(40):
+        size, _ = trigger(size, fixed=fixed, speed=speed)
+    return size
+
+
+@given(sizes, measures)
+def test_the_next_micro_batch_is_at_most_ten_times_as_large_or_as_small_as_the_last(size, batch):
+    after = size.after(batch)
+    assert 1 <= after.limit <= batch.offsets * MOST_CHANGE
+    assert after.limit >= round(batch.offsets / MOST_CHANGE)
+    assert after.target == size.target
+
+
+@given(targets, st.floats(0, 0.2), st.floats(1e3, 1e7), st.sampled_from([0.1, 0.5, 1.0, 2.0, 10.0]))
+def test_three_triggers_after_the_speed_has_changed_they_take_the_wished_time(target, part, speed, change):
+    fixed = part * target
+    size = settled(target, fixed=fixed, speed=speed)
+    for _ in range(3):
+        size, _ = trigger(size, fixed=fixed, speed=speed * change)
+    for _ in range(20):
+        size, seconds = trigger(size, fixed=fixed, speed=speed * change)
+        assert 0.75 * target <= seconds <= 1.1 * target + 1 / (speed * change)
+
+
+@given(targets, st.floats(0, 0.7), speeds)
+def test_at_a_steady_speed_the_time_comes_near_from_below_and_does_not_swing(target, part, speed):
+    fixed, size, times, limits = part * target, TriggerSize(target), [], []
+    for _ in range(40):
+        limits.append(size.limit)
+        size, seconds = trigger(size, fixed=fixed, speed=speed)
+        times.append(seconds)
+    # The first micro-batches, or one offset, may take longer than the target.
+    late = next(at for at, seconds in enumerate(times) if seconds <= 1.05 * target + 1 / speed or limits[at] == 1)
+    assert late <= 8
+    for before, now in zip(times[late:], times[late + 1 :], strict=False):
+        assert min(before, target) - 2 / speed <= now <= max(before, target) + 2 / speed
+
+
+@given(st.floats(0.1, 2), st.floats(1.3, 5.0), st.floats(1e4, 1e5))
+def test_a_target_below_what_an_empty_trigger_takes_does_not_stop_the_query(target, times, speed):
+    fixed, size, taken = times * target, TriggerSize(target), []
+    for _ in range(100):
+        size, seconds = trigger(size, fixed=fixed, speed=speed)
+        taken.append(seconds)
+    later = taken[40:]
+    # A part of each trigger is work on records, and none is far longer than it must be.
+    assert sum(later) / len(later) > 1.02 * fixed
+    assert max(later) < 1.5 * fixed + 2 / speed
+
+
+@given(targets, st.floats(0.001, 0.2), st.floats(1e3, 1e6), st.integers(1, 100))
+def test_after_a_quiet_time_a_burst_is_taken_up_step_by_step(target, part, speed, few):
+    fixed = part * target
+    size = settled(target, fixed=fixed, speed=speed)
+    for _ in range(10):
+        size, _ = trigger(size, fixed=fixed, speed=speed, offsets=few)
+    for _ in range(30):
+        size, seconds = trigger(size, fixed=fixed, speed=speed)
+        assert seconds <= 1.05 * target + few / speed * MOST_CHANGE
+    assert seconds >= 0.75 * target
+
+
+@given(targets, st.floats(0, 0.2), st.floats(1e3, 1e6), st.floats(2, 1000))
+def test_a_sink_that_stood_still_makes_one_small_micro_batch_and_no_more(target, part, speed, times):
+    fixed = part * target
+    size = settled(target, fixed=fixed, speed=speed)
+    before = size.limit
+    size = size.after(Measured(before, times * target, asked_at=BUSY))
+    assert size.limit >= round(before / MOST_CHANGE)
+    for _ in range(4):
+        size, seconds = trigger(size, fixed=fixed, speed=speed)
+        assert seconds <= 1.05 * target + 2 / speed
+    assert seconds >= 0.75 * target - 2 / speed
+
+
+def test_most_triggers_are_near_the_target_where_each_takes_a_tenth_more_or_less_by_chance():
+    chance, near, count = random.Random(1), 0, 2000
+    size = TriggerSize(10.0)
+    for number in range(count + 10):
+        seconds = (0.3 + size.limit / 50_000) * chance.lognormvariate(0, 0.1)
+        near += number >= 10 and 7.5 <= seconds <= 12.5
+        size = size.after(Measured(size.limit, seconds, asked_at=BUSY))
+    assert near / count > 0.94
+
+
+@given(st.floats(1, 30), st.floats(0, 4), st.sampled_from([1, 5, 10, 60]))
+def test_the_time_in_which_spark_waits_for_its_interval_does_not_count(target, after_reading, interval):
+    """A query with a trigger interval: its work takes as long as it reads, and `after_reading` times that again."""
+    size, speed, times = TriggerSize(target), 10_000.0, []
+    for _ in range(30):
+        reading = 0.05 + size.limit / speed
+        work = reading * (1 + after_reading)
+        # Spark starts the next trigger at once where the last one took longer than the interval.
+        waits = work < interval
+        period = interval if waits else work
+        times.append(work)
+        size = size.after(Measured(size.limit, period, reading, WAITED if waits else BUSY))
+    # What comes after the reading is unknown as long as Spark waits. It is measured when a trigger is too long to wait.
+    assert max(times[2:]) <= max(1.05 * target, 0.1 * (1 + after_reading), MOST_CHANGE * interval)
+    assert all(seconds <= max(1.05 * target, interval) for seconds in times[-5:])
+    assert times[-1] >= 0.75 * min(target, interval) or size.limit < FIRST_OFFSETS
+
+
+def test_an_interval_without_reports_of_tasks_makes_micro_batches_neither_larger_nor_much_smaller():
+    size = TriggerSize(5.0, limit=50_000)
+    for _ in range(20):
+        size = size.after(Measured(size.limit, 10.0, asked_at=WAITED))
+    assert size.limit == 50_000
