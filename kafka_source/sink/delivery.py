@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import Protocol
 
 from kafka_source.client_config import Settings
 from kafka_source.engine_selection import is_native
-from kafka_source.errors import OptionError
+from kafka_source.error_codes import ErrorCode
+from kafka_source.errors import OptionError, RetriableError, UnknownTopicError, error_for_code
+from kafka_source.kafka_client import Deadline, KafkaClient, cached_client
 from kafka_source.sink.produce import librdkafka
 from kafka_source.sink.produce.settings import librdkafka_only
 from kafka_source.sink.records import Records
 from kafka_source.transactions.open_transaction import OpenTransaction
+
+log = logging.getLogger(__name__)
+
+_TOPIC_SECONDS = 3.0
 
 
 class RecordWriter(Protocol):
@@ -134,6 +141,41 @@ def check_settings(settings: Settings, engine: str) -> None:
     """
     if engine == "native" and (others := librdkafka_only(settings)):
         raise OptionError("engine", engine, f"auto or librdkafka with kafka.{others[0]}")
+
+
+def check_topic(settings: Settings, topic: str) -> None:
+    """Look for a topic before records are written to it. The brokers may create it here, as they do for a producer.
+
+    Where they do not answer, the delivery says so.
+
+    Raises:
+        UnknownTopicError: The topic does not exist, and the brokers do not create it.
+        AuthenticationError: This user may not write to it.
+    """
+    client = cached_client(settings)
+    try:
+        # What a client knows, such as that of a process which writes a stream, is not looked for again.
+        if topic not in client.known.topics:
+            client.run(_find_topic(client, topic, Deadline(_TOPIC_SECONDS)))
+    except UnknownTopicError:
+        raise
+    except RetriableError as error:
+        log.info("topic=%s: its brokers do not answer: %s", topic, error)
+
+
+async def _find_topic(client: KafkaClient, topic: str, deadline: Deadline) -> None:
+    async def look() -> None:
+        seen = await client.metadata((topic,), deadline, create=True)
+        if code := seen.refused.get(topic):
+            raise error_for_code(code, f"Writing to topic {topic} failed")
+        if topic not in seen.topics:
+            raise UnknownTopicError(
+                f"Topic {topic} does not exist, and the brokers do not create it. Create it, or correct the option "
+                "topic.",
+                code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            )
+
+    await client.retrying(look, deadline)
 
 
 def _engine(settings: Settings, engine: str) -> ProduceEngine:

@@ -25,21 +25,16 @@ from kafka_source.boundary import short_errors
 from kafka_source.client_config import hidden
 from kafka_source.client_config.java_settings import Role
 from kafka_source.engine_selection import check_engine
-from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import (
     InvalidConfigurationError,
     OptionError,
-    RetriableError,
-    UnknownTopicError,
-    error_for_code,
 )
-from kafka_source.kafka_client import Deadline, KafkaClient, cached_client
 from kafka_source.options import SinkOptions, sink_options
 from kafka_source.quota.bounds import QuotaSettings
 from kafka_source.quota.task_pacer import Pacer, pacer_of
 from kafka_source.runtime import spark_processes
 from kafka_source.sink.batch_start import PRODUCER_RATE, BatchStart, is_driver_process
-from kafka_source.sink.delivery import check_settings, deliver, writes_native
+from kafka_source.sink.delivery import check_settings, check_topic, deliver, writes_native
 from kafka_source.sink.exactly_once import CommitMessage, commit_batch, give_up_batch, prepare_task
 from kafka_source.sink.produce.settings import check_transactional
 from kafka_source.sink.records import Records, from_arrow, from_rows, sink_columns
@@ -220,45 +215,16 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
     return StreamWriter(_checked(_target(options, schema)))
 
 
-_TOPIC_SECONDS = 3.0
-
-
 def _checked(target: Target) -> Target:
     """Return the target, after a look for its topic: tasks would look for it for half a minute, each of their tries.
-
-    The brokers may create it here, as they do for a producer. Where they do not answer, the tasks say so.
 
     Raises:
         UnknownTopicError: The topic of the option `topic` does not exist, and the brokers do not create it.
         AuthenticationError: This user may not write to it.
     """
-    topic = target.options.topic
-    if topic is not None and is_driver_process():
-        client = cached_client(target.settings)
-        try:
-            # A process makes a writer for each micro-batch; what its client knows is not looked for again.
-            if topic not in client.known.topics:
-                client.run(_find_topic(client, topic, Deadline(_TOPIC_SECONDS)))
-        except UnknownTopicError:
-            raise
-        except RetriableError as error:
-            log.info("topic=%s: its brokers do not answer: %s", topic, error)
+    if target.options.topic is not None and is_driver_process():
+        check_topic(target.settings, target.options.topic)
     return target
-
-
-async def _find_topic(client: KafkaClient, topic: str, deadline: Deadline) -> None:
-    async def look() -> None:
-        seen = await client.metadata((topic,), deadline, create=True)
-        if code := seen.refused.get(topic):
-            raise error_for_code(code, f"Writing to topic {topic} failed")
-        if topic not in seen.topics:
-            raise UnknownTopicError(
-                f"Topic {topic} does not exist, and the brokers do not create it. Create it, or correct the option "
-                "topic.",
-                code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            )
-
-    await client.retrying(look, deadline)
 
 
 def _target(given: Mapping[str, str], schema: StructType, write_id: str | None = None) -> Target:

@@ -12,5 +12,6 @@ from kafkagroup.arrow.consuming import GroupStream, consume
 from kafkagroup.arrow.progress import Progress
 from kafkagroup.arrow.reading import BoundedStream, read
 from kafkagroup.arrow.stream import Stream
+from kafkagroup.arrow.writing import write
 
-__all__ = ["BoundedStream", "GroupStream", "Progress", "Stream", "consume", "read"]
+__all__ = ["BoundedStream", "GroupStream", "Progress", "Stream", "consume", "read", "write"]

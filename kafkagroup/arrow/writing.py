@@ -1,0 +1,244 @@
+"""Write Arrow data to topics: at least once with an idempotent producer, or all records or none in a transaction."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Protocol, TypeAlias
+
+import pyarrow as pa
+
+from kafka_source.client_config.java_settings import Role
+from kafka_source.engine_selection import check_engine
+from kafka_source.errors import InvalidConfigurationError, KafkaGroupError, OptionError
+from kafka_source.kafka_client import Deadline, KafkaClient, cached_client
+from kafka_source.model.record_columns import COLUMN_TYPES
+from kafka_source.options import SinkOptions, sink_options
+from kafka_source.runtime.retry import RetryPolicy
+from kafka_source.sink.delivery import (
+    TransactionalDelivery,
+    check_settings,
+    check_topic,
+    deliver,
+    in_transaction,
+    writes_native,
+)
+from kafka_source.sink.produce.settings import check_transactional
+from kafka_source.sink.records import HEADERS, Records, from_arrow, sink_columns
+from kafka_source.sink.two_phase.open_transactions import COMMITTED, EMPTY, describe
+from kafka_source.transactions.offset_transaction import GroupOffsets, commit_in
+from kafkagroup.arrow.settings import SettingValue, settings_of, without_prefix
+
+_COMMIT_SECONDS = 60.0
+# How long a commit waits until its records are visible, at most.
+_VISIBLE_SECONDS = 10.0
+_PAUSES = RetryPolicy(0.002, 0.1)
+_TRANSACTIONAL_ID = "transactional.id"
+
+
+class ArrowStream(Protocol):
+    """Data with Arrow's C stream interface: a table of pyarrow, polars, pandas or DuckDB, or a stream of ours."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return the batches as a PyCapsule."""
+        ...
+
+
+Data: TypeAlias = "ArrowStream | pa.RecordBatch"
+
+
+def write(
+    topic: str | None,
+    data: Data,
+    settings: Mapping[str, SettingValue],
+    *,
+    engine: str = "auto",
+) -> int:
+    """Write records, and return how many the brokers have acknowledged: all of them.
+
+    The producer is idempotent: no record is there twice, unless an error ends the call and you write again. With the
+    setting `transactional.id` all records become visible together at the end, or none do.
+
+    Args:
+        topic: The topic; None: each record has one, in the column `topic`.
+        data: Columns `value` and, if you like, `key`, `headers`, `partition` and `topic`, as in the sink for Spark:
+            strings or bytes, a list of (key, value) structs, and a number. A null value is a tombstone. Other columns
+            are left out. A stream is read batch by batch.
+        settings: Settings of Kafka's producers: `bootstrap.servers`, `acks`, `compression.type`, `transactional.id` …
+        engine: `native`, `librdkafka`, or `auto` for native where it is installed. Transactions need `native`.
+
+    Raises:
+        OptionError: A setting or an argument is wrong.
+        InvalidConfigurationError: A column is missing, has a wrong type, or a value that no record can have.
+        UnknownTopicError: The topic does not exist, and the brokers do not create it.
+        DeliveryError: A record was not acknowledged. Without a transaction others may be in the topic.
+        FencedError: Another producer has taken the transactional id; nothing is visible.
+        UnknownOutcomeError: The coordinator has not said whether the transaction is committed.
+        KafkaGroupError: The brokers do not answer, or refuse.
+    """
+    plain = {name: value for name, value in settings.items() if name != _TRANSACTIONAL_ID}
+    transactional_id = settings.get(_TRANSACTIONAL_ID)
+    if transactional_id is None:
+        options = producer_options(plain, engine)
+        return deliver(options.settings, records_of(topic, data, options), options.engine)
+    options = transactional_options(plain, engine)
+    with Transaction(options, lambda: str(transactional_id)) as transaction:
+        return transaction.write(topic, data)
+
+
+def producer_options(settings: Mapping[str, SettingValue], engine: str = "auto") -> SinkOptions:
+    """Return the options of a producer, checked; raises as `write`."""
+    with without_prefix():
+        options = sink_options({**settings_of(settings), "engine": engine})
+        check_settings(options.settings, options.engine)
+        native = writes_native(options.settings, options.engine)
+        check_engine(options.engine, options.settings, Role.PRODUCER, native=native)
+    return options
+
+
+def transactional_options(settings: Mapping[str, SettingValue], engine: str = "auto") -> SinkOptions:
+    """Return the options of a producer that can end its transactions itself, checked; raises as `write`."""
+    if engine == "librdkafka":
+        raise OptionError("engine", engine, "native or auto with a transaction")
+    options = producer_options(settings, "native")
+    with without_prefix():
+        check_transactional(options.settings)
+    return options
+
+
+class Transaction:
+    """What is written in a `with` block becomes visible together when the block ends, or not at all after an error.
+
+    Args:
+        options: From `transactional_options`.
+        transactional_id: Returns the transactional id. Whoever else has it is fenced at the first write.
+        offsets: Returns the offsets to commit with the transaction, when the block has ended.
+    """
+
+    def __init__(
+        self,
+        options: SinkOptions,
+        transactional_id: Callable[[], str],
+        offsets: Callable[[], Sequence[GroupOffsets]] = tuple,
+    ) -> None:
+        self._options, self._transactional_id, self._offsets = options, transactional_id, offsets
+        self._delivery: TransactionalDelivery | None = None
+
+    def __enter__(self) -> Transaction:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self._commit()
+        finally:
+            # What is committed, or on its way to be, is not aborted.
+            if self._delivery is not None:
+                self._delivery.abort()
+
+    def write(self, topic: str | None, data: Data) -> int:
+        """Write records, and return how many; arguments and errors as in the function `write`."""
+        count = 0
+        for records in records_of(topic, data, self._options):
+            self._begun().send(records)
+            count += len(records)
+        return count
+
+    def _begun(self) -> TransactionalDelivery:
+        if self._delivery is None:
+            self._delivery = in_transaction(self._options.settings, self._transactional_id(), self._options.engine)
+        return self._delivery
+
+    def _commit(self) -> None:
+        groups = self._offsets()
+        if self._delivery is None and not groups:
+            return
+        delivery = self._begun()
+        delivery.flush()
+        opened = delivery.transaction
+        if opened is None:
+            raise InvalidConfigurationError("Only the native engine can commit a transaction.")
+        # From here on the outcome is the coordinator's: it is ended below, or unknown.
+        self._delivery = None
+        delivery.release()
+        client = cached_client(self._options.settings)
+        client.run(commit_in(client, opened, groups, Deadline(_COMMIT_SECONDS), fail_on_unknown_topic=True))
+        client.run(_visible(client, opened.transactional_id))
+
+
+async def _visible(client: KafkaClient, transactional_id: str) -> None:
+    """Wait until the coordinator has told the brokers of a commit, so that who reads next sees the records."""
+    deadline = Deadline(_VISIBLE_SECONDS)
+    # Committed they are in any case.
+    with contextlib.suppress(KafkaGroupError):
+        for pause in _PAUSES.pauses():
+            found = await describe(client, transactional_id, deadline)
+            if found.state in (COMMITTED, EMPTY) or deadline.over:
+                return
+            await asyncio.sleep(pause)
+
+
+def records_of(topic: str | None, data: Data, options: SinkOptions) -> Iterator[Records]:
+    """Check the columns of the data, and that the topic exists; return the records, batch by batch.
+
+    Raises:
+        InvalidConfigurationError: See `write`.
+        UnknownTopicError: See `write`.
+    """
+    schema, batches = _opened(data)
+    if topic is None and "topic" not in schema.names:
+        raise OptionError("topic", None, "a topic, or data with a column topic")
+    columns = sink_columns([(field.name, _kind(field)) for field in schema], topic)
+    if topic is not None:
+        check_topic(options.settings, topic)
+    return (from_arrow(_plain(batch), columns, topic) for batch in batches if batch.num_rows)
+
+
+def _opened(data: Data) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
+    if isinstance(data, pa.RecordBatch):
+        return data.schema, (data,)
+    if not hasattr(data, "__arrow_c_stream__"):
+        raise OptionError(
+            "data", type(data).__name__, "a record batch, or what has __arrow_c_stream__: a table of pyarrow or polars"
+        )
+    reader = pa.RecordBatchReader.from_stream(data)
+    return reader.schema, reader
+
+
+def _kind(field: pa.Field) -> str:
+    """Return the name of a column's type in Spark's words, or Arrow's name of a type that a record cannot have."""
+    kind = field.type
+    if _is_text(kind):
+        return "string"
+    if _is_bytes(kind):
+        return "binary"
+    if pa.types.is_integer(kind):
+        return "int"
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    if is_list and pa.types.is_struct(kind.value_type) and kind.value_type.num_fields == 2:
+        key, value = kind.value_type.field(0), kind.value_type.field(1)
+        if (key.name, value.name) == ("key", "value") and _is_text(key.type) and _is_bytes(value.type):
+            return COLUMN_TYPES["headers"]
+    return str(kind)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return str(kind) in ("string", "large_string", "string_view")
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return str(kind) in ("binary", "large_binary", "binary_view") or pa.types.is_fixed_size_binary(kind)
+
+
+def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch whose headers have the type that the sink has for them, whatever library has made them."""
+    at = batch.schema.get_field_index("headers")
+    if at < 0 or batch.schema.field(at).type == HEADERS:
+        return batch
+    columns = list(batch.columns)
+    columns[at] = columns[at].cast(HEADERS)
+    return pa.record_batch(columns, names=batch.schema.names)
