@@ -1,5 +1,7 @@
 """Avro values read as columns, beside raw bytes, ready-made columns, and the JVM's connector with `from_avro`.
 
+Then columns written as Avro values, beside the JVM's connector with `to_avro`.
+
     ./run bench values [--records 4000000] [--rounds 5]
 
 Ten fields and about 100 bytes a value, one schema id or two in turns. `from_avro` takes one schema, so the JVM reads
@@ -24,7 +26,7 @@ from functools import partial
 import fastavro
 import pyspark
 from confluent_kafka import Producer
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.read import sources
 from benchmarks.read.figures import HEAD, Comparison, Figures, in_turns
@@ -44,6 +46,7 @@ AVRO, MIXED, FEWER, RAW, READY, JVM, JVM_TUNED = (
     *("avro", "avro, two ids", "avro, 3 of 10 fields", "raw bytes", "ready-made"),
     *("from_avro", "from_avro, tuned"),
 )
+WRITE, JVM_WRITE = "write avro", "to_avro"
 FIELDS = {
     "id": "long",
     "customer": "string",
@@ -60,6 +63,14 @@ FIELDS = {
 COLUMNS = (
     "id bigint, customer string, amount double, currency string, quantity int, placed_at timestamp, paid boolean, "
     "note string, country string, weight float"
+)
+# Rows to write, of about the same size.
+MADE = (
+    "id AS id, format_string('customer-%012d', id) AS customer, id * 0.37D AS amount, "
+    "element_at(array('EUR', 'CHF', 'USD'), CAST(id % 3 + 1 AS int)) AS currency, CAST(id % 100 AS int) AS quantity, "
+    "timestamp_millis(1700000000000 + id) AS placed_at, id % 3 = 0 AS paid, "
+    "IF(id % 2 = 0, 'leave it at the door, please', NULL) AS note, 'Switzerland' AS country, "
+    "CAST(id * 0.1D AS float) AS weight"
 )
 FEW_COLUMNS = "id bigint, amount double, country string"
 
@@ -119,6 +130,32 @@ def seconds(frame: Callable[[], DataFrame]) -> float:
     return time.perf_counter() - started
 
 
+def writing(
+    spark: SparkSession, servers: str, registry: str, schema_id: int, records: int, *, with_jvm: bool
+) -> dict[str, Callable[[], float]]:
+    """Return the writes of the same rows by us and, if it is there, by the JVM's sink."""
+    rows = spark.range(0, records, 1, PARTITIONS).selectExpr(f"struct({MADE}) AS value").cache()
+    rows.count()
+
+    def written(frame: DataFrame, name: str, options: dict[str, str]) -> float:
+        started = time.perf_counter()
+        writer = frame.write.format(name).mode("append").options(**options).option("topic", f"written-{name}")
+        writer.option("kafka.bootstrap.servers", servers).save()
+        return time.perf_counter() - started
+
+    options = {"value.format": "avro", "schema.registry.url": registry, "value.schema.id": str(schema_id)}
+    contestants: dict[str, Callable[[], float]] = {WRITE: partial(written, rows, "kafkagroup", options)}
+    if with_jvm:
+        from pyspark.sql.avro.functions import to_avro
+        from pyspark.sql.functions import concat, unhex
+        from pyspark.sql.functions import lit as literal
+
+        head = unhex(literal(f"00{schema_id:08x}"))
+        framed = concat(head, to_avro("value", json.dumps(schema(extra=False)))).alias("value")
+        contestants[JVM_WRITE] = partial(written, rows.select(framed), "kafka", {})
+    return contestants
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", type=int, default=4_000_000)
@@ -172,6 +209,11 @@ def main() -> None:
         )
         print(HEAD)
         in_turns(figures, {name: partial(seconds, frame) for name, frame in frames.items()}, given.rounds)
+        for name in ("kafkagroup", "kafka"):
+            kafka.create_topic(f"written-{name}", PARTITIONS)
+        writes = writing(spark, servers, registry.url, one, given.records, with_jvm=with_jvm)
+        comparisons = (Comparison(WRITE, JVM_WRITE, 2.0),)
+        in_turns(Figures("values, written", comparisons=comparisons), writes, given.rounds)
 
 
 if __name__ == "__main__":

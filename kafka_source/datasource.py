@@ -39,6 +39,13 @@ class KafkaGroupSource(DataSource):
     # Fixed by `schema`; Spark pickles this object after that call, so that all actions and micro-batches have the same.
     _reader: ReaderSchema | None = None
 
+    # Spark pickles this object for the process that commits micro-batches. For those that write it makes new ones.
+    _is_unpickled = False
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore the object in another process."""
+        self.__dict__.update(state, _is_unpickled=True)
+
     @classmethod
     def name(cls) -> str:
         """Return the format's name."""
@@ -94,7 +101,7 @@ class KafkaGroupSource(DataSource):
         """Return the writer of a streaming query."""
         from kafka_source.sink.writer import stream_writer
 
-        return stream_writer(self.options, schema, overwrite)
+        return stream_writer(self.options, schema, overwrite, commits=self._is_unpickled)
 
 
 @short_errors

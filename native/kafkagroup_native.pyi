@@ -1,6 +1,6 @@
 """Decodes Kafka record sets to Arrow record batches, and encodes Arrow rows to Kafka record batches, without the GIL.
 
-Decodes Avro values to Arrow arrays, too.
+Decodes Avro values to Arrow arrays, and encodes Arrow arrays as Avro values, too.
 
     builder = BatchBuilder(["key", ("value", "string"), "offset"], batch_rows=100_000)
     for partition in response:                     # topic-partitions may share a batch
@@ -22,6 +22,7 @@ The tree of errors; those of `RecordsError` have the attributes `topic`, `partit
     ValueError
     ├── UnknownPartition        a row's explicit partition does not exist in its topic
     ├── RecordTooLarge          a row's record is larger than `record_bytes`
+    ├── UnfitValue              a row's value does not fit the Avro schema
     └── RecordsError
         ├── CorruptRecords      the bytes are not valid
         ├── OldMessageFormat    magic 0 or 1: use another engine for this partition
@@ -37,17 +38,20 @@ from typing_extensions import Buffer, CapsuleType
 __all__ = [
     "INTERFACE",
     "AvroDecoder",
+    "AvroEncoder",
     "Batch",
     "BatchBuilder",
     "BatchEncoder",
     "BatchTooLarge",
     "CorruptRecords",
     "DecodedValues",
+    "EncodedValues",
     "OldMessageFormat",
     "RecordSet",
     "RecordTooLarge",
     "RecordsError",
     "Scan",
+    "UnfitValue",
     "UnknownPartition",
     "UnreadableRecord",
     "__version__",
@@ -63,6 +67,11 @@ class _ArrowArray(Protocol):
     """An object that exports one Arrow array, such as `pyarrow.RecordBatch` (Arrow PyCapsule interface)."""
 
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
+
+class _ArrowType(Protocol):
+    """An object that exports an Arrow type, such as `pyarrow.DataType` (Arrow PyCapsule interface)."""
+
+    def __arrow_c_schema__(self) -> object: ...
 
 @final
 class RecordSet:
@@ -436,6 +445,61 @@ class AvroDecoder:
         """
 
 @final
+class AvroEncoder:
+    """Encodes the rows of Arrow arrays, each as an Avro value of one schema.
+
+        encoder = AvroEncoder(schema, schema_id=7)
+        encoder.check(column.type)
+        values = pyarrow.array(encoder.encode(column))
+
+    A column fits as in Spark's `AvroSerializer` (4.1): fields are found by their names, in any case if that is clear;
+    integers, date and timestamps are written as int and long, a timestamp as milliseconds if the long has no logical type,
+    strings as string or enum, binary as bytes or fixed, a struct of `member0`, `member1`, … as a union. Besides, an int is
+    written as a long, a float as a double, a decimal as any decimal of its scale, and a field that the column does not have
+    as its default, or else as null. Maps, lists and strings may have 64-bit offsets.
+
+    Threads may share an encoder.
+    """
+
+    def __new__(cls, schema: str, *, schema_id: int | None) -> AvroEncoder:
+        """Make an encoder.
+
+        Args:
+            schema: The schema, as JSON.
+            schema_id: Its id, which precedes each value as in Confluent's framing; None: nothing precedes it.
+
+        Raises:
+            ValueError: The schema is not valid.
+        """
+
+    def check(self, kind: _ArrowType) -> None:
+        """Check whether arrays of a type can be encoded.
+
+        Raises:
+            ValueError: They cannot; the message has the path, the type in Spark's SQL and the type of the schema.
+        """
+
+    def encode(self, values: _ArrowArray) -> EncodedValues:
+        """Encode all rows, in the same order; a null row stays null.
+
+        Raises:
+            UnfitValue: The value of a row does not fit: a null where the schema has none, a string that is no symbol of
+                the enum or no UTF-8, bytes of another length than the fixed, a decimal with too many digits. The message
+                has the path, and never a part of the value.
+            ValueError: See `check`; or the values have more than 2^31 bytes.
+        """
+
+@final
+class EncodedValues:
+    """The encoded values, as an Arrow array of binary."""
+
+    def __arrow_c_schema__(self) -> CapsuleType:
+        """Export the array's type (Arrow PyCapsule interface)."""
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[CapsuleType, CapsuleType]:
+        """Export the array without a copy (Arrow PyCapsule interface)."""
+
+@final
 class DecodedValues:
     """The decoded column, and which of its values are bad."""
 
@@ -477,6 +541,12 @@ class RecordTooLarge(ValueError):
     """The size in bytes, counted as for `record_bytes`. With many headers, counting stops above the limit."""
     limit: int
     """The value of `record_bytes`."""
+
+class UnfitValue(ValueError):
+    """The value of a row does not fit the Avro schema."""
+
+    row: int
+    """The row, from 0 in this `encode`."""
 
 class RecordsError(ValueError):
     """A record set cannot be read any further; the base of all errors in reading."""

@@ -326,7 +326,7 @@ _PRODUCE = (
         harmless=("false",),
     ),
     _refused("key.serializer", _P, _CLASS, "keys are binary or string; cast the column"),
-    _refused("value.serializer", _P, _CLASS, "values are binary or string; cast the column"),
+    _refused("value.serializer", _P, _CLASS, "values are binary or string; cast the column, or set value.format"),
     _refused(
         "partitioner.class",
         _P,

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from kafka_source.model.identity import MOVED_FROM
 from kafka_source.options import kinds
-from kafka_source.options.common import CommonOptions
 from kafka_source.options.declaration import Option, Where, declared_in, option
 from kafka_source.options.kinds import (
     Commit,
@@ -24,6 +23,7 @@ from kafka_source.options.kinds import (
     GroupOnOlderCheckpoint,
     GroupStart,
     IsolationLevel,
+    Mode,
     PartitionValues,
     StartingValues,
     StartingWord,
@@ -64,6 +64,23 @@ class ReadOptions(ValueOptions):
         kinds.BOOLEAN,
         "Add the column `headers` to the rows. A sink needs no option: it writes a column `headers` if there is one.",
         default=False,
+    )
+
+    # Values that cannot be decoded
+    mode: Mode = option(
+        "mode",
+        kinds.MODE,
+        "What becomes of an Avro value that cannot be decoded: with `FAILFAST` an error that names the "
+        "topic-partition and the offset; with `PERMISSIVE` a null, and the bytes in the column "
+        "`columnNameOfCorruptRecord`; with `DROPMALFORMED` its row is left out. A record without a value is null in "
+        "every mode.",
+        default="FAILFAST",
+    )
+    column_name_of_corrupt_record: str = option(
+        "columnNameOfCorruptRecord",
+        kinds.TEXT,
+        "With `mode=PERMISSIVE`: the column of type binary that has the bytes of bad values.",
+        default="_corrupt_record",
     )
 
     # Where to start and end
@@ -458,7 +475,7 @@ class ReadOptions(ValueOptions):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class SinkOptions(CommonOptions):
+class SinkOptions(ValueOptions):
     """Options of batch and stream writes."""
 
     topic: str | None = option(
@@ -497,6 +514,14 @@ class SinkOptions(CommonOptions):
         kinds.TEXT,
         "In a stream with `transactional=true`: `kafka.group.id` of the query's source, which has `commit=sink`. The "
         "group's offsets are then committed in the transaction that decides the batch.",
+        where=Where.SINK,
+    )
+    auto_register_schemas: bool = option(
+        "auto.register.schemas",
+        kinds.BOOLEAN,
+        "With `value.format=avro`: register the schema of the values before a batch is written, which is the one of "
+        "`value.schema`, or the one that Spark's `to_avro` makes of the column. If false, the registry must have it.",
+        default=False,
         where=Where.SINK,
     )
 
@@ -552,7 +577,7 @@ REFUSED: Mapping[str, Refused] = {
     "kafka.value.serializer": Refused(
         Where.SINK,
         "Kafka option 'value.serializer' is not supported as values are serialized with ByteArraySerializer",
-        "values are binary or string; cast the column",
+        "values are binary or string; cast the column, or set value.format",
     ),
 }
 """Settings of Kafka that would break what the connector promises, and what to use instead."""

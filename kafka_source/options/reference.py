@@ -16,7 +16,7 @@ def as_markdown() -> str:
     lines: list[str] = []
     for heading, declared in (
         ("Every query", CommonOptions),
-        ("Decoding values", ValueOptions),
+        ("Values with a schema", ValueOptions),
         ("Reading", ReadOptions),
         ("Writing", SinkOptions),
     ):

@@ -6,7 +6,7 @@ import difflib
 import json
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Generic, TypeVar
@@ -175,6 +175,7 @@ def check_sink(given: Mapping[str, str]) -> Checked[SinkOptions]:
     checked = _check(given, Where.SINK, SinkOptions)
     _check_servers(checked.options)
     _check_transactional(checked.options)
+    _check_encoding(checked.options, given)
     return checked
 
 
@@ -459,26 +460,13 @@ def _check_group(options: ReadOptions, where: Where) -> None:
 
 def _check_values(options: ReadOptions, given: Mapping[str, str]) -> None:
     names = {name.lower() for name in given}
-    avro = options.value_format == "avro"
-    for option in declared_in(ValueOptions).values():
-        name = option.name.lower()
-        if name in names and not avro and name.startswith((_VALUE_PREFIX, REGISTRY_PREFIX)) and name != "value.format":
-            problem = f"Option {option.name} decodes Avro values: set value.format to avro, or remove it"
-            raise OptionError(option.name, HIDDEN, problem=problem)
-    if not avro:
+    if not _is_avro(options, names):
         return
     sources = [one for one in ("value.schema", "value.schema.id", "value.subject") if one in names]
     if len(sources) > 1:
         problem = f"Keep one of the options {' and '.join(sources)}: each says which schema the column value has"
         raise OptionError(sources[-1], None, problem=problem)
-    if options.schema_registry_url is None and (options.value_framing == "confluent" or options.value_schema is None):
-        why = "where the schemas of the values are" + (
-            "; with value.framing=none and value.schema no registry is asked" if options.value_schema else ""
-        )
-        raise OptionError("schema.registry.url", None, f"the URL of the schema registry, {why}")
-    if options.value_framing == "none" and options.value_schema is not None and options.schema_registry_url is not None:
-        problem = "Remove schema.registry.url: with value.framing=none and value.schema no registry is asked"
-        raise OptionError("schema.registry.url", HIDDEN, problem=problem)
+    _check_registry(options)
     if not sources and subject_of_topic(options) is None:
         problem = "Set value.subject, value.schema.id or value.schema: several topics may have several subjects"
         raise OptionError("value.subject", None, problem=problem)
@@ -489,6 +477,52 @@ def _check_values(options: ReadOptions, given: Mapping[str, str]) -> None:
     if options.column_name_of_corrupt_record in COLUMN_TYPES:
         takes = f"a name that is none of {', '.join(COLUMN_TYPES)}"
         raise OptionError("columnNameOfCorruptRecord", options.column_name_of_corrupt_record, takes)
+
+
+def _check_encoding(options: SinkOptions, given: Mapping[str, str]) -> None:
+    names = {name.lower() for name in given}
+    if not _is_avro(options, names):
+        if options.auto_register_schemas:
+            problem = "Option auto.register.schemas is for Avro values: set value.format to avro, or remove it"
+            raise OptionError("auto.register.schemas", "true", problem=problem)
+        return
+    others = [one for one in ("value.schema", "value.subject", "auto.register.schemas") if one in names]
+    if options.value_schema_id is not None and others:
+        problem = f"Keep one of the options value.schema.id and {others[0]}: the id says which schema the values have"
+        raise OptionError("value.schema.id", str(options.value_schema_id), problem=problem)
+    if options.auto_register_schemas and options.value_framing == "none":
+        problem = "Remove auto.register.schemas: with value.framing=none the values have no id of a schema"
+        raise OptionError("auto.register.schemas", "true", problem=problem)
+    _check_registry(options)
+    needs_subject = options.value_schema_id is None and options.schema_registry_url is not None
+    if needs_subject and options.value_subject is None and options.topic is None:
+        problem = "Set value.subject or value.schema.id: without the option topic, rows may go to several topics"
+        raise OptionError("value.subject", None, problem=problem)
+
+
+def _is_avro(options: ValueOptions, names: Collection[str]) -> bool:
+    """Return whether the values are Avro; refuse the options of these (lower-case names) if they are not."""
+    if options.value_format == "avro":
+        return True
+    for option in declared_in(ValueOptions).values():
+        name = option.name.lower()
+        if name in names and name.startswith((_VALUE_PREFIX, REGISTRY_PREFIX)) and name != "value.format":
+            problem = f"Option {option.name} is for Avro values: set value.format to avro, or remove it"
+            raise OptionError(option.name, HIDDEN, problem=problem)
+    return False
+
+
+def _check_registry(options: ValueOptions) -> None:
+    """Check that the registry is named if and only if somebody asks it."""
+    given = options.value_framing == "none" and options.value_schema is not None
+    if options.schema_registry_url is None and not given:
+        why = "where the schemas of the values are" + (
+            "; with value.framing=none and value.schema no registry is asked" if options.value_schema else ""
+        )
+        raise OptionError("schema.registry.url", None, f"the URL of the schema registry, {why}")
+    if given and options.schema_registry_url is not None:
+        problem = "Remove schema.registry.url: with value.framing=none and value.schema no registry is asked"
+        raise OptionError("schema.registry.url", HIDDEN, problem=problem)
 
 
 def subject_of_topic(options: ReadOptions) -> str | None:

@@ -1,4 +1,4 @@
-"""The options that decode values: their format, their schema, the registry, and what becomes of bad records."""
+"""The options of values that are more than bytes, of reads and sinks: their format, their schema, the registry."""
 
 # ruff: noqa: RUF009 - `option` returns a dataclasses.field, which holds no mutable default.
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from kafka_source.client_config import Settings
 from kafka_source.options import kinds
 from kafka_source.options.common import CommonOptions
-from kafka_source.options.declaration import option
-from kafka_source.options.kinds import Mode, ValueFormat, ValueFraming
+from kafka_source.options.declaration import Where, option
+from kafka_source.options.kinds import ValueFormat, ValueFraming
 
 REGISTRY_PREFIX = "schema.registry."
 """Options with this prefix are settings of the schema registry's client."""
@@ -18,7 +18,7 @@ REGISTRY_PREFIX = "schema.registry."
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ValueOptions(CommonOptions):
-    """How the values of a read are decoded.
+    """How the values of a read are decoded, and those of a sink encoded.
 
     Attributes:
         registry: All options with the prefix `schema.registry.`, without it.
@@ -29,28 +29,36 @@ class ValueOptions(CommonOptions):
     value_format: ValueFormat = option(
         "value.format",
         kinds.VALUE_FORMAT,
-        "What the column `value` is: the bytes, a `string` of UTF-8, or the fields of `avro` values as a struct. Each "
-        "Avro value is decoded by the schema with which it was written. `avro` needs the package kafkagroup-native.",
+        "What the column `value` is: the bytes, a `string` of UTF-8, or the fields of `avro` values as a struct. A "
+        "read decodes each Avro value by the schema with which it was written. A sink encodes the struct, and needs "
+        "no option for bytes and strings. `avro` needs the package kafkagroup-native.",
         default="binary",
+        where=Where.ALL,
     )
     value_schema: str | None = option(
         "value.schema",
         kinds.TEXT,
-        "The Avro schema of the column `value`, as JSON. Values of other schemas are resolved to it, by Avro's rules.",
+        "The Avro schema of the column `value`, as JSON. A read resolves values of other schemas to it, by Avro's "
+        "rules. A sink writes with it: the registry must have it, or `auto.register.schemas` registers it.",
         default_text="the newest schema of `value.subject`",
+        where=Where.ALL,
     )
     value_schema_id: int | None = option(
         "value.schema.id",
         kinds.SCHEMA_ID,
-        "The id of the column's schema in the registry. Set it to keep the columns when the subject gets a newer one.",
+        "The id of the column's schema in the registry. Set it to keep the columns of a read, or the schema of what a "
+        "sink writes, when the subject gets a newer one.",
         default_text="the newest schema of `value.subject`",
+        where=Where.ALL,
     )
     value_subject: str | None = option(
         "value.subject",
         kinds.TEXT,
-        "The subject of the registry whose newest schema, at the time of `load()`, is the column's. Required for "
-        "several topics, if neither `value.schema` nor `value.schema.id` is set.",
+        "The subject of the registry whose newest schema, at the time of `load()` or at the start of a sink's batch, "
+        "is the column's. Required for several topics, and for a sink without the option `topic`, if no other option "
+        "says which schema the column has.",
         default_text="the topic's name with `-value`",
+        where=Where.ALL,
     )
     value_framing: ValueFraming = option(
         "value.framing",
@@ -59,21 +67,7 @@ class ValueOptions(CommonOptions):
         "serializers of Confluent, Karapace and Redpanda write it. `none`: nothing; then all values have the column's "
         "schema.",
         default="confluent",
-    )
-    mode: Mode = option(
-        "mode",
-        kinds.MODE,
-        "What becomes of an Avro value that cannot be decoded: with `FAILFAST` an error that names the "
-        "topic-partition and the offset; with `PERMISSIVE` a null, and the bytes in the column "
-        "`columnNameOfCorruptRecord`; with `DROPMALFORMED` its row is left out. A record without a value is null in "
-        "every mode.",
-        default="FAILFAST",
-    )
-    column_name_of_corrupt_record: str = option(
-        "columnNameOfCorruptRecord",
-        kinds.TEXT,
-        "With `mode=PERMISSIVE`: the column of type binary that has the bytes of bad values.",
-        default="_corrupt_record",
+        where=Where.ALL,
     )
     schema_registry_url: str | None = option(
         "schema.registry.url",
@@ -81,41 +75,50 @@ class ValueOptions(CommonOptions):
         "The URL of the schema registry, or several of one registry with commas. It must have Confluent's API, as "
         "those of Confluent, Karapace, Redpanda and Apicurio (below `/apis/ccompat/v7`) have. Names of other settings "
         "are Confluent's; `schema.registry.ssl.…` takes the settings of `kafka.ssl.…`.",
+        where=Where.ALL,
     )
     schema_registry_timeout_ms: int = option(
         "schema.registry.timeout.ms",
         kinds.COUNT,
-        "How long `load()` and a task wait for a registry that is away or overloaded. Known schemas need no registry.",
+        "How long `load()`, a task, or the start of a write waits for a registry that is away or overloaded. Known "
+        "schemas need no registry.",
         default=60_000,
         units="ms",
+        where=Where.ALL,
     )
     schema_registry_basic_auth_user_info: str | None = option(
         "schema.registry.basic.auth.user.info",
         kinds.TEXT,
         "User and password for the registry, as `user:password`. Never shown.",
+        where=Where.ALL,
     )
     schema_registry_basic_auth_credentials_source: str | None = option(
         "schema.registry.basic.auth.credentials.source",
         kinds.TEXT,
         "`USER_INFO` or `URL`; accepted so that a configuration can be copied, and not needed.",
+        where=Where.ALL,
     )
     schema_registry_bearer_auth_token: str | None = option(
         "schema.registry.bearer.auth.token",
         kinds.TEXT,
         "A token for the registry in place of user and password. Never shown.",
+        where=Where.ALL,
     )
     schema_registry_bearer_auth_credentials_source: str | None = option(
         "schema.registry.bearer.auth.credentials.source",
         kinds.TEXT,
         "`STATIC_TOKEN`; accepted so that a configuration can be copied, and not needed.",
+        where=Where.ALL,
     )
     schema_registry_bearer_auth_logical_cluster: str | None = option(
         "schema.registry.bearer.auth.logical.cluster",
         kinds.TEXT,
         "The registry's logical cluster in Confluent Cloud, with a token.",
+        where=Where.ALL,
     )
     schema_registry_bearer_auth_identity_pool_id: str | None = option(
         "schema.registry.bearer.auth.identity.pool.id",
         kinds.TEXT,
         "The identity pool in Confluent Cloud, with a token.",
+        where=Where.ALL,
     )

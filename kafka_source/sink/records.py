@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+
+if TYPE_CHECKING:
+    from kafka_source.values.encoding import ValueEncoding
 
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.model.record_columns import COLUMN_TYPES
@@ -78,12 +81,30 @@ class Records:
         return Records(change(self.values), part(self.keys), topics, part(self.partitions), part(self.headers))
 
 
-def from_arrow(batch: pa.RecordBatch, columns: SinkColumns, topic: str | None) -> Records:
+def from_arrow(
+    batch: pa.RecordBatch, columns: SinkColumns, topic: str | None, encoding: ValueEncoding | None = None
+) -> Records:
     """Return the records of an Arrow batch.
 
+    Args:
+        batch: The rows.
+        columns: Where the parts of a record are.
+        topic: The option `topic`.
+        encoding: How the values are encoded; None: they are bytes or strings.
+
     Raises:
-        InvalidConfigurationError: A row has no topic, a negative partition or a header without a key.
+        InvalidConfigurationError: A row has no topic, a negative partition, a header without a key, or a value that
+            cannot be encoded.
     """
+    if encoding is not None:
+        from kafka_source.values.encoding import encode
+
+        topics = batch.column(columns.topic) if topic is None and columns.topic is not None else topic
+        values = encode(batch.column(columns.value), topics, encoding)
+        batch = pa.RecordBatch.from_arrays(
+            [values if i == columns.value else column for i, column in enumerate(batch.columns)],
+            [str(i) for i in range(batch.num_columns)],
+        )
 
     def column(position: int | None, kind: pa.DataType) -> pa.Array | None:
         if position is None:
@@ -94,7 +115,9 @@ def from_arrow(batch: pa.RecordBatch, columns: SinkColumns, topic: str | None) -
     return _records(column, columns, topic)
 
 
-def from_rows(rows: Iterator[Sequence[Any]], columns: SinkColumns, topic: str | None) -> Iterator[Records]:
+def from_rows(
+    rows: Iterator[Sequence[Any]], columns: SinkColumns, topic: str | None, encoding: ValueEncoding | None = None
+) -> Iterator[Records]:
     """Yield the records of rows, 1,000 rows at a time, for Spark versions that write streams row by row.
 
     Raises:
@@ -106,6 +129,11 @@ def from_rows(rows: Iterator[Sequence[Any]], columns: SinkColumns, topic: str | 
             if position is None:
                 return None
             values = [row[position] for row in chunk]
+            if encoding is not None and position == columns.value:
+                from kafka_source.values.encoding import column_of, encode
+
+                topics = pa.array([row[columns.topic] for row in chunk]) if columns.topic is not None else topic
+                return encode(column_of(values, encoding.type), topics, encoding)
             return pa.array([_headers(value) for value in values] if kind == HEADERS else values, kind)
 
         yield _records(column, columns, topic)
@@ -202,17 +230,20 @@ class SinkColumns:
     headers: int | None = None
 
 
-def sink_columns(fields: Sequence[tuple[str, str]], topic: str | None) -> SinkColumns:
+def sink_columns(fields: Sequence[tuple[str, str]], topic: str | None, *, encoded: bool = False) -> SinkColumns:
     """Find and check the columns of a record. Other columns are ignored, as in Spark's own sink.
 
     Args:
         fields: For each column of the rows its name, and the name of its type in Spark's SQL.
         topic: The option `topic`.
+        encoded: Whether the values are encoded, so that the column `value` may have any type.
 
     Raises:
         InvalidConfigurationError: A column is missing or has a wrong type; names it and its allowed types.
     """
-    found = {name: _position(fields, name) for name in _ALLOWED if name != "topic" or topic is None}
+    allowed = {name: kinds for name, kinds in _ALLOWED.items() if name != "value" or not encoded}
+    wanted = [name for name in _ALLOWED if name != "topic" or topic is None]
+    found = {name: _position(fields, name, allowed.get(name)) for name in wanted}
     if topic is None and found["topic"] is None:
         raise InvalidConfigurationError(
             "topic option required when no 'topic' attribute is present. Use the topic option for setting a topic."
@@ -225,14 +256,16 @@ def sink_columns(fields: Sequence[tuple[str, str]], topic: str | None) -> SinkCo
     return SinkColumns(value, found["key"], found.get("topic"), found["partition"], found["headers"])
 
 
-def _position(fields: Sequence[tuple[str, str]], name: str) -> int | None:
+def _position(fields: Sequence[tuple[str, str]], name: str, allowed: tuple[str, ...] | None) -> int | None:
+    """Return where a column is; check its type if only some are allowed."""
     position = next((i for i, field in enumerate(fields) if field[0] == name), None)
-    if position is None:
-        return None
-    actual, allowed = fields[position][1], _ALLOWED[name]
+    if position is None or allowed is None:
+        return position
+    actual = fields[position][1]
     # Compare neither nullability, nor the collation of a string, nor the case of the names in a header, as Spark does.
     if actual.split(" collate ")[0].lower() not in allowed:
         raise InvalidConfigurationError(
             f"{name} attribute unsupported type {actual}. {name} must be a(n) {' or '.join(allowed)}."
+            + (" With value.format=avro a value may be a struct." if name == "value" else "")
         )
     return position

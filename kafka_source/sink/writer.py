@@ -12,6 +12,7 @@ import time
 import uuid
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -80,7 +81,8 @@ class _Writer:
 
     def _write_arrow(self, batches: Iterator[pa.RecordBatch]) -> CommitMessage:
         target = self._target
-        return self._write(from_arrow(batch, target.columns, target.options.topic) for batch in batches)
+        topic, encoding = target.options.topic, target.encoding
+        return self._write(from_arrow(batch, target.columns, topic, encoding) for batch in batches)
 
     def _commit(self, messages: Sequence[WriterCommitMessage | None]) -> int:
         """Commit the batch, and return its number of records."""
@@ -141,7 +143,8 @@ class RowStreamWriter(_StreamWriter):
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Write a task's rows; return when all of its records are acknowledged."""
-        return self._write(from_rows(iterator, self._target.columns, self._target.options.topic))
+        target = self._target
+        return self._write(from_rows(iterator, target.columns, target.options.topic, target.encoding))
 
 
 if TYPE_CHECKING or hasattr(datasource, "DataSourceStreamArrowWriter"):
@@ -192,27 +195,33 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
     Raises:
         OptionError: An option is wrong.
         InvalidConfigurationError: The save mode is `overwrite`, or a column cannot be written to Kafka.
+        KafkaGroupError: See `values.writer_schema.writer_schema`.
     """
     if overwrite:
         raise InvalidConfigurationError(
             "Save mode overwrite not allowed for Kafka: records can only be appended to a topic. Use mode append."
         )
-    return BatchWriter(_checked(_target(options, schema, write_id=uuid.uuid4().hex)))
+    return BatchWriter(_with_encoding(_checked(_target(options, schema, write_id=uuid.uuid4().hex)), schema))
 
 
-def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+def stream_writer(
+    options: Mapping[str, str], schema: StructType, overwrite: bool, *, commits: bool = False
+) -> DataSourceStreamWriter:
     """Create the writer of a stream, in any output mode: `complete` appends its whole result in each micro-batch.
 
     Args:
         options: The user's options.
         schema: The stream's schema.
         overwrite: Whether the output mode is `complete`; ignored.
+        commits: Whether the writer only commits or aborts a micro-batch, so that it needs no schema of the values.
 
     Raises:
         OptionError: An option is wrong.
         InvalidConfigurationError: A column cannot be written to Kafka.
+        KafkaGroupError: See `values.writer_schema.writer_schema`.
     """
-    return StreamWriter(_checked(_target(options, schema)))
+    target = _checked(_target(options, schema))
+    return StreamWriter(target if commits else _with_encoding(target, schema))
 
 
 def _checked(target: Target) -> Target:
@@ -236,7 +245,21 @@ def _target(given: Mapping[str, str], schema: StructType, write_id: str | None =
     if exactly_once is not None:
         check_transactional(options.settings)
     fields = [(field.name, field.dataType.simpleString()) for field in schema.fields]
-    return Target(options, sink_columns(fields, options.topic), exactly_once, QuotaSettings.of(options), _name(given))
+    columns = sink_columns(fields, options.topic, encoded=options.value_format == "avro")
+    return Target(options, columns, exactly_once, QuotaSettings.of(options), _name(given))
+
+
+def _with_encoding(target: Target, schema: StructType) -> Target:
+    """Return the target with the schema of the values: errors of the registry come before any task starts."""
+    if target.options.value_format != "avro":
+        return target
+    # Import it late: most sinks do not need it.
+    from kafka_source.sink.value_type import arrow_type
+    from kafka_source.values.encoding import ValueEncoding
+    from kafka_source.values.writer_schema import writer_schema
+
+    kind = arrow_type(schema.fields[target.columns.value].dataType)
+    return replace(target, encoding=ValueEncoding(writer_schema(target.options, kind), kind))
 
 
 def _exactly_once(options: SinkOptions, write_id: str | None) -> ExactlyOnce | None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from kafkagroup_native import AvroDecoder
 
-from kafka_source.engine_selection import why_not_native
+from kafka_source.engine_selection import check_avro
 from kafka_source.errors import InvalidConfigurationError, OptionError
 from kafka_source.options import ReadOptions
 from kafka_source.options.validation import subject_of_topic
@@ -63,9 +63,7 @@ def reader_schema(options: ReadOptions) -> ReaderSchema:
         AuthenticationError: The registry refuses the credentials.
         RetriableError: The registry does not answer.
     """
-    reason = why_not_native()
-    if reason is not None:
-        raise InvalidConfigurationError(f"value.format=avro, but {reason}. Install it, also on the executors.")
+    check_avro()
     if options.value_schema is not None:
         return ReaderSchema(options.value_schema)
     if options.value_schema_id is not None:

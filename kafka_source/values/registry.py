@@ -1,4 +1,4 @@
-"""The client of a schema registry that speaks Confluent's API; it only reads.
+"""The client of a schema registry that speaks Confluent's API: it finds schemas, and registers those of a sink.
 
 Each process asks once for an id and keeps the answer. A request is repeated while the registry is not reached or is
 overloaded, for as long as `schema.registry.timeout.ms`. Redirects are not followed, so credentials reach no other host.
@@ -18,7 +18,7 @@ import urllib.request
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from kafka_source.client_config import HIDDEN, Settings
@@ -31,7 +31,8 @@ from kafka_source.values.references import inline_references
 
 log = logging.getLogger(__name__)
 
-_ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
+_JSON = "application/vnd.schemaregistry.v1+json"
+_ACCEPT = f"{_JSON}, application/json"
 
 _PAUSES = RetryPolicy(0.5, 10.0)
 # One attempt; another one may reach another server behind the same name.
@@ -49,6 +50,14 @@ _MAX_KEPT = 1000
 _UNKNOWN_SECONDS = 60.0
 # How long the nodes of a registry may take to know of a schema.
 _LATE_SECONDS = 1.0
+
+# How long a sink waits for the newest schema of a subject of which it knows an earlier one.
+_KNOWN_SECONDS = 2.0
+
+_READERS_ADVICE = "set value.subject, value.schema.id or value.schema"
+
+# How much of a refusal is shown: it may list all fields of a large schema.
+_MOST_SHOWN = 2000
 
 # Confluent's codes: no such subject, version or schema. Another 404 comes from a wrong URL.
 _NOT_FOUND = (40401, 40402, 40403)
@@ -78,6 +87,25 @@ class Unusable:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """A request for a schema.
+
+    Attributes:
+        path: Its path and query.
+        what: Which schema, for errors.
+        verb: What the registry is to do with it, for errors.
+        body: What is posted; None: it is a GET.
+        wants: What the answer must have: a text or a number.
+    """
+
+    path: str
+    what: str
+    verb: str = "return"
+    body: bytes | None = None
+    wants: type[str] | type[int] = str
+
+
 class _UnusableError(Exception):
     """Ends a lookup; see `Unusable`."""
 
@@ -105,6 +133,9 @@ class Registry:
         self._asking = threading.Lock()
         self._known: dict[int, str] = {}
         self._unusable: dict[int, tuple[Unusable, float]] = {}
+        self._newest: dict[str, RegisteredSchema] = {}
+        # By subject and text. They never change.
+        self._ids: dict[tuple[str, str], int] = {}
 
     def __repr__(self) -> str:
         return f"Registry({', '.join(url.address for url in self._urls)})"
@@ -153,29 +184,66 @@ class Registry:
             found[schema_id] = self.by_id(schema_id)
         return found
 
-    def newest(self, subject: str) -> RegisteredSchema:
-        """Return the newest schema of a subject; raises as `by_id`, and if there is none that can be used."""
+    def newest(self, subject: str, advice: str = _READERS_ADVICE, *, or_known: bool = False) -> RegisteredSchema:
+        """Return the newest schema of a subject; raises as `by_id`, and if there is none that can be used.
+
+        Args:
+            subject: The subject.
+            advice: What users can do if it has no schema, for the error.
+            or_known: Return what this method returned before if the registry does not answer now.
+        """
+        known = self._newest.get(subject) if or_known else None
         what, path = f"the newest schema of subject {subject}", f"/subjects/{quote(subject, safe='')}/versions/latest"
         try:
-            found = self._schema(path, what, Deadline(self._patience))
+            found = self._schema(path, what, Deadline(self._patience if known is None else _KNOWN_SECONDS))
         except _UnusableError as problem:
-            raise InvalidConfigurationError(f"{problem}: set value.subject, value.schema.id or value.schema.") from None
+            raise InvalidConfigurationError(f"{problem}: {advice}.") from None
+        except RetriableError as away:
+            if known is None:
+                raise
+            log.warning("%s Until it does, the newest schema of subject %s is %d.", away, subject, known.id)
+            return known
         self._keep(found.id, found.text)
+        _put(self._newest, subject, found)
         return found
 
+    def register(self, subject: str, text: str) -> int:
+        """Register a schema, if the registry does not have it, and return its id.
+
+        Raises:
+            InvalidConfigurationError: The registry refuses it; with the registry's own words.
+            AuthenticationError: The registry refuses the credentials.
+            RetriableError: The registry does not answer.
+        """
+        what = f"the schema of the values as a version of subject {subject}"
+        path = f"/subjects/{quote(subject, safe='')}/versions"
+        return self._id(subject, text, _Request(path, what, "register", _posted(text), int))
+
+    def id_of(self, subject: str, text: str) -> int:
+        """Return the id of a schema that a subject has; raises as `register`, and if it does not have it."""
+        what = f"the schema of option value.schema among the versions of subject {subject}"
+        path = f"/subjects/{quote(subject, safe='')}"
+        return self._id(subject, text, _Request(path, what, "find", _posted(text), int))
+
+    def _id(self, subject: str, text: str, request: _Request) -> int:
+        if (subject, text) not in self._ids:
+            try:
+                answer = self._answer(request, Deadline(self._patience))
+            except _UnusableError as problem:
+                advice = "register it, or set auto.register.schemas=true"
+                raise InvalidConfigurationError(f"{problem}: {advice}.") from None
+            _put(self._ids, (subject, text), int(answer["id"]))
+        return self._ids[subject, text]
+
     def _keep(self, schema_id: int, text: str) -> None:
-        self._known[schema_id] = text
-        for oldest in list(self._known)[:-_MAX_KEPT]:
-            del self._known[oldest]
+        _put(self._known, schema_id, text)
 
     def _keep_unusable(self, schema_id: int, unusable: Unusable) -> Unusable:
-        self._unusable[schema_id] = unusable, time.monotonic() + _UNKNOWN_SECONDS
-        for oldest in list(self._unusable)[:-_MAX_KEPT]:
-            del self._unusable[oldest]
+        _put(self._unusable, schema_id, (unusable, time.monotonic() + _UNKNOWN_SECONDS))
         return unusable
 
     def _schema(self, path: str, what: str, deadline: Deadline) -> RegisteredSchema:
-        answer = self._get(path, what, deadline)
+        answer = self._answer(_Request(path, what), deadline)
         text, kind = _text_and_kind(answer, what)
         if kind != "AVRO":
             raise _UnusableError(f"{what} is of type {kind}, and not Avro")
@@ -207,11 +275,11 @@ class Registry:
                 raise _UnusableError(f"{what} has more than {_MAX_REFERENCES} references")
             path = f"/subjects/{quote(subject, safe='')}/versions/{quote(version, safe='')}"
             target = f"version {version} of subject {subject}, to which {what} refers"
-            found = self._get(path, target, deadline)
+            found = self._answer(_Request(path, target), deadline)
             included[name], _ = _text_and_kind(found, target)
             self._include(found, included, deadline, depth - 1, what)
 
-    def _get(self, path: str, what: str, deadline: Deadline) -> dict[str, Any]:
+    def _answer(self, asked: _Request, deadline: Deadline) -> dict[str, Any]:
         """Return the answer to a request, an object of JSON."""
         # The next attempt asks the next one of several URLs.
         turn = 0
@@ -222,9 +290,9 @@ class Registry:
             turn += 1
             seconds = min(_ATTEMPT_SECONDS, max(deadline.left, 1.0))
             try:
-                return call_within(Deadline(seconds), partial(self._ask, url, path, what, seconds))
+                return call_within(Deadline(seconds), partial(self._ask, url, asked, seconds))
             except TimeoutError:
-                raise _away(what, url, f"no answer within {seconds:.0f} s") from None
+                raise _away(asked, url, f"no answer within {seconds:.0f} s") from None
 
         def again(error: Exception, failures: int, pause: float) -> bool:
             log.log(logging.INFO if failures else logging.WARNING, "%s Trying again in %.1f s.", error, pause)
@@ -232,8 +300,10 @@ class Registry:
 
         return retry(attempt, _PAUSES, on=RetriableError, deadline=deadline, again=again)
 
-    def _ask(self, url: _Url, path: str, what: str, seconds: float) -> dict[str, Any]:
-        request = urllib.request.Request(url.address + path, headers={"Accept": _ACCEPT})
+    def _ask(self, url: _Url, asked: _Request, seconds: float) -> dict[str, Any]:
+        request = urllib.request.Request(url.address + asked.path, asked.body, {"Accept": _ACCEPT})
+        if asked.body is not None:
+            request.add_header("Content-Type", _JSON)
         for name, value in {**self._headers, **url.headers}.items():
             request.add_unredirected_header(name, value)
         try:
@@ -241,7 +311,7 @@ class Registry:
                 body = response.read(_MAX_BYTES + 1)
         except urllib.error.HTTPError as error:
             with error:
-                raise _refusal(error, what, url) from None
+                raise _refusal(error, asked, url) from None
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", error)
             if isinstance(reason, ssl.SSLCertVerificationError):
@@ -249,14 +319,14 @@ class Registry:
                     f"The certificate of the schema registry {url.address} is not trusted "
                     f"({reason.verify_message}): set schema.registry.ssl.ca.location."
                 ) from None
-            raise _away(what, url, getattr(reason, "strerror", None) or type(reason).__name__) from None
+            raise _away(asked, url, getattr(reason, "strerror", None) or type(reason).__name__) from None
         except ValueError:
             # Its text may have the value of a header.
             problem = "credentials without line breaks and other control characters"
             raise OptionError("schema.registry.basic.auth.user.info", HIDDEN, problem) from None
         if len(body) > _MAX_BYTES:
-            raise _UnusableError(f"{what} is larger than {_MAX_BYTES} bytes")
-        return _object(body, what, url)
+            raise _UnusableError(f"{asked.what} is larger than {_MAX_BYTES} bytes")
+        return _object(body, asked, url)
 
 
 registry_of: Callable[[Settings], Registry]
@@ -344,52 +414,78 @@ def _context(settings: Settings, urls: tuple[_Url, ...]) -> ssl.SSLContext | Non
         raise OptionError(name, error.got, error.takes.replace("kafka.", "schema.registry.")) from None
 
 
-def _away(what: str, url: _Url, reason: str) -> RetriableError:
+def _away(asked: _Request, url: _Url, reason: str) -> RetriableError:
     return RetriableError(
-        f"The schema registry {url.address} was asked for {what} and does not answer ({reason}). Check that it runs "
-        "and is reached from the driver and from all executors; schema.registry.timeout.ms says how long a task waits."
+        f"The schema registry {url.address} was asked to {asked.verb} {asked.what} and does not answer ({reason}). "
+        "Check that it runs and is reached from the driver and from all executors; schema.registry.timeout.ms says how "
+        "long a task waits."
     )
 
 
-def _refusal(error: urllib.error.HTTPError, what: str, url: _Url) -> Exception:
+def _refusal(error: urllib.error.HTTPError, asked: _Request, url: _Url) -> Exception:
     """Return what to raise for an answer that is no success."""
-    status, code = error.code, _error_code(error)
+    status, (code, message) = error.code, _said(error)
     if status in (401, 403):
         return AuthenticationError(
-            f"The schema registry {url.address} refuses to return {what} (HTTP {status}): check "
+            f"The schema registry {url.address} refuses to {asked.verb} {asked.what} (HTTP {status}): check "
             "schema.registry.basic.auth.user.info or schema.registry.bearer.auth.token, and the user's rights."
         )
     if status == 404 and code in _NOT_FOUND:
-        return _UnusableError(f"the schema registry {url.address} does not have {what}")
+        return _UnusableError(f"the schema registry {url.address} does not have {asked.what}")
     if status in _OVERLOADED or status >= 500:
-        return _away(what, url, f"HTTP {status}")
+        return _away(asked, url, f"HTTP {status}")
+    if status in (409, 422) and message:
+        return InvalidConfigurationError(
+            f"The schema registry {url.address} refuses to {asked.verb} {asked.what} (HTTP {status}). It says: "
+            f"{message}"
+        )
     to = urlsplit(error.headers.get("Location", "") if 300 <= status < 400 else "")
     advice = f"it redirects to {to.scheme}://{to.hostname}, which is not followed" if to.hostname else "check its path"
     return InvalidConfigurationError(
-        f"The schema registry {url.address} was asked for {what} and answers HTTP {status}: {advice}. "
-        "schema.registry.url takes the root of Confluent's API; Apicurio's is below /apis/ccompat/v7."
+        f"The schema registry {url.address} was asked to {asked.verb} {asked.what} and answers HTTP {status}: "
+        f"{advice}. schema.registry.url takes the root of Confluent's API; Apicurio's is below /apis/ccompat/v7."
     )
 
 
-def _error_code(error: urllib.error.HTTPError) -> int | None:
+def _said(error: urllib.error.HTTPError) -> tuple[int | None, str]:
+    """Return the code and the message of an error as Confluent's API has them; None and an empty text: no such."""
     try:
-        code = json.loads(error.read(_MAX_BYTES)).get("error_code")
+        answer = json.loads(error.read(_MAX_BYTES))
+        code, message = answer.get("error_code"), answer.get("message")
     except (OSError, ValueError, AttributeError, RecursionError, http.client.HTTPException):
-        return None
-    return code if isinstance(code, int) else None
+        return None, ""
+    text = " ".join(message.split()) if isinstance(message, str) else ""
+    return code if isinstance(code, int) else None, text[:_MOST_SHOWN]
 
 
-def _object(body: bytes, what: str, url: _Url) -> dict[str, Any]:
+def _object(body: bytes, asked: _Request, url: _Url) -> dict[str, Any]:
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError):
         answer = None
-    if not isinstance(answer, dict) or not isinstance(answer.get("schema"), str):
+    if not isinstance(answer, dict) or not isinstance(
+        answer.get("schema" if asked.wants is str else "id"), asked.wants
+    ):
         raise InvalidConfigurationError(
-            f"The schema registry {url.address} was asked for {what} and answers with something that is no schema. "
-            "schema.registry.url takes the root of Confluent's API; Apicurio's is below /apis/ccompat/v7."
+            f"The schema registry {url.address} was asked to {asked.verb} {asked.what} and answers with something that "
+            "is no schema. schema.registry.url takes the root of Confluent's API; Apicurio's is below /apis/ccompat/v7."
         )
     return answer
+
+
+def _posted(text: str) -> bytes:
+    return json.dumps({"schema": text}).encode()
+
+
+_KeyT = TypeVar("_KeyT")
+_ValueT = TypeVar("_ValueT")
+
+
+def _put(kept: dict[_KeyT, _ValueT], key: _KeyT, value: _ValueT) -> None:
+    """Keep a value; forget the oldest ones where there are too many."""
+    kept[key] = value
+    for oldest in list(kept)[:-_MAX_KEPT]:
+        del kept[oldest]
 
 
 def _text_and_kind(answer: Mapping[str, Any], what: str) -> tuple[str, str]:

@@ -17,6 +17,7 @@ class RegistryServer:
     Attributes:
         asked: The paths of all requests, in their order.
         headers: The headers of the last request.
+        posted: What was posted, in its order.
         answers: What to answer, by path.
         first: Answers that are given once each, to whatever is asked next.
     """
@@ -24,6 +25,7 @@ class RegistryServer:
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.headers: dict[str, str] = {}
+        self.posted: list[object] = []
         self.answers: dict[str, Answer] = {}
         self.first: list[Answer] = []
         self._lock = threading.Lock()
@@ -38,6 +40,10 @@ class RegistryServer:
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
+
+            def do_POST(self) -> None:
+                outer.posted.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                self.do_GET()
 
             def log_message(self, *_: object) -> None:
                 pass

@@ -1,4 +1,4 @@
-//! Avro values to an Arrow array.
+//! Avro values to an Arrow array, and in [`write`] back.
 //!
 //! [`schema::Schema`] (parsed JSON) → [`shape::Shape`] (the column type of the reader schema) and [`compile::compile`] (how
 //! values of a writer schema become values of the reader schema) → [`decoder::Decoder`] (framing, rows, bad records),
@@ -21,3 +21,4 @@ mod run;
 pub mod schema;
 pub mod shape;
 mod skip;
+pub mod write;

@@ -21,6 +21,8 @@ pub struct Schema {
 pub struct Type {
     pub kind: Kind,
     pub logical: Option<Logical>,
+    /// Whether it has a logical type that is none of [`Logical`] or does not fit.
+    pub ignores_logical: bool,
     /// The full name; None for types without a name.
     pub name: Option<Arc<str>>,
     /// Full names.
@@ -71,7 +73,7 @@ pub enum Logical {
     },
 }
 
-static NULL: Type = Type { kind: Kind::Null, logical: None, name: None, aliases: vec![] };
+static NULL: Type = Type { kind: Kind::Null, logical: None, ignores_logical: false, name: None, aliases: vec![] };
 /// The digits of the largest decimal of Spark and of Arrow's decimal128.
 const DECIMAL_DIGITS: usize = 38;
 /// Lengths of the binary format that we accept for a fixed type.
@@ -163,14 +165,14 @@ impl Parser {
         }
     }
 
-    fn add(&mut self, kind: Kind, logical: Option<Logical>) -> Id {
-        self.types.push(Some(Type { kind, logical, name: None, aliases: vec![] }));
+    fn add(&mut self, kind: Kind) -> Id {
+        self.types.push(Some(Type { kind, ..NULL.clone() }));
         self.types.len() - 1
     }
 
     fn reference(&mut self, name: &str, space: &str) -> Result<Id, Fault> {
         if let Some(kind) = primitive(name) {
-            return Ok(self.add(kind, None));
+            return Ok(self.add(kind));
         }
         let known = self.names.get(&qualified(name, space)).or_else(|| self.names.get(name));
         known.copied().ok_or_else(|| Fault::new(format!("the schema has no type {name}")))
@@ -193,7 +195,7 @@ impl Parser {
                 return Err(Fault::new("a union of the schema has a type twice"));
             }
         }
-        Ok(self.add(Kind::Union(ids), None))
+        Ok(self.add(Kind::Union(ids)))
     }
 
     fn object(&mut self, object: &Map<String, Value>, space: &str) -> Result<Id, Fault> {
@@ -204,18 +206,20 @@ impl Parser {
         };
         if let Some(kind) = primitive(kind) {
             let logical = logical(&kind, object);
-            return Ok(self.add(kind, logical));
+            let ignores_logical = logical.is_none() && object.contains_key("logicalType");
+            self.types.push(Some(Type { kind, logical, ignores_logical, ..NULL.clone() }));
+            return Ok(self.types.len() - 1);
         }
         match kind {
             "array" => {
                 let items = object.get("items").ok_or_else(|| Fault::new("an array of the schema has no items"))?;
                 let items = self.parse(items, space)?;
-                Ok(self.add(Kind::Array(items), None))
+                Ok(self.add(Kind::Array(items)))
             }
             "map" => {
                 let values = object.get("values").ok_or_else(|| Fault::new("a map of the schema has no values"))?;
                 let values = self.parse(values, space)?;
-                Ok(self.add(Kind::Map(values), None))
+                Ok(self.add(Kind::Map(values)))
             }
             "record" | "error" | "enum" | "fixed" => self.named(kind, object, space),
             name => self.reference(name, space),
@@ -251,7 +255,8 @@ impl Parser {
         };
         let logical = logical(&kind, object);
         if let Some(place) = self.types.get_mut(id) {
-            *place = Some(Type { kind, logical, name: Some(name), aliases });
+            let ignores_logical = logical.is_none() && object.contains_key("logicalType");
+            *place = Some(Type { kind, logical, ignores_logical, name: Some(name), aliases });
         }
         Ok(id)
     }

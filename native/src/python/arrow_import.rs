@@ -65,6 +65,20 @@ impl Imported {
     }
 }
 
+/// Imports the type that `object` exports.
+pub fn imported_type(object: &Bound<'_, PyAny>) -> PyResult<DataType> {
+    let capsule: Bound<'_, PyCapsule> = object.call_method0(intern!(object.py(), "__arrow_c_schema__"))?.extract()?;
+    let schema = capsule.pointer_checked(Some(c"arrow_schema"))?.cast::<FFI_ArrowSchema>();
+    // SAFETY: a capsule with this name contains this struct, aligned and initialized (PyCapsule interface), and lives as
+    // long as the reference `capsule`. No Python code runs before the struct's last use here.
+    #[allow(unsafe_code)]
+    let schema = unsafe { schema.as_ref() };
+    if schema.release().is_none() {
+        return Err(PyValueError::new_err("the exported Arrow type was already taken by another consumer"));
+    }
+    DataType::try_from(schema).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
 /// An array or a child of a nested array, with its type.
 #[derive(Clone, Copy)]
 pub struct Column<'a> {
@@ -108,6 +122,11 @@ impl<'a> Column<'a> {
     /// Returns the values of a column with values of `width` bytes.
     pub fn values(&self, width: usize) -> &'a [u8] {
         self.buffer(1, self.end() * width)
+    }
+
+    /// Returns the values of a column of booleans.
+    pub fn bits(&self) -> &'a [u8] {
+        self.buffer(1, self.end().div_ceil(8))
     }
 
     /// Returns the offsets of a column with 32-bit offsets, one more than it has rows.

@@ -90,7 +90,7 @@ impl DecodedValues {
     }
 }
 
-fn type_capsule<'py>(py: Python<'py>, kind: &DataType) -> PyResult<Bound<'py, PyCapsule>> {
+pub fn type_capsule<'py>(py: Python<'py>, kind: &DataType) -> PyResult<Bound<'py, PyCapsule>> {
     schema_capsule(py, Field::new("", kind.clone(), true))
 }
 
@@ -142,11 +142,11 @@ impl Values for Rows<LargeBinary<'_>> {
     }
 }
 
-fn refuse(fault: Fault) -> PyErr {
+pub fn refuse(fault: Fault) -> PyErr {
     PyValueError::new_err(fault.to_string())
 }
 
-fn malformed(refusal: crate::refusal::Refusal) -> PyErr {
+pub fn malformed(refusal: crate::refusal::Refusal) -> PyErr {
     PyValueError::new_err(refusal.to_string())
 }
 

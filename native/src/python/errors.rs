@@ -15,6 +15,7 @@ create_exception!(kafkagroup_native, UnreadableRecord, RecordsError);
 create_exception!(kafkagroup_native, BatchTooLarge, RecordsError);
 create_exception!(kafkagroup_native, UnknownPartition, PyValueError);
 create_exception!(kafkagroup_native, RecordTooLarge, PyValueError);
+create_exception!(kafkagroup_native, UnfitValue, PyValueError);
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
@@ -24,7 +25,8 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("UnreadableRecord", py.get_type::<UnreadableRecord>())?;
     module.add("BatchTooLarge", py.get_type::<BatchTooLarge>())?;
     module.add("UnknownPartition", py.get_type::<UnknownPartition>())?;
-    module.add("RecordTooLarge", py.get_type::<RecordTooLarge>())
+    module.add("RecordTooLarge", py.get_type::<RecordTooLarge>())?;
+    module.add("UnfitValue", py.get_type::<UnfitValue>())
 }
 
 /// Returns the exception for an error, with the error's place as attributes.
@@ -68,6 +70,12 @@ pub fn refuse(py: Python<'_>, refusal: Refusal) -> PyErr {
             with_attributes(py, RecordTooLarge::new_err(message), &attributes)
         }
     }
+}
+
+/// Returns the exception for the value of a row that a schema does not take.
+pub fn unfit(py: Python<'_>, row: usize, reason: &str) -> PyErr {
+    let exception = UnfitValue::new_err(reason.to_owned());
+    with_attributes(py, exception, &[("row", row as i64)])
 }
 
 fn with_attributes(py: Python<'_>, exception: PyErr, attributes: &[(&str, i64)]) -> PyErr {

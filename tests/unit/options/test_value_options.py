@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka_source.errors import OptionError
-from kafka_source.options import check_load, check_read
+from kafka_source.options import check_load, check_read, check_sink
 from kafka_source.options.declaration import Where
 from kafka_source.options.validation import subject_of_topic
 
@@ -102,3 +102,41 @@ def test_a_registry_is_needed_where_values_name_their_schemas():
     with pytest.raises(OptionError, match=r"schema\.registry\.url is missing"):
         check_load(given)
     assert check_load({**given, "value.framing": "none"}).options.schema_registry_url is None
+
+
+SINK = {"kafka.bootstrap.servers": "here:1", "topic": "orders"}
+WRITE_AVRO = {**SINK, "value.format": "avro", "schema.registry.url": "http://there"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"value.format": "binary"}, r"schema\.registry\.url is for Avro values"),
+        ({"schema.registry.url": None}, r"schema\.registry\.url"),
+        ({"topic": None}, r"Set value\.subject or value\.schema\.id"),
+        ({"value.schema.id": "7", "value.subject": "s"}, r"value\.schema\.id and value\.subject"),
+        ({"value.schema.id": "7", "auto.register.schemas": "true"}, r"value\.schema\.id and auto\.register\.schemas"),
+        ({"value.framing": "none", "auto.register.schemas": "true"}, r"Remove auto\.register\.schemas"),
+        ({"value.framing": "none", "value.schema": '"long"'}, r"Remove schema\.registry\.url"),
+    ],
+)
+def test_options_of_a_sink_that_contradict_each_other_are_refused(changed, said):
+    given = {name: text for name, text in {**WRITE_AVRO, **changed}.items() if text is not None}
+    with pytest.raises(OptionError, match=said):
+        check_sink(given)
+    with pytest.raises(OptionError, match="is for Avro values"):
+        check_sink({**SINK, "auto.register.schemas": "true"})
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {},
+        {"value.schema": '"long"', "value.subject": "s", "auto.register.schemas": "true"},
+        {"topic": None, "value.schema.id": "7"},
+        {"topic": None, "value.schema": '"long"', "value.framing": "none", "schema.registry.url": None},
+    ],
+)
+def test_a_sink_takes_a_schema_from_one_place(changed):
+    given = {name: text for name, text in {**WRITE_AVRO, **changed}.items() if text is not None}
+    assert check_sink(given).options.value_format == "avro"

@@ -63,7 +63,7 @@ def test_an_overloaded_registry_is_asked_again(server: RegistryServer, status: i
 
 def test_a_registry_that_is_away_is_waited_for_and_named(server: RegistryServer) -> None:
     server.first = [(503, {}, b"")] * 100
-    with pytest.raises(RetriableError, match=r"asked for the schema with id 7 .*HTTP 503.*timeout\.ms"):
+    with pytest.raises(RetriableError, match=r"asked to return the schema with id 7 .*HTTP 503.*timeout\.ms"):
         client(server, timeout_ms="900").by_id(7)
     gone = RegistryServer()
     gone._server.server_close()
@@ -209,3 +209,41 @@ def test_a_type_of_its_own_is_not_replaced() -> None:
     text = json.dumps({"type": "array", "items": {"type": "map", "values": ["null", "a.T", "a.T"]}})
     found = json.loads(inline_references(text, {"a.T": json.dumps({"type": "fixed", "name": "a.T", "size": 3})}))
     assert found["items"]["values"] == ["null", {"type": "fixed", "name": "a.T", "size": 3}, "a.T"]
+
+
+def answer(status: int, **body: object) -> tuple[int, dict[str, str], bytes]:
+    return status, {}, json.dumps(body).encode()
+
+
+def test_a_schema_is_registered_once_in_a_process(server: RegistryServer) -> None:
+    server.answers["/subjects/a%2Fb-value/versions"] = answer(200, id=9)
+    registry = client(server)
+    assert [registry.register("a/b-value", '"long"') for _ in range(3)] == [9, 9, 9]
+    assert server.posted == [{"schema": '"long"'}]
+
+
+def test_what_the_registry_says_of_a_schema_is_shown(server: RegistryServer) -> None:
+    server.answers["/subjects/s/versions"] = answer(409, error_code=409, message="Schema being registered\nis wrong: x")
+    said = r"refuses to register the schema .* subject s \(HTTP 409\)\. It says: Schema being registered is wrong: x"
+    with pytest.raises(InvalidConfigurationError, match=said):
+        client(server).register("s", '"long"')
+    with pytest.raises(
+        InvalidConfigurationError, match=r"value\.schema .* subject s: register it, or set auto\.register"
+    ):
+        client(server).id_of("s", '"long"')
+    server.answers["/subjects/s"] = answer(200, subject="s", id=5, version=1, schema='"long"')
+    assert client(server).id_of("s", '"long"') == 5
+
+
+def test_a_sink_goes_on_with_the_newest_schema_that_it_knows(server: RegistryServer) -> None:
+    registry = client(server, timeout_ms="300")
+    server.first = [(503, {}, b"")] * 100
+    with pytest.raises(RetriableError):
+        registry.newest("s", or_known=True)
+    server.first = []
+    server.add(7, ORDER, "s")
+    assert registry.newest("s", or_known=True).id == 7
+    server.first = [(503, {}, b"")] * 100
+    assert registry.newest("s", or_known=True).id == 7
+    with pytest.raises(RetriableError):
+        registry.newest("s")

@@ -1,0 +1,102 @@
+"""The Avro schema of a column: what Spark's `SchemaConverters.toAvroType` makes of its type."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pyarrow as pa
+
+from kafka_source.errors import InvalidConfigurationError
+
+_TOP = "topLevelRecord"
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+_Json = str | list[object] | dict[str, object]
+
+_SIMPLE: dict[pa.DataType, _Json] = {
+    pa.null(): "null",
+    pa.bool_(): "boolean",
+    pa.int8(): "int",
+    pa.int16(): "int",
+    pa.int32(): "int",
+    pa.int64(): "long",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.string(): "string",
+    pa.binary(): "bytes",
+    pa.date32(): {"type": "int", "logicalType": "date"},
+    pa.timestamp("us", tz="UTC"): {"type": "long", "logicalType": "timestamp-micros"},
+    pa.timestamp("us"): {"type": "long", "logicalType": "local-timestamp-micros"},
+}
+
+
+def derived_schema(kind: pa.DataType) -> str:
+    """Return the schema of a column of this type, as JSON.
+
+    Args:
+        kind: The type, which may have timestamps in UTC only.
+
+    Raises:
+        InvalidConfigurationError: Avro has no such type, or does not allow the name of a field; names the path.
+    """
+    return json.dumps(_type_of(kind, False, _TOP, "", ""))
+
+
+def _type_of(kind: pa.DataType, nullable: bool, name: str, namespace: str, path: str) -> _Json:
+    """Return the type of a column.
+
+    Args:
+        kind: Its Arrow type.
+        nullable: Whether it may be null.
+        name: The name that a record gets: that of the field.
+        namespace: The names of the records around it.
+        path: Where it is, for errors.
+    """
+    made = _not_null(kind, name, namespace, path)
+    return [made, "null"] if nullable and made != "null" else made
+
+
+def _not_null(kind: pa.DataType, name: str, namespace: str, path: str) -> _Json:
+    full = f"{namespace}.{name}" if namespace else name
+    if pa.types.is_struct(kind):
+        fields = []
+        for field in kind:
+            inside = f"{path}.{field.name}" if path else field.name
+            if not _NAME.fullmatch(field.name):
+                raise _refused(inside, "Avro's names have letters, digits and underscores; give it another name")
+            fields.append({"name": field.name, "type": _type_of(field.type, field.nullable, field.name, full, inside)})
+        record: dict[str, object] = {"type": "record", "name": name}
+        return record | ({"namespace": namespace} if namespace else {}) | {"fields": fields}
+    if pa.types.is_list(kind):
+        item = kind.value_field
+        return {"type": "array", "items": _type_of(item.type, item.nullable, name, namespace, f"{path}[]")}
+    if pa.types.is_map(kind):
+        if kind.key_type != pa.string():
+            raise _refused(path, "the keys of a map must be strings in Avro")
+        item = kind.item_field
+        return {"type": "map", "values": _type_of(item.type, item.nullable, name, namespace, f"{path}{{}}")}
+    if pa.types.is_decimal(kind):
+        return {
+            "type": "fixed",
+            "name": "fixed",
+            "namespace": full,
+            "size": _bytes_of(kind.precision),
+            "logicalType": "decimal",
+            "precision": kind.precision,
+            "scale": kind.scale,
+        }
+    if kind not in _SIMPLE:
+        raise _refused(path, f"there is no Avro type for {kind}")
+    return _SIMPLE[kind]
+
+
+def _bytes_of(precision: int) -> int:
+    """Return how many bytes hold every decimal of so many digits."""
+    largest: int = 10**precision - 1
+    return (largest.bit_length() + 8) // 8
+
+
+def _refused(path: str, why: str) -> InvalidConfigurationError:
+    place = f"Field {path} of the column value" if path else "The column value"
+    return InvalidConfigurationError(f"{place} has no Avro schema: {why}.")

@@ -1,0 +1,99 @@
+//! The Python classes `AvroEncoder` and `EncodedValues`.
+
+use arrow_data::ArrayData;
+use arrow_schema::DataType;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+
+use super::arrow_export::array_capsule;
+use super::arrow_import::{Column, Imported, imported_type};
+use super::avro::{malformed, refuse, type_capsule};
+use super::errors::{arrow_error, unfit};
+use crate::avro::write::cells::Cells;
+use crate::avro::write::encoder::{Encoder, Failure};
+use crate::refusal::Refusal;
+
+#[pyclass(module = "kafkagroup_native", frozen)]
+pub struct AvroEncoder {
+    inner: Encoder,
+}
+
+#[pymethods]
+impl AvroEncoder {
+    #[new]
+    #[pyo3(signature = (schema, *, schema_id))]
+    fn new(schema: &str, schema_id: Option<u32>) -> PyResult<Self> {
+        Ok(Self { inner: Encoder::new(schema, schema_id).map_err(refuse)? })
+    }
+
+    fn check(&self, kind: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.inner.check(&imported_type(kind)?).map_err(refuse)
+    }
+
+    fn encode(&self, py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<EncodedValues> {
+        let imported = Imported::new(values)?;
+        let column = imported.column().map_err(malformed)?;
+        let (cells, rows) = (cells(column, 0).map_err(malformed)?, column.rows());
+        let encoder = &self.inner;
+        match py.detach(|| encoder.encode(&cells, rows)) {
+            Ok(inner) => Ok(EncodedValues { inner }),
+            Err(Failure::Value { row, fault }) => Err(unfit(py, row, &fault.to_string())),
+            Err(Failure::Type(fault)) => Err(refuse(fault)),
+            Err(Failure::Outside) => {
+                Err(PyValueError::new_err("the offsets of the values point outside their buffers"))
+            }
+            Err(Failure::TooLarge) => Err(PyValueError::new_err("the encoded values have more than 2^31 bytes")),
+            Err(Failure::Arrow(error)) => Err(arrow_error(error)),
+        }
+    }
+}
+
+#[pyclass(module = "kafkagroup_native", frozen)]
+pub struct EncodedValues {
+    inner: ArrayData,
+}
+
+#[pymethods]
+impl EncodedValues {
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        type_capsule(py, self.inner.data_type())
+    }
+
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_array__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
+        // The protocol allows a producer to ignore the request; the consumer then casts the data.
+        drop(requested_schema);
+        Ok((type_capsule(py, self.inner.data_type())?, array_capsule(py, &self.inner)?))
+    }
+}
+
+/// Borrows the buffers of a column. `before` is the position in the struct array that contains it: so many rows of the
+/// column precede its first row.
+fn cells<'a>(column: Column<'a>, before: usize) -> Result<Cells<'a>, Refusal> {
+    let first = before + column.first();
+    let nothing: &[u8] = &[];
+    let (values, data) = match column.kind {
+        DataType::Boolean => (column.bits(), nothing),
+        DataType::Utf8 | DataType::Binary => (column.offsets(), column.data()),
+        DataType::LargeUtf8 | DataType::LargeBinary => (column.large_offsets(), column.large_data()),
+        DataType::List(_) | DataType::Map(..) => (column.offsets(), nothing),
+        DataType::LargeList(_) => (column.large_offsets(), nothing),
+        kind => (kind.primitive_width().map_or(nothing, |width| column.values(width)), nothing),
+    };
+    let children = match column.kind {
+        DataType::List(item) | DataType::LargeList(item) | DataType::Map(item, _) => {
+            vec![cells(column.child(0, item.data_type())?, 0)?]
+        }
+        DataType::Struct(fields) => {
+            let parts = fields.iter().enumerate();
+            parts.map(|(i, field)| cells(column.child(i, field.data_type())?, first)).collect::<Result<_, _>>()?
+        }
+        _ => vec![],
+    };
+    Ok(Cells { kind: column.kind, validity: column.validity(), first, values, data, children })
+}
