@@ -232,8 +232,7 @@ class GroupMembership:
             FencedError: Another process has joined with a slot's instance id.
         """
         if self._heartbeats.session_may_have_ended:
-            with contextlib.suppress(RetriableError, TimeoutError):
-                self._run(self._heartbeats.send(Deadline(_REQUEST_SECONDS)), _REQUEST_SECONDS)
+            self.ask()
         self.check()
         if self._background.left is not None:
             return self._background.left
@@ -243,6 +242,11 @@ class GroupMembership:
         return (
             f"the group has removed {_slots(lost)}, because no heartbeat came in time or a rebalance ended without them"
         )
+
+    def ask(self) -> None:
+        """Send heartbeats now; what they tell is known when this returns, if the coordinator answers."""
+        with contextlib.suppress(RetriableError, TimeoutError):
+            self._run(self._heartbeats.send(Deadline(_REQUEST_SECONDS)), _REQUEST_SECONDS)
 
     def check(self) -> None:
         """Raise the error if the group has refused or fenced one of the slots.

@@ -158,6 +158,10 @@ class GroupMemberOwner(CommittingOwner):
         """Return whether the slots are still members, as far as this process knows."""
         return self._membership.lost() is None
 
+    def ask(self) -> None:
+        """Ask the coordinator whether the slots are still members."""
+        self._membership.ask()
+
     def rebalance_due(self) -> bool:
         """Return whether the slots have to rejoin; raises as `commit_and_rejoin`."""
         return self._membership.lost() is not None or self._membership.rebalance_needed() is not None

@@ -102,6 +102,9 @@ class PartitionOwner:
     def tasks_made(self, ends: Mapping[TopicPartition, int]) -> None:
         """Note that the tasks of a micro-batch, with these ends, have the slots' credentials."""
 
+    def ask(self) -> None:
+        """Ask whether the query still owns its partitions, because a commit in its name has failed."""
+
     def rebalance_due(self) -> bool:
         """Return whether `commit_and_rejoin` would rejoin the group now."""
         return False

@@ -18,7 +18,8 @@ from kafka_source.cluster.list_offsets import ListedOffset
 from kafka_source.cluster.lookup import Cluster, NoLeaderError
 from kafka_source.cluster.topic_ids import TopicIds
 from kafka_source.engine_selection import check_engine
-from kafka_source.errors import DataLossError, RefreshRetriableError
+from kafka_source.error_codes import ErrorCode
+from kafka_source.errors import DataLossError, FencedError, RefreshRetriableError
 from kafka_source.group.background import Siblings
 from kafka_source.group.model import group_settings, subscription_of
 from kafka_source.model.driver_figures import DriverFigures
@@ -38,6 +39,7 @@ from kafka_source.source.position_tracker import PositionTracker
 from kafka_source.source.positions import Positions
 from kafka_source.source.start_and_end import raise_or_warn
 from kafka_source.source.topic_tracker import PartitionsWithoutLeader, TopicTracker
+from kafka_source.transactions.offset_transaction import GroupOffsets
 
 # Spark starts one task in the time in which a task reads many more records than this.
 _DEFAULT_MIN_RECORDS_PER_TASK = 1000
@@ -195,6 +197,33 @@ class StreamPlanner:
         self._learn(end)
         with self._owner.rebalance_paused():
             self._owner.commit(self._positions.current_ends(end))
+
+    def offsets_of_member(self, end: StreamOffset) -> GroupOffsets:
+        """Return what to commit in a transaction for everything before `end`, as the member of this stream.
+
+        Raises:
+            FencedError: The group has removed this member.
+        """
+        self._check_cluster(end)
+        self._learn(end)
+        with self._owner.rebalance_paused():
+            member = self._owner.credentials(0)
+            if member is None or not self._owner.still_owned():
+                raise FencedError(
+                    f"This member has lost its place in group {self._options.group_id}. Nothing was committed; whoever "
+                    "owns the partitions now reads from the committed offsets.",
+                    code=ErrorCode.UNKNOWN_MEMBER_ID,
+                )
+            return GroupOffsets(member, self._positions.with_notes(self._positions.current_ends(end)))
+
+    def committed_after_failure(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the group's offsets, after a commit has failed; without partitions that have none.
+
+        Open transactions are waited for, and the coordinator is asked whether this is still a member.
+        """
+        self._owner.ask()
+        found = self._owner.committed(sorted(partitions))
+        return {tp: entry.offset for tp, entry in found.items()}
 
     def rebalance_due(self) -> bool:
         """Return whether the next call of `next` rejoins the group.

@@ -12,6 +12,6 @@ from kafkagroup.arrow.consuming import GroupStream, consume
 from kafkagroup.arrow.progress import Progress
 from kafkagroup.arrow.reading import BoundedStream, read
 from kafkagroup.arrow.stream import Stream
-from kafkagroup.arrow.writing import write
+from kafkagroup.arrow.writing import Transaction, write
 
-__all__ = ["BoundedStream", "GroupStream", "Progress", "Stream", "consume", "read", "write"]
+__all__ = ["BoundedStream", "GroupStream", "Progress", "Stream", "Transaction", "consume", "read", "write"]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import TypeAlias
 
 import pyarrow as pa
 
 from assignors.model import TopicPartition
+from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import FencedError, OptionError
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.select import engine_for
@@ -26,6 +27,8 @@ from kafka_source.runtime.deadline import Deadline
 from kafka_source.runtime.retry import RetryPolicy
 from kafka_source.source.plan import plan
 from kafka_source.source.stream_planner import StreamPlanner
+from kafka_source.transactions.offset_committer import transactional_id_of
+from kafka_source.transactions.offset_transaction import GroupOffsets
 from kafkagroup.arrow.progress import Bar, Progress
 from kafkagroup.arrow.reading import DEFAULT_MAX_BYTES, memory_options
 from kafkagroup.arrow.settings import (
@@ -42,6 +45,7 @@ from kafkagroup.arrow.settings import (
     without_prefix,
 )
 from kafkagroup.arrow.stream import Stream
+from kafkagroup.arrow.writing import Transaction, transactional_options
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +115,7 @@ def consume(
         }
         options = read_options(given, Where.STREAM)
         planner = StreamPlanner(options, static=False)
-    return GroupStream(options, wanted, planner, max_wait, bar)
+    return GroupStream(options, wanted, planner, max_wait, bar, settings)
 
 
 class GroupStream(Stream):
@@ -126,6 +130,7 @@ class GroupStream(Stream):
         planner: Plans what the member reads, and holds the membership.
         max_wait: See `consume`.
         bar: See `read`.
+        settings: As the caller has given them, for the producer of `transaction`.
     """
 
     def __init__(
@@ -135,7 +140,9 @@ class GroupStream(Stream):
         planner: StreamPlanner,
         max_wait: float | None,
         bar: bool | None,
+        settings: Mapping[str, SettingValue],
     ) -> None:
+        self._settings = dict(settings)
         self._options, self._planner, self._max_wait = options, planner, max_wait
         self._names = [column.name for column in columns]
         missing = (name for name in _PLACE if name not in self._names)
@@ -150,6 +157,8 @@ class GroupStream(Stream):
         self._handed = StreamOffset()
         self._done: dict[TopicPartition, int] = {}
         self._goes_back = False
+        # The group has rebalanced since records were handed out that are not committed.
+        self._is_interrupted = False
 
     def __repr__(self) -> str:
         return f"<{subscription_of(self._options)} as a member of group {self._options.group_id}>"
@@ -193,16 +202,69 @@ class GroupStream(Stream):
             KafkaGroupError: Any other failure; nothing is committed.
         """
         self._check_open()
-        ends = self._handed.ends
-        moved = {tp: end for tp, end in ends.items() if end != self._done.get(tp)}
-        if not moved:
+        handed = self._uncommitted()
+        if not handed.partitions:
             return
         try:
-            self._planner.commit(replace(self._handed, partitions={tp: self._handed.partitions[tp] for tp in moved}))
+            self._planner.commit(handed)
         except FencedError:
             self._go_back()
             raise
-        self._done |= moved
+        self._done |= handed.ends
+        self._is_interrupted = False
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """Commit what was handed out together with what is written in the block: all of it, or nothing (exactly once).
+
+        After an error nothing of the block is visible and no offset has moved: if you go on, the batches are handed out
+        again. The transactional id is made of the group and of the member's first partition, so the next owner fences
+        what is left of this one. The producer has the settings of the stream; the native engine is needed. Read with
+        `isolation.level=read_committed` what other transactions have written.
+
+        Raises:
+            FencedError: The group has removed this member, or has rebalanced since the first of these batches was
+                handed out.
+            UnknownOutcomeError: The coordinator has not said whether the transaction is committed. If you go on, the
+                group's offsets tell where.
+            KafkaGroupError: As `write`.
+        """
+        self._check_open()
+        with self._back_after_error():
+            options = transactional_options(self._settings, self._options.engine)
+            with Transaction(options, self._transactional_id, self._offsets) as transaction:
+                yield transaction
+            self._done |= self._uncommitted().ends
+
+    @contextmanager
+    def _back_after_error(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self._go_back()
+            raise
+
+    def _transactional_id(self) -> str:
+        owned = self._planner.owned.slots
+        if not owned:
+            raise ValueError("a transaction is for batches that were handed out, and there are none")
+        return transactional_id_of(self._options.group_id or "", owned)
+
+    def _offsets(self) -> tuple[GroupOffsets, ...]:
+        if self._is_interrupted:
+            raise FencedError(
+                f"Group {self._options.group_id} has rebalanced since the batches of this transaction were handed out: "
+                "other members may have their records. Nothing is committed, and what is still this member's is "
+                "handed out again.",
+                code=ErrorCode.ILLEGAL_GENERATION,
+            )
+        handed = self._uncommitted()
+        return (self._planner.offsets_of_member(handed),) if handed.partitions else ()
+
+    def _uncommitted(self) -> StreamOffset:
+        """Return the ends of the partitions in which records were handed out that are not committed."""
+        spans = {tp: span for tp, span in self._handed.partitions.items() if span.end != self._done.get(tp)}
+        return replace(self._handed, partitions=spans)
 
     def close(self) -> None:
         """Leave the group at once, and commit nothing. With a `group.instance.id` the member stays, as in Java."""
@@ -240,11 +302,13 @@ class GroupStream(Stream):
 
     def _plan(self) -> StreamOffset | None:
         """Rejoin if a rebalance is due, and return what to read next; None if there is nothing new."""
-        self._goes_back = False
+        if self._goes_back:
+            self._find_way_back()
         start, before = self._handed, self._planner.owned.generation
         planned = self._planner.next(start, limited=False)
         owned = self._planner.owned
         if owned.generation != before:
+            self._is_interrupted |= bool(self._uncommitted().partitions)
             self._keep(owned.slots)
         if planned is start:
             return None
@@ -275,6 +339,14 @@ class GroupStream(Stream):
         back = {tp: s._replace(end=self._done.get(tp, s.end)) for tp, s in self._handed.partitions.items()}
         self._handed = replace(self._handed, partitions=back)
         self._goes_back = True
+        self._is_interrupted = False
+
+    def _find_way_back(self) -> None:
+        """Go on at the group's offsets where they are ahead: a commit of unknown outcome, or of another member."""
+        committed = self._planner.committed_after_failure(self._handed.partitions)
+        self._done |= {tp: offset for tp, offset in committed.items() if offset > self._done.get(tp, offset)}
+        self._go_back()
+        self._goes_back = False
 
     def _batches(self, planned: StreamOffset) -> _Batches:
         """Yield the records that are planned, and note what was handed out."""

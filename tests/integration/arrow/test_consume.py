@@ -265,6 +265,57 @@ def test_a_caller_that_takes_too_long_loses_its_partitions(
             stream.commit()
 
 
+def values(topic: str, settings: dict[str, str]) -> list[int]:
+    with arrow.read(topic, {**settings, "isolation.level": "read_committed"}) as stream:
+        return sorted(numbers(stream))
+
+
+def test_a_transaction_commits_records_and_offsets_or_neither(
+    kafka: EmbeddedKafka, name: str, settings: dict[str, str], groups: Groups, topic: Callable[..., str]
+) -> None:
+    out = topic("arrow-consume-out", partitions=PARTITIONS)
+    write_all(kafka, name, range(40))
+    with arrow.consume(name, {**settings, "compression.type": "lz4"}, max_wait=0) as stream:
+        with pytest.raises(ZeroDivisionError), stream.transaction() as transaction:
+            for batch in stream:
+                assert transaction.write(out, batch) == batch.num_rows
+            raise ZeroDivisionError
+        assert (values(out, settings), committed(groups, name)) == ([], 0)
+        seen = 0
+        for batch in stream:
+            with stream.transaction() as transaction:
+                transaction.write(out, batch)
+            seen += batch.num_rows
+            assert committed(groups, name) == seen
+        assert seen == 40, "what was not committed is handed out again"
+        with stream.transaction():
+            pass
+        write_all(kafka, name, range(40, 80))
+        batch = next(iter(stream))
+        with stream.transaction():
+            pass  # Its records are dropped on purpose.
+        assert committed(groups, name) == 40 + batch.num_rows
+    assert values(out, settings) == list(range(40))
+
+
+def test_a_transaction_of_a_member_that_was_removed_leaves_nothing(
+    kafka: EmbeddedKafka, name: str, settings: dict[str, str], groups: Groups, topic: Callable[..., str]
+) -> None:
+    out = topic("arrow-consume-out", partitions=PARTITIONS)
+    write_all(kafka, name, range(40))
+    with arrow.consume(name, settings, max_wait=0) as stream:
+        batches = list(stream)
+        with pytest.raises(FencedError, match=name), stream.transaction() as transaction:
+            for batch in batches:
+                transaction.write(out, batch)
+            remove_members(kafka, groups, name)
+        assert (values(out, settings), committed(groups, name)) == ([], 0)
+        with stream.transaction() as transaction:
+            for batch in stream:
+                transaction.write(out, batch)
+    assert (values(out, settings), committed(groups, name)) == (list(range(40)), 40)
+
+
 def test_wrong_arguments_are_said(settings: dict[str, str], name: str) -> None:
     without = {key: value for key, value in settings.items() if key != "group.id"}
     with pytest.raises(OptionError, match=r"^Option group\.id"):
