@@ -38,6 +38,7 @@ class FetchRequest:
         pacer: Delays fetches to keep the query's quota, and counts the brokers' throttling.
         label: The `group.id` in librdkafka's configuration of consumers that are in no group.
         max_unpacked_bytes: The maximum decompressed size of one record batch (native engine).
+        loss_patience_ms: How long planned records may be missing until they are lost (`data.loss.patience.ms`).
     """
 
     ranges: tuple[Range, ...]
@@ -52,6 +53,7 @@ class FetchRequest:
     pacer: Pacer = field(default_factory=Pacer)
     label: str = "spark-kafka-source"
     max_unpacked_bytes: int = 256 * 1024 * 1024
+    loss_patience_ms: int = 30_000
 
     @classmethod
     def of(
@@ -78,7 +80,13 @@ class FetchRequest:
             pacer=pacer or Pacer(),
             label=options.group_id_prefix,
             max_unpacked_bytes=options.max_unpacked_bytes,
+            loss_patience_ms=options.data_loss_patience_ms,
         )
+
+    @property
+    def loss_patience(self) -> float:
+        """The seconds that planned records may be missing, at most those of `kafkaConsumer.pollTimeoutMs`."""
+        return min(self.loss_patience_ms, self.timeout_ms) / 1000
 
 
 class FetchEngine(Protocol):

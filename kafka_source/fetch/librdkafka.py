@@ -140,8 +140,6 @@ _MIN_GRAIN, _MAX_GRAIN = 4096, 1 << 20
 _UNLIMITED_BYTES = 4 * _MAX_GRAIN
 _AHEAD_MS = 5
 _CLUSTER_SECONDS = 10.0
-SETTLE_SECONDS = 10.0
-"""How long the log may end before a planned range until that is a loss; `kafkaConsumer.pollTimeoutMs` can lower it."""
 _UNKNOWN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC)
 
 
@@ -310,6 +308,8 @@ class _LibrdkafkaReader:
         self._unassigned = dict.fromkeys(self._open)
         # When to look again at a log that ended before its range.
         self._look_again: dict[TopicPartition, float] = {}
+        # Those of them that librdkafka has stopped to fetch.
+        self._stopped: set[TopicPartition] = set()
         self._rows = Rows(request.columns)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -441,7 +441,7 @@ class _LibrdkafkaReader:
                 if end >= whole.end:
                     self._finish(tp)
                 else:
-                    self._look_again[tp] = time.monotonic() + min(SETTLE_SECONDS, self._request.timeout_ms / 1000)
+                    self._look_again[tp] = time.monotonic() + self._request.loss_patience
         elif whole is None:
             if error.fatal():
                 raise from_confluent(error, "Reading failed")
@@ -478,8 +478,11 @@ class _LibrdkafkaReader:
             if whole is None:
                 continue
             low, high = self._watermarks(whole)
-            if high < whole.end and not self._request.read_committed:
+            if (high < whole.end and not self._request.read_committed) or high < self._next[tp]:
                 self._lost(whole, (low, high))
+            elif tp in self._stopped:
+                self._stopped.remove(tp)
+                self._seek(tp, self._next[tp])
 
     def _check_existence(self) -> None:
         for tp, whole in list(self._open.items()):
@@ -493,13 +496,23 @@ class _LibrdkafkaReader:
     def _out_of_range(self, whole: Range) -> None:
         low, high = self._watermarks(whole)
         tp = whole.topic_partition
-        if not self._next[tp] < low < whole.end:
+        if self._next[tp] > high:
+            # A leader may be behind for a while; librdkafka fetches nothing more until it is told to.
+            self._stopped.add(tp)
+            self._look_again[tp] = time.monotonic() + self._request.loss_patience
+        elif self._next[tp] < low < whole.end:
+            self._report_loss(whole, (low, high))
+            self._seek(tp, low)
+        elif self._next[tp] < low:
             self._lost(whole, (low, high))
-            return
-        self._report_loss(whole, (low, high))
-        self._next[tp] = low
+        else:
+            # The log has the offset again.
+            self._seek(tp, self._next[tp])
+
+    def _seek(self, tp: TopicPartition, offset: int) -> None:
+        self._next[tp] = offset
         self._consumer.incremental_unassign([Position(tp.topic, tp.partition)])
-        self._consumer.incremental_assign([Position(tp.topic, tp.partition, low)])
+        self._consumer.incremental_assign([Position(tp.topic, tp.partition, offset)])
 
     def _lost(self, whole: Range, available: tuple[int, int] | None) -> None:
         self._report_loss(whole, available)

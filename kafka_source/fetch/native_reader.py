@@ -41,8 +41,6 @@ from kafka_source.runtime.retry import RetryPolicy
 
 log = logging.getLogger(__name__)
 
-SETTLE_SECONDS = 10.0
-"""How long the log may end before a planned range until that is a loss; `kafkaConsumer.pollTimeoutMs` can lower it."""
 _MIN_FETCH_BYTES = 64 * 1024
 _UNKNOWN_RECORD_BYTES = 1024
 _BACK_OFF = RetryPolicy(0.05, 1.0)
@@ -442,7 +440,8 @@ class NativeReader:
             low, high = self._engine.bounds(part.whole.topic_partition, part.node)
         except RetriableError as error:
             return self._set_aside(part, error)
-        if low <= part.asked <= high:
+        is_behind = part.asked > high and part.short_for() <= self._request.loss_patience
+        if low <= part.asked <= high or is_behind:
             return self._set_aside(part, problem)
         self._report_loss(part, available=(low, high))
         part.asked = low if part.asked < low < part.whole.end else part.whole.end
@@ -466,8 +465,7 @@ class NativeReader:
                 part.waits_since = time.monotonic()
         elif part.follower:
             self._set_aside(part, RetriableError(f"A follower has {part.name} up to {fetched.high_watermark} only."))
-        elif part.short_for() > min(SETTLE_SECONDS, self._request.timeout_ms / 1000):
-            # A new leader may know fewer offsets for a short time.
+        elif part.short_for() > self._request.loss_patience:
             self._report_loss(part, available=(fetched.log_start, fetched.high_watermark))
             part.asked = part.whole.end
 
@@ -504,7 +502,10 @@ class NativeReader:
                 self._report_loss(part, truncated_to=end)
                 # The new leader has other records at these offsets, which were not read yet.
                 part.asked = max(part.whole.start, end)
-        part.node, part.epoch, part.short_since = found.leader, found.leader_epoch, None
+        if found.leader_epoch != part.epoch:
+            # Another leader may be behind as well, and has as much time to catch up.
+            part.short_since = None
+        part.node, part.epoch = found.leader, found.leader_epoch
 
     def _knows_topics(self) -> bool:
         """Return whether the cached metadata has all topics of the request, with the ids of the plan."""
@@ -545,7 +546,7 @@ class NativeReader:
                 part.node = None
             if partition is None:
                 # A broker that has just started may not know the topic yet, or still know a deleted one of this name.
-                if part.node is None and part.short_for() > SETTLE_SECONDS:
+                if part.node is None and part.short_for() > self._request.loss_patience:
                     self._report_loss(part, reason=another)
                     del self._parts[tp]
             elif part.node is None and partition.leader >= 0:

@@ -147,6 +147,15 @@ class ReadOptions(ValueOptions):
         "continue with the next available offset.",
         default=True,
     )
+    data_loss_patience_ms: int = option(
+        "data.loss.patience.ms",
+        kinds.MILLISECONDS,
+        "How long planned offsets may be missing, because the log ends before them or its topic is unknown, until that "
+        "is a loss. A broker that has just become the leader, or is behind, says so for a while. The query's other "
+        "partitions are read meanwhile. A loss that leader epochs prove is one at once.",
+        default=30_000,
+        units="ms",
+    )
     cluster_moved_from: str | None = option(
         MOVED_FROM,
         kinds.TEXT,

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from assignors.model import TopicPartition
@@ -35,6 +36,40 @@ class Divergence(NamedTuple):
     end: int
     epoch: int
     leader_epoch: int
+
+
+class ShortLogs:
+    """The partitions whose log ends before what was read, while that may be the word of a leader that is behind.
+
+    Args:
+        seconds: How long it may be (`data.loss.patience.ms`).
+        clock: The time in seconds; only differences count.
+    """
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._since: dict[TopicPartition, float] = {}
+
+    def keep(self, partitions: Collection[TopicPartition]) -> None:
+        """Forget all but these: the logs of the others reach as far as they did."""
+        self._since = {tp: since for tp, since in self._since.items() if tp in partitions}
+
+    def may_be_behind(self, tp: TopicPartition) -> bool:
+        """Note that the log of this partition is short; return False once it has been for too long."""
+        now = self._clock()
+        if tp not in self._since:
+            self._since[tp] = now
+            log.warning(
+                "%s-%d ends before what was read of it: it may be a loss, or a leader that is behind; looking for %g s",
+                tp.topic,
+                tp.partition,
+                self._seconds,
+            )
+        return now - self._since[tp] < self._seconds
+
+    def __bool__(self) -> bool:
+        return bool(self._since)
 
 
 class PositionTracker:
@@ -71,6 +106,7 @@ class PositionTracker:
         # The query's own commits that are ahead of the checkpoint with which it has started.
         self._own_ahead: dict[TopicPartition, int] = {}
         self._is_compared = False
+        self._short_logs = ShortLogs(options.data_loss_patience_ms / 1000)
         # Partitions that had no leader when the query started, and start at `earliest`.
         self._starts_later: frozenset[TopicPartition] = frozenset()
 
@@ -78,6 +114,11 @@ class PositionTracker:
     def is_resolved(self) -> bool:
         """Whether this process has resolved positions before."""
         return self._generation is not None
+
+    @property
+    def awaits_longer_logs(self) -> bool:
+        """Whether a leader may be behind what was read of its partition."""
+        return bool(self._short_logs)
 
     @property
     def marks_steps_back(self) -> bool:
@@ -179,7 +220,8 @@ class PositionTracker:
     ) -> dict[TopicPartition, int]:
         """Return the positions, those that the log does not lead to moved to an offset to which it does.
 
-        Positions before the first offset are left to the tasks, which find them without another request.
+        Positions before the first offset are left to the tasks, which find them without another request. Those of a
+        log whose leader may be behind stay.
 
         Args:
             starts: The positions.
@@ -195,6 +237,7 @@ class PositionTracker:
             for tp, position in starts.items()
             if position > latest.get(tp, position) and tp not in diverged
         }
+        self._short_logs.keep(beyond)
         if not beyond and not diverged:
             return dict(starts)
         for tp, one in sorted(diverged.items()):
@@ -202,7 +245,9 @@ class PositionTracker:
                 tp, planned=starts[tp], end=one.end, epoch=one.epoch, leader_epoch=one.leader_epoch
             )
             start_and_end.raise_or_warn(self._options, error)
-        moved = start_and_end.check_data_loss(self._cluster, self._options, beyond)
+        moved = start_and_end.check_data_loss(
+            self._cluster, self._options, beyond, may_be_behind=self._short_logs.may_be_behind
+        )
         # The others are beyond the last stable offset only.
         ends = {tp: to for tp, to in moved.items() if to < beyond[tp]} | {tp: one.end for tp, one in diverged.items()}
         # With `commit=sink` the group's offset says what the output has, and nothing is written twice.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from assignors.model import TopicPartition
@@ -184,7 +184,11 @@ def start_after_end(tp: TopicPartition, start: int, end: int) -> InvalidConfigur
 
 
 def check_data_loss(
-    cluster: Cluster, options: ReadOptions, starts: Mapping[TopicPartition, int]
+    cluster: Cluster,
+    options: ReadOptions,
+    starts: Mapping[TopicPartition, int],
+    *,
+    may_be_behind: Callable[[TopicPartition], bool] = lambda _: False,
 ) -> dict[TopicPartition, int]:
     """Return the starts, those outside the log moved to its nearer end.
 
@@ -192,6 +196,8 @@ def check_data_loss(
         cluster: Where to look up offsets.
         options: The query's options.
         starts: The first offset to read of each partition.
+        may_be_behind: Called with each partition whose log ends before its start: whether its leader may be behind, so
+            that the start is kept.
 
     Raises:
         DataLossError: `failOnDataLoss` is set and a start lies outside the log.
@@ -205,6 +211,8 @@ def check_data_loss(
         if available[0] <= start <= available[1]:
             continue
         is_before = start < available[0]
+        if not is_before and may_be_behind(tp):
+            continue
         error = DataLossError(
             topic=tp.topic,
             partition=tp.partition,

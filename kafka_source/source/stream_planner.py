@@ -166,6 +166,8 @@ class StreamPlanner:
         ends = self._admission.ends(starts, latest, owned.slots, limited=limited)
         if ends == starts and leaderless and self._admission.runs_to_an_end:
             raise NoLeaderError(leaderless)
+        if ends == starts and self._resolver.awaits_longer_logs and self._admission.runs_to_an_end:
+            raise RefreshRetriableError("Logs end before what was read of them; their leaders may be behind.")
         if known.partitions.keys() == start.partitions.keys():
             # The sink commits nothing for topics that were deleted or created again since the batch was planned.
             self._check_sink(start, has_new=ends != starts)
@@ -329,6 +331,8 @@ class StreamPlanner:
             if isinstance(error, NoLeaderError):
                 self._leaderless.add(error.partitions)
                 self._leaderless.check(error.partitions)
+                return True
+            if self._resolver.awaits_longer_logs:
                 return True
             deadline = deadline or Deadline(_RETRY_SECONDS)
             self._topics.refresh()

@@ -59,6 +59,8 @@ def options_of(draw: Draw, names: Names, query: str) -> dict[str, str]:
         "kafka.heartbeat.interval.ms": 200,
         "kafka.metadata.max.age.ms": 300,
         "rebalance.batch.ms": 50,
+        # No leader of these brokers is away for seconds.
+        "data.loss.patience.ms": 1_000,
     }
     if draw.is_stream:
         given["min.records.per.task"] = 1

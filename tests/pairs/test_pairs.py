@@ -17,13 +17,12 @@ from pathlib import Path
 
 import pytest
 
-from kafka_source.fetch import native_reader
 from kafkagroup.embedded import EmbeddedKafka
 from tests.pairs.draws import Draw, draw_of
 from tests.pairs.play import play
 
 FIRST_SEED = 34_000
-PIECES, DRAWS_OF_PIECE = 4, 40
+PIECES, DRAWS_OF_PIECE = 2, 40
 LONG_PIECES, DRAWS_OF_LONG_PIECE = 50, 100
 THREADS = 6
 
@@ -31,12 +30,6 @@ THREADS = 6
 KNOWN: dict[str, Callable[[Draw], bool]] = {}
 
 pytestmark = pytest.mark.requires_native
-
-
-@pytest.fixture(autouse=True)
-def short_patience(monkeypatch):
-    """Let tasks take a topic that is gone for gone sooner: no leader of these brokers is away for seconds."""
-    monkeypatch.setattr(native_reader, "SETTLE_SECONDS", 2.0)
 
 
 def differences(kafka: EmbeddedKafka, seeds: Iterable[int]) -> list[str]:

@@ -44,7 +44,7 @@ from kafka.protocol.sasl import (
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 NODE, TOPIC = 1, "orders"
-MESSAGE_TOO_LARGE, OUT_OF_ORDER, DUPLICATE_SEQUENCE = 10, 45, 46
+OFFSET_OUT_OF_RANGE, MESSAGE_TOO_LARGE, OUT_OF_ORDER, DUPLICATE_SEQUENCE = 1, 10, 45, 46
 VERSIONS = {
     FetchRequest: 11,
     ProduceRequest: 8,
@@ -287,10 +287,11 @@ class FakeBroker:
         answers = []
         for index, offset in asked.items():
             partition = self.partitions[index]
+            beyond = OFFSET_OUT_OF_RANGE if offset > partition.end else 0
             answers.append(
                 topic_type.PartitionData(
                     partition_index=index,
-                    error_code=partition.error,
+                    error_code=partition.error or beyond,
                     high_watermark=partition.end,
                     last_stable_offset=partition.end,
                     log_start_offset=0,

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -29,14 +29,6 @@ def total(stream: arrow.Stream) -> object:
         return found and found.fetchall()
 
 
-@pytest.fixture
-def ctrl_c() -> Iterator[None]:
-    """Let SIGINT raise KeyboardInterrupt: a shell that starts the tests in the background has it ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.fixture(scope="module")
 def orders(kafka: EmbeddedKafka) -> str:
     name = "arrow-ends"
@@ -49,10 +41,9 @@ def orders(kafka: EmbeddedKafka) -> str:
 
 
 def child(kafka: EmbeddedKafka, topic: str, code: str) -> subprocess.Popen[bytes]:
-    """A process in which `stream` is a read of the topic; it ends by Ctrl-C as Python does."""
+    """A process in which `stream` is a read of the topic."""
     program = (
-        "import signal, sys\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "import pyarrow\nfrom kafkagroup import arrow\n"
+        "import sys\nimport pyarrow\nfrom kafkagroup import arrow\n"
         f"settings = {{'bootstrap.servers': {kafka.bootstrap_servers!r}}}\n"
         f"with arrow.read({topic!r}, settings, columns='value string', max_bytes=100_000, bar=False) as stream:\n"
         f"    {code}\n"
@@ -72,7 +63,6 @@ def test_ctrl_c_ends_a_process_that_reads(kafka: EmbeddedKafka, orders: str) -> 
     assert b"KeyboardInterrupt" in said, said
 
 
-@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("use", [list, pl.DataFrame, pa.table, lambda stream: stream.to_reader().read_pandas(), total])
 def test_ctrl_c_ends_a_read_in_every_library(
     kafka: EmbeddedKafka, orders: str, use: Callable[[arrow.Stream], object], monkeypatch: pytest.MonkeyPatch

@@ -7,16 +7,13 @@ from contextlib import nullcontext
 import pytest
 
 from kafka_source.errors import DataLossError
-from kafka_source.fetch import native_reader
 from kafka_source.schema import source_schema
 from kafka_source.source.batch import BatchReader
 from tests.support.records import create_again, produce
 
 
 @pytest.mark.parametrize("fails", [True, False])
-def test_the_next_batch_reads_the_new_topic_from_its_first_record(kafka, topic, groups, group, fails, monkeypatch):
-    # No leader of this broker is away for seconds.
-    monkeypatch.setattr(native_reader, "SETTLE_SECONDS", 1.0)
+def test_the_next_batch_reads_the_new_topic_from_its_first_record(kafka, topic, groups, group, fails):
     name = topic("again", partitions=1)
     produce(kafka.bootstrap_servers, name, 10)
     options = {
@@ -25,6 +22,8 @@ def test_the_next_batch_reads_the_new_topic_from_its_first_record(kafka, topic, 
         "kafka.group.id": group,
         "commit": "task",
         "failOnDataLoss": str(fails).lower(),
+        # No leader of this broker is away for seconds.
+        "data.loss.patience.ms": "1000",
     }
 
     def read(reader: BatchReader, tasks: list) -> list[int]:

@@ -29,7 +29,7 @@ from tests.support.native import kernel
 
 kernel()
 
-from kafka_source.fetch import native_reader, protocol  # noqa: E402
+from kafka_source.fetch import protocol  # noqa: E402
 from kafka_source.fetch.native_reader import NativeEngine  # noqa: E402
 
 NOT_LEADER = 6
@@ -224,15 +224,14 @@ def test_a_task_asks_a_far_broker_for_more_unless_a_quota_holds_it_back(broker, 
     assert max(sizes) == largest
 
 
-def test_a_topic_created_anew_is_not_read_with_the_old_ones_offsets(broker, monkeypatch):
-    monkeypatch.setattr(native_reader, "SETTLE_SECONDS", 0.2)
+def test_a_topic_created_anew_is_not_read_with_the_old_ones_offsets(broker):
     broker.partitions = {0: filled(2)}
     reader, planned = engine(broker), id_text(broker)
     assert read(reader, request(Range(TOPIC, 0, 0, 10), topics={TOPIC: planned})) == {0: list(range(10))}
     broker.topic_id = uuid.uuid4()
     # The broker that was asked last has said that the old one is there, until something else is wrong.
     broker.partitions[0].error = NOT_LEADER
-    asked = request(Range(TOPIC, 0, 10, 20), topics={TOPIC: planned})
+    asked = request(Range(TOPIC, 0, 10, 20), topics={TOPIC: planned}, loss_patience_ms=200)
     with pytest.raises(DataLossError, match=f"{TOPIC}-0 .* offset 10: .* again: its id is now") as caught:
         read(reader, asked)
     assert str(id_text(broker)) in str(caught.value)
@@ -365,3 +364,22 @@ def test_the_buffers_of_sockets_have_the_size_of_the_settings(broker):
     assert sizes[0] == sizes[1]
     # Linux doubles them, for its own bookkeeping.
     assert all(given <= found <= 2 * given for given, found in zip((20_000, 30_000), sizes[2], strict=True))
+
+
+def test_a_leader_that_is_behind_the_offset_is_asked_again_until_it_has_it(broker):
+    broker.partitions = {0: filled(1)}
+
+    def catch_up(_: object) -> None:
+        if len(broker.fetches) == 3:
+            broker.partitions[0].add(20)
+
+    broker.on_fetch = catch_up
+    assert read(engine(broker), request(Range(TOPIC, 0, 20, 30))) == {0: list(range(20, 30))}
+    assert len(broker.fetches) == 3
+
+
+def test_a_leader_that_stays_behind_the_offset_has_lost_it(broker):
+    broker.partitions = {0: filled(1)}
+    with pytest.raises(DataLossError, match=rf"{TOPIC}-0 cannot be read from offset 20: .*\[0, 10\)"):
+        read(engine(broker), request(Range(TOPIC, 0, 20, 30), loss_patience_ms=500))
+    assert len(broker.fetches) > 2

@@ -16,7 +16,7 @@ from kafka_source.model.stream_offset import Span, StreamOffset
 from kafka_source.options import Where
 from kafka_source.schema import source_schema
 from kafka_source.source.owners import OwnedPartitions, Standalone
-from kafka_source.source.position_tracker import PositionTracker
+from kafka_source.source.position_tracker import PositionTracker, ShortLogs
 from kafka_source.source.positions import Positions, max_offset
 from kafka_source.source.read_task import Query
 
@@ -87,6 +87,7 @@ class Start:
             "commit": commit,
             "group.on.older.checkpoint": choice,
             "failOnDataLoss": str(loss).lower(),
+            "data.loss.patience.ms": "0",
         }
         self.log, self.positions = Log(end, epoch, ends), Positions()
         self.group = Group(entries, self.positions)
@@ -272,3 +273,19 @@ def test_topics_of_another_incarnation_lose_their_epochs():
     positions.merge([TP], {}, max_offset, commits=True)
     positions.replace({TP: 0})
     assert positions.to_check({TP: 9}) == {}
+
+
+def test_a_short_log_may_be_that_of_a_leader_that_is_behind_for_so_long_only():
+    seconds = 0.0
+    logs = ShortLogs(30, lambda: seconds)
+    other = TopicPartition("t", 1)
+    assert logs.may_be_behind(TP)
+    seconds = 29
+    assert logs.may_be_behind(TP) and logs.may_be_behind(other)
+    seconds = 31
+    assert not logs.may_be_behind(TP) and logs.may_be_behind(other)
+    # Its log has been long enough in between.
+    logs.keep([other])
+    assert logs.may_be_behind(TP)
+    logs.keep([])
+    assert not logs
