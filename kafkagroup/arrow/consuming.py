@@ -53,6 +53,8 @@ _Batches: TypeAlias = "Generator[pa.RecordBatch, None, None]"
 
 # Between two looks for new records: soon after the last ones, later more seldom.
 _PAUSES = RetryPolicy(0.02, 0.5)
+# Java's default. If this process dies, whoever gets its partitions waits until the coordinator aborts the transaction.
+_TRANSACTIONS = {"transaction.timeout.ms": 60_000}
 # What tells where a batch ends.
 _PLACE = ("topic", "partition", "offset")
 
@@ -219,8 +221,9 @@ class GroupStream(Stream):
 
         After an error nothing of the block is visible and no offset has moved: if you go on, the batches are handed out
         again. The transactional id is made of the group and of the member's first partition, so the next owner fences
-        what is left of this one. The producer has the settings of the stream; the native engine is needed. Read with
-        `isolation.level=read_committed` what other transactions have written.
+        what is left of this one. The block may take `transaction.timeout.ms`, a minute if you do not say otherwise: if
+        this process dies in it, the next owners wait for so long. The producer has the settings of the stream; the
+        native engine is needed. Read with `isolation.level=read_committed` what other transactions have written.
 
         Raises:
             FencedError: The group has removed this member, or has rebalanced since the first of these batches was
@@ -231,7 +234,7 @@ class GroupStream(Stream):
         """
         self._check_open()
         with self._back_after_error():
-            options = transactional_options(self._settings, self._options.engine)
+            options = transactional_options({**_TRANSACTIONS, **self._settings}, self._options.engine)
             with Transaction(options, self._transactional_id, self._offsets) as transaction:
                 yield transaction
             self._done |= self._uncommitted().ends

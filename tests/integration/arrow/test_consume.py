@@ -270,6 +270,7 @@ def values(topic: str, settings: dict[str, str]) -> list[int]:
         return sorted(numbers(stream))
 
 
+@pytest.mark.requires_native
 def test_a_transaction_commits_records_and_offsets_or_neither(
     kafka: EmbeddedKafka, name: str, settings: dict[str, str], groups: Groups, topic: Callable[..., str]
 ) -> None:
@@ -298,6 +299,7 @@ def test_a_transaction_commits_records_and_offsets_or_neither(
     assert values(out, settings) == list(range(40))
 
 
+@pytest.mark.requires_native
 def test_a_transaction_of_a_member_that_was_removed_leaves_nothing(
     kafka: EmbeddedKafka, name: str, settings: dict[str, str], groups: Groups, topic: Callable[..., str]
 ) -> None:

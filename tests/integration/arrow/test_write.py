@@ -95,6 +95,7 @@ def test_each_record_may_name_its_topic(name: str, settings: dict[str, str], top
     assert (len(read(name, settings)), len(read(other, settings))) == (1, 2)
 
 
+@pytest.mark.requires_native
 def test_a_transaction_is_visible_whole_or_not_at_all(name: str, settings: dict[str, str]) -> None:
     transactional = {**settings, "transactional.id": f"{name}-loader"}
 
@@ -113,6 +114,7 @@ def test_a_transaction_is_visible_whole_or_not_at_all(name: str, settings: dict[
     assert arrow.write(name, pa.table({"value": pa.array([], pa.string())}), transactional) == 0
 
 
+@pytest.mark.requires_native
 def test_what_cannot_be_written_is_said(name: str, settings: dict[str, str]) -> None:
     table = pa.table({"value": ["1"]})
     with pytest.raises(InvalidConfigurationError, match="'value' not found among the columns text"):
