@@ -152,7 +152,8 @@ class ReadOptions(ValueOptions):
         kinds.MILLISECONDS,
         "How long planned offsets may be missing, because the log ends before them or its topic is unknown, until that "
         "is a loss. A broker that has just become the leader, or is behind, says so for a while. The query's other "
-        "partitions are read meanwhile. A loss that leader epochs prove is one at once.",
+        "partitions are read meanwhile. A task waits at most half of kafkaConsumer.pollTimeoutMs. A loss that leader "
+        "epochs prove is one at once.",
         default=30_000,
         units="ms",
     )

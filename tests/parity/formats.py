@@ -224,7 +224,8 @@ class Formats:
         source = source.format(SPARK if name == SPARK else "kafkagroup")
         source = source.option("kafka.bootstrap.servers", self.servers)
         if name != SPARK:
-            source = source.option("engine", name)
+            # No leader of this broker is away for seconds.
+            source = source.option("engine", name).option("data.loss.patience.ms", 1_000)
         for option, value in options.items():
             source = source.option(option.replace("_", "."), str(value))
         return source

@@ -98,6 +98,7 @@ class Reads:
             timeout_ms=30_000,
             read_committed=committed,
             fail_on_data_loss=lossless,
+            loss_patience_ms=1_000,
         )
         batches = list(engine_for(engine, self.settings).read(request))
         assert all(0 < batch.num_rows <= rows for batch in batches)

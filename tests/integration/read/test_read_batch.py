@@ -171,7 +171,7 @@ def test_records_after_the_last_stable_offset_wait_for_their_transaction(spark, 
 def test_offsets_that_are_gone_are_an_error_or_a_warning(spark, kafka, orders):
     beyond = json.dumps({orders: {"0": 10_000, "1": 0, "2": 0}})
     until = json.dumps({orders: {"0": 10_001, "1": 1, "2": 1}})
-    options = {"startingOffsets": beyond, "endingOffsets": until}
+    options = {"startingOffsets": beyond, "endingOffsets": until, "data_loss_patience_ms": 500}
     with pytest.raises(Exception, match=rf"{orders}-0 cannot be read from offset 10000.*failOnDataLoss"):
         reader(spark, kafka, orders, **options).load().collect()
     assert reader(spark, kafka, orders, failOnDataLoss="false", **options).load().count() == 2
@@ -197,7 +197,8 @@ def test_an_offset_of_the_options_is_no_offset_of_a_topic_that_is_created_again_
     name = topic("anew", partitions=1)
     produce(kafka.bootstrap_servers, name, 20)
     whole = reader(spark, kafka, name).load()
-    rest = reader(spark, kafka, name, startingOffsets=json.dumps({name: {"0": 5}})).load()
+    start = json.dumps({name: {"0": 5}})
+    rest = reader(spark, kafka, name, startingOffsets=start, data_loss_patience_ms=500).load()
     for _ in range(3):
         assert (whole.count(), rest.count()) == (20, 15)
     kafka.delete_topic(name)

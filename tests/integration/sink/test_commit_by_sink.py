@@ -50,7 +50,9 @@ def pipe(kafka, topics, group):
     made = []
 
     def make(name="a", **options):
-        made.append(Pipe(kafka.bootstrap_servers, topics[0], topics[1], group, f"{group}-{name}", **options))
+        # No leader of this broker is away for seconds.
+        given = {"data.loss.patience.ms": "500", **options}
+        made.append(Pipe(kafka.bootstrap_servers, topics[0], topics[1], group, f"{group}-{name}", **given))
         return made[-1]
 
     yield make
