@@ -134,7 +134,9 @@ def _check_read(given: Mapping[str, str], where: Where) -> Checked[ReadOptions]:
     checked = _check(given, where, ReadOptions)
     _check_topics(checked.options, given)
     _check_servers(
-        checked.options, spark="Option 'kafka.bootstrap.servers' must be specified for configuring Kafka consumer"
+        checked.options,
+        given,
+        spark="Option 'kafka.bootstrap.servers' must be specified for configuring Kafka consumer",
     )
     _check_positions(checked.options, where)
     _check_group(checked.options, where)
@@ -173,7 +175,7 @@ def _check_values_of_streams(given: Mapping[str, str]) -> None:
 def check_sink(given: Mapping[str, str]) -> Checked[SinkOptions]:
     """Check the options of a write and parse their values; arguments and errors as in `check_read`."""
     checked = _check(given, Where.SINK, SinkOptions)
-    _check_servers(checked.options)
+    _check_servers(checked.options, given)
     _check_transactional(checked.options)
     _check_encoding(checked.options, given)
     return checked
@@ -356,9 +358,17 @@ def _without_marks(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
-def _check_servers(options: CommonOptions, spark: str = "") -> None:
+# What a table of `CREATE TABLE … USING kafkagroup OPTIONS (…)` looks like from here.
+_NO_OPTION = (
+    ". Spark has passed no option at all, as for a table of a catalog, whose options it does not hand to a Python "
+    "source: use a temporary view"
+)
+
+
+def _check_servers(options: CommonOptions, given: Mapping[str, str], spark: str = "") -> None:
     if not options.bootstrap_servers:
         problem = "Set kafka.bootstrap.servers to host:port of one or more brokers, separated by commas"
+        problem += "" if given else _NO_OPTION
         raise OptionError("kafka.bootstrap.servers", None, problem=problem, spark=spark)
 
 
@@ -377,8 +387,7 @@ def _check_topics(options: ReadOptions, given: Mapping[str, str]) -> None:
         if not chosen and "topic" in map(str.lower, given):
             problem += "; topic is an option of a sink"
         if not chosen and not given:
-            # What `CREATE TABLE … USING kafkagroup OPTIONS (…)` looks like from here.
-            problem += ". Spark has passed no option at all, as for a table of a catalog: use a temporary view"
+            problem += _NO_OPTION
         raise OptionError(
             "subscribe",
             " and ".join(chosen) if chosen else None,

@@ -353,6 +353,8 @@ def test_a_read_without_a_topic_says_what_is_missing():
         check_load({**SERVERS, "topic": "orders"})
     with pytest.raises(OptionError, match=r"Spark has passed no option at all.*temporary view"):
         check_load({})
+    with pytest.raises(OptionError, match=r"Spark has passed no option at all.*temporary view"):
+        check_sink({})
     with pytest.raises(OptionError, match=r"Keep one of the options subscribe and subscribePattern\."):
         check_load({**BASE, "subscribePattern": "o.*"})
     with pytest.raises(OptionError, match=r"Set kafka\.bootstrap\.servers to host:port"):
