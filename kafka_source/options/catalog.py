@@ -150,10 +150,10 @@ class ReadOptions(ValueOptions):
     data_loss_patience_ms: int = option(
         "data.loss.patience.ms",
         kinds.MILLISECONDS,
-        "How long planned offsets may be missing, because the log ends before them or its topic is unknown, until that "
-        "is a loss. A broker that has just become the leader, or is behind, says so for a while. The query's other "
-        "partitions are read meanwhile. A task waits at most half of kafkaConsumer.pollTimeoutMs. A loss that leader "
-        "epochs prove is one at once.",
+        "How long offsets that were read or planned may be missing, because the log ends before them or its topic is "
+        "unknown, until that is a loss; in a task at most half of kafkaConsumer.pollTimeoutMs. A broker that has just "
+        "become the leader, or is behind, says so for a while. The query's other partitions are read meanwhile. What "
+        "leader epochs prove, and an offset without an epoch, does not wait.",
         default=30_000,
         units="ms",
     )

@@ -196,7 +196,10 @@ class PositionTracker:
         return self._positions.next_of(partitions)
 
     def diverged(
-        self, starts: Mapping[TopicPartition, int], leaders: Mapping[TopicPartition, int]
+        self,
+        starts: Mapping[TopicPartition, int],
+        latest: Mapping[TopicPartition, int],
+        leaders: Mapping[TopicPartition, int],
     ) -> dict[TopicPartition, Divergence]:
         """Return where the logs of new leaders diverge from what was read before the positions (KIP-320).
 
@@ -204,12 +207,14 @@ class PositionTracker:
 
         Args:
             starts: The positions.
+            latest: The latest offset of each partition that has a leader.
             leaders: The epoch of the leader of each partition that has one; -1: unknown.
         """
         epochs = self._positions.to_check(leaders)
         ends = self._cluster.epoch_ends(epochs)
         found = {tp: Divergence(end, epochs[tp], leaders[tp]) for tp, end in ends.items() if 0 <= end < starts[tp]}
-        self._positions.in_log_of({tp: now for tp, now in leaders.items() if tp not in found})
+        reached = {tp: now for tp, now in leaders.items() if tp not in found and starts[tp] <= latest[tp]}
+        self._positions.in_log_of(reached)
         return found
 
     def move_into_log(
@@ -220,8 +225,9 @@ class PositionTracker:
     ) -> dict[TopicPartition, int]:
         """Return the positions, those that the log does not lead to moved to an offset to which it does.
 
-        Positions before the first offset are left to the tasks, which find them without another request. Those of a
-        log whose leader may be behind stay.
+        Positions before the first offset are left to the tasks, which find them without another request. A position
+        stays for a while where a leader of a known epoch had all records before it, so that the leader of now may be
+        behind. Any other may never have been in this log: more records would hide that.
 
         Args:
             starts: The positions.
@@ -246,7 +252,10 @@ class PositionTracker:
             )
             start_and_end.raise_or_warn(self._options, error)
         moved = start_and_end.check_data_loss(
-            self._cluster, self._options, beyond, may_be_behind=self._short_logs.may_be_behind
+            self._cluster,
+            self._options,
+            beyond,
+            may_be_behind=lambda tp: self._positions.has_epoch(tp) and self._short_logs.may_be_behind(tp),
         )
         # The others are beyond the last stable offset only.
         ends = {tp: to for tp, to in moved.items() if to < beyond[tp]} | {tp: one.end for tp, one in diverged.items()}

@@ -231,6 +231,10 @@ class Positions:
             known.epoch = now if known.epoch < 0 else known.epoch
             known.checked = max(known.checked, now)
 
+    def has_epoch(self, tp: TopicPartition) -> bool:
+        """Return whether the leader whose log had everything before a position is known."""
+        return self._get(tp).epoch >= 0
+
     def end_epochs(
         self,
         starts: Mapping[TopicPartition, int],

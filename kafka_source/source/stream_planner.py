@@ -151,7 +151,7 @@ class StreamPlanner:
         leaders = {tp: one.leader_epoch for tp, one in listed.items()}
         self._latest = {**{tp: offset for tp, offset in self._latest.items() if tp in leaderless}, **latest}
         self._looked_up_ms = round(time.time() * 1000)
-        diverged = self._resolver.diverged(starts, leaders)
+        diverged = self._resolver.diverged(starts, latest, leaders)
         beyond = {tp.topic for tp, position in starts.items() if position > latest.get(tp, position) or tp in diverged}
         if beyond and self._topics.are_replaced(beyond):
             # Their records are not lost, but those of other topics: the trigger begins again and reads all of them.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import logging
-from threading import Timer
 
 import pytest
 
@@ -42,8 +41,7 @@ def job(kafka, name, group):
     def one(kind: str, **options: object) -> Job:
         what = {"assign": json.dumps({name: [0]})} if kind.startswith("assign") else {"subscribe": name}
         commit = {"assign": "batch", "assign none": "none"}.get(kind, kind)
-        at_once = {"failOnDataLoss": "false", "data.loss.patience.ms": 0}
-        return Job(kafka, group, commit=commit, **{**at_once, **what, **options})
+        return Job(kafka, group, commit=commit, **{"failOnDataLoss": "false", **what, **options})
 
     return one
 
@@ -120,31 +118,6 @@ def test_the_checkpoint_counts_where_the_group_is_beyond_the_end(groups, group, 
     query.offsets = [StreamOffset({tp: Span(0, 20, 0)}, slots=0 if kind.startswith("assign") else 1)]
     assert query.run() == list(range(20, 50))
     wait_for_committed(groups, group, {tp: committed_now(kind, 50)})
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_leader_that_is_behind_for_a_while_is_no_loss(groups, group, tp, job, more, kind, caplog):
-    groups.rewind(group, {tp: BEYOND}, checkpoints_follow=False)
-    query = job(kind, **{"failOnDataLoss": "true", "data.loss.patience.ms": 60_000})
-    with caplog.at_level(logging.WARNING):
-        assert query.run() == []
-    assert f"{tp.topic}-0 ends before what was read of it" in caplog.text
-    more()
-    more()
-    assert query.run() == list(range(BEYOND, 150))
-
-
-def test_an_available_now_run_waits_for_a_leader_that_is_behind(kafka, groups, group, tp, job, more):
-    groups.rewind(group, {tp: BEYOND}, checkpoints_follow=False)
-    query = job("batch", **{"failOnDataLoss": "true", "data.loss.patience.ms": 60_000})
-    planner = query.planner()
-    planner.stop_at_latest()
-    later = Timer(2, lambda: (more(), more()))
-    later.start()
-    # The run ends where the log ended when it began; nothing of that is left after the offset beyond.
-    assert planner.next(query.offsets[-1], limited=True).ends in ({}, {tp: BEYOND})
-    later.join()
-    planner.close()
 
 
 def test_another_query_of_the_group_with_an_old_checkpoint_goes_on_where_the_group_is(groups, group, tp, job, more):

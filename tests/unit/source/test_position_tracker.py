@@ -79,6 +79,7 @@ class Start:
         loss: bool = False,
         epoch: int = -1,
         ends: Mapping[int, int] | None = None,
+        patience_ms: int = 0,
     ) -> None:
         given = {
             "kafka.bootstrap.servers": "a:1",
@@ -87,7 +88,7 @@ class Start:
             "commit": commit,
             "group.on.older.checkpoint": choice,
             "failOnDataLoss": str(loss).lower(),
-            "data.loss.patience.ms": "0",
+            "data.loss.patience.ms": str(patience_ms),
         }
         self.log, self.positions = Log(end, epoch, ends), Positions()
         self.group = Group(entries, self.positions)
@@ -100,7 +101,7 @@ class Start:
         self.tracker.compare_with_group(checkpoint)
         owned = OwnedPartitions({TP: 0}, 1, 1)
         starts = self.tracker.resolve(checkpoint, owned, [TP], set())
-        diverged = self.tracker.diverged(starts, {TP: self.log.epoch})
+        diverged = self.tracker.diverged(starts, {TP: self.log.end}, {TP: self.log.epoch})
         self.starts = self.tracker.move_into_log(starts, {TP: self.log.end}, diverged)
         return self.starts[TP]
 
@@ -273,6 +274,21 @@ def test_topics_of_another_incarnation_lose_their_epochs():
     positions.merge([TP], {}, max_offset, commits=True)
     positions.replace({TP: 0})
     assert positions.to_check({TP: 9}) == {}
+
+
+@given(offsets, offsets, epochs_read, commits)
+def test_a_leader_that_may_be_behind_is_given_time_where_an_earlier_one_had_the_records(own, end, read, commit):
+    assume(end < own)
+    known = Start({}, end, commit=commit, loss=True, epoch=read, patience_ms=60_000)
+    assert known.position(at(own, read)) == own
+    assert known.tracker.awaits_longer_logs
+    known.log.end = own
+    assert known.position(at(own, read)) == own
+    assert not known.tracker.awaits_longer_logs
+    # Nobody knows whether an offset without an epoch has ever been in this log, and the log may soon be longer.
+    unknown = Start({TP: CommitOffset(own)}, end, commit=commit, loss=True, epoch=read, patience_ms=60_000)
+    with pytest.raises(DataLossError, match=f"t-0 cannot be read from offset {own}"):
+        unknown.position(at(own))
 
 
 def test_a_short_log_may_be_that_of_a_leader_that_is_behind_for_so_long_only():
