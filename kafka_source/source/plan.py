@@ -29,6 +29,8 @@ from kafka_source.quota.server import StreamQuota
 from kafka_source.quota.trigger_size import Measured, TriggerSize
 from kafka_source.source.start_and_end import BatchBounds
 
+log = logging.getLogger(__name__)
+
 
 def available_ends(
     starts: Mapping[TopicPartition, int],
@@ -73,9 +75,6 @@ def _share(max_offsets: int, size: int, total: int) -> int:
     # In floating point and in this order, so that a share which is off by one is off as in Spark.
     share = max_offsets * (size / total)
     return min(size, math.ceil(share) if share < 1 else math.floor(share))
-
-
-log = logging.getLogger(__name__)
 
 
 class Admission:

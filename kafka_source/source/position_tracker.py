@@ -69,7 +69,7 @@ class ShortLogs:
         return now - self._since[tp] < self._seconds
 
     def __bool__(self) -> bool:
-        return bool(self._since)
+        return any(self._clock() - since < self._seconds for since in self._since.values())
 
 
 class PositionTracker:

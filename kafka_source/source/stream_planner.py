@@ -53,6 +53,10 @@ _RETRY_SECONDS = 30.0
 _RETRY_PAUSES = RetryPolicy(0.2, 0.2)
 
 
+class _LeaderBehindError(RefreshRetriableError):
+    """A run that must read everything has to wait for a leader that may be behind."""
+
+
 class StreamPlanner:
     """Plan the batches of one stream.
 
@@ -167,7 +171,7 @@ class StreamPlanner:
         if ends == starts and leaderless and self._admission.runs_to_an_end:
             raise NoLeaderError(leaderless)
         if ends == starts and self._resolver.awaits_longer_logs and self._admission.runs_to_an_end:
-            raise RefreshRetriableError("Logs end before what was read of them; their leaders may be behind.")
+            raise _LeaderBehindError("Logs end before what was read of them; their leaders may be behind.")
         if known.partitions.keys() == start.partitions.keys():
             # The sink commits nothing for topics that were deleted or created again since the batch was planned.
             self._check_sink(start, has_new=ends != starts)
@@ -332,7 +336,8 @@ class StreamPlanner:
                 self._leaderless.add(error.partitions)
                 self._leaderless.check(error.partitions)
                 return True
-            if self._resolver.awaits_longer_logs:
+            if isinstance(error, _LeaderBehindError):
+                # For as long as the resolver believes it.
                 return True
             deadline = deadline or Deadline(_RETRY_SECONDS)
             self._topics.refresh()

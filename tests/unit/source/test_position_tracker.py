@@ -300,6 +300,9 @@ def test_a_short_log_may_be_that_of_a_leader_that_is_behind_for_so_long_only():
     assert logs.may_be_behind(TP) and logs.may_be_behind(other)
     seconds = 31
     assert not logs.may_be_behind(TP) and logs.may_be_behind(other)
+    assert logs
+    seconds = 60
+    assert not logs
     # Its log has been long enough in between.
     logs.keep([other])
     assert logs.may_be_behind(TP)
