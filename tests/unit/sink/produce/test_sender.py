@@ -134,7 +134,7 @@ def test_a_task_that_fails_leaves_its_identity_behind(broker):
 def test_records_that_nobody_takes_are_told_with_the_reason(broker):
     broker.partitions[2].error = NOT_ENOUGH_REPLICAS
     with pytest.raises(DeliveryError, match=rf"{TOPIC}-2 .*NOT_ENOUGH_REPLICAS.*delivery\.timeout\.ms"):
-        send(broker, delivery_timeout_ms="400", request_timeout_ms="200")
+        send(broker, delivery_timeout_ms="2000", request_timeout_ms="200")
 
 
 def test_a_record_that_is_too_large_is_told_before_it_is_sent(broker):
