@@ -144,16 +144,13 @@ class GroupStream(Stream):
         bar: bool | None,
         settings: Mapping[str, SettingValue],
     ) -> None:
+        super().__init__(arrow_schema(columns), Bar(str(subscription_of(options)), bar))
         self._settings = dict(settings)
         self._options, self._planner, self._max_wait = options, planner, max_wait
         self._names = [column.name for column in columns]
         missing = (name for name in _PLACE if name not in self._names)
         self._columns = (*columns, *map(Column, missing))
-        self._schema = arrow_schema(columns)
-        self._bar = Bar(str(subscription_of(options)), bar)
-        self._progress = Progress()
         self._reading: _Batches | None = None
-        self._is_closed = False
         # Up to where records were handed out, in the partitions that the member owns, and up to where they count as
         # done: what is in between is not committed.
         self._handed = StreamOffset()
@@ -164,16 +161,6 @@ class GroupStream(Stream):
 
     def __repr__(self) -> str:
         return f"<{subscription_of(self._options)} as a member of group {self._options.group_id}>"
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns of the batches."""
-        return self._schema
-
-    @property
-    def progress(self) -> Progress:
-        """How many records were handed out, and how many offsets of the member's partitions are left."""
-        return self._progress
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Yield batches of records as they come, and join the group for the first one.
@@ -279,10 +266,6 @@ class GroupStream(Stream):
             self._planner.close()
             self._bar.close()
 
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise ValueError("the stream is closed")
-
     def _read(self) -> _Batches:
         pauses, quiet = _PAUSES.pauses(), self._patience()
         while True:
@@ -371,8 +354,7 @@ class GroupStream(Stream):
 
     def _count(self, batch: pa.RecordBatch, left: int) -> None:
         before = self._progress
-        self._progress = Progress(before.records + batch.num_rows, before.bytes + batch.nbytes, max(0, left))
-        self._bar.update(self._progress)
+        self._show(Progress(before.records + batch.num_rows, before.bytes + batch.nbytes, max(0, left)))
 
 
 def _ends(batch: pa.RecordBatch) -> dict[TopicPartition, int]:

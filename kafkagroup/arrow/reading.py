@@ -187,26 +187,13 @@ class BoundedStream(Stream):
     def __init__(
         self, options: ReadOptions, columns: tuple[Column, ...], pinned: PinnedRanges, bar: bool | None
     ) -> None:
+        super().__init__(arrow_schema(columns), Bar(str(subscription_of(options)), bar), pinned.size)
         self._options, self._columns = options, columns
         self._pinned = replace(pinned, ranges=tuple(r for r in pinned.ranges if r.size))
-        self._schema = arrow_schema(columns)
-        self._bar = Bar(str(subscription_of(options)), bar)
-        self._progress = Progress(lag=pinned.size)
         self._open: WeakSet[_Batches] = WeakSet()
-        self._is_closed = False
 
     def __repr__(self) -> str:
         return f"<records of {', '.join(map(str, self._pinned.ranges)) or 'no range'}>"
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns of the batches."""
-        return self._schema
-
-    @property
-    def progress(self) -> Progress:
-        """How far the newest use of the stream has been read."""
-        return self._progress
 
     @property
     def ranges(self) -> tuple[Range, ...]:
@@ -215,8 +202,7 @@ class BoundedStream(Stream):
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Yield the record batches; raises as `FetchEngine.read`."""
-        if self._is_closed:
-            raise ValueError("the stream is closed")
+        self._check_open()
         batches = self._read()
         self._open.add(batches)
         return batches
@@ -231,11 +217,9 @@ class BoundedStream(Stream):
         )
         for batch in engine_for(self._options.engine, self._options.settings).read(request):
             records, size = records + batch.num_rows, size + batch.nbytes
-            self._progress = Progress(records, size, max(0, pinned.size - records))
-            self._bar.update(self._progress)
+            self._show(Progress(records, size, max(0, pinned.size - records)))
             yield batch
-        self._progress = Progress(records, size, 0)
-        self._bar.update(self._progress)
+        self._show(Progress(records, size, 0))
         self._bar.close()
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from kafkagroup.arrow.progress import Progress
+from kafkagroup.arrow.progress import Bar, Progress
 
 _Self = TypeVar("_Self", bound="Stream")
 
@@ -19,17 +19,35 @@ class Stream(ABC):
 
     polars, pandas, DuckDB, pyarrow and others read it as a table: `polars.DataFrame(stream)`,
     `duckdb.sql("from stream")`, `pyarrow.table(stream)`.
+
+    Args:
+        schema: The columns of the batches.
+        bar: Shows the progress.
+        lag: The offsets that are left to read, as far as they are known.
     """
 
-    @property
-    @abstractmethod
-    def schema(self) -> pa.Schema:
-        """The columns of the batches."""
+    def __init__(self, schema: pa.Schema, bar: Bar, lag: int = 0) -> None:
+        self._schema, self._bar = schema, bar
+        self._progress = Progress(lag=lag)
+        self._is_closed = False
 
     @property
-    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """The columns of the batches."""
+        return self._schema
+
+    @property
     def progress(self) -> Progress:
-        """How far the stream has been read."""
+        """How far the stream has been read: how many records were handed out, and how many offsets are left."""
+        return self._progress
+
+    def _show(self, progress: Progress) -> None:
+        self._progress = progress
+        self._bar.update(progress)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ValueError("the stream is closed")
 
     @abstractmethod
     def __iter__(self) -> Iterator[pa.RecordBatch]:
