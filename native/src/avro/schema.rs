@@ -73,6 +73,15 @@ pub enum Logical {
     },
 }
 
+impl Type {
+    /// A type with the logical type that its object in the schema says.
+    fn without_name(kind: Kind, object: &Map<String, Value>) -> Self {
+        let logical = logical(&kind, object);
+        let ignores_logical = logical.is_none() && object.contains_key("logicalType");
+        Self { kind, logical, ignores_logical, ..NULL.clone() }
+    }
+}
+
 static NULL: Type = Type { kind: Kind::Null, logical: None, ignores_logical: false, name: None, aliases: vec![] };
 /// The digits of the largest decimal of Spark and of Arrow's decimal128.
 const DECIMAL_DIGITS: usize = 38;
@@ -205,9 +214,7 @@ impl Parser {
             _ => return Err(Fault::new("an object of the schema has no type")),
         };
         if let Some(kind) = primitive(kind) {
-            let logical = logical(&kind, object);
-            let ignores_logical = logical.is_none() && object.contains_key("logicalType");
-            self.types.push(Some(Type { kind, logical, ignores_logical, ..NULL.clone() }));
+            self.types.push(Some(Type::without_name(kind, object)));
             return Ok(self.types.len() - 1);
         }
         match kind {
@@ -253,10 +260,8 @@ impl Parser {
             }
             _ => Kind::Record(self.fields(&name, object, &space)?),
         };
-        let logical = logical(&kind, object);
         if let Some(place) = self.types.get_mut(id) {
-            let ignores_logical = logical.is_none() && object.contains_key("logicalType");
-            *place = Some(Type { kind, logical, ignores_logical, name: Some(name), aliases });
+            *place = Some(Type { name: Some(name), aliases, ..Type::without_name(kind, object) });
         }
         Ok(id)
     }

@@ -2,8 +2,8 @@
 
 use arrow_data::ArrayData;
 use arrow_data::ffi::FFI_ArrowArray;
-use arrow_schema::ArrowError;
 use arrow_schema::ffi::FFI_ArrowSchema;
+use arrow_schema::{ArrowError, DataType, Field};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
@@ -18,7 +18,24 @@ where
     PyCapsule::new_with_value(py, exported, c"arrow_schema")
 }
 
-/// Exports an array, which keeps its buffers alive.
-pub fn array_capsule<'py>(py: Python<'py>, data: &ArrayData) -> PyResult<Bound<'py, PyCapsule>> {
-    PyCapsule::new_with_value(py, FFI_ArrowArray::new(data), c"arrow_array")
+/// Exports a type.
+pub fn type_capsule<'py>(py: Python<'py>, kind: &DataType) -> PyResult<Bound<'py, PyCapsule>> {
+    schema_capsule(py, Field::new("", kind.clone(), true))
+}
+
+/// What `__arrow_c_array__` returns: a schema and an array.
+pub type Exported<'py> = (Bound<'py, PyCapsule>, Bound<'py, PyCapsule>);
+
+/// Exports an array, which keeps its buffers alive, with its schema.
+///
+/// `requested`: the schema that the consumer would like. The protocol allows a producer to ignore it; the consumer then
+/// casts the data.
+pub fn exported<'py>(
+    py: Python<'py>,
+    schema: Bound<'py, PyCapsule>,
+    data: &ArrayData,
+    requested: Option<Bound<'py, PyAny>>,
+) -> PyResult<Exported<'py>> {
+    drop(requested);
+    Ok((schema, PyCapsule::new_with_value(py, FFI_ArrowArray::new(data), c"arrow_array")?))
 }

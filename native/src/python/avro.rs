@@ -1,11 +1,11 @@
 //! The Python classes `AvroDecoder` and `DecodedValues`.
 
-use arrow_schema::{DataType, Field};
+use arrow_schema::DataType;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyString};
 
-use super::arrow_export::{array_capsule, schema_capsule};
+use super::arrow_export::{Exported, exported, type_capsule};
 use super::arrow_import::{Column, Imported};
 use super::errors::arrow_error;
 use crate::arrays::{Binary, LargeBinary, Outside};
@@ -83,15 +83,9 @@ impl DecodedValues {
         &self,
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyAny>>,
-    ) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
-        // The protocol allows a producer to ignore the request; the consumer then casts the data.
-        drop(requested_schema);
-        Ok((type_capsule(py, self.inner.data.data_type())?, array_capsule(py, &self.inner.data)?))
+    ) -> PyResult<Exported<'py>> {
+        exported(py, type_capsule(py, self.inner.data.data_type())?, &self.inner.data, requested_schema)
     }
-}
-
-pub fn type_capsule<'py>(py: Python<'py>, kind: &DataType) -> PyResult<Bound<'py, PyCapsule>> {
-    schema_capsule(py, Field::new("", kind.clone(), true))
 }
 
 enum BinaryColumn<'a> {

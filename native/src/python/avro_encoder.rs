@@ -6,9 +6,9 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-use super::arrow_export::array_capsule;
+use super::arrow_export::{Exported, exported, type_capsule};
 use super::arrow_import::{Column, Imported, imported_type};
-use super::avro::{malformed, refuse, type_capsule};
+use super::avro::{malformed, refuse};
 use super::errors::{arrow_error, unfit};
 use crate::avro::write::cells::Cells;
 use crate::avro::write::encoder::{Encoder, Failure};
@@ -65,10 +65,8 @@ impl EncodedValues {
         &self,
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyAny>>,
-    ) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
-        // The protocol allows a producer to ignore the request; the consumer then casts the data.
-        drop(requested_schema);
-        Ok((type_capsule(py, self.inner.data_type())?, array_capsule(py, &self.inner)?))
+    ) -> PyResult<Exported<'py>> {
+        exported(py, type_capsule(py, self.inner.data_type())?, &self.inner, requested_schema)
     }
 }
 

@@ -18,7 +18,7 @@ use crate::aborted::AbortedTransactions;
 use crate::builder::{self, Limits};
 use crate::columns::Column;
 use crate::record_set::{self, Progress};
-use arrow_export::{array_capsule, schema_capsule};
+use arrow_export::{Exported, exported, schema_capsule};
 use buffer::Buffer;
 use errors::arrow_error;
 
@@ -191,9 +191,7 @@ impl Batch {
         &self,
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyAny>>,
-    ) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
-        // The protocol allows a producer to ignore the request; the consumer then casts the data.
-        drop(requested_schema);
-        Ok((schema_capsule(py, self.inner.schema.as_ref())?, array_capsule(py, &self.inner.data)?))
+    ) -> PyResult<Exported<'py>> {
+        exported(py, schema_capsule(py, self.inner.schema.as_ref())?, &self.inner.data, requested_schema)
     }
 }
