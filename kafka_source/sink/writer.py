@@ -254,7 +254,7 @@ def _with_encoding(target: Target, schema: StructType) -> Target:
     if target.options.value_format != "avro":
         return target
     # Import it late: most sinks do not need it.
-    from kafka_source.sink.value_type import arrow_type
+    from kafka_source.spark_types import arrow_type
     from kafka_source.values.encoding import ValueEncoding
     from kafka_source.values.writer_schema import writer_schema
 

@@ -6,43 +6,19 @@ import pyarrow as pa
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
-    BooleanType,
     DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
     MapType,
-    NullType,
     StringType,
-    StructField,
     StructType,
-    TimestampNTZType,
-    TimestampType,
 )
 
 from kafka_source.errors import OptionError
 from kafka_source.model.record_columns import Column
 from kafka_source.options import ReadOptions
 from kafka_source.schema import columns_of, source_schema
+from kafka_source.spark_types import spark_type
 from kafka_source.values.decoding import VALUE, ValueDecoding
 from kafka_source.values.reader_schema import ReaderSchema, reader_schema
-
-_SIMPLE: dict[pa.DataType, DataType] = {
-    pa.bool_(): BooleanType(),
-    pa.int32(): IntegerType(),
-    pa.int64(): LongType(),
-    pa.float32(): FloatType(),
-    pa.float64(): DoubleType(),
-    pa.string(): StringType(),
-    pa.binary(): BinaryType(),
-    pa.date32(): DateType(),
-    pa.timestamp("us", tz="UTC"): TimestampType(),
-    pa.timestamp("us"): TimestampNTZType(),
-    pa.null(): NullType(),
-}
 
 
 def schema_with_values(options: ReadOptions, reader: ReaderSchema) -> StructType:
@@ -115,19 +91,6 @@ def _as_requested(found: pa.DataType, wanted: DataType, reader: ReaderSchema) ->
         takes = f"value {spark_type(found).simpleString()} ({reader}), or some of its fields"
         raise OptionError("schema", f"value {wanted.simpleString()}", takes)
     return kind
-
-
-def spark_type(kind: pa.DataType) -> DataType:
-    """Return Spark's type for one that the kernel makes."""
-    if pa.types.is_struct(kind):
-        return StructType([StructField(field.name, spark_type(field.type), field.nullable) for field in kind])
-    if pa.types.is_list(kind):
-        return ArrayType(spark_type(kind.value_type), kind.value_field.nullable)
-    if pa.types.is_map(kind):
-        return MapType(spark_type(kind.key_type), spark_type(kind.item_type), kind.item_field.nullable)
-    if pa.types.is_decimal(kind):
-        return DecimalType(kind.precision, kind.scale)
-    return _SIMPLE[kind]
 
 
 def relabelled(kind: pa.DataType, wanted: DataType) -> pa.DataType | None:

@@ -22,7 +22,8 @@ from pyspark.sql.types import (
 
 from kafka_source.errors import OptionError
 from kafka_source.options import Where, read_options
-from kafka_source.source.value_column import relabelled, requested, schema_with_values, spark_type
+from kafka_source.source.value_column import relabelled, requested, schema_with_values
+from kafka_source.spark_types import spark_type
 from kafka_source.values.reader_schema import ReaderSchema
 from tests.support.avro import record
 from tests.support.native import kernel

@@ -12,7 +12,7 @@ from pyspark.sql.types import ArrayType, CalendarIntervalType, LongType, MapType
 
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.sink.records import SinkColumns, from_arrow, from_rows
-from kafka_source.sink.value_type import arrow_type
+from kafka_source.spark_types import arrow_type
 from kafka_source.values.derived_schema import derived_schema
 from kafka_source.values.writer_schema import WriterSchema
 from tests.support.native import kernel

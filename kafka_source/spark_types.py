@@ -1,4 +1,4 @@
-"""The Arrow type of a column that a sink encodes, as the driver knows it before the first row."""
+"""Which type of Spark a value's type in Arrow is, as read, and the other way, as written."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from pyspark.sql.types import (
     NullType,
     ShortType,
     StringType,
+    StructField,
     StructType,
     TimestampNTZType,
     TimestampType,
@@ -26,25 +27,42 @@ from pyspark.sql.types import (
 
 from kafka_source.errors import InvalidConfigurationError
 
-_SIMPLE: dict[type[DataType], pa.DataType] = {
-    NullType: pa.null(),
-    BooleanType: pa.bool_(),
+_SPARK_TYPES: dict[pa.DataType, DataType] = {
+    pa.bool_(): BooleanType(),
+    pa.int32(): IntegerType(),
+    pa.int64(): LongType(),
+    pa.float32(): FloatType(),
+    pa.float64(): DoubleType(),
+    pa.string(): StringType(),
+    pa.binary(): BinaryType(),
+    pa.date32(): DateType(),
+    pa.timestamp("us", tz="UTC"): TimestampType(),
+    pa.timestamp("us"): TimestampNTZType(),
+    pa.null(): NullType(),
+}
+
+_ARROW_TYPES: dict[type[DataType], pa.DataType] = {
+    **{type(spark): arrow for arrow, spark in _SPARK_TYPES.items()},
     ByteType: pa.int8(),
     ShortType: pa.int16(),
-    IntegerType: pa.int32(),
-    LongType: pa.int64(),
-    FloatType: pa.float32(),
-    DoubleType: pa.float64(),
-    StringType: pa.string(),
-    BinaryType: pa.binary(),
-    DateType: pa.date32(),
-    TimestampType: pa.timestamp("us", tz="UTC"),
-    TimestampNTZType: pa.timestamp("us"),
 }
 
 
+def spark_type(kind: pa.DataType) -> DataType:
+    """Return Spark's type for one that the kernel makes."""
+    if pa.types.is_struct(kind):
+        return StructType([StructField(field.name, spark_type(field.type), field.nullable) for field in kind])
+    if pa.types.is_list(kind):
+        return ArrayType(spark_type(kind.value_type), kind.value_field.nullable)
+    if pa.types.is_map(kind):
+        return MapType(spark_type(kind.key_type), spark_type(kind.item_type), kind.item_field.nullable)
+    if pa.types.is_decimal(kind):
+        return DecimalType(kind.precision, kind.scale)
+    return _SPARK_TYPES[kind]
+
+
 def arrow_type(kind: DataType, path: str = "") -> pa.DataType:
-    """Return the Arrow type of a column.
+    """Return the Arrow type of a column that a sink encodes, as the driver knows it before the first row.
 
     Args:
         kind: Its type in Spark.
@@ -64,7 +82,7 @@ def arrow_type(kind: DataType, path: str = "") -> pa.DataType:
         return pa.map_(key, pa.field("value", value, kind.valueContainsNull))
     if isinstance(kind, DecimalType):
         return pa.decimal128(kind.precision, kind.scale)
-    for known, found in _SIMPLE.items():
+    for known, found in _ARROW_TYPES.items():
         if isinstance(kind, known):
             return found
     place = f"Field {path} of the column value" if path else "The column value"
