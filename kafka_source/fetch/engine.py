@@ -85,8 +85,8 @@ class FetchRequest:
 
     @property
     def loss_patience(self) -> float:
-        """The seconds that planned records may be missing: half of the time-out at most, whose error tells less."""
-        return min(self.loss_patience_ms, self.timeout_ms / 2) / 1000
+        """The seconds that planned records may be missing; `kafkaConsumer.pollTimeoutMs` can lower them."""
+        return min(self.loss_patience_ms, self.timeout_ms) / 1000
 
 
 class FetchEngine(Protocol):

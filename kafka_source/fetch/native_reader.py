@@ -45,6 +45,7 @@ _MIN_FETCH_BYTES = 64 * 1024
 _UNKNOWN_RECORD_BYTES = 1024
 _BACK_OFF = RetryPolicy(0.05, 1.0)
 _MAX_WAIT = 1.0
+_LAST_LOOK_SECONDS = 2.0
 
 
 @dataclass(slots=True)
@@ -283,9 +284,13 @@ class NativeReader:
     def _check_patience(self, parts: Iterable[_Part]) -> None:
         """Raise RetriableError if one of them has returned no records within `kafkaConsumer.pollTimeoutMs`."""
         since = time.monotonic() - self._request.timeout_ms / 1000
-        # Where the leader has said that the log ends too early, `_check_end` waits for the end.
-        awaited = [part for part in parts if part.node is None or part.short_since is None]
-        late = [part for part in awaited if part.waits_since < since]
+        # A loss tells more: where the log ends too early, the leader is asked once more.
+        late = [
+            part
+            for part in parts
+            if part.waits_since < since
+            and (part.short_since is None or (part.node is None and part.short_since < since - _LAST_LOOK_SECONDS))
+        ]
         if not late:
             return
         where = ", ".join(f"{part.name} at offset {part.asked}" for part in late[:5])

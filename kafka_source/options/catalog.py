@@ -151,7 +151,7 @@ class ReadOptions(ValueOptions):
         "data.loss.patience.ms",
         kinds.MILLISECONDS,
         "How long offsets that were read or planned may be missing, because the log ends before them or its topic is "
-        "unknown, until that is a loss; in a task at most half of kafkaConsumer.pollTimeoutMs. A broker that has just "
+        "unknown, until that is a loss; in a task at most kafkaConsumer.pollTimeoutMs. A broker that has just "
         "become the leader, or is behind, says so for a while. The query's other partitions are read meanwhile. What "
         "leader epochs prove, and an offset without an epoch, does not wait.",
         default=30_000,

@@ -27,7 +27,7 @@ Note = Callable[[str, Any], object]
 """`Checkpoint.note`, or what sends there."""
 
 SLOTS = 2
-SECONDS = 15.0
+SECONDS = 45.0
 _SCHEMA = source_schema(headers=False)
 
 

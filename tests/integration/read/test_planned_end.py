@@ -43,11 +43,11 @@ def test_an_end_that_comes_late_is_no_loss(kafka, topic, engine):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_an_end_that_does_not_come_is_a_loss_after_half_of_the_poll_timeout(kafka, topic, engine):
+def test_an_end_that_does_not_come_is_a_loss_after_the_poll_timeout(kafka, topic, engine):
     name = topic("short", partitions=1)
     produce(kafka.bootstrap_servers, name, 5)
     reader = engine_for(engine, Settings({"bootstrap.servers": kafka.bootstrap_servers}))
     began = time.monotonic()
     with pytest.raises(DataLossError, match=rf"{name}-0 cannot be read from offset 5: it has only offsets \[0, 5\)"):
         list(reader.read(request(name, 2000)))
-    assert 1 <= time.monotonic() - began < 8
+    assert 2 <= time.monotonic() - began < 8

@@ -224,14 +224,15 @@ def test_a_task_asks_a_far_broker_for_more_unless_a_quota_holds_it_back(broker, 
     assert max(sizes) == largest
 
 
-def test_a_topic_created_anew_is_not_read_with_the_old_ones_offsets(broker):
+@pytest.mark.parametrize("limits", [{"loss_patience_ms": 200}, {"timeout_ms": 500}], ids=["patience", "time-out"])
+def test_a_topic_created_anew_is_not_read_with_the_old_ones_offsets(broker, limits):
     broker.partitions = {0: filled(2)}
     reader, planned = engine(broker), id_text(broker)
     assert read(reader, request(Range(TOPIC, 0, 0, 10), topics={TOPIC: planned})) == {0: list(range(10))}
     broker.topic_id = uuid.uuid4()
     # The broker that was asked last has said that the old one is there, until something else is wrong.
     broker.partitions[0].error = NOT_LEADER
-    asked = request(Range(TOPIC, 0, 10, 20), topics={TOPIC: planned}, loss_patience_ms=200)
+    asked = request(Range(TOPIC, 0, 10, 20), topics={TOPIC: planned}, **limits)
     with pytest.raises(DataLossError, match=f"{TOPIC}-0 .* offset 10: .* again: its id is now") as caught:
         read(reader, asked)
     assert str(id_text(broker)) in str(caught.value)
