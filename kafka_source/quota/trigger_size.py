@@ -91,7 +91,8 @@ class TriggerSize:
         elif goal > self.target and learned.since_compared >= _TRUSTED_TRIGGERS:
             change = 1 / _COMPARABLE
         change = min(MOST_CHANGE, max(1 / MOST_CHANGE, change))
-        return replace(learned, limit=max(1, round(batch.offsets * change)))
+        # Rounded down: 13 offsets that should be 12.5 would stay 13, and their trigger too long, for ever.
+        return replace(learned, limit=max(1, math.floor(batch.offsets * change)))
 
     def _work(self, batch: Measured) -> float:
         """Return the seconds of a trigger without those in which Spark waited for the interval."""

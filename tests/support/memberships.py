@@ -108,6 +108,12 @@ def rejoin_until_joined(membership: GroupMembership, joining: Future[object]) ->
     joining.result()
 
 
+def rejoin_once(membership: GroupMembership) -> None:
+    """Rejoin in the next rebalance."""
+    wait_until(membership.rebalance_needed, "a rebalance")
+    membership.rejoin(30)
+
+
 def together(*work: Callable[[], object], seconds: float = 60) -> list[object]:
     """Results of calls made at the same time."""
     with ThreadPoolExecutor(len(work)) as pool:

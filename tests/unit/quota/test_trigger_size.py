@@ -47,7 +47,7 @@ def settled(target: float, *, fixed: float, speed: float) -> TriggerSize:
 def test_the_next_micro_batch_is_at_most_ten_times_as_large_or_as_small_as_the_last(size, batch):
     after = size.after(batch)
     assert 1 <= after.limit <= batch.offsets * MOST_CHANGE
-    assert after.limit >= round(batch.offsets / MOST_CHANGE)
+    assert after.limit >= batch.offsets // MOST_CHANGE
     assert after.target == size.target
 
 
@@ -71,7 +71,8 @@ def test_at_a_steady_speed_the_time_comes_near_from_below_and_does_not_swing(tar
         times.append(seconds)
     # The first micro-batches, or one offset, may take longer than the target.
     late = next(at for at, seconds in enumerate(times) if seconds <= 1.05 * target + 1 / speed or limits[at] == 1)
-    assert late <= 8
+    # The slowest of 300,000 draws: 9, with a large fixed part and some ten offsets in a trigger.
+    assert late <= 10
     for before, now in zip(times[late:], times[late + 1 :], strict=False):
         assert min(before, target) - 2 / speed <= now <= max(before, target) + 2 / speed
 
@@ -106,7 +107,7 @@ def test_a_sink_that_stood_still_makes_one_small_micro_batch_and_no_more(target,
     size = settled(target, fixed=fixed, speed=speed)
     before = size.limit
     size = size.after(Measured(before, times * target, asked_at=BUSY))
-    assert size.limit >= round(before / MOST_CHANGE)
+    assert size.limit >= before // MOST_CHANGE
     for _ in range(4):
         size, seconds = trigger(size, fixed=fixed, speed=speed)
         assert seconds <= 1.05 * target + 2 / speed
