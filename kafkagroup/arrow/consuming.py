@@ -111,6 +111,8 @@ def consume(
             "startingOffsetsByTimestampStrategy": "latest",
             "failOnDataLoss": str(fail_on_data_loss).lower(),
             "engine": engine,
+            # Whoever calls this means to share, and to go on where the group is: no warning says so.
+            "group.membership": "true",
             "group.members": "1",
             # The caller commits.
             "commit": "none",

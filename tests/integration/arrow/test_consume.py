@@ -114,7 +114,12 @@ def loops(name: str, settings: dict[str, str]) -> Iterator[Callable[[], Loop]]:
 
 @pytest.mark.parametrize("engine", ["native", "librdkafka"])
 def test_a_group_goes_on_where_it_has_committed(
-    kafka: EmbeddedKafka, name: str, settings: dict[str, str], groups: Groups, engine: str
+    kafka: EmbeddedKafka,
+    name: str,
+    settings: dict[str, str],
+    groups: Groups,
+    engine: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     write_all(kafka, name, range(40))
     with arrow.consume(name, settings, columns="value string", max_wait=0, engine=engine) as stream:
@@ -129,6 +134,7 @@ def test_a_group_goes_on_where_it_has_committed(
     assert committed(groups, name) == 40, "what nobody asked to commit is not committed"
     with arrow.consume(name, settings, columns="value string", max_wait=0) as stream:
         assert sorted(numbers(stream)) == list(range(40, 80))
+    assert [one.message for one in caplog.records if one.name.startswith("kafka")] == [], "no warning for what is meant"
 
 
 def test_a_commit_is_of_what_was_handed_out(
