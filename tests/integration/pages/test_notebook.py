@@ -28,9 +28,10 @@ SAID = {
     "05_exactly_once_copy": ["The query failed.", "4000 copies are committed"],
     "06_lag_board": ["orders read; lag at most"],
     "07_quotas_live": ["{500: "],
+    "08_without_spark": ["60000 orders written", "60000 orders read, then 20000 new ones"],
 }
 PICTURES = {"04_one_group_many_readers": 2, "06_lag_board": 2}
-DAILY = ("01_quickstart", "02_from_format_kafka")
+DAILY = ("01_quickstart", "02_from_format_kafka", "08_without_spark")
 
 
 def read(path: Path) -> NotebookNode:
