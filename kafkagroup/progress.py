@@ -48,6 +48,8 @@ class SourceLag:
         source: The number of the source in the query, from 0.
         behind: By partition, the number of offsets between what was read and the latest offset at that time.
         bytes_per_offset: About how many bytes an offset has in a fetch response; None: unknown.
+        bad_records: The records whose values could not be decoded, since the micro-batch before was planned; None: they
+            end the query, or values are not decoded.
     """
 
     query: str
@@ -55,6 +57,7 @@ class SourceLag:
     source: int
     behind: Mapping[TopicPartition, int]
     bytes_per_offset: float | None = None
+    bad_records: int | None = None
 
     @property
     def total(self) -> int:
@@ -65,7 +68,8 @@ class SourceLag:
     def metrics(self) -> dict[str, str]:
         """Return the figures under Spark's names: `minOffsetsBehindLatest`, `max…`, `avg…`; empty without partitions.
 
-        `estimatedTotalBytesBehindLatest` is among them if the size of an offset is known.
+        `estimatedTotalBytesBehindLatest` is among them if the size of an offset is known, and `badRecords`, which Spark
+        does not have, if the query goes on after bad values.
         """
         if not self.behind:
             return {}
@@ -76,6 +80,8 @@ class SourceLag:
         }
         if self.bytes_per_offset is not None:
             found["estimatedTotalBytesBehindLatest"] = str(self.total * self.bytes_per_offset)
+        if self.bad_records is not None:
+            found["badRecords"] = str(self.bad_records)
         return found
 
 
@@ -135,7 +141,9 @@ def lag_of(progress: StreamingQueryProgress, *, bytes_per_offset: float | None =
     for source in sources_of(progress):
         size = _measured_size(source.quota or {})
         per_offset = bytes_per_offset if size is None else size
-        found.append(SourceLag(name_of(progress), progress.batchId, source.number, source.behind, per_offset))
+        new = source.driver if source.has_read else None
+        bad = None if new is None else new.bad_records
+        found.append(SourceLag(name_of(progress), progress.batchId, source.number, source.behind, per_offset, bad))
     return found
 
 

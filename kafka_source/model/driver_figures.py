@@ -1,4 +1,4 @@
-"""What a stream's driver process did since the last micro-batch: commits and rebalances, for the query's progress.
+"""What happened in a stream since its last micro-batch was planned, for the query's progress.
 
 Spark gives a Python source no way to report metrics. But it shows the end offset of each micro-batch in the progress of
 the query, also to a client of Spark Connect. So the driver process writes these figures beside the offset, under
@@ -142,6 +142,8 @@ class DriverFigures:
         rebalances: The rebalances of that time.
         latest: The latest offsets, where Spark does not show them (before 4.2); else empty.
         max_offsets: The most offsets that the micro-batch might have; None: without `targetTriggerDuration`.
+        bad_records: The number of records whose values could not be decoded, as tasks have reported them in that time;
+            None: there are none, because the values are not decoded or the first one ends the query.
     """
 
     at_ms: int
@@ -151,6 +153,7 @@ class DriverFigures:
     rebalances: tuple[Rebalance, ...] = ()
     latest: Mapping[TopicPartition, int] = field(default_factory=dict)
     max_offsets: int | None = None
+    bad_records: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON that `from_json` parses, without what is empty."""
@@ -166,7 +169,8 @@ class DriverFigures:
             "latest": latest,
             "maxOffsets": self.max_offsets,
         }
-        return {name: value for name, value in everything.items() if value}
+        counted = {} if self.bad_records is None else {"badRecords": self.bad_records}
+        return {name: value for name, value in everything.items() if value} | counted
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> DriverFigures:
@@ -187,6 +191,7 @@ class DriverFigures:
                 for partition, offset in offsets.items()
             },
             value.get("maxOffsets"),
+            value.get("badRecords"),
         )
 
 

@@ -477,6 +477,11 @@ class ReadOptions(ValueOptions):
         return self.in_group and self.assign is None
 
     @property
+    def goes_on_after_bad_values(self) -> bool:
+        """Whether values that cannot be decoded do not end the query, so that their records are counted."""
+        return self.value_format == "avro" and self.mode != "FAILFAST"
+
+    @property
     def read_committed(self) -> bool:
         """Whether the query reads up to the last stable offset, without records of aborted transactions."""
         if self.isolation_level is None:

@@ -131,6 +131,7 @@ class Report:
         throttle: Seconds that brokers asked it to wait (KIP-219).
         left: Offsets that are still to be read; 0: the task is done.
         sizes: Topic, partition, bytes and offsets, measured together.
+        bad_records: Records whose values cannot be decoded.
     """
 
     slot: int
@@ -140,6 +141,7 @@ class Report:
     throttle: float = 0.0
     left: int = 0
     sizes: list[tuple[str, int, float, int]] = field(default_factory=list)
+    bad_records: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +179,8 @@ class Account:
         self._lock = threading.RLock()
         # When a task has last said that it is done; None: none has.
         self.tasks_done_at: float | None = None
+        # Of all tasks' reports.
+        self.bad_records = 0
 
     def change(self, bounds: Bounds) -> None:
         """Set other bounds; what was fetched under the old ones is forgotten, or it would stop a lowered query."""
@@ -200,6 +204,7 @@ class Account:
         with self._lock:
             if not report.left:
                 self.tasks_done_at = now
+            self.bad_records += report.bad_records
             slot = self._slots.setdefault(report.slot, _Slot())
             slot.totals.update(bytes=round(report.bytes), records=round(report.records))
             slot.totals.update(delayMs=round(report.delay * 1000), throttleMs=round(report.throttle * 1000))

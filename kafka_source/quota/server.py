@@ -144,6 +144,10 @@ class StreamQuota:
         """Return when a task has last reported that it is done, by `time.monotonic`; None: none has."""
         return self._account.tasks_done_at
 
+    def bad_records(self) -> int:
+        """Return how many records tasks have reported whose values cannot be decoded."""
+        return self._account.bad_records
+
     def ticket(self, slot: int, share: float) -> Ticket:
         """Return what the task of a slot takes along.
 

@@ -69,7 +69,7 @@ class _Allowances:
 
 
 class Pacer:
-    """Holds a task's fetches back, and counts what it fetched and what brokers throttled.
+    """Holds a task's fetches back, and counts what it fetched, what brokers throttled, and bad records.
 
     Args:
         slot: The task's slot or input partition.
@@ -130,6 +130,10 @@ class Pacer:
         """Count a pause that a broker asked for (KIP-219)."""
         self.throttle += seconds
         self._report.throttle += seconds
+
+    def found_bad(self, records: int) -> None:
+        """Count records whose values cannot be decoded."""
+        self._report.bad_records += records
 
     def __enter__(self) -> Pacer:
         return self

@@ -384,7 +384,14 @@ def _batches(task: ReadTask, query: Query, pacer: Pacer, reader: ReaderSchema | 
             options, ranges, columns_to_fetch(query.columns), cluster=task.cluster, topics=task.topics, pacer=pacer
         )
         for batch in engine_for(options.engine, query.settings).read(request):
-            rows = rows_of(batch, query.columns, replica=replica, decoding=query.decoding, reader=reader)
+            rows = rows_of(
+                batch,
+                query.columns,
+                replica=replica,
+                decoding=query.decoding,
+                reader=reader,
+                count_bad=pacer.found_bad,
+            )
             if rows.num_rows:
                 yield rows
 

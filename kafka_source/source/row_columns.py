@@ -6,7 +6,7 @@ and what is decoded of the value (`value.format`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -41,6 +41,7 @@ def rows_of(
     replica: int = 0,
     decoding: ValueDecoding | None = None,
     reader: ReaderSchema | None = None,
+    count_bad: Callable[[int], None] | None = None,
 ) -> pa.RecordBatch:
     """Return the rows of fetched records, with exactly the requested columns.
 
@@ -50,6 +51,7 @@ def rows_of(
         replica: The number of the copy; the same in every row.
         decoding: How the values are decoded; None: they are not.
         reader: The schema with which the batch was planned; see `decode`.
+        count_bad: See `decode`.
 
     Raises:
         KafkaGroupError: See `decode`.
@@ -59,7 +61,7 @@ def rows_of(
         # Only tasks that decode load this.
         from kafka_source.values.decoding import decode
 
-        batch, made = decode(batch, decoding, reader)
+        batch, made = decode(batch, decoding, reader, count_bad)
     if any(column.name == REPLICA for column in columns):
         made[REPLICA] = pa.repeat(pa.scalar(replica, pa.int32()), batch.num_rows)
     return _with(made, batch, columns) if made else batch

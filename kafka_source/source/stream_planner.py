@@ -95,11 +95,13 @@ class StreamPlanner:
             fail_on_data_loss=options.fail_on_data_loss,
         )
         self._resolver = PositionTracker(options, self._cluster, self._owner, subscribed, positions)
-        # A limit in bytes needs the sizes that tasks measure, a limit in time when they end: they report both as with a
-        # quota.
-        measures = options.max_bytes_per_trigger is not None or options.target_trigger_duration is not None
+        # A limit in bytes needs the sizes that tasks measure, a limit in time when they end. They report both, and how
+        # many values are bad, as with a quota.
+        limits = (options.max_bytes_per_trigger, options.target_trigger_duration)
+        measures = options.goes_on_after_bad_values or any(limit is not None for limit in limits)
         quota = QuotaSettings.measuring(options) if measures else QuotaSettings.of(options)
         self._quota = None if quota is None else StreamQuota(quota, options.settings)
+        self._told_bad_records = 0
         self._admission = Admission(options, self._quota)
         self._owned = OwnedPartitions({})
         self._latest: dict[TopicPartition, int] = {}
@@ -276,7 +278,7 @@ class StreamPlanner:
         return report
 
     def figures(self, *, with_latest: bool) -> DriverFigures:
-        """Return the commits and rebalances since the last call, for the query's progress.
+        """Return the commits, rebalances and bad records since the last call, for the query's progress.
 
         Args:
             with_latest: Whether to add the latest offsets, because this version of Spark does not show them.
@@ -290,7 +292,13 @@ class StreamPlanner:
             events.rebalances,
             self._latest if with_latest else {},
             None if self._options.target_trigger_duration is None else self._admission.max_offsets,
+            self._new_bad_records() if self._options.goes_on_after_bad_values else None,
         )
+
+    def _new_bad_records(self) -> int:
+        total = 0 if self._quota is None else self._quota.bad_records()
+        before, self._told_bad_records = self._told_bad_records, total
+        return total - before
 
     def quota(self) -> dict[str, Any] | None:
         """Return how much of the quota is used, with rates and delays; None without a quota."""

@@ -58,7 +58,10 @@ class ValueDecoding:
 
 
 def decode(
-    batch: pa.RecordBatch, decoding: ValueDecoding, planned: ReaderSchema | None = None
+    batch: pa.RecordBatch,
+    decoding: ValueDecoding,
+    planned: ReaderSchema | None = None,
+    count_bad: Callable[[int], None] | None = None,
 ) -> tuple[pa.RecordBatch, dict[str, pa.Array]]:
     """Return the rows that the mode keeps, and their columns that are made from the values.
 
@@ -67,6 +70,7 @@ def decode(
         decoding: How to decode.
         planned: The reader's schema when the batch was planned, if it is another: values are resolved to that one
             first.
+        count_bad: Called with the number of bad values, unless there are none or the first one is an error.
 
     Raises:
         UnreadableRecordError: A value is bad, with `mode=FAILFAST`.
@@ -84,6 +88,8 @@ def decode(
     first = _error(batch, bad[0])
     if decoding.mode == "FAILFAST":
         raise first
+    if count_bad is not None:
+        count_bad(len(bad))
     log.warning("mode=%s: %d values of %d are bad. The first one: %s", decoding.mode, len(bad), batch.num_rows, first)
     is_bad = pc.is_in(pa.array(range(batch.num_rows)), pa.array([row for row, _, _ in bad]))
     if decoding.mode == "DROPMALFORMED":

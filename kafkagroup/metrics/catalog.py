@@ -114,6 +114,14 @@ RECORDS = Metric(
     "Offsets that were read. Transaction markers and records that compaction removed count too.",
     (("messaging.operation.name", "poll"),),
 )
+BAD_RECORDS = Metric(
+    "kafkagroup_consumer_bad_records_total",
+    "kafkagroup.consumer.bad_records",
+    Kind.COUNTER,
+    "{record}",
+    _SOURCE,
+    "Records whose values could not be decoded, of a query with `mode=PERMISSIVE` or `mode=DROPMALFORMED`.",
+)
 BYTES = Metric(
     "kafkagroup_consumer_bytes_total",
     "kafkagroup.consumer.bytes",
@@ -271,6 +279,7 @@ METRICS = (
     POSITION,
     END_OFFSET,
     RECORDS,
+    BAD_RECORDS,
     BYTES,
     THROTTLE,
     COMMIT_LATENCY,

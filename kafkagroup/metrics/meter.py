@@ -113,6 +113,8 @@ def _source_points(sample: Sample) -> Iterator[Point]:
     labels = _labels(sample)
     yield point(catalog.INPUT_ROWS, sample.rows, sample.query, sample.source)
     yield from _partition_points(sample, labels)
+    if sample.bad_records is not None:
+        yield point(catalog.BAD_RECORDS, sample.bad_records, *labels)
     if sample.group is None:
         return
     yield point(catalog.GENERATION, sample.generation, *labels)
@@ -224,6 +226,7 @@ class Sampler:
             failed_commits=0 if new is None else new.failed_commits,
             rebalances=() if new is None else new.rebalances,
             quota=(source.quota if of_this_run else None) or {},
+            bad_records=None if new is None else new.bad_records,
         )
 
     def _partitions(self, source: SourceOffsets, at: float) -> dict[TopicPartition, PartitionSample]:

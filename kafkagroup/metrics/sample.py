@@ -57,7 +57,9 @@ class Sample:
         failed_commits: The number of those that failed.
         rebalances: The rebalances since the last micro-batch.
         quota: The quota's figures; see docs/quotas.md. Empty for a micro-batch that a restart runs again, as are
-            commits and rebalances: its offset in the checkpoint has those of the run before.
+            commits, rebalances and bad records: its offset in the checkpoint has those of the run before.
+        bad_records: The records since the last micro-batch whose values could not be decoded; None: they end the query,
+            or values are not decoded.
     """
 
     at: float
@@ -75,6 +77,7 @@ class Sample:
     failed_commits: int = 0
     rebalances: tuple[Rebalance, ...] = ()
     quota: Mapping[str, Any] = field(default_factory=dict)
+    bad_records: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON that `from_json` parses: one line of a file of samples."""
@@ -99,6 +102,7 @@ class Sample:
             "failedCommits": self.failed_commits,
             "rebalances": [rebalance.to_json() for rebalance in self.rebalances],
             "quota": self.quota,
+            "badRecords": self.bad_records,
         }
 
     @staticmethod
@@ -130,6 +134,7 @@ class Sample:
             failed_commits=value["failedCommits"],
             rebalances=tuple(Rebalance.from_json(one) for one in value["rebalances"]),
             quota=value["quota"],
+            bad_records=value.get("badRecords"),
         )
 
 

@@ -72,6 +72,25 @@ def test_commits_and_rebalances_of_the_driver_are_counted_once() -> None:
     assert found(again, catalog.LAG_RECORDS) == {(*LABELS, "0", "orders", "0"): 40}
 
 
+def test_bad_records_are_counted_from_0_and_once_and_only_of_queries_that_go_on_after_them() -> None:
+    meter = QueryMeter("orders")
+    ends = [end_of({A: Span(0, end, 0)}, figures(n, bad_records=bad)) for n, end, bad in ((0, 60, 0), (1, 99, 3))]
+    update = meter.progress(progress_of(0, ends[0], {A: 100}), START)
+    assert found(update, catalog.BAD_RECORDS) == {LABELS: 0}
+    progress = progress_of(1, ends[1], {A: 100}, start=ends[0])
+    update = meter.progress(progress, START + 10)
+    assert found(update, catalog.BAD_RECORDS) == {LABELS: 3}
+    assert [lag.metrics["badRecords"] for lag in lag_of(progress)] == ["3"]
+    (sample,) = update.samples
+    assert Sample.from_json(sample.to_json()) == sample
+    # A micro-batch without new records shows the offset of the one before.
+    again = progress_of(2, ends[1], {A: 100}, start=ends[1])
+    assert found(meter.progress(again, START + 20), catalog.BAD_RECORDS) == {}
+    others = progress_of(0, FIRST, {A: 100, B: 100})
+    assert found(QueryMeter("orders").progress(others, START), catalog.BAD_RECORDS) == {}
+    assert "badRecords" not in lag_of(others)[0].metrics
+
+
 def throttled(by: str) -> tuple[str, ...]:
     return (*LABELS, "0", by)
 
@@ -177,6 +196,7 @@ def test_a_sample_comes_back_from_its_json() -> None:
 
 
 def test_figures_of_the_driver_come_back_from_their_json_and_say_nothing_of_what_is_empty() -> None:
-    full = figures(3, commits=(Commit(1, 2.0),), failed_commits=1, latest={A: 5, B: 7})
+    full = figures(3, commits=(Commit(1, 2.0),), failed_commits=1, latest={A: 5, B: 7}, bad_records=0)
     assert DriverFigures.from_json(full.to_json()) == full
+    assert full.to_json()["badRecords"] == 0
     assert figures(3).to_json() == {"at": round((START + 30) * 1000), "group": "billing"}

@@ -28,6 +28,18 @@ def quota_of(*, per_member: bool) -> Iterator[StreamQuota]:
         yield quota
 
 
+def test_bad_records_of_all_tasks_are_counted_once_each_also_where_nothing_is_limited() -> None:
+    settings = QuotaSettings(Bounds(), False, 11, 1.0, None, None, "orders")
+    with closing(StreamQuota(settings, SETTINGS)) as quota:
+        assert quota.bad_records() == 0
+        for slot in (0, 1):
+            with pacer_of(quota.ticket(slot, 0.5), SETTINGS, "") as pacer:
+                pacer.found_bad(2)
+                assert pacer.wait(10) == 0
+                pacer.found_bad(1)
+        assert quota.bad_records() == 6
+
+
 @pytest.mark.parametrize("left", [0, 10, 20_000_000])
 @pytest.mark.parametrize("slots", [{ONE: 0, TWO: 1}, {ONE: 1, TWO: 0}])
 def test_each_member_is_bounded_however_little_another_has_to_read(slots: dict[TopicPartition, int], left: int) -> None:

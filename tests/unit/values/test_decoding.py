@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 
 import pyarrow as pa
 import pytest
@@ -116,6 +117,18 @@ def test_a_schema_of_another_type_or_of_another_record_is_for_the_mode_to_decide
         with pytest.raises(UnreadableRecordError, match=reason) as failed:
             decode(values.slice(row, 1), decoding(registry))
         assert (failed.value.topic, failed.value.partition, failed.value.offset) == ("orders", 3, 100 + row)
+
+
+@pytest.mark.parametrize(("mode", "counted"), [("FAILFAST", []), ("PERMISSIVE", [2]), ("DROPMALFORMED", [2])])
+def test_bad_values_are_counted_where_they_do_not_end_the_query_and_tombstones_are_not(registry, mode, counted):
+    registry.add(1, ORDER)
+    good = framed(1, ORDER, {"id": 5, "amount": 0.5})
+    found: list[int] = []
+    how = decoding(registry, mode=mode)
+    decode(raw(good, None), how, None, found.append)
+    with nullcontext() if counted else pytest.raises(UnreadableRecordError):
+        decode(raw(b"no Avro", good, None, good[:-1]), how, None, found.append)
+    assert found == counted
 
 
 def test_the_column_has_the_nullability_that_is_asked_for(registry):
