@@ -130,3 +130,24 @@ def test_every_notebook_is_listed_and_shown(site: Path) -> None:
         shown = re.sub("<[^>]+>", "", (site / "repository" / "notebooks" / path.name / "index.html").read_text())
         assert "".join(title["source"]).partition("\n")[0].removeprefix("# ") in shown
         assert "".join(last["source"]).partition("\n")[0] in shown
+
+
+def test_the_table_of_kips_has_each_kip_that_the_code_names() -> None:
+    """KIPs of the embedded Kafka are its own business: the table is about the clients."""
+    page = (ROOT / "docs" / "compatibility.md").read_text()
+    table = page[page.index("<!-- kips: begin -->") : page.index("<!-- kips: end -->")]
+    listed = {
+        number
+        for line in table.splitlines()
+        if re.match(r"\| \d", line)
+        for number in re.findall(r"\d+", line.split("|")[1])
+    }
+    named = {
+        number
+        for folder in ("kafka_source", "kafkagroup", "assignors", "native/src")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in (".py", ".rs") and "embedded" not in path.parts
+        for number in re.findall(r"KIP-(\d+)", path.read_text())
+    }
+    assert len(named) > 30
+    assert named <= listed, sorted(named - listed, key=int)
