@@ -60,8 +60,16 @@ def test_a_consumer_beside_a_hung_query_gets_all_partitions(spark, kafka, topic,
             early = other = ConfluentConsumer(servers, group, name)
             wait_until(lambda: bool(early.assigned), "a share for the consumer", SECONDS)
         sink.hangs.set()
-        produce(servers, name, 100, first=100)
-        wait_until(sink.hanging.is_set, "a batch that hangs", SECONDS)
+        written = 100
+
+        def hangs():
+            # Again: on a slow machine the query is late before it hangs, and the consumer has the records.
+            nonlocal written
+            produce(servers, name, 100, first=written)
+            written += 100
+            return sink.hanging.wait(10)
+
+        wait_until(hangs, "a batch that hangs", SECONDS)
         beside = other = other or ConfluentConsumer(servers, group, name)
         wait_until(lambda: len(beside.assigned) == PARTITIONS, "all partitions for the consumer", SECONDS)
 
@@ -73,8 +81,8 @@ def test_a_consumer_beside_a_hung_query_gets_all_partitions(spark, kafka, topic,
         assert all(member is None for member in members_of(kafka, group))
         sink.released.set()
         wait_until(lambda: 0 < len(beside.assigned) < PARTITIONS, "the query to come back", SECONDS)
-        produce(servers, name, 100, first=200)
-        wait_until(lambda: theirs() | set(sink.values) == set(range(300)), "all records", SECONDS)
+        produce(servers, name, 100, first=written)
+        wait_until(lambda: theirs() | set(sink.values) == set(range(written + 100)), "all records", SECONDS)
         assert query.isActive
     finally:
         sink.released.set()
