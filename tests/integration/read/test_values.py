@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Producer
 
 import kafkagroup
+from kafkagroup.progress import lag_of
 from tests.support.avro import datum, framed, record
 from tests.support.native import kernel
 from tests.support.records import reader, stream
@@ -160,6 +161,32 @@ def test_dropmalformed_leaves_bad_values_out_and_keeps_tombstones(spark, kafka, 
         (1, None),
         (6, (5, 0.5)),
     ]
+
+
+def test_a_streams_progress_counts_the_values_that_it_drops(spark, kafka, topic, kafkagroup_schema_registry, tmp_path):
+    name = topic("counted", partitions=2)
+    number = kafkagroup_schema_registry.register(f"{name}-value", NOW)
+    good = framed(number, NOW, {"id": 5, "amount": 0.5})
+    # Two bad values, and an id that the registry does not know.
+    bad = [good[:-3], b"{}", framed(number + 9999, NOW, {"id": 2, "amount": 1.5})]
+    frame = stream(
+        spark, kafka, name, startingOffsets="earliest", mode="DROPMALFORMED", **avro(kafkagroup_schema_registry)
+    )
+    query = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
+    try:
+        for partition in (0, 1):
+            write(kafka, name, good, None, *bad, partition=partition)
+        query.processAllAvailable()
+        # The bad records of a micro-batch are told with the next one.
+        write(kafka, name, good)
+        query.processAllAvailable()
+        write(kafka, name, good)
+        query.processAllAvailable()
+        told = [lag.bad_records for progress in query.recentProgress for lag in lag_of(progress)]
+    finally:
+        query.stop()
+    assert sum(count or 0 for count in told) == 6
+    assert told[-1] == 0
 
 
 def test_failfast_names_the_record_and_never_shows_its_value(spark, kafka, topic, registry):
