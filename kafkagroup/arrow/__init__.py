@@ -9,9 +9,20 @@ Settings have the names of Kafka's clients. docs/guides/without-spark.md says wh
 """
 
 from kafkagroup.arrow.consuming import GroupStream, consume
+from kafkagroup.arrow.decoding import decode_avro
 from kafkagroup.arrow.progress import Progress
 from kafkagroup.arrow.reading import BoundedStream, read
 from kafkagroup.arrow.stream import Stream
 from kafkagroup.arrow.writing import Transaction, write
 
-__all__ = ["BoundedStream", "GroupStream", "Progress", "Stream", "Transaction", "consume", "read", "write"]
+__all__ = [
+    "BoundedStream",
+    "GroupStream",
+    "Progress",
+    "Stream",
+    "Transaction",
+    "consume",
+    "decode_avro",
+    "read",
+    "write",
+]

@@ -1,0 +1,67 @@
+"""Decode the Avro values of record batches, wherever these come from: `arrow.read`, or Spark's `mapInArrow`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import pyarrow as pa
+
+from kafka_source.client_config import Settings
+from kafka_source.engine_selection import check_avro
+from kafka_source.errors import InvalidConfigurationError, OptionError
+from kafka_source.options import kinds
+from kafka_source.options.kinds import Mode
+from kafkagroup.arrow.settings import SettingValue
+
+_NEEDED = ("value", "topic", "partition", "offset")
+_CORRUPT = "_corrupt_record"
+
+
+def decode_avro(
+    batches: Iterable[pa.RecordBatch],
+    registry: Mapping[str, SettingValue],
+    *,
+    schema_id: int,
+    mode: Mode = "FAILFAST",
+) -> Iterator[pa.RecordBatch]:
+    """Yield the batches with `value` as a column of the schema's type, each value decoded by its own schema.
+
+    Args:
+        batches: Records of Kafka with `value` as binary, and `topic`, `partition` and `offset` for errors.
+        registry: The settings of the schema registry's client, such as `url` and `basic.auth.user.info`.
+        schema_id: The id of the schema that the column has. All values are resolved to it.
+        mode: `FAILFAST`; `PERMISSIVE`: a bad value is null, and its bytes are in another column, `_corrupt_record`;
+            `DROPMALFORMED`: its row is left out.
+
+    Raises:
+        OptionError: A setting or an argument is wrong.
+        InvalidConfigurationError: The kernel is not installed, the registry does not have the schema, or a column is
+            missing.
+        UnreadableRecordError: A value is bad, with `FAILFAST`.
+        AuthenticationError: The registry refuses the credentials.
+        RetriableError: The registry does not answer.
+    """
+    check_avro()
+    # Only who decodes loads the kernel.
+    from kafka_source.values.decoding import ValueDecoding, decode
+    from kafka_source.values.reader_schema import ReaderSchema
+    from kafka_source.values.registry import Unusable, registry_of
+
+    if mode not in ("FAILFAST", "PERMISSIVE", "DROPMALFORMED"):
+        raise OptionError("mode", mode, kinds.MODE.takes)
+    settings = Settings({name: str(value) for name, value in registry.items()})
+    found = registry_of(settings).by_id(schema_id)
+    if isinstance(found, Unusable):
+        raise InvalidConfigurationError(f"The schema of the column value cannot be used: {found.reason}.")
+    reader = ReaderSchema(found, schema_id)
+    kind = reader.column_type()
+    fields = tuple(field.name for field in kind) if pa.types.is_struct(kind) else None
+    decoding = ValueDecoding(reader, fields, kind, "confluent", mode, _CORRUPT, settings)
+    for batch in batches:
+        if missing := [name for name in _NEEDED if name not in batch.schema.names]:
+            raise InvalidConfigurationError(
+                f"Avro values are decoded beside topic, partition and offset: {missing[0]} is no column of the batch."
+            )
+        rows, made = decode(batch, decoding)
+        names = [*rows.schema.names, *([_CORRUPT] if mode == "PERMISSIVE" else [])]
+        yield pa.record_batch([made[name] if name in made else rows.column(name) for name in names], names)

@@ -1,0 +1,68 @@
+"""`arrow.decode_avro` on batches of records: what the mode does, and which batches and arguments it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from kafka_source.errors import InvalidConfigurationError, OptionError, UnreadableRecordError
+from kafkagroup.arrow.decoding import decode_avro
+from tests.support.avro import framed, record
+from tests.support.native import kernel
+from tests.support.registry_server import RegistryServer
+
+kernel()
+
+ORDER = record("Order", {"name": "id", "type": "long"}, {"name": "amount", "type": "double", "default": 0.0})
+OLD = record("Order", {"name": "id", "type": "int"})
+GOOD = framed(2, ORDER, {"id": 5, "amount": 0.5})
+BAD = GOOD[:-1]
+
+
+@pytest.fixture
+def registry() -> Iterator[RegistryServer]:
+    with RegistryServer() as server:
+        server.add(1, OLD)
+        server.add(2, ORDER)
+        yield server
+
+
+def batch(*values: bytes | None) -> pa.RecordBatch:
+    rows = len(values)
+    return pa.record_batch(
+        {
+            "offset": pa.array(range(rows), pa.int64()),
+            "value": pa.array(values, pa.binary()),
+            "topic": pa.array(["orders"] * rows, pa.string()),
+            "partition": pa.array([0] * rows, pa.int32()),
+        }
+    )
+
+
+def test_each_value_is_decoded_by_its_own_schema_and_other_columns_stay(registry: RegistryServer) -> None:
+    raw = [batch(GOOD, None), batch(), batch(framed(1, OLD, {"id": 6}))]
+    found = pa.Table.from_batches(decode_avro(raw, {"url": registry.url}, schema_id=2))
+    assert found.column_names == ["offset", "value", "topic", "partition"]
+    assert found["value"].to_pylist() == [{"id": 5, "amount": 0.5}, None, {"id": 6, "amount": 0.0}]
+    assert found["offset"].to_pylist() == [0, 1, 0]
+
+
+def test_the_mode_says_what_becomes_of_bad_values(registry: RegistryServer) -> None:
+    with pytest.raises(UnreadableRecordError, match="orders-0 at offset 1"):
+        list(decode_avro([batch(GOOD, BAD)], {"url": registry.url}, schema_id=2))
+    (kept,) = decode_avro([batch(GOOD, BAD)], {"url": registry.url}, schema_id=2, mode="PERMISSIVE")
+    assert kept["value"].is_valid().to_pylist() == [True, False]
+    assert kept["_corrupt_record"].to_pylist() == [None, BAD]
+    (rest,) = decode_avro([batch(BAD, GOOD)], {"url": registry.url}, schema_id=2, mode="DROPMALFORMED")
+    assert rest["offset"].to_pylist() == [1]
+
+
+def test_what_cannot_be_decoded_is_refused_with_what_is_missing(registry: RegistryServer) -> None:
+    with pytest.raises(InvalidConfigurationError, match="offset is no column"):
+        list(decode_avro([batch(GOOD).drop_columns(["offset"])], {"url": registry.url}, schema_id=2))
+    with pytest.raises(InvalidConfigurationError, match="does not have"):
+        list(decode_avro([], {"url": registry.url}, schema_id=99))
+    with pytest.raises(OptionError, match="PERMISSIVE"):
+        list(decode_avro([], {"url": registry.url}, schema_id=2, mode="SKIP"))  # type: ignore[arg-type]
