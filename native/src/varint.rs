@@ -18,7 +18,7 @@ pub fn varint(rest: &mut &[u8]) -> Parsed<i32> {
             Ok(zigzag32(u32::from(a & 0x7f) | u32::from(b) << 7))
         }
         _ => {
-            let raw = unsigned(rest, 5)?;
+            let raw = unsigned::<5>(rest)?;
             u32::try_from(raw).map(zigzag32).map_err(|_| "a varint is longer than 32 bits")
         }
     }
@@ -36,7 +36,7 @@ pub fn varlong(rest: &mut &[u8]) -> Parsed<i64> {
             *rest = tail;
             Ok(zigzag64(u64::from(a & 0x7f) | u64::from(b) << 7))
         }
-        _ => unsigned(rest, 10).map(zigzag64),
+        _ => unsigned::<10>(rest).map(zigzag64),
     }
 }
 
@@ -48,8 +48,27 @@ pub fn take<'a>(rest: &mut &'a [u8], len: usize) -> Parsed<&'a [u8]> {
     Ok(head)
 }
 
+/// Reads at most `MOST` bytes: from one word, if the varint ends in the next eight bytes and these are there.
+#[inline(always)]
+fn unsigned<const MOST: usize>(rest: &mut &[u8]) -> Parsed<u64> {
+    let word = rest.first_chunk().map_or(u64::MAX, |word| u64::from_le_bytes(*word));
+    let last_bit = (!word & 0x8080_8080_8080_8080).trailing_zeros();
+    let len = last_bit as usize / 8 + 1;
+    match rest.split_at_checked(len) {
+        Some((_, tail)) if len <= MOST.min(8) => {
+            *rest = tail;
+            // Close the gaps between the groups of 7, then 14, then 28 bits.
+            let word = word & (u64::MAX >> (63 - last_bit));
+            let word = (word & 0x007f_007f_007f_007f) | (word & 0x7f00_7f00_7f00_7f00) >> 1;
+            let word = (word & 0x0000_3fff_0000_3fff) | (word & 0x3fff_0000_3fff_0000) >> 2;
+            Ok((word & 0x0fff_ffff) | (word & 0x0fff_ffff_0000_0000) >> 4)
+        }
+        _ => byte_by_byte(rest, MOST),
+    }
+}
+
 #[cold]
-fn unsigned(rest: &mut &[u8], most: usize) -> Parsed<u64> {
+fn byte_by_byte(rest: &mut &[u8], most: usize) -> Parsed<u64> {
     let mut value = 0u64;
     for (i, &byte) in rest.iter().enumerate().take(most) {
         if i == 9 && byte > 1 {
@@ -111,9 +130,14 @@ mod tests {
                 let mut bytes = vec![];
                 put(&mut bytes, value);
                 assert_eq!(len(value), bytes.len());
-                let mut rest = &bytes[..];
-                assert_eq!(varlong(&mut rest), Ok(value));
-                assert!(rest.is_empty());
+                // What follows a varint says how it is read, and changes nothing.
+                for following in 0..9 {
+                    let bytes = [&bytes[..], &vec![0xff; following]].concat();
+                    let mut rest = &bytes[..];
+                    assert_eq!((varlong(&mut rest), rest.len()), (Ok(value), following));
+                    let mut rest = &bytes[..];
+                    assert_eq!(varint(&mut rest).ok(), i32::try_from(value).ok());
+                }
                 if let Ok(small) = i32::try_from(value) {
                     let mut rest = &bytes[..];
                     assert_eq!(varint(&mut rest), Ok(small));
