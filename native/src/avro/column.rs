@@ -68,15 +68,24 @@ impl Bytes {
         Self { text, ends: vec![0], values: vec![] }
     }
 
+    /// Appends a row. If a text is not to be checked here, [`Column::has_texts_of_utf8`] checks all rows at once.
     #[inline(always)]
-    pub fn push(&mut self, bytes: &[u8]) -> Parsed<()> {
-        if self.text && std::str::from_utf8(bytes).is_err() {
+    pub fn push(&mut self, bytes: &[u8], check: bool) -> Parsed<()> {
+        if check && self.text && std::str::from_utf8(bytes).is_err() {
             return Err(NOT_UTF8);
         }
         let end = i32::try_from(self.values.len() + bytes.len()).map_err(|_| TOO_LARGE)?;
         self.values.extend_from_slice(bytes);
         self.ends.push(end);
         Ok(())
+    }
+
+    fn is_utf8(&self) -> bool {
+        // Few texts have other characters, and ASCII is checked fastest.
+        !self.text
+            || self.values.is_ascii()
+            || std::str::from_utf8(&self.values)
+                .is_ok_and(|text| self.ends.iter().all(|&end| text.is_char_boundary(end as usize)))
     }
 
     fn repeat(&mut self) {
@@ -222,6 +231,17 @@ impl Column {
                 parts.iter_mut().for_each(|part| part.truncate(rows));
                 *count = rows.min(*count);
             }
+        }
+    }
+
+    /// Returns whether each text of each row is UTF-8.
+    pub fn has_texts_of_utf8(&self) -> bool {
+        match &self.data {
+            Data::Bytes(bytes) => bytes.is_utf8(),
+            Data::List { item, .. } => item.has_texts_of_utf8(),
+            Data::Map { keys, values, .. } => keys.is_utf8() && values.has_texts_of_utf8(),
+            Data::Struct { parts, .. } => parts.iter().all(Self::has_texts_of_utf8),
+            _ => true,
         }
     }
 

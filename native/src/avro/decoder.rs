@@ -44,6 +44,13 @@ pub struct Decoded {
     pub messages: Vec<Arc<str>>,
 }
 
+/// The rows, before they are an Arrow array.
+struct Rows {
+    column: Column,
+    bad: Vec<Bad>,
+    messages: Vec<Arc<str>>,
+}
+
 /// A record that could not be decoded; its row is null.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bad {
@@ -124,6 +131,16 @@ impl Decoder {
 
     /// Decodes all values. A null value, and one that cannot be decoded, becomes a null row.
     pub fn decode(&self, values: &impl Values) -> Result<Decoded, Failure> {
+        let mut rows = self.rows(values, false)?;
+        if !rows.column.has_texts_of_utf8() {
+            rows = self.rows(values, true)?;
+        }
+        let Rows { column, bad, messages } = rows;
+        Ok(Decoded { data: column.finish(&self.kind).map_err(Failure::Arrow)?, bad, messages })
+    }
+
+    /// Decodes all values. Without `check_texts`, texts of good records may be other than UTF-8.
+    fn rows(&self, values: &impl Values, check_texts: bool) -> Result<Rows, Failure> {
         let mut column = Column::new(&self.slot);
         let (mut bad, mut messages, mut numbers) = (vec![], vec![], HashMap::new());
         for row in 0..values.rows() {
@@ -131,10 +148,15 @@ impl Decoder {
                 column.push_null();
                 continue;
             };
-            let (id, done) = match self.framing.split(value) {
-                Ok((id, datum)) => (Some(id), self.value(id, datum, &mut column)),
+            let (id, mut done) = match self.framing.split(value) {
+                Ok((id, datum)) => (Some(id), self.value(id, datum, &mut column, check_texts)),
                 Err(fault) => (None, Err(fault)),
             };
+            if let (Err(_), false, Ok((id, datum))) = (&done, check_texts, self.framing.split(value)) {
+                // Find the first fault of the record, whatever the other records are.
+                column.truncate(row);
+                done = self.value(id, datum, &mut column, true);
+            }
             if let Err(fault) = done {
                 column.truncate(row);
                 column.push_null();
@@ -145,12 +167,12 @@ impl Decoder {
                 bad.push(Bad { row, id, message });
             }
         }
-        Ok(Decoded { data: column.finish(&self.kind).map_err(Failure::Arrow)?, bad, messages })
+        Ok(Rows { column, bad, messages })
     }
 
     #[inline(always)]
-    fn value(&self, id: u64, mut datum: &[u8], column: &mut Column) -> Result<(), Fault> {
+    fn value(&self, id: u64, mut datum: &[u8], column: &mut Column, check_texts: bool) -> Result<(), Fault> {
         let Some(plan) = self.plan(id) else { return Err(Fault::new("no writer schema was added for this schema id")) };
-        Run::new(plan, datum.len()).decode(&plan.op, column, &mut datum)
+        Run::new(plan, datum.len(), check_texts).decode(&plan.op, column, &mut datum)
     }
 }

@@ -30,16 +30,19 @@ static ENTRY: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("{}"));
 pub struct Run<'a> {
     skips: &'a Skips,
     allowance: usize,
+    /// Whether a text that is not UTF-8 is an error here; else the caller checks the column.
+    check_texts: bool,
 }
 
 impl<'a> Run<'a> {
-    pub fn new(plan: &'a Plan, bytes: usize) -> Self {
-        Self { skips: &plan.skips, allowance: ALLOWANCE + ALLOWANCE_PER_BYTE * bytes }
+    pub fn new(plan: &'a Plan, bytes: usize, check_texts: bool) -> Self {
+        Self { skips: &plan.skips, allowance: ALLOWANCE + ALLOWANCE_PER_BYTE * bytes, check_texts }
     }
 
     /// For a default: its size is the schema's, and [`Items::charge`] has it where it is repeated.
     fn unlimited(plan: &'a Plan) -> Self {
-        Self { skips: &plan.skips, allowance: usize::MAX }
+        // The text of a schema is UTF-8.
+        Self { skips: &plan.skips, allowance: usize::MAX, check_texts: false }
     }
 
     /// Adds one row to `column`. After an error, the parts of the column may have different numbers of rows.
@@ -78,9 +81,9 @@ impl<'a> Run<'a> {
                 [byte @ (0 | 1)] => values.append(byte == 1),
                 _ => return Err("the boolean is neither 0 nor 1".into()),
             },
-            (Op::Bytes, Data::Bytes(bytes)) => bytes.push(prefixed(input)?)?,
+            (Op::Bytes, Data::Bytes(bytes)) => bytes.push(prefixed(input)?, self.check_texts)?,
             (Op::Bytes, Data::Decimal { limit, values }) => Data::push_decimal(*limit, values, prefixed(input)?)?,
-            (Op::Fixed(size), Data::Bytes(bytes)) => bytes.push(take(input, *size)?)?,
+            (Op::Fixed(size), Data::Bytes(bytes)) => bytes.push(take(input, *size)?, self.check_texts)?,
             (Op::Fixed(size), Data::Decimal { limit, values }) => {
                 Data::push_decimal(*limit, values, take(input, *size)?)?
             }
@@ -88,7 +91,7 @@ impl<'a> Run<'a> {
                 let symbol = usize::try_from(varint(input)?).ok().and_then(|i| symbols.get(i));
                 let symbol = symbol.ok_or("the enum has no symbol with this number")?;
                 let symbol = symbol.as_ref().ok_or("the reader schema does not have the symbol of the enum")?;
-                bytes.push(symbol.as_bytes())?;
+                bytes.push(symbol.as_bytes(), false)?;
             }
             (Op::Record(record), Data::Struct { rows, parts }) => {
                 self.record(record, parts, input)?;
@@ -168,7 +171,7 @@ impl<'a> Run<'a> {
             }
             self.charge(items, count)?;
             for _ in 0..count {
-                keys.push(prefixed(input)?)?;
+                keys.push(prefixed(input)?, self.check_texts)?;
                 self.decode(&items.op, values, input).map_err(|fault| fault.within(&ENTRY))?;
             }
         }
