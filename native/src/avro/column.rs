@@ -9,7 +9,7 @@ use arrow_schema::{ArrowError, DataType, Field};
 
 use super::fault::Fault;
 use super::shape::{Shape, Slot};
-use crate::varint::Parsed;
+use crate::varint::{Parsed, take};
 
 /// A column of any type. All its parts have the same number of rows between two records.
 #[derive(Debug)]
@@ -68,14 +68,25 @@ impl Bytes {
         Self { text, ends: vec![0], values: vec![] }
     }
 
-    /// Appends a row. If a text is not to be checked here, [`Column::has_texts_of_utf8`] checks all rows at once.
+    /// Removes `len` bytes from the start of `input`, and appends them as a row. If a text is not to be checked here,
+    /// [`Column::has_texts_of_utf8`] checks all rows at once.
     #[inline(always)]
-    pub fn push(&mut self, bytes: &[u8], check: bool) -> Parsed<()> {
+    pub fn push(&mut self, input: &mut &[u8], len: usize, check: bool) -> Parsed<()> {
+        const SHORT: usize = 32;
+        let around = input.first_chunk::<SHORT>();
+        let bytes = take(input, len)?;
         if check && self.text && std::str::from_utf8(bytes).is_err() {
             return Err(NOT_UTF8);
         }
         let end = i32::try_from(self.values.len() + bytes.len()).map_err(|_| TOO_LARGE)?;
-        self.values.extend_from_slice(bytes);
+        match around {
+            // A copy of a fixed size is a few instructions; one of any size is a call.
+            Some(around) if len <= SHORT => {
+                self.values.extend_from_slice(around);
+                self.values.truncate(end as usize);
+            }
+            _ => self.values.extend_from_slice(bytes),
+        }
         self.ends.push(end);
         Ok(())
     }

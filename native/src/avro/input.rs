@@ -10,10 +10,16 @@ pub fn array<const N: usize>(input: &mut &[u8]) -> Parsed<[u8; N]> {
     Ok(*head)
 }
 
+/// Removes a length.
+#[inline(always)]
+pub fn length(input: &mut &[u8]) -> Parsed<usize> {
+    usize::try_from(varlong(input)?).map_err(|_| "a length is negative")
+}
+
 /// Removes a length and as many bytes, and returns these.
 #[inline(always)]
 pub fn prefixed<'a>(input: &mut &'a [u8]) -> Parsed<&'a [u8]> {
-    let len = usize::try_from(varlong(input)?).map_err(|_| "a length is negative")?;
+    let len = length(input)?;
     take(input, len)
 }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use super::column::{Bytes, Column, Data, MISMATCH, end};
 use super::fault::Fault;
-use super::input::{array, block, choose, prefixed};
+use super::input::{array, block, choose, length, prefixed};
 use super::plan::{Action, Items, Op, Plan, Record};
 use super::shape::Slot;
 use super::skip::Skips;
@@ -81,9 +81,12 @@ impl<'a> Run<'a> {
                 [byte @ (0 | 1)] => values.append(byte == 1),
                 _ => return Err("the boolean is neither 0 nor 1".into()),
             },
-            (Op::Bytes, Data::Bytes(bytes)) => bytes.push(prefixed(input)?, self.check_texts)?,
+            (Op::Bytes, Data::Bytes(bytes)) => {
+                let len = length(input)?;
+                bytes.push(input, len, self.check_texts)?;
+            }
             (Op::Bytes, Data::Decimal { limit, values }) => Data::push_decimal(*limit, values, prefixed(input)?)?,
-            (Op::Fixed(size), Data::Bytes(bytes)) => bytes.push(take(input, *size)?, self.check_texts)?,
+            (Op::Fixed(size), Data::Bytes(bytes)) => bytes.push(input, *size, self.check_texts)?,
             (Op::Fixed(size), Data::Decimal { limit, values }) => {
                 Data::push_decimal(*limit, values, take(input, *size)?)?
             }
@@ -91,7 +94,7 @@ impl<'a> Run<'a> {
                 let symbol = usize::try_from(varint(input)?).ok().and_then(|i| symbols.get(i));
                 let symbol = symbol.ok_or("the enum has no symbol with this number")?;
                 let symbol = symbol.as_ref().ok_or("the reader schema does not have the symbol of the enum")?;
-                bytes.push(symbol.as_bytes(), false)?;
+                bytes.push(&mut symbol.as_bytes(), symbol.len(), false)?;
             }
             (Op::Record(record), Data::Struct { rows, parts }) => {
                 self.record(record, parts, input)?;
@@ -171,7 +174,8 @@ impl<'a> Run<'a> {
             }
             self.charge(items, count)?;
             for _ in 0..count {
-                keys.push(prefixed(input)?, self.check_texts)?;
+                let len = length(input)?;
+                keys.push(input, len, self.check_texts)?;
                 self.decode(&items.op, values, input).map_err(|fault| fault.within(&ENTRY))?;
             }
         }
