@@ -67,6 +67,14 @@ impl<'a> Binary<'a> {
             None => Ok(None),
         }
     }
+
+    /// Returns whether all bytes from row `first` on, to the end of as many rows, are ASCII. False if they lie outside.
+    pub fn are_ascii(&self, first: usize, rows: usize) -> bool {
+        let at = |row: usize| usize::try_from(i32::from_le_bytes(*self.ranges.offsets.get(row)?)).ok();
+        let end = first.checked_add(rows).and_then(at);
+        let bytes = at(first).zip(end).and_then(|(start, end)| self.data.get(start..end));
+        bytes.is_some_and(<[u8]>::is_ascii)
+    }
 }
 
 /// A `large_binary` or `large_utf8` array.
@@ -91,6 +99,14 @@ impl<'a> LargeBinary<'a> {
         let [start, end] = self.offsets.get(row..).and_then(|tail| tail.first_chunk::<2>()).ok_or(Outside)?;
         let [start, end] = [start, end].map(|&bytes| usize::try_from(i64::from_le_bytes(bytes)).unwrap_or(usize::MAX));
         self.data.get(start..end).map(Some).ok_or(Outside)
+    }
+
+    /// Returns whether all bytes from row `first` on, to the end of as many rows, are ASCII. False if they lie outside.
+    pub fn are_ascii(&self, first: usize, rows: usize) -> bool {
+        let at = |row: usize| usize::try_from(i64::from_le_bytes(*self.offsets.get(row)?)).ok();
+        let end = first.checked_add(rows).and_then(at);
+        let bytes = at(first).zip(end).and_then(|(start, end)| self.data.get(start..end));
+        bytes.is_some_and(<[u8]>::is_ascii)
     }
 }
 

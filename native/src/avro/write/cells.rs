@@ -60,6 +60,14 @@ impl<'a> Texts<'a> {
         }?
         .ok_or(Outside)
     }
+
+    /// Returns whether these rows, and what is between them, are ASCII. False if they lie outside the buffers.
+    pub fn are_ascii(self, first: usize, rows: usize) -> bool {
+        match self {
+            Self::Small(texts) => texts.are_ascii(first, rows),
+            Self::Large(texts) => texts.are_ascii(first, rows),
+        }
+    }
 }
 
 impl Lists<'_> {

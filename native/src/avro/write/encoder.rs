@@ -51,7 +51,7 @@ impl Encoder {
     /// Encodes all rows; a null row stays null.
     pub fn encode(&self, cells: &Cells<'_>, rows: usize) -> Result<ArrayData, Failure> {
         let slot = fit(cells.kind, &self.schema).map_err(Failure::Type)?;
-        let writer = Writer::new(cells, &slot).map_err(|_| Failure::Outside)?;
+        let writer = Writer::new(cells, &slot, Some(rows)).map_err(|_| Failure::Outside)?;
         let mut out: Vec<u8> = Vec::with_capacity(rows.saturating_mul(EXPECTED + self.head.len()));
         let mut ends: Vec<i32> = Vec::with_capacity(rows + 1);
         ends.push(0);

@@ -81,8 +81,8 @@ enum Step<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Makes a writer of an array that has the type for which `slot` was made.
-    pub fn new(cells: &'a Cells<'a>, slot: &'a Slot) -> Result<Self, Stop> {
+    /// Makes a writer of an array that has the type for which `slot` was made. `rows`: how many it has, if this is known.
+    pub fn new(cells: &'a Cells<'a>, slot: &'a Slot, rows: Option<usize>) -> Result<Self, Stop> {
         let values = cells.values;
         let child = |i: usize| cells.children.get(i).ok_or(Stop::Outside);
         let op = match &slot.form {
@@ -100,10 +100,14 @@ impl<'a> Writer<'a> {
             Form::Double => Op::Double(values.as_chunks().0),
             &Form::Decimal { precision, size } => Op::Decimal { values: values.as_chunks().0, precision, size },
             Form::Bytes => Op::Bytes(cells.texts()),
+            // Then no text of the column needs a check.
+            Form::Text if rows.is_some_and(|rows| cells.texts().are_ascii(cells.first, rows)) => {
+                Op::Bytes(cells.texts())
+            }
             Form::Text => Op::Text(cells.texts()),
             Form::Fixed(size) => Op::Fixed(cells.texts(), *size),
             Form::Enum(symbols) => Op::Enum(cells.texts(), symbols),
-            Form::Array(item) => Op::Array(cells.lists(), Box::new(Self::new(child(0)?, item)?)),
+            Form::Array(item) => Op::Array(cells.lists(), Box::new(Self::new(child(0)?, item, None)?)),
             Form::Map(value) => {
                 let [keys, values] = child(0)?.children.as_slice() else { return Err(Stop::Outside) };
                 Op::Map {
@@ -111,14 +115,14 @@ impl<'a> Writer<'a> {
                     validity: keys.validity,
                     first: keys.first,
                     keys: keys.texts(),
-                    values: Box::new(Self::new(values, value)?),
+                    values: Box::new(Self::new(values, value, None)?),
                 }
             }
             Form::Record(steps) => {
                 let mut bound = vec![];
                 for step in steps {
                     bound.push(match &step.source {
-                        Source::Part(i, slot) => Step::Part(&step.name, Self::new(child(*i)?, slot)?),
+                        Source::Part(i, slot) => Step::Part(&step.name, Self::new(child(*i)?, slot, rows)?),
                         Source::Bytes(bytes) => Step::Bytes(bytes),
                     });
                 }
@@ -126,7 +130,7 @@ impl<'a> Writer<'a> {
             }
             Form::Members(members) => {
                 let members = members.iter().zip(&cells.children);
-                let members = members.map(|((branch, slot), part)| Ok((*branch, Self::new(part, slot)?)));
+                let members = members.map(|((branch, slot), part)| Ok((*branch, Self::new(part, slot, rows)?)));
                 Op::Members(members.collect::<Result<_, Stop>>()?)
             }
         };
