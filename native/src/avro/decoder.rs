@@ -176,3 +176,64 @@ impl Decoder {
         Run::new(plan, datum.len(), check_texts).decode(&plan.op, column, &mut datum)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl<const N: usize> Values for [&[u8]; N] {
+        fn rows(&self) -> usize {
+            N
+        }
+
+        fn get(&self, row: usize) -> Result<Option<&[u8]>, Outside> {
+            Ok(self.as_slice().get(row).copied())
+        }
+    }
+
+    const READER: &str = r#"{"type": "record", "name": "R", "fields": [
+        {"name": "s", "type": "string"}, {"name": "z", "type": "boolean"}]}"#;
+
+    fn decoder() -> Decoder {
+        let mut decoder = Decoder::new(READER, None, Framing::None, 0).unwrap();
+        decoder.add(0, READER).unwrap();
+        decoder
+    }
+
+    fn texts(decoded: &Decoded) -> Vec<Option<&[u8]>> {
+        let texts = &decoded.data.child_data()[0];
+        let (ends, bytes) = (texts.buffers()[0].typed_data::<i32>(), texts.buffers()[1].as_slice());
+        let text = |i: usize| &bytes[ends[i] as usize..ends[i + 1] as usize];
+        (0..decoded.data.len()).map(|i| decoded.data.is_valid(i).then(|| text(i))).collect()
+    }
+
+    #[test]
+    fn halves_of_a_character_in_two_rows_are_bad_though_together_they_are_utf8() {
+        let decoded = decoder().decode(&[&b"\x04a\xc3\0"[..], b"\x04\xa9b\0", b"\x04\xc3\xa9\x01"]).unwrap();
+        assert_eq!(decoded.bad.iter().map(|bad| bad.row).collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(decoded.messages, [Arc::from("field s: the string is not UTF-8")]);
+        assert_eq!(texts(&decoded), [None, None, Some("é".as_bytes())]);
+    }
+
+    #[test]
+    fn a_bad_record_has_the_message_of_its_first_fault_whatever_the_others_are() {
+        let (both, good) = (&b"\x02\xff\x07"[..], &b"\x02a\x01"[..]);
+        for values in [[both, good], [both, b"\x02\xff\0"]] {
+            let decoded = decoder().decode(&values).unwrap();
+            assert_eq!(decoded.messages, [Arc::from("field s: the string is not UTF-8")]);
+        }
+    }
+
+    #[test]
+    fn texts_of_any_length_are_copied_whole_wherever_the_value_ends() {
+        for len in 0..70 {
+            let text = "x".repeat(len);
+            let mut value = vec![];
+            crate::varint::put(&mut value, len as i64);
+            value.extend_from_slice(text.as_bytes());
+            value.push(1);
+            let decoded = decoder().decode(&[&value[..], &value]).unwrap();
+            assert_eq!(texts(&decoded), [Some(text.as_bytes()), Some(text.as_bytes())]);
+        }
+    }
+}
