@@ -6,7 +6,7 @@ which holds a replica of a partition.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -178,17 +178,66 @@ class _Copies:
                 self._sizes[place] += 1
 
     def level(self) -> None:
-        """Move single copies to members that have at least two copies fewer: new copies first, then kept ones.
+        """Move copies to members that have at least two copies fewer: new copies, then chains of them, then kept ones.
 
-        A copy moves only to a member that does not hold the partition yet. Every move makes the sum of squared sizes
-        smaller, so the loop terminates.
+        A copy moves only to a member that does not hold the partition yet. Every move and every chain makes the sum of
+        squared sizes smaller, so the loops terminate.
         """
-        for kept_too in (False, True):
-            moved = True
-            while moved:
-                moved = False
-                for partition in range(len(self.holders)):
-                    moved |= self._level_partition(partition, kept_too)
+        self._level_singly(kept_too=False)
+        self._level_by_chains()
+        self._level_singly(kept_too=True)
+
+    def _level_singly(self, *, kept_too: bool) -> None:
+        moved = True
+        while moved:
+            moved = False
+            for partition in range(len(self.holders)):
+                moved |= self._level_partition(partition, kept_too)
+
+    def _level_by_chains(self) -> None:
+        """Let members hand new copies on where the one with the most has none that the one with the fewest may take."""
+        new: dict[int, set[int]] = {}
+        for partition, holders in enumerate(self.holders):
+            for place in holders:
+                if (partition, place) not in self._kept:
+                    new.setdefault(place, set()).add(partition)
+        # No chain from these ends at a member with few enough copies.
+        without: set[int] = set()
+        for source in sorted(new, key=lambda place: -self._sizes[place]):
+            if self._sizes[source] < min(self._sizes) + 2:
+                return
+            while source not in without and (chain := self._chain(source, new, without)):
+                for giver, partition, taker in chain:
+                    holders = self.holders[partition]
+                    holders[holders.index(giver)] = taker
+                    new[giver].remove(partition)
+                    new.setdefault(taker, set()).add(partition)
+                self._sizes[source] -= 1
+                self._sizes[chain[0][2]] += 1
+                self._lowered.append(source)
+
+    def _chain(self, source: int, new: Mapping[int, set[int]], without: set[int]) -> list[tuple[int, int, int]]:
+        """Return the shortest chain from a member to one with at least two copies fewer, last step first; or none.
+
+        Each step is the member that gives, the partition of the new copy, and the member that takes.
+        """
+        came: dict[int, tuple[int, int, int] | None] = {source: None}
+        unreached: dict[Pool, set[int]] = {}
+        for place in (queue := [source]):
+            for partition in sorted(new.get(place, ())):
+                pool = self._pools[partition]
+                if pool not in unreached:
+                    unreached[pool] = set(pool.members) - came.keys() - without
+                reached = unreached[pool].difference(self.holders[partition])
+                for target in sorted(reached):
+                    came[target] = (place, partition, target)
+                    queue.append(target)
+                    if self._sizes[source] >= self._sizes[target] + 2:
+                        return list(_steps(came, target))
+                for rest in unreached.values() if reached else ():
+                    rest -= reached
+        without |= came.keys()
+        return []
 
     def _level_partition(self, partition: int, kept_too: bool) -> bool:
         holders, sizes = self.holders[partition], self._sizes
@@ -240,3 +289,10 @@ class _Copies:
                     chosen[partition] = target
                     moved = True
         return chosen
+
+
+def _steps(came: Mapping[int, tuple[int, int, int] | None], target: int) -> Iterator[tuple[int, int, int]]:
+    """Yield the steps that lead to a member, the last one first."""
+    while (step := came[target]) is not None:
+        yield step
+        target = step[0]

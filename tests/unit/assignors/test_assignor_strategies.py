@@ -138,6 +138,29 @@ class TestRedundant:
             # Whoever leads a partition now held it before: the role moved, the partition did not.
             assert set(primaries(after[name])) <= set(before[name].partitions)
 
+    def test_new_copies_go_from_hand_to_hand_so_that_nobody_gives_up_what_it_had(self) -> None:
+        """The member with the fewest copies has the partition whose copy is left, so another's new copy goes to it."""
+        cluster, members = ClusterMetadata({"t": 4}), {name: load("redundant") for name in "ABCDE"}
+        before = members["A"].assign(cluster, {name: Subscription(["t"]) for name in members})
+        assert {name: names(given) for name, given in before.items()} == {
+            "A": "t0 t2",
+            "B": "t0 t3",
+            "C": "t1 t3",
+            "D": "t1",
+            "E": "t2",
+        }
+        for name, member in members.items():
+            member.on_assignment(before[name], 1)
+        del members["A"]
+        group = {name: Subscription(["t"], member.subscription_user_data(["t"])) for name, member in members.items()}
+        after = members["B"].assign(cluster, group)
+        assert {name: names(given) for name, given in after.items()} == {
+            "B": "t0 t3",
+            "C": "t1 t3",
+            "D": "t1 t2",
+            "E": "t0 t2",
+        }
+
     def test_fewer_subscribers_than_copies_all_get_one(self) -> None:
         group = {"A": Subscription(["t"]), "B": Subscription(["t"])}
         answer = load("redundant", {"copies": 5}).assign(ClusterMetadata({"t": 3}), group)
