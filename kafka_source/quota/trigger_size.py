@@ -116,6 +116,8 @@ class TriggerSize:
             # The line through both, at 0 offsets. Where the larger one was much quicker, the speed has changed.
             fixed = min(less, max(0.0, (less * many - more * few) / (many - few)))
             return replace(self, fixed=fixed, compared=now, since_compared=0)
-        # Sizes that shrink slowly are compared with the first of them, as long as their triggers are not longer.
-        shrinks = now[0] < before[0] and now[1] <= before[1]
+        # Sizes that shrink slowly are compared with the first of them, as long as their triggers are not longer, and
+        # not far shorter than in proportion: then the speed has changed, and the first one says nothing any more.
+        in_proportion = before[1] * now[0] / before[0]
+        shrinks = now[0] < before[0] and (1 - _NEAR) * in_proportion <= now[1] <= before[1]
         return replace(self, compared=before if shrinks else now, since_compared=self.since_compared + 1)
