@@ -120,7 +120,7 @@ class MicroBatches(StreamPlanner):
             return now
         from kafka_source.values.reader_schema import registered
 
-        return registered(self._options, then)
+        return registered(self._options.registry, then)
 
     def _planned_by_spark(self, start: StreamOffset, end: StreamOffset) -> StreamOffset:
         start = self._without_lost_topics(start)

@@ -66,10 +66,8 @@ def requested(
         else:
             kind = _as_requested(found, field.dataType, reader)
             columns.append(Column(VALUE, nullable=field.nullable, made=kind))
-    fields = tuple(field.name for field in kind) if pa.types.is_struct(kind) else None
     decoding = ValueDecoding(
         reader,
-        fields,
         kind,
         options.value_framing,
         options.mode,

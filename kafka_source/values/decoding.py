@@ -40,7 +40,6 @@ class ValueDecoding:
 
     Attributes:
         reader: The schema of the column, to which values are resolved.
-        fields: The fields of the record that the column has; None: it is no record.
         type: The column's type.
         framing: What precedes an Avro datum.
         mode: What becomes of bad values.
@@ -49,12 +48,16 @@ class ValueDecoding:
     """
 
     reader: ReaderSchema
-    fields: tuple[str, ...] | None
     type: pa.DataType
     framing: ValueFraming
     mode: Mode
     corrupt: str
     registry: Settings
+
+    @property
+    def fields(self) -> tuple[str, ...] | None:
+        """The fields of the record that the column has; None: it is no record."""
+        return tuple(field.name for field in self.type) if pa.types.is_struct(self.type) else None
 
 
 def decode(

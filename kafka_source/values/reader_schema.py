@@ -14,6 +14,7 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from kafkagroup_native import AvroDecoder
 
+from kafka_source.client_config import Settings
 from kafka_source.engine_selection import check_avro
 from kafka_source.errors import InvalidConfigurationError, OptionError
 from kafka_source.options import ReadOptions
@@ -67,7 +68,7 @@ def reader_schema(options: ReadOptions) -> ReaderSchema:
     if options.value_schema is not None:
         return ReaderSchema(options.value_schema)
     if options.value_schema_id is not None:
-        return registered(options, options.value_schema_id)
+        return registered(options.registry, options.value_schema_id)
     subject = options.value_subject or subject_of_topic(options)
     if subject is None:
         raise OptionError("value.subject", None, "the subject of the values")
@@ -75,9 +76,9 @@ def reader_schema(options: ReadOptions) -> ReaderSchema:
     return ReaderSchema(newest.text, newest.id)
 
 
-def registered(options: ReadOptions, schema_id: int) -> ReaderSchema:
+def registered(registry: Settings, schema_id: int) -> ReaderSchema:
     """Return the schema with this id; raises as `reader_schema`."""
-    found = registry_of(options.registry).by_id(schema_id)
+    found = registry_of(registry).by_id(schema_id)
     if isinstance(found, Unusable):
         raise InvalidConfigurationError(f"The schema of the column value cannot be used: {found.reason}.")
     return ReaderSchema(found, schema_id)

@@ -11,7 +11,7 @@ from kafka_source.engine_selection import check_avro
 from kafka_source.errors import InvalidConfigurationError, OptionError
 from kafka_source.options import kinds
 from kafka_source.options.kinds import Mode
-from kafkagroup.arrow.settings import SettingValue
+from kafkagroup.arrow.settings import SettingValue, text_of
 
 _NEEDED = ("value", "topic", "partition", "offset")
 _CORRUPT = "_corrupt_record"
@@ -44,19 +44,13 @@ def decode_avro(
     check_avro()
     # Only who decodes loads the kernel.
     from kafka_source.values.decoding import ValueDecoding, decode
-    from kafka_source.values.reader_schema import ReaderSchema
-    from kafka_source.values.registry import Unusable, registry_of
+    from kafka_source.values.reader_schema import registered
 
     if mode not in ("FAILFAST", "PERMISSIVE", "DROPMALFORMED"):
         raise OptionError("mode", mode, kinds.MODE.takes)
-    settings = Settings({name: str(value) for name, value in registry.items()})
-    found = registry_of(settings).by_id(schema_id)
-    if isinstance(found, Unusable):
-        raise InvalidConfigurationError(f"The schema of the column value cannot be used: {found.reason}.")
-    reader = ReaderSchema(found, schema_id)
-    kind = reader.column_type()
-    fields = tuple(field.name for field in kind) if pa.types.is_struct(kind) else None
-    decoding = ValueDecoding(reader, fields, kind, "confluent", mode, _CORRUPT, settings)
+    settings = Settings({name: text_of(name, value) for name, value in registry.items()})
+    reader = registered(settings, schema_id)
+    decoding = ValueDecoding(reader, reader.column_type(), "confluent", mode, _CORRUPT, settings)
     for batch in batches:
         if missing := [name for name in _NEEDED if name not in batch.schema.names]:
             raise InvalidConfigurationError(

@@ -50,10 +50,19 @@ def settings_of(given: Mapping[str, SettingValue]) -> dict[str, str]:
             bare = name[len(KAFKA_PREFIX) :]
             problem = f"Write {bare} without the prefix {KAFKA_PREFIX}: only the options of Spark's format have it"
             raise OptionError(name, None, problem=problem)
-        if value is None:
-            raise OptionError(name, None, "a value; leave the setting out to use its default")
-        options[KAFKA_PREFIX + name] = str(value).lower() if isinstance(value, bool) else str(value)
+        options[KAFKA_PREFIX + name] = text_of(name, value)
     return options
+
+
+def text_of(name: str, value: SettingValue) -> str:
+    """Return the value of a setting as Kafka's clients write it.
+
+    Raises:
+        OptionError: There is no value.
+    """
+    if value is None:
+        raise OptionError(name, None, "a value; leave the setting out to use its default")
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 @contextmanager
