@@ -196,6 +196,9 @@ class _Copies:
 
     def _level_by_chains(self) -> None:
         """Let members hand new copies on where the one with the most has none that the one with the fewest may take."""
+        lowest = min(self._sizes, default=0)
+        if max(self._sizes, default=0) < lowest + 2:
+            return
         new: dict[int, set[int]] = {}
         for partition, holders in enumerate(self.holders):
             for place in holders:
@@ -204,7 +207,7 @@ class _Copies:
         # No chain from these ends at a member with few enough copies.
         without: set[int] = set()
         for source in sorted(new, key=lambda place: -self._sizes[place]):
-            if self._sizes[source] < min(self._sizes) + 2:
+            if self._sizes[source] < lowest + 2:
                 return
             while source not in without and (chain := self._chain(source, new, without)):
                 for giver, partition, taker in chain:
