@@ -14,6 +14,7 @@ from kafkagroup.admin.assignment_plan import PlannedMember
 from kafkagroup.admin.peek import Record
 from kafkagroup.admin.rows import GroupSummary, MemberDescription, PartitionLag, json_schema
 from kafkagroup.admin.topics import PartitionSummary, TopicSummary
+from kafkagroup.admin.watch_rates import WatchMember, WatchRow
 from kafkagroup.cli.rows import (
     BrokerQuota,
     ContextRow,
@@ -25,7 +26,6 @@ from kafkagroup.cli.rows import (
     QuotaChange,
     TransactionRow,
 )
-from kafkagroup.cli.watch_rates import WatchMember, WatchRow
 
 _SCHEMA = "https://json-schema.org/draft/2020-12/schema"
 

@@ -15,8 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from kafkagroup.admin.rows import Rows, columns, optional
+from kafkagroup.admin.watch_rates import WatchMember, WatchRow, duration_text
 from kafkagroup.cli.output import Listing, cell
-from kafkagroup.cli.watch_rates import WatchMember, WatchRow, duration_text
 
 # A pipe or a file has no width: nothing is folded there, so that grep finds names.
 _WIDE = 100_000

@@ -30,8 +30,8 @@ from kafkagroup.cli.settings import NO_OPTIONS, Connection, with_connection
 
 if TYPE_CHECKING:
     from kafkagroup.admin import Groups, PartitionLag, Rows
+    from kafkagroup.admin.watch_rates import History, WatchMember, WatchRow
     from kafkagroup.cli.tables import Show
-    from kafkagroup.cli.watch_rates import History, WatchMember, WatchRow
 
 #: How long `healthcheck` waits between two looks.
 _LOOK_EVERY_SECONDS = 1.0
@@ -91,7 +91,7 @@ def _run(
     from kafka_source.errors import RetriableError
     from kafkagroup.admin import Rows
     from kafkagroup.admin.group_requests import unknown_group
-    from kafkagroup.cli.watch_rates import GroupSample, History, WatchMember, WatchRow
+    from kafkagroup.admin.watch_rates import GroupSample, History, WatchMember, WatchRow
 
     histories: dict[str, History] = {}
     done = 0

@@ -29,8 +29,8 @@ from kafka_source.source.batch import BatchReader
 from kafka_source.source.micro_batches import MicroBatches
 from kafka_source.source.read_task import Query
 from kafkagroup.admin import Groups
+from kafkagroup.admin.watch_rates import GroupSample, History
 from kafkagroup.cli.rows import overview
-from kafkagroup.cli.watch_rates import GroupSample, History
 from kafkagroup.embedded import EmbeddedKafka
 from tests.support.queries import Job
 from tests.support.records import produce

@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from kafkagroup.admin.rows import Rows
+from kafkagroup.admin.watch_rates import SAMPLES, WatchMember, WatchRow
 from kafkagroup.cli.tables import watch_table
-from kafkagroup.cli.watch_rates import SAMPLES, WatchMember, WatchRow
 
 LINE = "▁▂▃▄▅▆▇█" * (SAMPLES // 8)
 LONG = "reports-of-the-whole-company"

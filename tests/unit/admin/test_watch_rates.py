@@ -8,7 +8,7 @@ import pytest
 
 from assignors import TopicPartition
 from kafkagroup.admin.rows import Group, MemberDescription, PartitionLag
-from kafkagroup.cli.watch_rates import SAMPLES, GroupSample, History, WatchMember, duration_text, spark_line
+from kafkagroup.admin.watch_rates import SAMPLES, GroupSample, History, WatchMember, duration_text, spark_line
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
