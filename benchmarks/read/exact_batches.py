@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
-from kafka_source.sink.produce.accumulator import RecordBatch
-from kafka_source.sink.produce.native_producer import NativeProducer
-from kafka_source.sink.produce.protocol import ProduceConnection
-from kafka_source.sink.records import HEADERS
+from kafka_source.produce.accumulator import RecordBatch
+from kafka_source.produce.native_producer import NativeProducer
+from kafka_source.produce.protocol import ProduceConnection
+from kafka_source.produce.records import HEADERS
 
 # While a broker answers one connection, the next request is made for another.
 _CONNECTIONS = 4

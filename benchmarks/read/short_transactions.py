@@ -12,9 +12,9 @@ import pyarrow as pa
 from benchmarks.read.exact_batches import acknowledged, leaders
 from kafka_source.client_config import Settings
 from kafka_source.kafka_client import Deadline
-from kafka_source.sink.produce.accumulator import RecordBatch
-from kafka_source.sink.produce.native_producer import NativeProducer
-from kafka_source.sink.produce.sender import TaskTransaction
+from kafka_source.produce.accumulator import RecordBatch
+from kafka_source.produce.native_producer import NativeProducer
+from kafka_source.produce.sender import TaskTransaction
 from kafka_source.transactions.open_transaction import end, initialise
 
 # A producer waits for the coordinator, which writes markers, for most of its time.

@@ -18,9 +18,9 @@ from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import InvalidConfigurationError, KafkaGroupError, error_for_code
 from kafka_source.kafka_client import TRANSACTION, Deadline, KafkaClient, cached_client
 from kafka_source.kafka_client.messages.cluster import DescribeConfigsRequest
+from kafka_source.produce.records import Records
+from kafka_source.produce.settings import transaction_timeout_ms
 from kafka_source.runtime.process_cache import ProcessCache
-from kafka_source.sink.produce.settings import transaction_timeout_ms
-from kafka_source.sink.records import Records
 from kafka_source.sink.target import ExactlyOnce, Target
 from kafka_source.sink.two_phase.committer import DriverEpoch, PreparedBatch, TwoPhaseCommit
 from kafka_source.sink.two_phase.prepare import Prepared, SinkTask, prepare

@@ -31,14 +31,15 @@ from kafka_source.errors import (
     OptionError,
 )
 from kafka_source.options import SinkOptions, sink_options
+from kafka_source.produce.delivery import check_settings, check_topic, deliver, writes_native
+from kafka_source.produce.records import Records
+from kafka_source.produce.settings import check_transactional
 from kafka_source.quota.bounds import QuotaSettings
 from kafka_source.quota.task_pacer import Pacer, pacer_of
 from kafka_source.runtime import spark_processes
 from kafka_source.sink.batch_start import PRODUCER_RATE, BatchStart, is_driver_process
-from kafka_source.sink.delivery import check_settings, check_topic, deliver, writes_native
 from kafka_source.sink.exactly_once import CommitMessage, commit_batch, give_up_batch, prepare_task
-from kafka_source.sink.produce.settings import check_transactional
-from kafka_source.sink.records import Records, from_arrow, from_rows, sink_columns
+from kafka_source.sink.records import from_arrow, from_rows, sink_columns
 from kafka_source.sink.target import ExactlyOnce, Target
 from kafka_source.sink.two_phase.committer import DriverEpoch
 

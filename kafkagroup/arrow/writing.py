@@ -16,8 +16,7 @@ from kafka_source.errors import InvalidConfigurationError, KafkaGroupError, Opti
 from kafka_source.kafka_client import Deadline, KafkaClient, cached_client
 from kafka_source.model.record_columns import COLUMN_TYPES
 from kafka_source.options import SinkOptions, sink_options
-from kafka_source.runtime.retry import RetryPolicy
-from kafka_source.sink.delivery import (
+from kafka_source.produce.delivery import (
     TransactionalDelivery,
     check_settings,
     check_topic,
@@ -25,8 +24,10 @@ from kafka_source.sink.delivery import (
     in_transaction,
     writes_native,
 )
-from kafka_source.sink.produce.settings import check_transactional
-from kafka_source.sink.records import HEADERS, Records, from_arrow, sink_columns
+from kafka_source.produce.records import HEADERS, Records
+from kafka_source.produce.settings import check_transactional
+from kafka_source.runtime.retry import RetryPolicy
+from kafka_source.sink.records import from_arrow, sink_columns
 from kafka_source.sink.two_phase.open_transactions import COMMITTED, EMPTY, describe
 from kafka_source.transactions.offset_transaction import GroupOffsets, commit_in
 from kafkagroup.arrow.settings import SettingValue, settings_of, without_prefix

@@ -23,7 +23,7 @@ from kafka_source.fetch import protocol
 from kafka_source.group import leader
 from kafka_source.kafka_client import framing, metadata
 from kafka_source.kafka_client.messages import cluster, codec, group, login, quota, records, transaction
-from kafka_source.sink.produce import protocol as produce_protocol
+from kafka_source.produce import protocol as produce_protocol
 from kafka_source.sink.two_phase import ledger
 from tests.fuzz.parsers import PARSERS
 

@@ -13,11 +13,11 @@ from confluent_kafka import Consumer, TopicPartition
 
 from kafka_source.client_config import Settings
 from kafka_source.kafka_client import Deadline, cached_client
+from kafka_source.produce.records import Records
+from kafka_source.produce.settings import transaction_timeout_ms
 from kafka_source.runtime.deadline import Deadline as Wait
 from kafka_source.runtime.failpoints import install
 from kafka_source.sink.exactly_once import check_timeout
-from kafka_source.sink.produce.settings import transaction_timeout_ms
-from kafka_source.sink.records import Records
 from kafka_source.sink.two_phase.committer import DriverEpoch, PreparedBatch, TwoPhaseCommit
 from kafka_source.sink.two_phase.open_transactions import list_open
 from kafka_source.sink.two_phase.prepare import Prepared, SinkTask, prepare

@@ -33,7 +33,7 @@ ALLOWED = {
     "kafkagroup/metrics/start.py::TransactionWatcher._points": (1, "its age, for metrics"),
     "kafkagroup/plots/pictures.py::_dates": (1, "shows times that were measured"),
     "kafka_source/runtime/logs.py::JsonFormatter.format": (2, "the time of a log line"),
-    "kafka_source/sink/produce/accumulator.py::Accumulator.add": (
+    "kafka_source/produce/accumulator.py::Accumulator.add": (
         1,
         "the timestamp of a record that has none, as in Java",
     ),

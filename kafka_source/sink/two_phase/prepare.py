@@ -14,9 +14,9 @@ from kafka_source.errors import (
     KafkaGroupError,
 )
 from kafka_source.kafka_client import Deadline, cached_client
+from kafka_source.produce.delivery import TransactionalDelivery, in_transaction
+from kafka_source.produce.records import Records
 from kafka_source.runtime.failpoints import failpoint
-from kafka_source.sink.delivery import TransactionalDelivery, in_transaction
-from kafka_source.sink.records import Records
 from kafka_source.sink.two_phase.committer import DriverEpoch, TwoPhaseCommit
 from kafka_source.sink.two_phase.open_transactions import EMPTY, ONGOING, describe
 from kafka_source.transactions.open_transaction import OpenTransaction, is_gone

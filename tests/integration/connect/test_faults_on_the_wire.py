@@ -21,9 +21,9 @@ from kafka_source.kafka_client import Deadline, KafkaClient
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.stream_offset import Range
+from kafka_source.produce.native import at_least_once
+from kafka_source.produce.records import Records
 from kafka_source.schema import Column
-from kafka_source.sink.produce.native import at_least_once
-from kafka_source.sink.records import Records
 from kafka_source.transactions.offset_transaction import GroupOffsets, commit_in
 from kafka_source.transactions.open_transaction import initialise
 from kafkagroup.embedded import EmbeddedKafka

@@ -15,9 +15,9 @@ from kafka_source.errors import AuthenticationError
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.select import engine_for
 from kafka_source.model.stream_offset import Range
+from kafka_source.produce.delivery import deliver
+from kafka_source.produce.records import Records
 from kafka_source.schema import Column
-from kafka_source.sink.delivery import deliver
-from kafka_source.sink.records import Records
 from kafkagroup.embedded import EmbeddedKafka, Security
 
 LISTENER = "listener.name.client"

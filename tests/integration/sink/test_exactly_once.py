@@ -21,11 +21,11 @@ from kafka_source.errors import FencedError, InvalidConfigurationError, KafkaGro
 from kafka_source.kafka_client import Deadline, KafkaClient, cached_client
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
+from kafka_source.produce.delivery import in_transaction
+from kafka_source.produce.records import Records
 from kafka_source.runtime.deadline import Deadline as Wait
 from kafka_source.runtime.failpoints import install
-from kafka_source.sink.delivery import in_transaction
 from kafka_source.sink.exactly_once import check_timeout
-from kafka_source.sink.records import Records
 from kafka_source.sink.two_phase.committer import PreparedBatch, TwoPhaseCommit
 from kafka_source.sink.two_phase.ledger import Decision, Ledger
 from kafka_source.sink.two_phase.open_transactions import describe

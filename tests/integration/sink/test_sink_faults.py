@@ -29,7 +29,7 @@ from kafka_source.errors import (
     NotVisibleError,
 )
 from kafka_source.kafka_client import Deadline, cached_client
-from kafka_source.sink.records import Records
+from kafka_source.produce.records import Records
 from kafka_source.sink.two_phase.open_transactions import describe
 from kafka_source.sink.two_phase.prepare import SinkTask, prepare
 from kafka_source.sink.writer import BatchWriter, batch_writer

@@ -13,8 +13,8 @@ from assignors.model import TopicPartition
 from kafka_source.client_config import Settings, librdkafka_config
 from kafka_source.errors import AuthenticationError
 from kafka_source.model.credentials import SlotCredentials
+from kafka_source.produce.delivery import deliver
 from kafka_source.runtime.deadline import Deadline
-from kafka_source.sink.delivery import deliver
 from kafka_source.transactions.offset_committer import TransactionalCommitter
 from kafka_source.transactions.producer_pool import TransactionalProducers
 from kafkagroup.embedded import EmbeddedKafka, Security

@@ -23,8 +23,8 @@ from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.librdkafka import LibrdkafkaEngine
 from kafka_source.kafka_client import ConnectionSettings
 from kafka_source.model.stream_offset import Range
+from kafka_source.produce import librdkafka
 from kafka_source.schema import Column
-from kafka_source.sink.produce import librdkafka
 
 REQUEST = FetchRequest(
     (Range("t", 0, 0, 1),),

@@ -10,7 +10,7 @@ from kafka.protocol.producer import ProduceResponse
 from assignors.model import TopicPartition
 from kafka_source.kafka_client import encode_request
 from kafka_source.kafka_client.messages.records import ProduceRequest
-from kafka_source.sink.produce import protocol as produce_protocol
+from kafka_source.produce import protocol as produce_protocol
 
 TOPIC_NAMES = st.text("abcdefghijklmnopqrstuvwxyz-._0123456789", min_size=1, max_size=249)
 INT32 = st.integers(0, 2**31 - 1)

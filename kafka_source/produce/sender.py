@@ -27,12 +27,12 @@ from kafka_source.kafka_client import (
 )
 from kafka_source.kafka_client.messages.transaction import AddPartitionsToTxnRequest
 from kafka_source.model.partition_runs import numbers_by_topic
-from kafka_source.sink.produce.accumulator import Accumulator, ProducerIdentity, RecordBatch
-from kafka_source.sink.produce.delivery_errors import delivery_error
-from kafka_source.sink.produce.native_producer import NativeProducer
-from kafka_source.sink.produce.protocol import ProduceConnection
-from kafka_source.sink.produce.settings import ProducerSettings
-from kafka_source.sink.records import Records
+from kafka_source.produce.accumulator import Accumulator, ProducerIdentity, RecordBatch
+from kafka_source.produce.delivery_errors import delivery_error
+from kafka_source.produce.native_producer import NativeProducer
+from kafka_source.produce.protocol import ProduceConnection
+from kafka_source.produce.records import Records
+from kafka_source.produce.settings import ProducerSettings
 from kafka_source.transactions.open_transaction import OpenTransaction, initialise
 
 MAX_REQUEST_BYTES = 8 * 1024 * 1024

@@ -15,7 +15,7 @@ from assignors.model import TopicPartition
 from kafka_source.kafka_client import BlockingConnection, RequestConnection
 from kafka_source.kafka_client.framing import frame, string
 from kafka_source.kafka_client.messages.records import ProduceRequest
-from kafka_source.sink.produce.accumulator import RecordBatch
+from kafka_source.produce.accumulator import RecordBatch
 
 API_KEY = 0
 VERSION = 8

@@ -11,9 +11,9 @@ from kafka_source.engine_selection import is_native
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import OptionError, RetriableError, UnknownTopicError, error_for_code
 from kafka_source.kafka_client import Deadline, KafkaClient, cached_client
-from kafka_source.sink.produce import librdkafka
-from kafka_source.sink.produce.settings import librdkafka_only
-from kafka_source.sink.records import Records
+from kafka_source.produce import librdkafka
+from kafka_source.produce.records import Records
+from kafka_source.produce.settings import librdkafka_only
 from kafka_source.transactions.open_transaction import OpenTransaction
 
 log = logging.getLogger(__name__)
@@ -181,7 +181,7 @@ async def _find_topic(client: KafkaClient, topic: str, deadline: Deadline) -> No
 def _engine(settings: Settings, engine: str) -> ProduceEngine:
     if writes_native(settings, engine):
         # Import it late: the native engine is optional.
-        from kafka_source.sink.produce import native
+        from kafka_source.produce import native
 
         return native
     return librdkafka

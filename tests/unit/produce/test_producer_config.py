@@ -8,7 +8,7 @@ from pyspark.sql.types import StringType, StructType
 
 from kafka_source.client_config import Settings
 from kafka_source.errors import OptionError
-from kafka_source.sink.produce.librdkafka import producer_config, transactional_config
+from kafka_source.produce.librdkafka import producer_config, transactional_config
 from kafka_source.sink.writer import batch_writer, stream_writer
 
 

@@ -9,9 +9,9 @@ from kafka_source.client_config import Settings
 from kafka_source.errors import error_for_code
 from kafka_source.kafka_client import Deadline, IdleConnections, KafkaClient, Snapshot, cached_client
 from kafka_source.kafka_client.messages.transaction import InitProducerIdRequest
-from kafka_source.sink.produce.accumulator import NO_IDENTITY, Accumulator, ProducerIdentity
-from kafka_source.sink.produce.protocol import ProduceConnection
-from kafka_source.sink.produce.settings import ProducerSettings
+from kafka_source.produce.accumulator import NO_IDENTITY, Accumulator, ProducerIdentity
+from kafka_source.produce.protocol import ProduceConnection
+from kafka_source.produce.settings import ProducerSettings
 
 CONTROL_SECONDS = 60.0
 """Limit for requests that open a producer or a transaction, in seconds."""

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from assignors.model import TopicPartition
 from kafka_source.error_codes import ErrorCode
-from kafka_source.sink.produce.delivery_errors import delivery_error
-from kafka_source.sink.produce.settings import ProducerSettings
-from kafka_source.sink.records import Records
+from kafka_source.produce.delivery_errors import delivery_error
+from kafka_source.produce.records import Records
+from kafka_source.produce.settings import ProducerSettings
 
 # The last field of a record batch's header (`DefaultRecordBatch.RECORDS_COUNT_OFFSET`).
 _COUNT, _COUNT_AT = struct.Struct(">i"), 57

@@ -10,13 +10,13 @@ from kafka_source.client_config import Settings
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import RetriableError
 from kafka_source.kafka_client import Deadline
+from kafka_source.produce.accumulator import Accumulator
+from kafka_source.produce.delivery_errors import delivery_error
+from kafka_source.produce.native_producer import CONTROL_SECONDS, NativeProducer
+from kafka_source.produce.records import Records
+from kafka_source.produce.sender import Sender, TaskTransaction
+from kafka_source.produce.settings import ProducerSettings, transaction_timeout_ms
 from kafka_source.runtime.process_cache import ProcessCache
-from kafka_source.sink.produce.accumulator import Accumulator
-from kafka_source.sink.produce.delivery_errors import delivery_error
-from kafka_source.sink.produce.native_producer import CONTROL_SECONDS, NativeProducer
-from kafka_source.sink.produce.sender import Sender, TaskTransaction
-from kafka_source.sink.produce.settings import ProducerSettings, transaction_timeout_ms
-from kafka_source.sink.records import Records
 from kafka_source.transactions.open_transaction import initialise
 
 

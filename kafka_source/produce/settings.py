@@ -1,4 +1,4 @@
-"""The settings of the sink's producers: Java's defaults, the native engine's, and what transactions require."""
+"""The settings of producers: Java's defaults, the native engine's, and what transactions require."""
 
 from __future__ import annotations
 

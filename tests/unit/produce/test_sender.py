@@ -19,9 +19,9 @@ from kafka_source.errors import (
     InvalidConfigurationError,
     KafkaGroupError,
 )
-from kafka_source.sink.delivery import deliver, writes_native
-from kafka_source.sink.produce.delivery_errors import delivery_error
-from kafka_source.sink.records import HEADERS, Records
+from kafka_source.produce.delivery import deliver, writes_native
+from kafka_source.produce.delivery_errors import delivery_error
+from kafka_source.produce.records import HEADERS, Records
 from kafkagroup.partitioner import partition_of
 from tests.support.fake_broker import TOPIC, FakeBroker, Partition, Silence
 

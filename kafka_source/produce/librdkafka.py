@@ -17,9 +17,9 @@ from kafka_source.client_config import DEFAULT_CLIENT_ID, Settings, librdkafka_c
 from kafka_source.client_config.java_settings import Role
 from kafka_source.client_config.tls import check_versions
 from kafka_source.errors import AuthenticationError, KafkaGroupError, from_confluent
-from kafka_source.runtime.deadline import Deadline, call_within
-from kafka_source.sink.produce.delivery_errors import delivery_error
-from kafka_source.sink.produce.settings import (
+from kafka_source.produce.delivery_errors import delivery_error
+from kafka_source.produce.records import Records
+from kafka_source.produce.settings import (
     DELIVERY_TIMEOUT_MS,
     LINGER_MS,
     REQUEST_BYTES,
@@ -27,7 +27,7 @@ from kafka_source.sink.produce.settings import (
     is_idempotent,
     transaction_timeout_ms,
 )
-from kafka_source.sink.records import Records
+from kafka_source.runtime.deadline import Deadline, call_within
 from kafka_source.transactions.producer_pool import TransactionalProducers, cause_of
 
 log = logging.getLogger(__name__)
