@@ -224,7 +224,8 @@ class DataLossError(ApplicationRecoverableError):
             read already, are no longer in it; None if the log was not truncated.
         problem: What is wrong, if the arguments above do not say it; without a full stop.
         condition: The subclass of Spark's error condition KAFKA_DATA_LOSS.
-        sentence: The first sentence, if it is about no single partition; `partition` and `planned` are then -1.
+        sentence: The first sentence, if the arguments above do not make it. If it is about no single partition,
+            `partition` and `planned` are -1.
         advice: What to do, if it is not what helps against deleted records.
     """
 
@@ -335,6 +336,27 @@ class DataLossError(ApplicationRecoverableError):
             advice="A broker without the last records was elected leader (unclean.leader.election.enable), so records "
             f"that were read do not exist any more. To continue at offset {end} with the records that exist, and a "
             "warning in the log, set the option failOnDataLoss to false",
+        )
+
+    @staticmethod
+    def of_given_end(tp: TopicPartition, *, planned: int, end: int, available: tuple[int, int]) -> DataLossError:
+        """Return the error for a partition that does not have the ending offset of the options.
+
+        Args:
+            tp: The partition.
+            planned: Where the batch starts in it.
+            end: The ending offset.
+            available: The partition's offsets as [first, end).
+        """
+        return DataLossError(
+            topic=tp.topic,
+            partition=tp.partition,
+            planned=planned,
+            available=available,
+            sentence=f"{tp.topic}-{tp.partition} cannot be read from offset {planned} to offset {end}, as "
+            f"endingOffsets says: it has only offsets [{available[0]}, {available[1]})",
+            advice="Correct the offsets; `latest` ends where the log ends now. If the records were lost, "
+            "failOnDataLoss=false reads those that exist, with a warning in the log",
         )
 
     @staticmethod

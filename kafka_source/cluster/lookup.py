@@ -129,6 +129,15 @@ class Cluster:
         finally:
             self._known = outer
 
+    @contextmanager
+    def without_snapshot(self) -> Iterator[None]:
+        """Ask for metadata anew in this block, also within a `metadata_snapshot`."""
+        outer, self._known = self._known, None
+        try:
+            yield
+        finally:
+            self._known = outer
+
     def cluster_id(self) -> str | None:
         """Return the cluster's id, which shows whether another cluster answers under the same name; None: unknown.
 

@@ -12,7 +12,9 @@ from kafka_source.cluster.lookup import Cluster
 from kafka_source.errors import DataLossError, InvalidConfigurationError, OptionError
 from kafka_source.options import ReadOptions
 from kafka_source.options.kinds import PartitionValues, StartingValues, TopicWord
+from kafka_source.runtime.deadline import Deadline
 from kafka_source.runtime.logs import once
+from kafka_source.runtime.retry import RetryPolicy, retry
 from kafka_source.source.owners import PartitionOwner
 
 log = logging.getLogger(__name__)
@@ -57,7 +59,8 @@ def resolve_batch(
         check_all: Check all starts for data loss; if false, only the committed ones, and the tasks check the others.
 
     Raises:
-        DataLossError: `failOnDataLoss` is set and a checked start lies outside the log.
+        DataLossError: `failOnDataLoss` is set and a checked start lies outside the log, or the log ends before an
+            ending offset that the options give as a number.
         OptionError: A JSON option does not name exactly the partitions of the subscription.
         InvalidConfigurationError: No record matches a starting timestamp, or a start lies beyond its end.
     """
@@ -82,6 +85,7 @@ def resolve_batch(
         is_checked = tp not in committed and (options.in_group or tp not in late_ends)
         if is_checked and starts[tp] > ends[tp]:
             raise start_after_end(tp, starts[tp], ends[tp])
+    _check_given_ends(cluster, options, starts, ends)
     unknown = dict.fromkeys(leaderless, 0)
     return BatchBounds(starts | unknown, ends | unknown, late_starts | leaderless, late_ends | leaderless, leaderless)
 
@@ -172,6 +176,57 @@ def ending_offsets(
         by_partition = _exactly("endingOffsets", wanted, subscribed)
         return _replace_sentinels(cluster, options, {tp: by_partition[tp] for tp in partitions})
     return _latest(cluster, options, partitions)
+
+
+# How long a plan looks at a log that ends before the ending offset of the options, and how often.
+_LOOK_SECONDS = 3.0
+_LOOKS = RetryPolicy(0.3, 1.0)
+
+
+def _check_given_ends(
+    cluster: Cluster, options: ReadOptions, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> None:
+    """Look once, in the plan, whether the logs have what the options give as the ending offsets.
+
+    Else each try of a task would wait for records that never come, `data.loss.patience.ms` long. A leader may be behind
+    for a moment, so the brokers are asked again for a shorter time, each time with the leaders of then. Without
+    `failOnDataLoss` no task is tried again: the one that reads waits once, and reads what comes until then.
+
+    Raises:
+        DataLossError: `failOnDataLoss` is set, and a log ends before its ending offset.
+    """
+    given = [tp for tp in ends if _has_ending_offset(options, tp) and starts[tp] < ends[tp]]
+    if not given or not options.fail_on_data_loss:
+        return
+
+    def look() -> None:
+        # The log has records beyond the last stable offset, and they may become readable while a task waits.
+        latest = cluster.latest(given, read_committed=False)
+        short = [tp for tp in given if latest[tp] < ends[tp]]
+        if short:
+            tp = short[0]
+            raise DataLossError.of_given_end(
+                tp, planned=starts[tp], end=ends[tp], available=(cluster.earliest([tp])[tp], latest[tp])
+            )
+
+    def again(error: Exception, failures: int, _: float) -> bool:
+        if not failures:
+            log.warning("%s Looking for %g s whether it grows.", error, deadline.left)
+        return True
+
+    deadline = Deadline(min(_LOOK_SECONDS, options.data_loss_patience_ms / 1000))
+    try:
+        look()
+    except DataLossError:
+        with cluster.without_snapshot():
+            retry(look, _LOOKS, on=DataLossError, deadline=deadline, again=again)
+
+
+def _has_ending_offset(options: ReadOptions, tp: TopicPartition) -> bool:
+    """Return whether the options give a partition's end as a number."""
+    wanted = options.ending_offsets
+    by_time = options.ending_timestamp is not None or options.ending_offsets_by_timestamp is not None
+    return isinstance(wanted, dict) and not by_time and wanted[tp.topic][tp.partition] >= 0
 
 
 def start_after_end(tp: TopicPartition, start: int, end: int) -> InvalidConfigurationError:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import datetime
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from confluent_kafka import Producer
 
+from kafka_source.errors import DataLossError
+from kafka_source.schema import source_schema
+from kafka_source.source.batch import BatchReader
+from kafka_source.source.read_task import ReadTask
 from tests.support.records import create_again, numbers, produce, reader
 from tests.support.waiting import wait_until
 
@@ -168,12 +174,43 @@ def test_records_after_the_last_stable_offset_wait_for_their_transaction(spark, 
     wait_until(lambda: committed() == [0, 1, 2, 99], "the committed record")
 
 
-def test_offsets_that_are_gone_are_an_error_or_a_warning(spark, kafka, orders):
+@pytest.mark.parametrize(("start", "end"), [(10_000, 10_001), (5, 10_000)], ids=["both", "end"])
+def test_offsets_that_the_log_does_not_have_are_one_error_of_the_plan(kafka, orders, start, end):
+    given = {
+        "kafka.bootstrap.servers": kafka.bootstrap_servers,
+        "subscribe": orders,
+        "startingOffsets": json.dumps({orders: {"0": start, "1": 0, "2": 0}}),
+        "endingOffsets": json.dumps({orders: {"0": end, "1": 1, "2": 1}}),
+    }
+    begun = time.monotonic()
+    with pytest.raises(
+        DataLossError, match=rf"{orders}-0 cannot be read from offset {start} to offset {end}, .* offsets \[0, \d+\)"
+    ):
+        BatchReader(given, source_schema(headers=False)).partitions()
+    assert time.monotonic() < begun + 15
+
+
+def test_a_log_that_is_behind_for_a_moment_is_read_to_its_ending_offset(kafka, topic, caplog):
+    name = topic("behind", partitions=1)
+    produce(kafka.bootstrap_servers, name, 5)
+    given = {
+        "kafka.bootstrap.servers": kafka.bootstrap_servers,
+        "subscribe": name,
+        "endingOffsets": json.dumps({name: {"0": 7}}),
+    }
+    with ThreadPoolExecutor(1) as pool:
+        planned = pool.submit(BatchReader(given, source_schema(headers=False)).partitions)
+        wait_until(lambda: f"{name}-0 cannot be read from offset 0 to offset 7" in caplog.text, "the first look")
+        produce(kafka.bootstrap_servers, name, 2, first=5)
+        (task,) = planned.result(30)
+    assert isinstance(task, ReadTask)
+    assert [(one.start, one.end) for one in task.ranges] == [(0, 7)]
+
+
+def test_offsets_that_the_log_does_not_have_are_left_out_when_loss_is_allowed(spark, kafka, orders):
     beyond = json.dumps({orders: {"0": 10_000, "1": 0, "2": 0}})
     until = json.dumps({orders: {"0": 10_001, "1": 1, "2": 1}})
     options = {"startingOffsets": beyond, "endingOffsets": until, "data_loss_patience_ms": 500}
-    with pytest.raises(Exception, match=rf"{orders}-0 cannot be read from offset 10000.*failOnDataLoss"):
-        reader(spark, kafka, orders, **options).load().collect()
     assert reader(spark, kafka, orders, failOnDataLoss="false", **options).load().count() == 2
 
 
