@@ -19,7 +19,7 @@ from kafka_source.engine_selection import check_engine
 from kafka_source.errors import DataLossError, FencedError, OptionError
 from kafka_source.group.model import group_settings, subscription_of
 from kafka_source.model.identity import describe_recreated, is_recreated
-from kafka_source.model.stream_offset import Range
+from kafka_source.model.stream_offset import Range, Span, StreamOffset
 from kafka_source.options import ReadOptions, Where, read_options
 from kafka_source.options.declaration import declared_in
 from kafka_source.source.group_member_owner import GroupMemberOwner
@@ -99,6 +99,13 @@ def pinned_ranges(options: Mapping[str, str]) -> Iterator[tuple[Range, ...]]:
             owner = GroupMemberOwner(parsed, subscription, group, commits=True, positions=positions)
             members = ending.enter_context(closing(owner))
             ids, ranges = _ranges(cluster, parsed, members, subscribed)
+            # The commits say which leader's log had the records.
+            positions.learn(
+                StreamOffset(
+                    {r.topic_partition: Span(r.start, r.end, 0) for r in ranges},
+                    epochs={r.topic_partition: r.epoch for r in ranges},
+                )
+            )
             positions.note_rewinds(positions.unfollowed_rewinds(members.committed([r.topic_partition for r in ranges])))
         yield ranges
         _commit(members, group.group, _of_same_topics(parsed, ids, ranges))
@@ -129,7 +136,7 @@ def _ranges(
     with cluster.metadata_snapshot():
         ids = TopicIds(cluster.topics, 0).ids({tp.topic for tp in owned})
         bounds = resolve_batch(cluster, options, members, owned, subscribed=subscribed, check_all=True)
-    ranges = [Range(*tp, bounds.starts[tp], bounds.ends[tp]) for tp in owned]
+    ranges = [Range(*tp, bounds.starts[tp], bounds.ends[tp], epoch=bounds.epochs.get(tp, -1)) for tp in owned]
     return ids, tuple(r for r in ranges if r.size)
 
 

@@ -157,6 +157,7 @@ class BatchReader(DataSourceReader):
             slots=owned.count,
             min_partitions=options.min_partitions,
             max_records=options.max_records_per_partition,
+            epochs=bounds.epochs,
         )
         inputs = plan(end) if options.in_group else mark_late_bounds(plan(end), bounds)
         committed = owner.committed(sorted(owned.slots)) if options.commit == "task" else {}

@@ -8,11 +8,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from assignors.model import TopicPartition
 from kafka_source.cluster.lookup import Cluster
-from kafka_source.errors import DataLossError, InvalidConfigurationError
+from kafka_source.errors import InvalidConfigurationError
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import ReadOptions
@@ -22,20 +21,6 @@ from kafka_source.source.owners import OwnedPartitions, PartitionOwner, fetch_co
 from kafka_source.source.positions import Positions, group_or_own, max_offset
 
 log = logging.getLogger(__name__)
-
-
-class Divergence(NamedTuple):
-    """Where the log of a new leader diverges from what was read.
-
-    Attributes:
-        end: The offset up to which both have the same records.
-        epoch: The epoch of the leader from which the query has read.
-        leader_epoch: The epoch of the leader of now.
-    """
-
-    end: int
-    epoch: int
-    leader_epoch: int
 
 
 class ShortLogs:
@@ -200,7 +185,7 @@ class PositionTracker:
         starts: Mapping[TopicPartition, int],
         latest: Mapping[TopicPartition, int],
         leaders: Mapping[TopicPartition, int],
-    ) -> dict[TopicPartition, Divergence]:
+    ) -> dict[TopicPartition, start_and_end.Divergence]:
         """Return where the logs of new leaders diverge from what was read before the positions (KIP-320).
 
         The leaders are asked only where they have changed.
@@ -211,8 +196,7 @@ class PositionTracker:
             leaders: The epoch of the leader of each partition that has one; -1: unknown.
         """
         epochs = self._positions.to_check(leaders)
-        ends = self._cluster.epoch_ends(epochs)
-        found = {tp: Divergence(end, epochs[tp], leaders[tp]) for tp, end in ends.items() if 0 <= end < starts[tp]}
+        found = start_and_end.divergences(self._cluster, starts, epochs, leaders)
         reached = {tp: now for tp, now in leaders.items() if tp not in found and starts[tp] <= latest[tp]}
         self._positions.in_log_of(reached)
         return found
@@ -221,7 +205,7 @@ class PositionTracker:
         self,
         starts: Mapping[TopicPartition, int],
         latest: Mapping[TopicPartition, int],
-        diverged: Mapping[TopicPartition, Divergence],
+        diverged: Mapping[TopicPartition, start_and_end.Divergence],
     ) -> dict[TopicPartition, int]:
         """Return the positions, those that the log does not lead to moved to an offset to which it does.
 
@@ -246,11 +230,7 @@ class PositionTracker:
         self._short_logs.keep(beyond)
         if not beyond and not diverged:
             return dict(starts)
-        for tp, one in sorted(diverged.items()):
-            error = DataLossError.of_diverged(
-                tp, planned=starts[tp], end=one.end, epoch=one.epoch, leader_epoch=one.leader_epoch
-            )
-            start_and_end.raise_or_warn(self._options, error)
+        start_and_end.report_diverged(self._options, starts, diverged)
         moved = start_and_end.check_data_loss(
             self._cluster,
             self._options,

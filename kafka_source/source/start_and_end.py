@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from assignors.model import TopicPartition
-from kafka_source.cluster.list_offsets import EARLIEST, LATEST
+from kafka_source.cluster.list_offsets import EARLIEST, LATEST, ListedOffset
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.errors import DataLossError, InvalidConfigurationError, OptionError
 from kafka_source.options import ReadOptions
@@ -30,6 +31,7 @@ class BatchBounds:
         late_starts: The partitions that start at `earliest`, which each action of a batch without a group looks up.
         late_ends: The partitions that end at `latest`, likewise.
         leaderless: Those of them that have no leader, with 0 for both offsets: their tasks wait for one.
+        epochs: The epoch of the leader that has told each end, as far as it is known and the end is not late.
     """
 
     starts: Mapping[TopicPartition, int]
@@ -37,6 +39,21 @@ class BatchBounds:
     late_starts: frozenset[TopicPartition] = frozenset()
     late_ends: frozenset[TopicPartition] = frozenset()
     leaderless: frozenset[TopicPartition] = frozenset()
+    epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+
+class Divergence(NamedTuple):
+    """Where the log of a new leader diverges from what was read.
+
+    Attributes:
+        end: The offset up to which both have the same records.
+        epoch: The epoch of the leader from which it was read.
+        leader_epoch: The epoch of the leader of now.
+    """
+
+    end: int
+    epoch: int
+    leader_epoch: int
 
 
 def resolve_batch(
@@ -71,12 +88,14 @@ def resolve_batch(
     log_committed_start(options, list(committed), commits=options.commit not in (None, "none"))
     starts = starting_offsets(cluster, options, partitions, committed, subscribed=subscribed, default="earliest")
     checked = {tp: start for tp, start in starts.items() if check_all or tp in committed}
-    starts |= check_data_loss(cluster, options, checked)
+    epochs = {tp: entry.leader_epoch for tp, entry in entries.items()}
+    starts |= check_data_loss(cluster, options, checked, epochs=epochs)
     lost = {tp: starts[tp] for tp in committed if starts[tp] < committed[tp]}
     for tp, to in lost.items():
         log.warning("stepped back %s-%d from=%d to=%d", tp.topic, tp.partition, committed[tp], to)
     owner.rewind_committed(lost)
-    ends = ending_offsets(cluster, options, partitions, subscribed=subscribed)
+    listed = ending_offsets(cluster, options, partitions, subscribed=subscribed)
+    ends = {tp: one.offset for tp, one in listed.items()}
     late_starts = frozenset(tp for tp in partitions if starts_at_earliest(options, tp, default="earliest"))
     late_ends = frozenset(tp for tp in partitions if _ends_at_latest(options, tp))
     for tp in partitions:
@@ -87,7 +106,11 @@ def resolve_batch(
             raise start_after_end(tp, starts[tp], ends[tp])
     _check_given_ends(cluster, options, starts, ends)
     unknown = dict.fromkeys(leaderless, 0)
-    return BatchBounds(starts | unknown, ends | unknown, late_starts | leaderless, late_ends | leaderless, leaderless)
+    # In a group no end is late: what was planned is committed.
+    told = {tp: one.leader_epoch for tp, one in listed.items() if options.in_group and one.leader_epoch >= 0}
+    return BatchBounds(
+        starts | unknown, ends | unknown, late_starts | leaderless, late_ends | leaderless, leaderless, told
+    )
 
 
 def _left_to_tasks(
@@ -157,8 +180,10 @@ def ending_offsets(
     partitions: Iterable[TopicPartition],
     *,
     subscribed: Collection[TopicPartition],
-) -> dict[TopicPartition, int]:
+) -> dict[TopicPartition, ListedOffset]:
     """Return where each partition of a batch read ends: where the ending options say, by default at the latest offset.
+
+    Only the latest offsets have the epoch of their leader.
 
     The precedence is that of `starting_offsets`. A partition without a record of the timestamp or a later one ends at
     its latest offset.
@@ -170,12 +195,16 @@ def ending_offsets(
     by_timestamp = options.ending_offsets_by_timestamp
     timestamps = _timestamps("endingOffsetsByTimestamp", options.ending_timestamp, by_timestamp, subscribed)
     if timestamps is not None:
-        return _or_latest(cluster, options, cluster.at_times({tp: timestamps[tp] for tp in partitions}))
+        return _given(_or_latest(cluster, options, cluster.at_times({tp: timestamps[tp] for tp in partitions})))
     wanted = options.ending_offsets
     if isinstance(wanted, dict):
         by_partition = _exactly("endingOffsets", wanted, subscribed)
-        return _replace_sentinels(cluster, options, {tp: by_partition[tp] for tp in partitions})
-    return _latest(cluster, options, partitions)
+        return _given(_replace_sentinels(cluster, options, {tp: by_partition[tp] for tp in partitions}))
+    return cluster.latest_with_epochs(partitions, read_committed=options.read_committed)
+
+
+def _given(offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, ListedOffset]:
+    return {tp: ListedOffset(offset) for tp, offset in offsets.items()}
 
 
 # How long a plan looks at a log that ends before the ending offset of the options, and how often.
@@ -243,25 +272,34 @@ def check_data_loss(
     options: ReadOptions,
     starts: Mapping[TopicPartition, int],
     *,
+    epochs: Mapping[TopicPartition, int] | None = None,
     may_be_behind: Callable[[TopicPartition], bool] = lambda _: False,
 ) -> dict[TopicPartition, int]:
-    """Return the starts, those outside the log moved to its nearer end.
+    """Return the starts, those outside the log moved to its nearer end, and others to where their logs diverge.
 
     Args:
         cluster: Where to look up offsets.
         options: The query's options.
         starts: The first offset to read of each partition.
+        epochs: The epoch of a leader whose log had everything before a start, as far as it is known.
         may_be_behind: Called with each partition whose log ends before its start: whether its leader may be behind, so
             that the start is kept.
 
     Raises:
-        DataLossError: `failOnDataLoss` is set and a start lies outside the log.
+        DataLossError: `failOnDataLoss` is set, and a start lies outside the log or is not in the log of its leader.
     """
     earliest = cluster.earliest(starts)
     # The log has records beyond the last stable offset: those of open transactions.
-    latest = cluster.latest(starts, read_committed=False)
-    moved = dict(starts)
+    listed = cluster.latest_with_epochs(starts, read_committed=False)
+    latest = {tp: one.offset for tp, one in listed.items()}
+    leaders = {tp: one.leader_epoch for tp, one in listed.items()}
+    known = {tp: epoch for tp, epoch in (epochs or {}).items() if tp in starts and 0 <= epoch < leaders[tp]}
+    diverged = divergences(cluster, starts, known, leaders)
+    report_diverged(options, starts, diverged)
+    moved = {**starts, **{tp: max(one.end, earliest[tp]) for tp, one in diverged.items()}}
     for tp, start in starts.items():
+        if tp in diverged:
+            continue
         available = (earliest[tp], latest[tp])
         if available[0] <= start <= available[1]:
             continue
@@ -278,6 +316,35 @@ def check_data_loss(
         raise_or_warn(options, error)
         moved[tp] = available[0] if is_before else available[1]
     return moved
+
+
+def divergences(
+    cluster: Cluster,
+    starts: Mapping[TopicPartition, int],
+    epochs: Mapping[TopicPartition, int],
+    leaders: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, Divergence]:
+    """Return where the logs of new leaders diverge from what was read before the starts (KIP-320).
+
+    Args:
+        cluster: Asks the leaders.
+        starts: The first offset to read of at least these partitions.
+        epochs: Which partitions to ask for, each with the epoch of a leader whose log had everything before its start.
+        leaders: The epoch of the leader of each partition that has one.
+    """
+    ends = cluster.epoch_ends(epochs)
+    return {tp: Divergence(end, epochs[tp], leaders[tp]) for tp, end in ends.items() if 0 <= end < starts[tp]}
+
+
+def report_diverged(
+    options: ReadOptions, starts: Mapping[TopicPartition, int], diverged: Mapping[TopicPartition, Divergence]
+) -> None:
+    """Raise DataLossError for partitions whose logs diverge before their starts; see `raise_or_warn`."""
+    for tp, one in sorted(diverged.items()):
+        error = DataLossError.of_diverged(
+            tp, planned=starts[tp], end=one.end, epoch=one.epoch, leader_epoch=one.leader_epoch
+        )
+        raise_or_warn(options, error)
 
 
 def earliest_of_added(

@@ -23,6 +23,7 @@ from kafka_source.cluster.lookup import Cluster
 from kafka_source.errors import DataLossError, KafkaGroupError, RetriableError
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import Where, read_options
+from kafka_source.pinned_read import pinned_ranges
 from kafka_source.schema import source_schema
 from kafka_source.source import read_task
 from kafka_source.source.batch import BatchReader
@@ -130,9 +131,10 @@ class Reading:
         self._planner.close()
 
 
-def batch_reader(kafka: EmbeddedKafka, topic: str, group: str | None) -> BatchReader:
+def batch_reader(kafka: EmbeddedKafka, topic: str, group: str | None, **options: object) -> BatchReader:
     member = {} if group is None else {"kafka.group.id": group}
-    given = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": topic, **member}
+    named = {name.replace("_", "."): str(value) for name, value in options.items()}
+    given = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": topic, **member, **named}
     return BatchReader(given, source_schema(headers=False))
 
 
@@ -231,7 +233,7 @@ def elect(kafka, topic: str, leader: int) -> None:
 
 
 def test_a_log_that_has_lost_records_and_grown_again_is_noticed(nodes, group, caplog):
-    """Read by a driver that goes on, by restarts with and without a group, and by the next member of a group."""
+    """Read by a driver that goes on, by restarts with and without a group, by a group's next member, by batches."""
     kafka, servers, topic = nodes, nodes.bootstrap_servers, f"{group}-lost"
     kafka.create_topic(topic, 1, 2, LOSES_RECORDS)
     leader = replicas_of(kafka, topic)[0][0]
@@ -245,6 +247,17 @@ def test_a_log_that_has_lost_records_and_grown_again_is_noticed(nodes, group, ca
     strict = job("strict", failOnDataLoss="true")
     alone = job("alone", commit="none", group_membership="false")
     groups = Groups(Settings({"bootstrap.servers": servers}))
+
+    def batch(name: str, **options: object) -> list[int]:
+        reader = batch_reader(kafka, topic, f"{group}-{name}", group_membership="true", **options)
+        return values_of(reader, reader.partitions())
+
+    def block() -> list[int]:
+        name = f"{group}-block"
+        given = {"kafka.bootstrap.servers": servers, "subscribe": topic, "kafka.group.id": name}
+        with pinned_ranges(given) as ranges:
+            return [offset for one in ranges for offset in range(one.start, one.end)]
+
     with closing(runs.planner()) as planner:
         produce(servers, topic, 100, config={"acks": "all"})
         before: dict[str, list[int]] = {}
@@ -269,6 +282,8 @@ def test_a_log_that_has_lost_records_and_grown_again_is_noticed(nodes, group, ca
             }.items():
                 read_all(name, one.run)
             read_all("runs", lambda: read_on(runs, planner))
+            read_all("batch", lambda: batch("batch", commit="task"))
+            read_all("block", block)
 
         lose_records(kafka, topic, write_lost, lambda: produce(servers, topic, 80, first=1100))
         assert all(found == list(range(150)) for found in before.values())
@@ -277,13 +292,18 @@ def test_a_log_that_has_lost_records_and_grown_again_is_noticed(nodes, group, ca
             return {committed(groups, f"{group}-{name}").get(tp) for name in names}
 
         wait_until(
-            lambda: known("runs", "stops", "member", "tasks", "strict") == {150},
+            lambda: known("runs", "stops", "member", "tasks", "strict", "batch", "block") == {150},
             "the next coordinators to know the offsets",
         )
         instead = list(range(1100, 1180))
         with pytest.raises(DataLossError, match=rf"{topic}-0 .* offset 150: .* epoch 0, .* epoch [12] .* offset 100"):
             strict.run()
-        assert known("strict") == {150}
+        # Of a stream's commits, of a task's, and of a block's.
+        for name in ("strict", "batch", "block"):
+            with pytest.raises(DataLossError, match=rf"{topic}-0 .* offset 150: .* epoch 0, .* offset 100"):
+                batch(name)
+        assert known("strict", "batch", "block") == {150}
+        assert batch("batch", failOnDataLoss="false", commit="task") == instead
         with caplog.at_level(logging.WARNING):
             assert read_on(runs, planner) == instead
             assert stops.run() == instead
@@ -291,7 +311,7 @@ def test_a_log_that_has_lost_records_and_grown_again_is_noticed(nodes, group, ca
             # The next member has the group's offset only.
             assert job("member").run() == job("tasks", commit="task").run() == instead
         stepped = [r.getMessage() for r in caplog.records if "stepped back" in r.getMessage()]
-        assert stepped == [f"stepped back {topic}-0 from=150 to=100"] * 5
+        assert stepped == [f"stepped back {topic}-0 from=150 to=100"] * 6
         assert known("runs", "stops", "member", "tasks") == {180}
         # An election without new records starts no micro-batch, and later records are read once.
         elect(kafka, topic, leader)

@@ -10,6 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from assignors.model import TopicPartition
+from kafka_source.cluster.list_offsets import ListedOffset
 from kafka_source.errors import DataLossError, InvalidConfigurationError
 from kafka_source.model.commits import CommitOffset, OffsetNote
 from kafka_source.model.stream_offset import Span, StreamOffset
@@ -49,8 +50,10 @@ class Log:
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return dict.fromkeys(partitions, 0)
 
-    def latest(self, partitions: Iterable[TopicPartition], *, read_committed: bool) -> dict[TopicPartition, int]:
-        return dict.fromkeys(partitions, self.end)
+    def latest_with_epochs(
+        self, partitions: Iterable[TopicPartition], *, read_committed: bool
+    ) -> dict[TopicPartition, ListedOffset]:
+        return dict.fromkeys(partitions, ListedOffset(self.end, self.epoch))
 
 
 class Group(Standalone):
