@@ -80,7 +80,8 @@ async def initialise(
         timeout_ms: The coordinator aborts the transaction when it has been open for so long.
         deadline: For all tries.
         ended: The id's last transaction as far as the caller knows. If the id has another one by now, nothing is taken
-            over and the error `is_gone` (KIP-360).
+            over and the error `is_gone` (KIP-360). But if that one is open, the coordinator aborts it nevertheless, and
+            if it is the very next one and not open, the answer is its epoch, as to a repeated request.
 
     Raises:
         FencedError: `ended` is not the id's last transaction: another process uses the id.

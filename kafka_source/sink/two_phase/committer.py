@@ -36,6 +36,7 @@ from kafka_source.runtime.failpoints import failpoint
 from kafka_source.sink.two_phase.ledger import DecidedBatch, Decision, Ledger, LedgerState, homes_of
 from kafka_source.sink.two_phase.open_transactions import (
     EMPTY,
+    FENCED_TIMEOUT_MS,
     ONGOING,
     Described,
     describe,
@@ -60,8 +61,6 @@ Renew = Callable[[FencedError], Awaitable[tuple[GroupOffsets, ...]]]
 _DECISION_TIMEOUT_MS = 30_000
 _DECISION_MARGIN_SECONDS = 3.0
 _VISIBLE_SECONDS = 30.0
-# A fenced id has this timeout, by which it is told from one that a task has just initialised. Nobody holds its epoch.
-_FENCED_TIMEOUT_MS = 1
 # A transaction that is decided must be committed before it times out.
 _MAX_MARGIN_MS = 5_000
 # How many transactions are ended at once; a coordinator ends hundreds in a second.
@@ -191,6 +190,8 @@ class TwoPhaseCommit:
         lost: list[str] = []
         if last is not None and not last.done:
             lost = await self._commit_all(last.transactions, deadline)
+            if lost:
+                await self._check_not_replaced(driver, deadline)
             if lost and not replays:
                 raise LostTransactionsError(batch=last.batch, transactional_ids=sorted(lost), decided=True)
             if not lost:
@@ -246,6 +247,7 @@ class TwoPhaseCommit:
         # A replay has committed the other transactions of its decision already.
         lost = await self._commit_all(sorted(batch.transactions), deadline)
         if lost:
+            await self._check_not_replaced(epoch.driver, deadline)
             raise LostTransactionsError(batch=decision.batch, transactional_ids=sorted(lost), decided=True)
         failpoint("sink-committed")
         await asyncio.gather(
@@ -295,7 +297,7 @@ class TwoPhaseCommit:
     async def _not_ended(self, deadline: Deadline) -> list[Described]:
         """Return the tasks' transactions that are open, or may still be opened by who has initialised them."""
         found = await list_in_states(self._client, self._prefix, [EMPTY, ONGOING], deadline)
-        return [one for one in found if one.is_open or one.timeout_ms != _FENCED_TIMEOUT_MS]
+        return [one for one in found if one.is_in_use]
 
     async def _abort(self, left: list[Described], driver: OpenTransaction, deadline: Deadline) -> list[Described]:
         """End and fence transactions, unless another driver has begun a batch; return those that this has aborted."""
@@ -319,7 +321,7 @@ class TwoPhaseCommit:
         # the rest of its records only. InitProducerId raises the epoch, unless another process has done so already.
         name = one.transaction.transactional_id
         try:
-            await initialise(self._client, name, _FENCED_TIMEOUT_MS, deadline, ended=one.transaction)
+            await initialise(self._client, name, FENCED_TIMEOUT_MS, deadline, ended=one.transaction)
         except KafkaGroupError as error:
             if not is_gone(error):
                 raise
@@ -338,6 +340,18 @@ class TwoPhaseCommit:
         """Return whether `{prefix}-driver` still has this epoch: no other driver has begun a batch since."""
         now = await describe(self._client, driver.transactional_id, deadline)
         return now.transaction == driver
+
+    async def _check_not_replaced(self, driver: OpenTransaction, deadline: Deadline) -> None:
+        """Raise an error if another driver has begun a batch since.
+
+        That driver has committed the transactions of the last decision, and its tasks have initialised their ids again.
+        Then they look like lost ones to this driver. If some are lost, that driver says so.
+        """
+        if not await self._is_current(driver, deadline):
+            raise FencedError(
+                f"Another driver with transactional.id.prefix={self._prefix} has begun a batch while this driver was "
+                "committing the last decision. That driver completes it. Let only one query use the prefix."
+            )
 
     async def lost_transactions(self, epoch: DriverEpoch, deadline: Deadline) -> LostTransactionsError:
         """Return the error that names the transactions which the last decision has lost."""

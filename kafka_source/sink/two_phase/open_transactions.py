@@ -29,6 +29,10 @@ EMPTY = "Empty"
 ONGOING = "Ongoing"
 COMMITTED = "CompleteCommit"
 
+FENCED_TIMEOUT_MS = 1
+"""The timeout of an id that a driver has fenced, which tells it from one that a task has just initialised. Nobody holds
+its epoch."""
+
 
 @dataclass(frozen=True, slots=True)
 class Described:
@@ -52,6 +56,11 @@ class Described:
     def is_open(self) -> bool:
         """Whether the transaction is neither committed nor aborted yet."""
         return self.state == ONGOING
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether it is open, or may still be opened by who has initialised it."""
+        return self.is_open or (self.state == EMPTY and self.timeout_ms != FENCED_TIMEOUT_MS)
 
 
 async def describe(client: KafkaClient, transactional_id: str, deadline: Deadline) -> Described:

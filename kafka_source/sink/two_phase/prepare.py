@@ -94,6 +94,7 @@ def prepare(
                 continue
             if delivery is None:
                 task = _free_attempt(settings, task)
+                _check_undecided(settings, task, epoch)
                 delivery = in_transaction(settings, task.transactional_id, engine)
                 opened = delivery.transaction or _initialised(settings, task)
                 _check_undecided(settings, task, epoch)
@@ -113,10 +114,10 @@ def prepare(
 
 
 def _free_attempt(settings: Settings, task: SinkTask) -> SinkTask:
-    """Return the task with the lowest attempt number, from its own up, whose id has no open transaction.
+    """Return the task with the lowest attempt number, from its own up, whose id nobody uses.
 
     Spark counts attempts from 0 again when it runs a stage again. A completed attempt of the first run may count, so
-    its transaction must not be aborted.
+    its transaction must not be aborted. Nor is an id taken that another attempt has initialised and will write with.
     """
     client = cached_client(settings)
     while True:
@@ -126,7 +127,7 @@ def _free_attempt(settings: Settings, task: SinkTask) -> SinkTask:
             if is_gone(error):  # This id was never used.
                 return task
             raise
-        if not found.is_open:
+        if not found.is_in_use:
             return task
         task = replace(task, attempt=task.attempt + 1)
 
@@ -174,8 +175,10 @@ def _initialised(settings: Settings, task: SinkTask) -> OpenTransaction:
 def _check_undecided(settings: Settings, task: SinkTask, epoch: DriverEpoch) -> None:
     """Raise an error if the batch has ended, with a decision or without.
 
-    Spark runs attempts beside the ones that count, and does not wait for their end. The driver ends what they have
-    initialised before its decision; whatever is initialised after it finds the driver here in another state.
+    Spark runs attempts beside the ones that count, and does not wait for their end. Before an attempt initialises its
+    id, this keeps it away from transactions that are decided, in its own batch or in a later one: they may be committed
+    and not recorded as finished, and look free. Afterwards, it finds what changed in between: the driver ends what
+    attempts have initialised before its decision, and does not know of the others.
     """
     client = cached_client(settings)
     driver = client.run(describe(client, epoch.driver.transactional_id, Deadline(_SECONDS)))

@@ -261,6 +261,76 @@ def test_a_stage_that_runs_again_leaves_alone_what_was_prepared(kafka: EmbeddedK
     assert sink.open() == []
 
 
+def test_an_attempt_that_begins_after_its_batch_touches_no_decided_transaction(
+    kafka: EmbeddedKafka, topic: Topic, hook: Hook
+) -> None:
+    """It was started beside one of batch 0, and has its first row when batch 1 is committed and not yet finished."""
+    sink = Sink(kafka.bootstrap_servers, topic("eo-straggler"))
+    old = sink.begin()
+    sink.decide(old, 0, sink.tasks(old, 0))
+
+    def die(name: str) -> None:
+        if name == "sink-committed":
+            raise KafkaGroupError("The driver dies here.")
+
+    epoch = sink.begin()
+    prepared = sink.tasks(epoch, 1)
+    hook(die)
+    with pytest.raises(KafkaGroupError, match="dies here"):
+        sink.decide(epoch, 1, prepared)
+    hook(None)
+    with pytest.raises(FencedError, match="has ended already"):
+        sink.task(old, 0, 0)
+    # Else the commit of batch 1 could not be repeated, and its records would count as lost.
+    sink.run(1, 2)
+    assert visible(kafka, sink.topic, 180) == whole(0, 1, 2)
+
+
+def test_a_stage_that_runs_again_leaves_alone_what_is_about_to_be_written(kafka: EmbeddedKafka, topic: Topic) -> None:
+    sink = Sink(kafka.bootstrap_servers, topic("eo-stage-empty"))
+    epoch = sink.begin()
+    first = in_transaction(sink.settings, f"{sink.prefix}-0-0", "native")  # it has sent nothing yet
+    again = sink.task(epoch, 0, 0)
+    assert again.transaction is not None
+    assert again.transaction.transactional_id == f"{sink.prefix}-0-1"
+    first.send(as_records(rows(0, 0), sink.topic))
+    first.flush()
+    first.release()
+    sink.decide(epoch, 0, [again])
+    assert visible(kafka, sink.topic, 20) == sorted(rows(0, 0))
+    assert sink.open() == []
+
+
+def test_a_driver_that_was_replaced_after_its_decision_does_not_say_that_records_are_lost(
+    kafka: EmbeddedKafka, topic: Topic, hook: Hook
+) -> None:
+    """The next driver completes the decision, and its tasks initialise the same transactional ids again."""
+    sink = Sink(kafka.bootstrap_servers, topic("eo-not-lost"))
+    first = sink.begin()
+    prepared = sink.task(first, 0, 0)
+    assert prepared.transaction is not None
+    suspended, resume = threading.Event(), threading.Event()
+
+    def suspend(name: str) -> None:
+        if name == "sink-decided" and not suspended.is_set():
+            suspended.set()
+            resume.wait(60)
+
+    hook(suspend)
+    batch = PreparedBatch(sink.query, 0, {prepared.transaction: prepared.partitions})
+    with closing(KafkaClient(sink.settings)) as late, ThreadPoolExecutor(1) as pool:
+        deciding = pool.submit(late.run, TwoPhaseCommit(late, sink.prefix).commit(first, batch, Deadline(60)))
+        assert suspended.wait(60)
+        second = sink.begin()
+        newer = sink.task(second, 1, 0)
+        resume.set()
+        with pytest.raises(FencedError, match="That driver completes it"):
+            deciding.result(60)
+        late.run(others_done())
+    sink.decide(second, 1, [newer])
+    assert visible(kafka, sink.topic, 40) == sorted(rows(0, 0) + rows(1, 0))
+
+
 def test_a_driver_that_was_replaced_decides_nothing(kafka: EmbeddedKafka, topic: Topic) -> None:
     old = Sink(kafka.bootstrap_servers, topic("eo-zombie"))
     epoch = old.begin()
