@@ -82,6 +82,14 @@ class ReadOptions(ValueOptions):
         "With `mode=PERMISSIVE`: the column of type binary that has the bytes of bad values.",
         default="_corrupt_record",
     )
+    deadletter_topic: str | None = option(
+        "deadletter.topic",
+        kinds.TEXT,
+        "With `mode=PERMISSIVE` or `DROPMALFORMED`: the topic, in the cluster that is read, to which each record with "
+        "a bad value is written as it is, with headers that say where it was and what is wrong with it. A task ends "
+        "when all in-sync replicas have its dead letters, so none is lost. Each run of a task writes them, and so each "
+        "action of a batch: see [dead letters](guides/schema-registry.md#dead-letters).",
+    )
 
     # Where to start and end
     starting_offsets: StartingWord | StartingValues | None = option(

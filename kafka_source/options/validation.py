@@ -469,6 +469,7 @@ def _check_group(options: ReadOptions, where: Where) -> None:
 
 def _check_values(options: ReadOptions, given: Mapping[str, str]) -> None:
     names = {name.lower() for name in given}
+    _check_dead_letters(options)
     if not _is_avro(options, names):
         return
     sources = [one for one in ("value.schema", "value.schema.id", "value.subject") if one in names]
@@ -486,6 +487,18 @@ def _check_values(options: ReadOptions, given: Mapping[str, str]) -> None:
     if options.column_name_of_corrupt_record in COLUMN_TYPES:
         takes = f"a name that is none of {', '.join(COLUMN_TYPES)}"
         raise OptionError("columnNameOfCorruptRecord", options.column_name_of_corrupt_record, takes)
+
+
+def _check_dead_letters(options: ReadOptions) -> None:
+    topic = options.deadletter_topic
+    if topic is None:
+        return
+    if not options.goes_on_after_bad_values:
+        missing = "mode to PERMISSIVE or DROPMALFORMED" if options.value_format == "avro" else "value.format to avro"
+        problem = f"Option deadletter.topic is for Avro values that do not end the query: set {missing}, or remove it"
+        raise OptionError("deadletter.topic", topic, problem=problem)
+    if topic in (options.subscribe or options.assign or ()):
+        raise OptionError("deadletter.topic", topic, "a topic that the query does not read")
 
 
 def _check_encoding(options: SinkOptions, given: Mapping[str, str]) -> None:

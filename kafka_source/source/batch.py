@@ -27,6 +27,7 @@ from kafka_source.model.commits import rewinds_in
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.options import Where
 from kafka_source.options.assignment_strategies import strategies_of
+from kafka_source.produce.dead_letters import check_dead_letter_topic
 from kafka_source.quota.bounds import QuotaSettings
 from kafka_source.quota.server import CONSUMER_RATE, ticket_of_server_process
 from kafka_source.runtime import spark_processes
@@ -85,8 +86,11 @@ class BatchReader(DataSourceReader):
                     else Standalone(cluster, subscription)
                 )
                 with cluster.metadata_snapshot():
-                    return list(self._plan(cluster, owner, cluster.partitions(subscription)))
+                    subscribed = cluster.partitions(subscription)
+                    check_dead_letter_topic(options, cluster, subscribed)
+                    return list(self._plan(cluster, owner, subscribed))
             subscribed = cluster.partitions(subscription)
+            check_dead_letter_topic(options, cluster, subscribed)
             group = group_settings(options, partitions=len(subscribed), stream=False)
             planned = self._plan_as_members(cluster, group, subscribed)
         if options.commit == "task":

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent import futures
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -33,6 +33,7 @@ from kafka_source.model.identity import check_same_cluster, describe_recreated, 
 from kafka_source.model.partition_runs import format_partitions
 from kafka_source.model.stream_offset import Range
 from kafka_source.options import ReadOptions, Where, read_options
+from kafka_source.produce.dead_letters import write_dead_letters
 from kafka_source.quota.bounds import Ticket
 from kafka_source.quota.server import CONSUMER_RATE
 from kafka_source.quota.task_pacer import Pacer, pacer_of
@@ -380,9 +381,8 @@ def _batches(task: ReadTask, query: Query, pacer: Pacer, reader: ReaderSchema | 
     """Yield the records of the task's ranges from the engine, with exactly the requested columns."""
     options = query.options
     for replica, ranges in by_replica(_with_bounds_of_now(task, query)):
-        request = FetchRequest.of(
-            options, ranges, columns_to_fetch(query.columns), cluster=task.cluster, topics=task.topics, pacer=pacer
-        )
+        columns = columns_to_fetch(query.columns, dead_letters=options.deadletter_topic is not None)
+        request = FetchRequest.of(options, ranges, columns, cluster=task.cluster, topics=task.topics, pacer=pacer)
         for batch in engine_for(options.engine, query.settings).read(request):
             rows = rows_of(
                 batch,
@@ -390,10 +390,23 @@ def _batches(task: ReadTask, query: Query, pacer: Pacer, reader: ReaderSchema | 
                 replica=replica,
                 decoding=query.decoding,
                 reader=reader,
-                count_bad=pacer.found_bad,
+                on_bad=partial(_on_bad, query, pacer, replica),
             )
             if rows.num_rows:
                 yield rows
+
+
+def _on_bad(query: Query, pacer: Pacer, replica: int, records: pa.RecordBatch, reasons: Sequence[str]) -> None:
+    """Count records whose values cannot be decoded, and write them to the topic of dead letters, if there is one.
+
+    They are acknowledged when this returns. So whatever ends a task, its offsets are committed after that.
+    """
+    topic = query.options.deadletter_topic
+    # The other copies of a partition have the same records.
+    if topic is not None and replica == 0:
+        write_dead_letters(query.settings, topic, records, reasons, query.options.engine)
+        failpoint("dead-letters-written")
+    pacer.found_bad(records.num_rows)
 
 
 def _with_bounds_of_now(task: ReadTask, query: Query) -> tuple[Range, ...]:

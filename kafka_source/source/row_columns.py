@@ -6,7 +6,7 @@ and what is decoded of the value (`value.format`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -23,14 +23,22 @@ _CARRIER = Column("partition")
 
 # What is fetched to decode a value: itself, and where it is, for errors.
 _FOR_VALUES = ("value", "topic", "partition", "offset")
+# And to write it to another topic if it is bad.
+_FOR_DEAD_LETTERS = (*_FOR_VALUES, "key", "headers")
 
 
-def columns_to_fetch(columns: tuple[Column, ...]) -> tuple[Column, ...]:
-    """Return the columns that an engine reads for these columns of rows; at least one."""
+def columns_to_fetch(columns: tuple[Column, ...], *, dead_letters: bool = False) -> tuple[Column, ...]:
+    """Return the columns that an engine reads for these columns of rows; at least one.
+
+    Args:
+        columns: The columns of the rows.
+        dead_letters: Whether records whose values cannot be decoded are written to another topic.
+    """
     fetched = tuple(column for column in columns if column.name != REPLICA and column.made is None)
     if any(column.made is not None for column in columns):
         named = {column.name for column in fetched}
-        fetched += tuple(Column(name) for name in _FOR_VALUES if name not in named)
+        needed = _FOR_DEAD_LETTERS if dead_letters else _FOR_VALUES
+        fetched += tuple(Column(name) for name in needed if name not in named)
     return fetched or (_CARRIER,)
 
 
@@ -41,7 +49,7 @@ def rows_of(
     replica: int = 0,
     decoding: ValueDecoding | None = None,
     reader: ReaderSchema | None = None,
-    count_bad: Callable[[int], None] | None = None,
+    on_bad: Callable[[pa.RecordBatch, Sequence[str]], None] | None = None,
 ) -> pa.RecordBatch:
     """Return the rows of fetched records, with exactly the requested columns.
 
@@ -51,7 +59,7 @@ def rows_of(
         replica: The number of the copy; the same in every row.
         decoding: How the values are decoded; None: they are not.
         reader: The schema with which the batch was planned; see `decode`.
-        count_bad: See `decode`.
+        on_bad: See `decode`.
 
     Raises:
         KafkaGroupError: See `decode`.
@@ -61,7 +69,7 @@ def rows_of(
         # Only tasks that decode load this.
         from kafka_source.values.decoding import decode
 
-        batch, made = decode(batch, decoding, reader, count_bad)
+        batch, made = decode(batch, decoding, reader, on_bad)
     if any(column.name == REPLICA for column in columns):
         made[REPLICA] = pa.repeat(pa.scalar(replica, pa.int32()), batch.num_rows)
     return _with(made, batch, columns) if made else batch

@@ -27,6 +27,7 @@ from kafka_source.model.identity import check_same_cluster
 from kafka_source.model.stream_offset import StreamOffset
 from kafka_source.model.topic_selection import TopicSelection
 from kafka_source.options import ReadOptions
+from kafka_source.produce.dead_letters import check_dead_letter_topic
 from kafka_source.quota.bounds import QuotaSettings
 from kafka_source.quota.server import StreamQuota
 from kafka_source.runtime.deadline import Deadline
@@ -86,6 +87,7 @@ class StreamPlanner:
         self._leaderless = PartitionsWithoutLeader(options.coordinator_timeout_ms / 1000)
         self._selection = subscription_of(options)
         self._subscribed = subscribed = self._cluster.partitions(self._selection)
+        check_dead_letter_topic(options, self._cluster, subscribed)
         self._positions = positions = Positions()
         self._owner = _partition_owner(
             options, self._cluster, self._selection, len(subscribed), siblings, positions, static=static

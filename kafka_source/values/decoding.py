@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -64,7 +64,7 @@ def decode(
     batch: pa.RecordBatch,
     decoding: ValueDecoding,
     planned: ReaderSchema | None = None,
-    count_bad: Callable[[int], None] | None = None,
+    on_bad: Callable[[pa.RecordBatch, Sequence[str]], None] | None = None,
 ) -> tuple[pa.RecordBatch, dict[str, pa.Array]]:
     """Return the rows that the mode keeps, and their columns that are made from the values.
 
@@ -73,7 +73,8 @@ def decode(
         decoding: How to decode.
         planned: The reader's schema when the batch was planned, if it is another: values are resolved to that one
             first.
-        count_bad: Called with the number of bad values, unless there are none or the first one is an error.
+        on_bad: Called with the raw records of the bad values, and what is wrong with each, before the rows are
+            returned; not if there are none, or the first one is an error.
 
     Raises:
         UnreadableRecordError: A value is bad, with `mode=FAILFAST`.
@@ -91,10 +92,10 @@ def decode(
     first = _error(batch, bad[0])
     if decoding.mode == "FAILFAST":
         raise first
-    if count_bad is not None:
-        count_bad(len(bad))
     log.warning("mode=%s: %d values of %d are bad. The first one: %s", decoding.mode, len(bad), batch.num_rows, first)
     is_bad = pc.is_in(pa.array(range(batch.num_rows)), pa.array([row for row, _, _ in bad]))
+    if on_bad is not None:
+        on_bad(batch.filter(is_bad), [_reason(schema_id, why) for _, schema_id, why in bad])
     if decoding.mode == "DROPMALFORMED":
         kept = pc.invert(is_bad)
         return batch.filter(kept), {VALUE: values.filter(kept)}
@@ -102,14 +103,17 @@ def decode(
 
 
 def _error(batch: pa.RecordBatch, bad: tuple[int, int | None, str]) -> UnreadableRecordError:
-    row, schema_id, reason = bad
-    written = "" if schema_id is None else f"its schema id is {schema_id}; "
+    row, schema_id, why = bad
     return UnreadableRecordError(
         topic=batch.column("topic")[row].as_py(),
         partition=batch.column("partition")[row].as_py(),
         offset=batch.column("offset")[row].as_py(),
-        reason=f"{written}{reason}. mode=PERMISSIVE reads it as null, and DROPMALFORMED leaves it out",
+        reason=f"{_reason(schema_id, why)}. mode=PERMISSIVE reads it as null, and DROPMALFORMED leaves it out",
     )
+
+
+def _reason(schema_id: int | None, why: str) -> str:
+    return why if schema_id is None else f"its schema id is {schema_id}; {why}"
 
 
 class _Decoder:

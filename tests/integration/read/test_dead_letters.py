@@ -1,0 +1,147 @@
+"""Records whose values cannot be decoded, in the topic of dead letters: before their offsets count, and never lost."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer
+
+from kafka_source.client_config import Settings
+from kafka_source.errors import KafkaGroupError
+from kafka_source.produce.dead_letters import write_dead_letters
+from kafka_source.produce.records import HEADERS
+from kafkagroup import arrow
+from tests.apps.process import halting, streaming_app
+from tests.support.avro import framed, record
+from tests.support.native import kernel
+from tests.support.records import reader, stream, written_rows
+from tests.support.waiting import wait_until
+
+kernel()
+
+ORDER = record("Order", {"name": "id", "type": "long"})
+GOOD, TOMBSTONE = {"id": 5}, None
+# No UTF-8.
+KEY = b"\xff\x00key"
+OWN: list[tuple[str, str | bytes | None]] = [("trace", b"\x01"), ("trace", None)]
+ERRORS = "__streams.errors."
+
+
+@pytest.fixture
+def orders(kafka, topic, kafkagroup_schema_registry):
+    """A topic of two partitions, its dead letters' topic, and its bad records by their places."""
+    name, dead = topic("orders", partitions=2), topic("dead", partitions=1)
+    number = kafkagroup_schema_registry.register(f"{name}-value", ORDER)
+    good = framed(number, ORDER, GOOD)
+    bad = [good[:-1], b"hunter2hunter2", framed(number + 9999, ORDER, GOOD)]
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for partition in (0, 1):
+        for value in (good, bad[0], TOMBSTONE, *bad[1:], good):
+            producer.produce(name, value, key=KEY, headers=OWN, partition=partition)
+    assert producer.flush(60) == 0
+    return name, dead, {(name, p, offset): value for p in (0, 1) for offset, value in zip((1, 3, 4), bad, strict=True)}
+
+
+@pytest.fixture
+def avro(kafkagroup_schema_registry):
+    return {"value.format": "avro", "schema.registry.url": kafkagroup_schema_registry.url, "mode": "DROPMALFORMED"}
+
+
+def letters(kafka, topic):
+    """The dead letters by their places, with how often each is there."""
+    found: dict[tuple[str, int, int], list[bytes]] = {}
+    batches = arrow.read(topic, {"bootstrap.servers": kafka.bootstrap_servers}, columns=["key", "value", "headers"])
+    for row in pa.Table.from_batches(batches).to_pylist():
+        headers = [(header["key"], header["value"]) for header in row["headers"]]
+        assert (row["key"], headers[: len(OWN)]) == (KEY, OWN)
+        errors = {key.removeprefix(ERRORS): value.decode() for key, value in headers[len(OWN) :]}
+        assert errors["exception"] == "kafkagroup.UnreadableRecordError"
+        assert errors["message"] and "hunter2" not in errors["message"]
+        place = errors["topic"], int(errors["partition"]), int(errors["offset"])
+        found.setdefault(place, []).append(row["value"])
+    return found
+
+
+def test_a_stream_that_dies_after_its_dead_letters_loses_none_and_writes_its_rows_once(
+    spark, kafka, orders, avro, groups, tmp_path
+):
+    name, dead, bad = orders
+    options = {
+        "kafka.bootstrap.servers": kafka.bootstrap_servers,
+        "subscribe": name,
+        "kafka.group.id": f"{name}-group",
+        "kafka.group.instance.id": f"{name}-app",
+        "kafka.session.timeout.ms": 6_000,
+        "startingOffsets": "earliest",
+        "group.members": 2,
+        "min.records.per.task": 1,
+        "commit": "task",
+        "deadletter.topic": dead,
+        # Of the query, whose dead letters are acknowledged all the same.
+        "kafka.acks": "0",
+        **avro,
+    }
+    with streaming_app(tmp_path, options, environment=halting(tmp_path, "dead-letters-written", 0)) as app:
+        app.wait_for("started")
+        wait_until((tmp_path / "halted").exists, "the failpoint dead-letters-written")
+        app.kill()
+    assert sum(groups.committed(f"{name}-group").values()) == 0
+    assert 3 <= len(letters(kafka, dead)) <= len(bad)
+    writer = spark.readStream.format("kafkagroup").options(**options).load().writeStream.format("parquet")
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).option("path", str(tmp_path / "out"))
+    query = writer.trigger(availableNow=True).start()
+    try:
+        assert query.awaitTermination(150)
+    finally:
+        query.stop()
+    rows = sorted(written_rows(tmp_path / "out", "partition", "offset", "value"), key=lambda row: row[:2])
+    assert rows == [(p, offset, value) for p in (0, 1) for offset, value in ((0, GOOD), (2, TOMBSTONE), (5, GOOD))]
+    assert sum(groups.committed(f"{name}-group").values()) == 12
+    found = letters(kafka, dead)
+    # A task that ran again has written again.
+    assert {place: set(values) for place, values in found.items()} == {place: {value} for place, value in bad.items()}
+    assert sum(map(len, found.values())) >= len(bad) + 3
+
+
+def test_each_action_of_a_batch_writes_what_it_decodes(spark, kafka, topic, orders, avro):
+    name, dead, bad = orders
+    options = {**avro, "mode": "PERMISSIVE", "deadletter.topic": dead}
+    frame = reader(spark, kafka, name, **options).load()
+    assert frame.where("_corrupt_record IS NOT NULL").count() == len(bad)
+    assert frame.where("value IS NOT NULL").count() == 4
+    assert letters(kafka, dead) == {place: [value] * 2 for place, value in bad.items()}
+
+
+def test_a_topic_that_is_missing_or_read_is_an_error_at_the_start(spark, kafka, orders, avro, tmp_path):
+    name, dead, _ = orders
+    missing = {**avro, "deadletter.topic": f"{dead}-missing"}
+    said = f"Topic {dead}-missing of the option deadletter.topic does not exist. Create it"
+    with pytest.raises(Exception, match=said):
+        reader(spark, kafka, name, **missing).load().count()
+    query = stream(spark, kafka, name, **missing).writeStream.format("noop")
+    with pytest.raises(Exception, match=said):
+        query.option("checkpointLocation", str(tmp_path / "missing")).start().processAllAvailable()
+    both = {**avro, "subscribePattern": f"{name}|{dead}", "value.subject": f"{name}-value", "deadletter.topic": dead}
+    with pytest.raises(Exception, match=f"deadletter.topic.*{dead}.*a topic that the query does not read"):
+        reader(spark, kafka, "", **both).load().count()
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        # It was deleted while the query ran.
+        ({"topic.metadata.propagation.max.ms": "500"}, "UNKNOWN_TOPIC|Unknown topic"),
+        ({"max.request.size": "100"}, "kafka.max.request.size is 100"),
+    ],
+)
+def test_a_dead_letter_that_is_not_delivered_ends_the_task(kafka, topic, settings, said):
+    name = topic("lost", partitions=1) if "max.request.size" in settings else "no-such-topic"
+    places = {"topic": ["orders"], "partition": pa.array([0], pa.int32()), "offset": [7]}
+    record = pa.record_batch({"key": [b"k"], "value": [b"hunter2"], "headers": pa.array([None], HEADERS), **places})
+    given = Settings({"bootstrap.servers": kafka.bootstrap_servers, **settings})
+    with pytest.raises(KafkaGroupError, match=said) as failed:
+        write_dead_letters(given, name, record, ["no Avro"])
+    text = str(failed.value)
+    assert text.startswith(f"Writing 1 dead letters to topic {name} (deadletter.topic) failed: ")
+    assert "its offsets are not committed. See that the topic exists" in text
+    assert "hunter2" not in text
