@@ -177,6 +177,13 @@ class StreamOffset:
         epochs = {tp: epoch for tp, epoch in self.epochs.items() if tp.topic not in topics}
         return replace(self, partitions=kept, topics=ids, rewinds=rewinds, stale=stale, epochs=epochs)
 
+    def in_cluster(self, cluster_id: str | None) -> StreamOffset:
+        """Return this offset as far as it means something in the cluster that answers; None: unknown.
+
+        Topics that were migrated to it (`cluster.moved.from`) have other ids and leader epochs there.
+        """
+        return self if self.cluster in (None, cluster_id) else replace(self, topics={}, epochs={})
+
     def epoch_of(self, tp: TopicPartition, offset: int) -> int:
         """Return the leader epoch of the end of a partition, if it is this offset; -1: unknown."""
         span = self.partitions.get(tp)

@@ -10,7 +10,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from assignors.model import TopicPartition
@@ -326,10 +325,7 @@ class StreamPlanner:
 
     def _learn(self, offset: StreamOffset, *, newest: bool = False) -> None:
         """Note what an offset says besides its ends; see `Positions.learn`."""
-        if offset.cluster not in (None, self._cluster.cluster_id()):
-            # Leader epochs of the cluster from which the topics were migrated mean nothing in this one.
-            offset = replace(offset, epochs={})
-        self._positions.learn(offset, newest=newest)
+        self._positions.learn(offset.in_cluster(self._cluster.cluster_id()), newest=newest)
 
     def _retry(self, trigger: Callable[[], _T]) -> _T:
         """Retry while a topic was just deleted or is not known to every broker yet, or a partition has no leader.

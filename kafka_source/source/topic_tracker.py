@@ -99,9 +99,8 @@ class TopicTracker:
         Raises:
             DataLossError: A topic was lost, and `failOnDataLoss` is set.
         """
-        if start.cluster not in (None, cluster_id):
-            # The topics were migrated to this cluster (`cluster.moved.from`), where they have other ids and epochs.
-            start = replace(start, topics={}, epochs={})
+        if (here := start.in_cluster(cluster_id)) is not start:
+            start = here
             self.refresh()
         self._cache.invalidate_if_old()
         known = start if start.partitions else self._unread
