@@ -18,6 +18,7 @@ from kafkagroup.cli.settings import NO_OPTIONS, Connection, with_connection
 if TYPE_CHECKING:
     from kafkagroup.admin import Rows
     from kafkagroup.admin.peek import Peek, Record, Start
+    from kafkagroup.arrow.file_formats import FileFormat
 
 
 @with_connection
@@ -198,18 +199,6 @@ def _start(position: str | None, back: str | None) -> Start:
     return AtOffset(0)
 
 
-class Form(str, Enum):
-    """The form of what is exported."""
-
-    PARQUET = "parquet"
-    ARROW = "arrow"
-    CSV = "csv"
-    JSONL = "jsonl"
-
-
-_FOLDER_BYTES = 128 << 20
-
-
 @with_connection
 def export(
     name: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False, help="The topic.")],
@@ -249,7 +238,7 @@ def export(
         ),
     ] = None,
     form: Annotated[
-        Form | None,
+        str | None,
         typer.Option(
             "--format",
             metavar="parquet|arrow|csv|jsonl",
@@ -258,11 +247,14 @@ def export(
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it is there.")] = False,
     part_bytes: Annotated[
-        int,
+        int | None,
         typer.Option(
-            "--part-bytes", min=1, metavar="N", help="In a folder: the size, before compression, at which a part ends."
+            "--part-bytes",
+            min=1,
+            metavar="N",
+            help="In a folder: the size, before compression, at which a part ends; 128 MiB by default.",
         ),
-    ] = _FOLDER_BYTES,
+    ] = None,
     accept_loss: Annotated[
         bool, typer.Option("--accept-loss", help="Continue without records that retention has deleted.")
     ] = False,
@@ -278,21 +270,19 @@ def export(
     is_folder = path is not None and (to.endswith(("/", os.sep)) or path.is_dir())
     if overwrite and (path is None or is_folder):
         raise typer.BadParameter("is only for a file", param_hint="--overwrite")
-    if form is None and not is_folder:
-        form = _form_of(to)
     first, last = None if start is None else _position_of(start, "--from"), _position_of(end, "--until")
     with exit_on_error(_WORDS), _usage_of_arguments():
-        from kafkagroup.arrow.export import Export
-        from kafkagroup.arrow.file_formats import FileFormat
+        # It loads pyarrow, which other commands do not need.
+        from kafkagroup.arrow.export import DEFAULT_PART_BYTES, Export
 
         records = Export(
             name,
             {"isolation.level": isolation.value, **connection.settings().given},
-            None if form is None else FileFormat(form.value),
+            None if form is None and is_folder else _form_of(to, form),
             start=first,
             end=last,
             columns=columns,
-            part_bytes=part_bytes,
+            part_bytes=part_bytes or DEFAULT_PART_BYTES,
             accept_loss=accept_loss,
             engine=engine.value,
         )
@@ -324,12 +314,18 @@ def _usage_of_arguments() -> Iterator[None]:
         raise typer.BadParameter(problem, param_hint=_ARGUMENTS[error.option]) from None
 
 
-def _form_of(to: str) -> Form:
-    suffix = Path(to).suffix.lower().removeprefix(".")
-    if suffix in [one.value for one in Form]:
-        return Form(suffix)
-    forms = ", ".join(f".{one.value}" for one in Form)
-    raise typer.BadParameter(f"says no format: end it with one of {forms}, or give --format", param_hint="--to")
+def _form_of(to: str, given: str | None) -> FileFormat:
+    """Return the format of this name, or that which the file's name says."""
+    from kafkagroup.arrow.file_formats import FileFormat
+
+    name = (Path(to).suffix.removeprefix(".") if given is None else given).lower()
+    forms = [one.value for one in FileFormat]
+    if name in forms:
+        return FileFormat(name)
+    if given is not None:
+        raise typer.BadParameter(f"got {given!r}; it takes {', '.join(forms)}", param_hint="--format")
+    suffixes = ", ".join(f".{one}" for one in forms)
+    raise typer.BadParameter(f"says no format: end it with one of {suffixes}, or give --format", param_hint="--to")
 
 
 def _position_of(text: str, hint: str) -> str | dict[str, dict[int, int]] | dict[int, int]:
