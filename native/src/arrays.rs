@@ -19,16 +19,39 @@ impl Validity<'_> {
     }
 }
 
-/// Rows that are ranges of another array or buffer, given by 32-bit offsets.
+/// An offset of Arrow: a signed number of 32 or 64 bits.
+pub trait Offset: Copy {
+    /// Returns the offset as an index; None if it is negative.
+    fn index(self) -> Option<usize>;
+}
+
+impl Offset for [u8; 4] {
+    #[inline(always)]
+    fn index(self) -> Option<usize> {
+        usize::try_from(i32::from_le_bytes(self)).ok()
+    }
+}
+
+impl Offset for [u8; 8] {
+    #[inline(always)]
+    fn index(self) -> Option<usize> {
+        usize::try_from(i64::from_le_bytes(self)).ok()
+    }
+}
+
+/// Rows that are ranges of another array or buffer, given by offsets of `N` bytes.
 #[derive(Clone, Copy, Debug)]
-struct Ranges<'a> {
+struct Ranges<'a, const N: usize> {
     validity: Validity<'a>,
     /// The position of the array's first row in the buffers.
     first: usize,
-    offsets: &'a [[u8; 4]],
+    offsets: &'a [[u8; N]],
 }
 
-impl<'a> Ranges<'a> {
+impl<'a, const N: usize> Ranges<'a, N>
+where
+    [u8; N]: Offset,
+{
     fn new(validity: Validity<'a>, first: usize, offsets: &'a [u8]) -> Self {
         Self { validity, first, offsets: offsets.as_chunks().0.get(first..).unwrap_or_default() }
     }
@@ -39,22 +62,30 @@ impl<'a> Ranges<'a> {
             return Ok(None);
         }
         let [start, end] = self.offsets.get(row..).and_then(|tail| tail.first_chunk::<2>()).ok_or(Outside)?;
-        let [start, end] = [start, end].map(|&bytes| usize::try_from(i32::from_le_bytes(bytes)));
-        match (start, end) {
-            (Ok(start), Ok(end)) if start <= end => Ok(Some((start, end))),
+        match (start.index(), end.index()) {
+            (Some(start), Some(end)) if start <= end => Ok(Some((start, end))),
             _ => Err(Outside),
         }
     }
 }
 
-/// A `binary` or `utf8` array.
+/// An array of bytes with offsets of `N` bytes.
 #[derive(Clone, Copy, Debug)]
-pub struct Binary<'a> {
-    ranges: Ranges<'a>,
+pub struct Bytes<'a, const N: usize> {
+    ranges: Ranges<'a, N>,
     data: &'a [u8],
 }
 
-impl<'a> Binary<'a> {
+/// A `binary` or `utf8` array.
+pub type Binary<'a> = Bytes<'a, 4>;
+
+/// A `large_binary` or `large_utf8` array.
+pub type LargeBinary<'a> = Bytes<'a, 8>;
+
+impl<'a, const N: usize> Bytes<'a, N>
+where
+    [u8; N]: Offset,
+{
     /// Borrows the buffers of an array; `first` is the array's offset in rows.
     pub fn new(validity: Validity<'a>, first: usize, offsets: &'a [u8], data: &'a [u8]) -> Self {
         Self { ranges: Ranges::new(validity, first, offsets), data }
@@ -70,40 +101,7 @@ impl<'a> Binary<'a> {
 
     /// Returns whether all bytes from row `first` on, to the end of as many rows, are ASCII. False if they lie outside.
     pub fn are_ascii(&self, first: usize, rows: usize) -> bool {
-        let at = |row: usize| usize::try_from(i32::from_le_bytes(*self.ranges.offsets.get(row)?)).ok();
-        let end = first.checked_add(rows).and_then(at);
-        let bytes = at(first).zip(end).and_then(|(start, end)| self.data.get(start..end));
-        bytes.is_some_and(<[u8]>::is_ascii)
-    }
-}
-
-/// A `large_binary` or `large_utf8` array.
-#[derive(Clone, Copy, Debug)]
-pub struct LargeBinary<'a> {
-    validity: Validity<'a>,
-    first: usize,
-    offsets: &'a [[u8; 8]],
-    data: &'a [u8],
-}
-
-impl<'a> LargeBinary<'a> {
-    pub fn new(validity: Validity<'a>, first: usize, offsets: &'a [u8], data: &'a [u8]) -> Self {
-        Self { validity, first, offsets: offsets.as_chunks().0.get(first..).unwrap_or_default(), data }
-    }
-
-    #[inline(always)]
-    pub fn get(&self, row: usize) -> Result<Option<&'a [u8]>, Outside> {
-        if !self.validity.is_set(self.first.checked_add(row).ok_or(Outside)?)? {
-            return Ok(None);
-        }
-        let [start, end] = self.offsets.get(row..).and_then(|tail| tail.first_chunk::<2>()).ok_or(Outside)?;
-        let [start, end] = [start, end].map(|&bytes| usize::try_from(i64::from_le_bytes(bytes)).unwrap_or(usize::MAX));
-        self.data.get(start..end).map(Some).ok_or(Outside)
-    }
-
-    /// Returns whether all bytes from row `first` on, to the end of as many rows, are ASCII. False if they lie outside.
-    pub fn are_ascii(&self, first: usize, rows: usize) -> bool {
-        let at = |row: usize| usize::try_from(i64::from_le_bytes(*self.offsets.get(row)?)).ok();
+        let at = |row: usize| self.ranges.offsets.get(row)?.index();
         let end = first.checked_add(rows).and_then(at);
         let bytes = at(first).zip(end).and_then(|(start, end)| self.data.get(start..end));
         bytes.is_some_and(<[u8]>::is_ascii)
@@ -135,7 +133,7 @@ impl<'a> Int32<'a> {
 /// A `list<struct<key, value>>` array.
 #[derive(Clone, Copy, Debug)]
 pub struct Headers<'a> {
-    lists: Ranges<'a>,
+    lists: Ranges<'a, 4>,
     keys: Binary<'a>,
     values: Binary<'a>,
 }

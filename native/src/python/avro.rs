@@ -8,7 +8,7 @@ use pyo3::types::{PyCapsule, PyString};
 use super::arrow_export::{Exported, exported, type_capsule};
 use super::arrow_import::{Column, Imported};
 use super::errors::arrow_error;
-use crate::arrays::{Binary, LargeBinary, Outside};
+use crate::arrays::{Binary, Bytes, LargeBinary, Offset, Outside};
 use crate::avro::decoder::{Decoded, Decoder, Failure, Values};
 use crate::avro::fault::Fault;
 use crate::avro::framing::Framing;
@@ -114,18 +114,10 @@ struct Rows<T> {
     values: T,
 }
 
-impl Values for Rows<Binary<'_>> {
-    fn rows(&self) -> usize {
-        self.rows
-    }
-
-    #[inline(always)]
-    fn get(&self, row: usize) -> Result<Option<&[u8]>, Outside> {
-        self.values.get(row)
-    }
-}
-
-impl Values for Rows<LargeBinary<'_>> {
+impl<const N: usize> Values for Rows<Bytes<'_, N>>
+where
+    [u8; N]: Offset,
+{
     fn rows(&self) -> usize {
         self.rows
     }
