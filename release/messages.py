@@ -39,6 +39,7 @@ MODULES: Mapping[str, Mapping[str, int]] = {
     "records": {"Fetch": 11, "Produce": 8},
     "group": {
         "ConsumerGroupDescribe": 0,
+        "ConsumerGroupHeartbeat": 1,
         "DeleteGroups": 2,
         "DescribeGroups": 6,
         "Heartbeat": 4,
