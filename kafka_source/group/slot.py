@@ -20,7 +20,7 @@ import asyncio
 import copy
 import json
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
@@ -336,7 +336,7 @@ class Renewal:
     stream: str | None
 
     async def wait(
-        self, client: KafkaClient, error: FencedError, refused: Collection[tuple[int, str]], deadline: Deadline
+        self, client: KafkaClient, error: FencedError, refused: Set[tuple[int, str]], deadline: Deadline
     ) -> dict[TopicPartition, SlotCredentials]:
         """Wait until the driver has joined again, and return the credentials with which each partition is committed.
 
@@ -366,9 +366,8 @@ class Renewal:
                 )
             if read := await self._read_by_others(client, deadline):
                 raise _lost(error, f"another member has read records of {format_partitions(read)}")
-            if owners.keys() == self.ranges.keys() and not any(
-                (owner[0], owner[1]) in refused for owner in owners.values()
-            ):
+            # Where the brokers assign, one slot has a new epoch and another one keeps its own.
+            if owners.keys() == self.ranges.keys() and not refused >= {(o[0], o[1]) for o in owners.values()}:
                 return {tp: SlotCredentials(self.group, *owner) for tp, owner in owners.items()}
             if not has_asked:
                 await self._ask(client, max(generation for generation, _ in refused), deadline)

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -53,7 +53,7 @@ log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 
-Renew = Callable[[FencedError], Awaitable[tuple[GroupOffsets, ...]]]
+Renew = Callable[[FencedError, Set[tuple[int, str]]], Awaitable[tuple[GroupOffsets, ...]]]
 """Returns offsets of groups with the credentials of now, after those of before were refused with this error."""
 
 # Writing the decision takes milliseconds. While its transaction is open, readers of the groups' offsets wait. Our own
@@ -213,7 +213,7 @@ class TwoPhaseCommit:
             batch: The prepared transactions.
             deadline: Limit for the whole call.
             renew: Returns the sources' offsets with other credentials after their group has refused them with this
-                error, or raises it. None: the batch fails then.
+                error, and those of these generations and member ids; or raises the error. None: the batch fails then.
 
         Raises:
             LostTransactionsError: A transaction no longer exists: it exceeded kafka.transaction.timeout.ms, or another
@@ -232,17 +232,21 @@ class TwoPhaseCommit:
         failpoint("sink-prepared")
         # The ledger comes last, so that no decision is written if the source's group refuses its offsets.
         sources = () if replayed else batch.sources
-        try:
-            await self._decide(epoch, batch, [*sources, *self._ledger.entries(decision)], prepared, deadline)
-        except FencedError as error:
-            if renew is None or not sources:
-                raise
-            sources = await renew(error)
-            # The transaction of the refused decision was aborted, and one epoch serves one transaction. If another
-            # driver has begun a batch meanwhile, this raises an error.
-            epoch = replace(epoch, driver=await self._initialise("driver", deadline, ended=epoch.driver))
-            prepared = await self._check_open(epoch, batch, deadline)
-            await self._decide(epoch, batch, [*sources, *self._ledger.entries(decision)], prepared, deadline)
+        refused: set[tuple[int, str]] = set()
+        while True:
+            try:
+                await self._decide(epoch, batch, [*sources, *self._ledger.entries(decision)], prepared, deadline)
+                break
+            except FencedError as error:
+                used = {(one.member.generation, one.member.member_id) for one in sources}
+                if renew is None or not sources or used <= refused:
+                    raise
+                refused |= used
+                sources = await renew(error, refused)
+                # The transaction of the refused decision was aborted, and one epoch serves one transaction. If another
+                # driver has begun a batch meanwhile, this raises an error.
+                epoch = replace(epoch, driver=await self._initialise("driver", deadline, ended=epoch.driver))
+                prepared = await self._check_open(epoch, batch, deadline)
         failpoint("sink-decided")
         # A replay has committed the other transactions of its decision already.
         lost = await self._commit_all(sorted(batch.transactions), deadline)

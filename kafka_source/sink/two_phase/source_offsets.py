@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Set
 
 from kafka_source.errors import FencedError, InvalidConfigurationError
 from kafka_source.group.requests import describe, fetch_all_committed, fetch_committed
@@ -54,28 +55,45 @@ async def offsets_of_sources(
 
 
 async def renewed_offsets(
-    client: KafkaClient, group: str, batch: BatchOfRun, deadline: Deadline, error: FencedError
+    client: KafkaClient,
+    group: str,
+    batch: BatchOfRun,
+    deadline: Deadline,
+    error: FencedError,
+    refused: Set[tuple[int, str]],
 ) -> tuple[GroupOffsets, ...]:
     """Return the source's offsets again after the group has refused them, with the credentials that it has now.
 
     The group removes a source's members if its driver was suspended for too long. The source joins again, unless its
-    `group.on.lost` is `stop`, and publishes who owns the batch's partitions now.
+    `group.on.lost` is `stop`, and publishes who owns the batch's partitions now. In the consumer protocol a heartbeat
+    may also have raised an epoch since the batch was planned, and the source publishes that too.
+
+    Args:
+        client: Client of the cluster that the source reads from and the sink writes to.
+        group: The source's `kafka.group.id`.
+        batch: The batch.
+        deadline: Limit for the whole call.
+        error: The refusal.
+        refused: The generations and member ids that the group has refused, now and before.
 
     Raises:
         FencedError: Another member has partitions of the batch, or has read some of it, or the source does not join
             again.
     """
-    found = []
+    sources: dict[tuple[str, str], list[Handoff]] = {}
     for handoff in await collect(client, group, batch, deadline) or ():
-        publisher = handoff.member.renewed_by
-        if publisher is None:
+        if handoff.member.renewed_by is None:
             raise error
-        renewal = Renewal(group, publisher, handoff.ranges, handoff.stream)
-        owners = await renewal.wait(client, error, {(handoff.member.generation, handoff.member.member_id)}, deadline)
+        sources.setdefault((handoff.member.renewed_by, handoff.stream), []).append(handoff)
+    found = []
+    for (publisher, stream), handoffs in sources.items():
+        # A source has a hand-off for each member that commits by itself.
+        by_partition = {tp: handoff for handoff in handoffs for tp in handoff.ranges}
+        renewal = Renewal(group, publisher, {tp: one.ranges[tp] for tp, one in by_partition.items()}, stream)
+        owners = await renewal.wait(client, error, refused, deadline)
         for owner, partitions in group_by_owner(owners):
-            ends = {tp: handoff.end_of(tp, handoff.stream) for tp in partitions}
-            found.append(GroupOffsets(owner, ends))
-    log.info("batch %d: the source has joined group %s again, with other credentials", batch.number, group)
+            found.append(GroupOffsets(owner, {tp: by_partition[tp].end_of(tp, stream) for tp in partitions}))
+    log.info("batch %d: the source has other credentials in group %s since it was planned", batch.number, group)
     return tuple(found)
 
 

@@ -521,7 +521,7 @@ def test_nothing_stays_open_if_a_batch_fails_after_its_credentials_were_renewed(
     stranger = SlotCredentials(group, 1, "member", "instance")
     refused = GroupOffsets(stranger, {TP(sink.topic, 0): CommitOffset(1)})
 
-    async def renew(_: FencedError) -> tuple[GroupOffsets, ...]:
+    async def renew(_: FencedError, _refused: object) -> tuple[GroupOffsets, ...]:
         return (refused,)
 
     client = cached_client(sink.settings)
