@@ -63,13 +63,10 @@ def check_settings(settings: Settings, role: Role, *, native: bool) -> tuple[str
 
 def _checked(settings: Settings, java: JavaSetting, role: Role, *, native: bool) -> list[str]:
     """Check one setting of Java and return its warnings."""
-    harmless = java.is_harmless(settings[java.name])
-    if java.refused_for & role and not harmless:
+    if java.refused_for & role and not java.is_harmless(settings[java.name]):
         raise OptionError(f"kafka.{java.name}", None, problem=f"Remove the option kafka.{java.name}: {java.does}")
     handling = java.native if native else java.librdkafka
     if handling in (Handling.UNUSED, Handling.REFUSED) or not java.roles & role:
-        if java.harmless is not None and java.roles & role and not harmless:
-            return [f"setting kafka.{java.name} has no meaning here and is ignored: {java.does}"]
         log.debug("setting ignored name=kafka.%s", java.name)
         return []
     if not _takes(java, settings[java.name]):

@@ -63,8 +63,7 @@ class JavaSetting:
         words: The texts that Java takes, in lower case; empty: any.
         rdkafka: librdkafka's name, under which it gets the value; empty: it does not get it.
         refused_for: The roles in which it is refused; in the other ones it has no meaning.
-        harmless: The values, in lower case and without a package, that change nothing. Any other one is refused or, for
-            a setting without a meaning, worth a warning. None: all are refused, or none is worth a warning.
+        harmless: The values, in lower case and without a package, that change nothing and so are not refused.
     """
 
     name: str
@@ -77,7 +76,7 @@ class JavaSetting:
     words: tuple[str, ...] = ()
     rdkafka: str = ""
     refused_for: Role = _NOBODY
-    harmless: tuple[str, ...] | None = None
+    harmless: tuple[str, ...] = ()
 
     @property
     def takes(self) -> str:
@@ -87,8 +86,8 @@ class JavaSetting:
         return self.type.value + (f", at least {self.least}" if self.least is not None else "")
 
     def is_harmless(self, value: str) -> bool:
-        """Return whether a value changes nothing: Java's default of a setting that is refused or has no meaning."""
-        return value.rsplit(".", 1)[-1].lower() in (self.harmless or ())
+        """Return whether a value changes nothing: Java's default of a setting that is refused."""
+        return value.rsplit(".", 1)[-1].lower() in self.harmless
 
 
 _C, _P, _A = Role.CONSUMER, Role.PRODUCER, Role.ADMIN
@@ -127,9 +126,8 @@ def _unused(
     does: str,
     *,
     least: int | None = None,
-    harmless: tuple[str, ...] | None = None,
 ) -> JavaSetting:
-    return JavaSetting(name, roles, kind, Handling.UNUSED, Handling.UNUSED, does, least, harmless=harmless)
+    return JavaSetting(name, roles, kind, Handling.UNUSED, Handling.UNUSED, does, least)
 
 
 def _refused(
@@ -139,7 +137,7 @@ def _refused(
     does: str,
     *,
     least: int | None = None,
-    harmless: tuple[str, ...] | None = None,
+    harmless: tuple[str, ...] = (),
 ) -> JavaSetting:
     how = Handling.REFUSED
     return JavaSetting(name, roles, kind, how, how, does, least, refused_for=roles, harmless=harmless)
@@ -238,14 +236,8 @@ _GROUP = (
     _honoured("max.poll.interval.ms", _C, _INT, "an option, see [options](options.md)", least=1),
     _honoured("partition.assignment.strategy", _C, _LIST, "names of [assignors](assignors.md), or Java's classes"),
     _honoured("session.timeout.ms", _C, _INT, "an option, see [options](options.md)"),
-    _unused(
-        "group.protocol",
-        _C,
-        _STRING,
-        "members use the classic protocol, in which clients assign",
-        harmless=("classic",),
-    ),
-    _unused("group.remote.assignor", _C, _STRING, "it belongs to `group.protocol=consumer`", harmless=()),
+    _honoured("group.protocol", _C, _STRING, "an option, see [options](options.md)", words=("classic", "consumer")),
+    _honoured("group.remote.assignor", _C, _STRING, "an option, see [options](options.md)"),
     _unused("auto.commit.interval.ms", _C, _INT, "see the option `commit`", least=0),
     _unused("internal.throw.on.fetch.stable.offset.unsupported", _C, _BOOL, "internal to Kafka"),
     _unused("max.poll.records", _C, _INT, "the option `batch.rows` bounds the rows of a batch", least=1),

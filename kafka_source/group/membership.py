@@ -199,6 +199,15 @@ class GroupMembership:
             raise ApplicationRecoverableError(f"The slots have not joined group {self._settings.group}.")
         return self._assignment
 
+    @property
+    def credentials(self) -> tuple[SlotCredentials, ...]:
+        """The slots' credentials in this generation."""
+        return tuple(slot.credentials for slot in self.assignment.slots)
+
+    def has_newer_credentials(self, used: tuple[SlotCredentials, ...]) -> bool:
+        """Return False: in a generation credentials stay as they are, and a commit that was refused is lost."""
+        return False
+
     def rebalance_needed(self) -> str | None:
         """Return the reason to rejoin before the next micro-batch, or None.
 

@@ -76,6 +76,7 @@ class GroupSettings:
         without_strategy: Whether to go on, with a warning, in a group whose partitions the brokers assign, although the
             query may rely on its strategy; see `strategies`.
         refuses_conversion: Whether to stop with an error in such a group whatever the strategies are.
+        remote_assignor: `group.remote.assignor`, with the consumer protocol; None: the group's.
     """
 
     group: str
@@ -95,6 +96,7 @@ class GroupSettings:
     rewinds: bool = False
     without_strategy: bool = False
     refuses_conversion: bool = False
+    remote_assignor: str | None = None
 
     def instance_id(self, slot: int) -> str | None:
         """Return the `group.instance.id` of a slot; None for dynamic members."""
@@ -205,6 +207,7 @@ def group_settings(options: ReadOptions, *, partitions: int, stream: bool, stati
         rewinds=stream and options.redundant_emit != "all",
         without_strategy=options.group_on_converted == "continue",
         refuses_conversion=options.group_on_converted == "refuse",
+        remote_assignor=options.group_remote_assignor,
     )
 
 

@@ -21,6 +21,7 @@ from kafka_source.options.kinds import (
     GroupOnConverted,
     GroupOnLost,
     GroupOnOlderCheckpoint,
+    GroupProtocol,
     GroupStart,
     IsolationLevel,
     Mode,
@@ -202,6 +203,22 @@ class ReadOptions(ValueOptions):
         "Number of group members (slots) that the query holds. A slot with many records is one Spark input partition; "
         "slots with few records share one (`min.records.per.task`). Raise it to read with more tasks at the same time.",
         default_text="the number of partitions, at most 8",
+    )
+    group_protocol: GroupProtocol = option(
+        "kafka.group.protocol",
+        kinds.GROUP_PROTOCOL,
+        "The rebalance protocol of this query's members. `classic`: a member of the group assigns the partitions, by "
+        "`kafka.partition.assignment.strategy`, and each rebalance waits for the micro-batches of all members. "
+        "`consumer` (KIP-848, brokers from 4.0): the brokers assign them, and a micro-batch delays only the member "
+        "that gets its partitions. `consumer` is for streams, without `commit=task`.",
+        default="classic",
+    )
+    group_remote_assignor: str | None = option(
+        "kafka.group.remote.assignor",
+        kinds.TEXT,
+        "With `kafka.group.protocol=consumer`: the brokers' assignor that the query asks for, of those that "
+        "`group.consumer.assignors` of the brokers names.",
+        default_text="the brokers' first one, `uniform`",
     )
     partition_assignment_strategy: tuple[str, ...] = option(
         "kafka.partition.assignment.strategy",

@@ -68,6 +68,7 @@ _DECISIVE = frozenset(
         "enable.idempotence",
         "group.id",
         "group.instance.id",
+        "group.protocol",
         "isolation.level",
         "partition.assignment.strategy",
         "transactional.id",
@@ -140,6 +141,7 @@ def _check_read(given: Mapping[str, str], where: Where) -> Checked[ReadOptions]:
     )
     _check_positions(checked.options, where)
     _check_group(checked.options, where)
+    _check_protocol(checked.options, where, given)
     _check_values(checked.options, given)
     return checked
 
@@ -465,6 +467,41 @@ def _check_group(options: ReadOptions, where: Where) -> None:
     for name, cut in cuts.items():
         if cut is not None and commit == "task":
             raise OptionError(name, str(cut), "no value with commit=task, where one task must read a slot whole")
+
+
+# What has no place in the consumer protocol, as in Java's consumer, and where it is set instead.
+_CLASSIC_ONLY = {
+    "kafka.partition.assignment.strategy": "the brokers assign the partitions; kafka.group.remote.assignor chooses how",
+    "kafka.session.timeout.ms": "the group's setting consumer.session.timeout.ms decides, which an administrator sets",
+    "kafka.heartbeat.interval.ms": (
+        "the group's setting consumer.heartbeat.interval.ms decides, which an administrator sets"
+    ),
+}
+
+
+def _check_protocol(options: ReadOptions, where: Where, given: Mapping[str, str]) -> None:
+    """Refuse what members of the consumer protocol do not have (KIP-848)."""
+    if not options.in_group:
+        return
+    names = {name.lower(): name for name in given}
+    if options.group_protocol == "classic":
+        if options.group_remote_assignor is not None:
+            name = names["kafka.group.remote.assignor"]
+            raise OptionError(name, options.group_remote_assignor, "a value only with kafka.group.protocol=consumer")
+        return
+    if options.assign is not None:
+        why = "with assign, where no member joins"
+    elif where is Where.BATCH:
+        why = "in a batch, whose slots wait for their tasks as members of the classic protocol"
+    elif options.commit == "task":
+        why = "with commit=task: an epoch that rises in the middle of a micro-batch would refuse its tasks' commits"
+    else:
+        for classic, instead in _CLASSIC_ONLY.items():
+            if classic in names:
+                problem = f"Remove the option {names[classic]}: with kafka.group.protocol=consumer {instead}"
+                raise OptionError(names[classic], given[names[classic]], problem=problem)
+        return
+    raise _OtherQueryError("kafka.group.protocol", "consumer", f"classic {why}")
 
 
 def _check_values(options: ReadOptions, given: Mapping[str, str]) -> None:

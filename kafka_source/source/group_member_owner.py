@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from uuid import uuid4
@@ -24,6 +24,7 @@ from kafka_source.errors import (
 )
 from kafka_source.group.background import Siblings
 from kafka_source.group.balance import Pace
+from kafka_source.group.consumer_protocol.membership import ConsumerMembership
 from kafka_source.group.member import RebalanceTimeout
 from kafka_source.group.membership import GroupMembership
 from kafka_source.group.model import BatchInFlight, GroupAssignment, GroupSettings
@@ -77,21 +78,16 @@ class GroupMemberOwner(CommittingOwner):
         self._all_copies = options.redundant_emit == "all"
         self._assignment: GroupAssignment | None = None
         self._owned = OwnedPartitions({})
-        self._membership = GroupMembership(
-            options.settings,
-            group,
-            subscription,
-            strategies_of(options),
-            siblings,
-            functools.partial(end_offsets, read_committed=options.read_committed),
-        )
+        self._stops = options.group_on_lost == "stop"
+        self._membership = _membership_of(options, subscription, group, siblings)
         self._pace = Pace()
         self._settings = options.settings
         self._transactional = commits and options.commit_transactional
         self._committer: TransactionalCommitter | None = None
-        self._stops = options.group_on_lost == "stop"
         # Tasks of a batch commit with this id, by which their keeper knows them, also if they are not to be renewed.
-        has_id = options.commit == "task" or (options.commit == "sink" and not self._stops)
+        # In the consumer protocol epochs rise in the middle of a batch, so its sink needs them in any case.
+        self._renews = not self._stops or options.group_protocol == "consumer"
+        has_id = options.commit == "task" or (options.commit == "sink" and self._renews)
         self._renewed_by = uuid4().hex if has_id else None
         self._compared_generation = -1
         self._joined = False
@@ -119,7 +115,7 @@ class GroupMemberOwner(CommittingOwner):
         self._positions.add_in_flight(ends)
         self._membership.set_batch_in_flight(
             BatchInFlight(
-                self._positions.in_flight, self._committed_elsewhere, None if self._stops else self._renewed_by
+                self._positions.in_flight, self._committed_elsewhere, self._renewed_by if self._renews else None
             )
         )
 
@@ -313,18 +309,32 @@ class GroupMemberOwner(CommittingOwner):
                 "reads the records again. Nothing was committed.",
                 code=ErrorCode.ILLEGAL_GENERATION,
             )
-        slots, marked = assignment.slots, self._positions.with_notes(offsets)
-        if self._committer is not None and not slots[0].credentials.per_member_epoch:
-            # The coordinator checks that a member of this generation commits, not that it owns each partition.
-            self._committer.commit(slots[0].credentials, marked)
-            return
+        marked = self._positions.with_notes(offsets)
         by_slot: dict[int, dict[TopicPartition, CommitOffset]] = {}
         for tp, entry in marked.items():
             by_slot.setdefault(slot_of[tp], {})[tp] = entry
+        while True:
+            used = self._membership.credentials
+            try:
+                self._commit_as(used, marked, by_slot)
+                return
+            except FencedError:
+                if not self._membership.has_newer_credentials(used):
+                    raise
+
+    def _commit_as(
+        self,
+        slots: Sequence[SlotCredentials],
+        offsets: Mapping[TopicPartition, CommitOffset],
+        by_slot: Mapping[int, Mapping[TopicPartition, CommitOffset]],
+    ) -> None:
         if self._committer is None:
             self._membership.commit(by_slot)
+        elif slots[0].per_member_epoch:
+            self._committer.commit_as([(slots[number], part) for number, part in sorted(by_slot.items())])
         else:
-            self._committer.commit_as([(slots[number].credentials, part) for number, part in sorted(by_slot.items())])
+            # The coordinator checks that a member of this generation commits, not that it owns each partition.
+            self._committer.commit(slots[0], offsets)
 
     def rewind_committed(self, starts: Mapping[TopicPartition, int]) -> None:
         """Set the group's offsets back where this query commits; see `PartitionOwner.rewind_committed`."""
@@ -349,8 +359,8 @@ class GroupMemberOwner(CommittingOwner):
     def credentials(self, slot: int) -> SlotCredentials:
         """Return the slot's credentials; a replayed batch may have had more slots than there are now."""
         self.join()
-        slots = self._membership.assignment.slots
-        return replace(slots[slot % len(slots)].credentials, renewed_by=self._renewed_by)
+        slots = self._membership.credentials
+        return replace(slots[slot % len(slots)], renewed_by=self._renewed_by)
 
     def take_events(self) -> OwnerEvents:
         """Return the driver's commits and the slots' rebalances since the last call."""
@@ -361,13 +371,32 @@ class GroupMemberOwner(CommittingOwner):
         self._membership.leave()
 
     def detach(self, kept: Collection[int]) -> None:
-        """Stop acting for the slots that are kept, which another process resumes; the others leave the group."""
-        self._membership.detach(kept)
+        """Stop acting for the slots that are kept, which another process resumes; the others leave the group.
+
+        Only a batch does so, and its slots are members of the classic protocol.
+        """
+        if isinstance(self._membership, GroupMembership):
+            self._membership.detach(kept)
 
     def close(self) -> None:
         """Leave the group. With an instance id of the user's the slots stay members and wait for a restart."""
         self._close_committer()
         self._membership.close()
+
+
+def _membership_of(
+    options: ReadOptions, subscription: TopicSelection, group: GroupSettings, siblings: Siblings | None
+) -> GroupMembership | ConsumerMembership:
+    if options.group_protocol == "consumer":
+        return ConsumerMembership(options.settings, group, subscription, recovers=options.group_on_lost != "stop")
+    return GroupMembership(
+        options.settings,
+        group,
+        subscription,
+        strategies_of(options),
+        siblings,
+        functools.partial(end_offsets, read_committed=options.read_committed),
+    )
 
 
 def _is_transient(error: Exception, _: int, __: float) -> bool:

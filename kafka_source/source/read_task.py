@@ -457,6 +457,10 @@ def _attach(
         FencedError: When the sessions are waited for: the task must not read as one of the slots.
         RetriableError: Likewise: the coordinator does not answer, and the task commits.
     """
+    if query.options.group_protocol == "consumer":
+        # A heartbeat of a member of the consumer protocol is its driver's alone, which learns by it what the member has
+        # to give up. So the driver learns too that a slot is lost, and does not commit the batch.
+        return tuple
     seconds = _patience(query, commits)
     attaching = SlotSession.attach_all(query.settings, slots, seconds, renewal)
     # A task that ends before needs no answer.

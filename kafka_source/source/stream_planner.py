@@ -435,6 +435,8 @@ def _partition_owner(
     commits = options.commit in (None, "batch")
     if not options.is_member:
         return StaticPartitions(options, cluster, selection, commits=commits, positions=positions)
+    # In the consumer protocol a slot that a new process takes over is refused until the old one's session ends.
+    static = static and options.group_protocol == "classic"
     group = group_settings(options, partitions=partitions, stream=True, static=static)
     return GroupMemberOwner(options, selection, group, commits=commits, siblings=siblings, positions=positions)
 

@@ -12,6 +12,7 @@ from kafka_source.client_config import Settings
 from kafka_source.cluster.list_offsets import end_offsets
 from kafka_source.errors import KafkaGroupError
 from kafka_source.group.background import Siblings
+from kafka_source.group.consumer_protocol.membership import ConsumerMembership
 from kafka_source.group.member import Member, MemberSettings
 from kafka_source.group.member_state import Membership, State
 from kafka_source.group.membership import GroupMembership
@@ -83,7 +84,7 @@ class Memberships:
             membership.close()
 
 
-def held(*memberships: GroupMembership) -> list[TopicPartition]:
+def held(*memberships: GroupMembership | ConsumerMembership) -> list[TopicPartition]:
     """All partitions that these hold, sorted, copies too."""
     return sorted(tp for m in memberships for slot in m.assignment.slots for tp in slot.partitions)
 

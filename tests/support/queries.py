@@ -56,11 +56,12 @@ class Pipe:
             "subscribe": source,
             "kafka.group.id": group,
             "group.members": "2",
-            "kafka.heartbeat.interval.ms": "200",
             "startingOffsets": "earliest",
             "commit": "sink",
             **{key.replace("_", "."): str(value) for key, value in options.items()},
         }
+        if "kafka.group.protocol" not in given:
+            given["kafka.heartbeat.interval.ms"] = "200"
         self.settings = Settings({"bootstrap.servers": servers})
         self.group, self.name, self.topic = group, name, sink
         self.run = f"run-{next(_runs)}"

@@ -25,6 +25,7 @@ ALLOWED = {
     "kafkagroup/doctor/examine.py::_executors": (1, "the same"),
     "kafkagroup/doctor/examine.py::_rights_and_clocks": (1, "the same"),
     "kafka_source/group/rebalance_log.py::RebalanceLog.note": (1, "the time at which a rebalance ended, for metrics"),
+    "kafka_source/group/consumer_protocol/membership.py::ConsumerMembership._note": (1, "the same"),
     "kafka_source/kafka_client/sasl.py::_new_token": (1, "tokens expire by the wall clock (RFC 7519)"),
     "kafka_source/kafka_client/sasl.py::_unsecured": (1, "the same"),
     "kafkagroup/metrics/meter.py::MetricsListener.onQueryIdle": (1, "the time of a sample"),

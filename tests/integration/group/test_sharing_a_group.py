@@ -10,7 +10,10 @@ from tests.support.records import produce, stream, written
 from tests.support.waiting import wait_until
 
 PARTITIONS = 4
-SETTINGS = {"kafka_session_timeout_ms": 10_000, "kafka_heartbeat_interval_ms": 300, "startingOffsets": "earliest"}
+SETTINGS: dict[str, dict[str, object]] = {
+    "classic": {"kafka_session_timeout_ms": 10_000, "kafka_heartbeat_interval_ms": 300},
+    "consumer": {"kafka_group_protocol": "consumer"},
+}
 
 
 @pytest.fixture
@@ -19,18 +22,27 @@ def name(topic):
 
 
 @pytest.fixture
-def query(spark, kafka, name, tmp_path):
-    frame = stream(spark, kafka, name, kafka_group_id=f"{name}-group", group_members=2, **SETTINGS)
+def protocol():
+    """Of the group; tests have it as a parameter."""
+    return "classic"
+
+
+@pytest.fixture
+def query(spark, kafka, name, protocol, tmp_path):
+    options = {"startingOffsets": "earliest", "group_members": 2, **SETTINGS[protocol]}
+    frame = stream(spark, kafka, name, kafka_group_id=f"{name}-group", **options)
     writer = frame.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
     running = writer.option("path", str(tmp_path / "out")).start()
     yield running
     running.stop()
 
 
-def test_a_java_consumer_shares_the_partitions_and_gives_them_back(kafka, name, query, tmp_path):
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_java_consumer_shares_the_partitions_and_gives_them_back(kafka, name, query, protocol, tmp_path):
     produce(kafka.bootstrap_servers, name, 200)
     wait_until(lambda: len(written(tmp_path / "out")) == 200, "the stream to read the first records")
-    with java_consumer(tmp_path, kafka.bootstrap_servers, f"{name}-group", name) as java:
+    strategy = "range" if protocol == "classic" else protocol
+    with java_consumer(tmp_path, kafka.bootstrap_servers, f"{name}-group", name, strategy=strategy) as java:
         java.wait_for("assigned shared")
         produce(kafka.bootstrap_servers, name, 200, first=200)
 

@@ -199,15 +199,6 @@ def test_the_default_of_a_refused_setting_changes_nothing(role: Role, name: str,
         check_settings(Settings({name: "true"}), role, native=True)
 
 
-def test_a_setting_whose_effect_a_user_would_miss_is_told() -> None:
-    (warning,) = check_settings(Settings({"group.protocol": "consumer"}), Role.CONSUMER, native=True)
-    assert "kafka.group.protocol has no meaning here" in warning
-    assert (
-        check_settings(Settings({"group.protocol": "CLASSIC", "metric.reporters": "x"}), Role.CONSUMER, native=True)
-        == ()
-    )
-
-
 def test_a_wrong_certificate_or_login_comes_out_for_the_native_engine_too() -> None:
     with pytest.raises(OptionError, match=r"kafka\.ssl\.truststore\.location"):
         check_settings(

@@ -609,3 +609,37 @@ def test_a_default_is_a_value_that_its_option_takes():
 def test_the_docs_have_the_table_of_options():
     page = Path(__file__).parents[3] / "docs" / "options.md"
     assert as_markdown() in page.read_text(), "run: ./run docs"
+
+
+GROUP = {**BASE, "kafka.group.id": "g", "kafka.group.protocol": "consumer"}
+
+
+def test_a_stream_may_use_the_consumer_protocol_in_any_case():
+    parsed = parse({**GROUP, "kafka.group.protocol": "CONSUMER", "kafka.group.remote.assignor": "range"}, Where.STREAM)
+    assert (parsed.group_protocol, parsed.group_remote_assignor) == ("consumer", "range")
+    assert parse({**BASE, "kafka.group.id": "g"}, Where.STREAM).group_protocol == "classic"
+
+
+@pytest.mark.parametrize(
+    ("more", "where", "says"),
+    [
+        ({}, Where.BATCH, "classic in a batch"),
+        ({"commit": "task"}, Where.STREAM, "classic with commit=task"),
+        ({"subscribe": None, "assign": '{"orders":[0]}'}, Where.STREAM, "classic with assign"),
+        ({"kafka.partition.assignment.strategy": "copartition"}, Where.STREAM, "the brokers assign the partitions"),
+        ({"kafka.session.timeout.ms": "9000"}, Where.STREAM, "consumer.session.timeout.ms"),
+        ({"kafka.heartbeat.interval.ms": "900"}, Where.STREAM, "consumer.heartbeat.interval.ms"),
+        (
+            {"kafka.group.protocol": "classic", "kafka.group.remote.assignor": "range"},
+            Where.STREAM,
+            "only with kafka.group.protocol=consumer",
+        ),
+    ],
+)
+def test_what_the_consumer_protocol_does_not_have_is_refused(more, where, says):
+    given = {name: value for name, value in {**GROUP, **more}.items() if value is not None}
+    with pytest.raises(OptionError, match=says):
+        parse(given, where)
+    # Where the group is a label, nobody joins.
+    if "commit" not in more:
+        parse({**given, "group.membership": "false"}, where)

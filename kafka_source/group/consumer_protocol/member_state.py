@@ -1,0 +1,230 @@
+"""The state machine of one member of the consumer protocol (KIP-848). Pure; `membership` sends the heartbeats.
+
+    UNJOINED         join                               -> JOINING
+    JOINING          answered with an epoch             -> MEMBER
+    MEMBER           the coordinator fences its epoch   -> LOST
+    LOST             join                               -> JOINING
+    JOINING, MEMBER  the group refuses the member       -> FAILED
+    any state        leave                              -> LEFT
+
+One request does everything: ConsumerGroupHeartbeat. Its answer has the partitions that the member may have now
+(`target`). What the member has (`owned`) follows when its owner is ready: it takes what is new, and gives up what is no
+longer in the target when its micro-batch is committed. A heartbeat tells the coordinator what the member has; the
+coordinator then gives the released partitions to their next owner, and the member its next epoch.
+
+The rules are those of Java's ConsumerMembershipManager and HeartbeatRequestState, and of franz-go:
+
+- The member id is the client's own (KIP-1082), and stays the same for the life of the member, also after a fence.
+- Epoch 0 joins, with all fields and no partitions. All fields are sent again after a heartbeat that failed or was not
+  answered, with what the member has at that time: an answer may be lost that the coordinator has acted on.
+- A member that has nothing says so in every heartbeat. Else an assignment whose answer was lost would never come again.
+- While partitions are being given up, heartbeats leave out what the member has, so that nothing counts as released
+  before it is committed.
+- An interval that is not positive is ignored.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from kafka_source.error_codes import NONE, ErrorCode
+
+JOIN_EPOCH = 0
+LEAVE_EPOCH = -1
+LEAVE_EPOCH_OF_STATIC = -2
+"""The epoch with which a static member leaves that will come back."""
+
+DEFAULT_INTERVAL_MS = 5_000
+
+
+class State(Enum):
+    """The state of a member."""
+
+    UNJOINED = "unjoined"
+    JOINING = "joining"
+    MEMBER = "member"
+    LOST = "lost"
+    FAILED = "failed"
+    LEFT = "left"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class IdPartition:
+    """A partition of a topic id."""
+
+    topic_id: uuid.UUID
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What a member tells the coordinator about itself, besides what it has.
+
+    Attributes:
+        topics: The names of the topics, sorted.
+        rebalance_timeout_ms: How long the coordinator waits for this member to give partitions up.
+        assignor: The assignor of the brokers that the member asks for; None: the group's.
+        rack: `client.rack`.
+    """
+
+    topics: tuple[str, ...]
+    rebalance_timeout_ms: int
+    assignor: str | None = None
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """The fields of one heartbeat; None: not changed since the last one."""
+
+    epoch: int
+    subscription: Subscription | None
+    owned: tuple[IdPartition, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The response to a heartbeat.
+
+    Attributes:
+        code: Kafka's error code.
+        epoch: The member's epoch, without an error.
+        interval_ms: The time until the next heartbeat.
+        target: What the member may have; None: not changed.
+    """
+
+    code: int
+    epoch: int = JOIN_EPOCH
+    interval_ms: int = DEFAULT_INTERVAL_MS
+    target: frozenset[IdPartition] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member.
+
+    Attributes:
+        member_id: Made by the client.
+        state: The member's state.
+        epoch: The member's epoch; 0 before the first answer and after a fence.
+        target: What it may have, as last answered.
+        owned: What it has.
+        told: What it has, as the last heartbeat that was answered has said; None: not since the target has changed.
+        subscribed: The subscription of the last heartbeat that was answered; None: it has to be sent.
+        interval_ms: The time between heartbeats, as the coordinator wants it.
+        failures: The number of heartbeats in a row that failed or were not answered.
+        code: The error code that has lost or stopped the member; else 0.
+    """
+
+    member_id: str
+    state: State = State.UNJOINED
+    epoch: int = JOIN_EPOCH
+    target: frozenset[IdPartition] = frozenset()
+    owned: frozenset[IdPartition] = frozenset()
+    told: frozenset[IdPartition] | None = frozenset()
+    subscribed: Subscription | None = None
+    interval_ms: int = DEFAULT_INTERVAL_MS
+    failures: int = 0
+    code: int = NONE
+
+    @property
+    def in_group(self) -> bool:
+        """Whether the coordinator knows this member, as far as is known."""
+        return self.state is State.MEMBER
+
+    @property
+    def revoking(self) -> frozenset[IdPartition]:
+        """What the member has to give up."""
+        return self.owned - self.target if self.in_group else frozenset()
+
+    @property
+    def has_news(self) -> bool:
+        """Whether a heartbeat is due at once: what the member has is not told yet."""
+        return self.in_group and self.owned != self.told and not self.revoking
+
+
+def join(member: Member) -> Member:
+    """Return the member that joins, also again after it was lost: it has nothing, and keeps its id."""
+    return replace(
+        Member(member.member_id), state=State.JOINING, interval_ms=member.interval_ms, failures=member.failures
+    )
+
+
+def heartbeat(member: Member, subscription: Subscription) -> Heartbeat:
+    """Return the next heartbeat of a member in JOINING or MEMBER."""
+    all_fields = member.epoch == JOIN_EPOCH or member.failures > 0
+    says_owned = all_fields or not member.owned or (member.owned != member.told and not member.revoking)
+    return Heartbeat(
+        member.epoch,
+        None if member.subscribed == subscription and not all_fields else subscription,
+        tuple(sorted(member.owned)) if says_owned else None,
+    )
+
+
+def answered(member: Member, sent: Heartbeat, answer: Answer) -> Member:
+    """Return the member after the response to a heartbeat."""
+    if answer.code != NONE:
+        return _failed(member, answer.code)
+    interval = answer.interval_ms if answer.interval_ms > 0 else member.interval_ms
+    target = member.target if answer.target is None else answer.target
+    told = member.told if sent.owned is None else frozenset(sent.owned)
+    return replace(
+        member,
+        state=State.MEMBER,
+        epoch=answer.epoch,
+        target=target,
+        # The coordinator may have offered more and taken it away before the member has taken it. Then the member has
+        # what it had, and the coordinator waits until it says so.
+        told=told if target == member.target else None,
+        subscribed=sent.subscription or member.subscribed,
+        interval_ms=interval,
+        failures=0,
+        code=NONE,
+    )
+
+
+def unanswered(member: Member) -> Member:
+    """Return the member after a heartbeat without a response: the coordinator may have acted on it."""
+    return replace(member, failures=member.failures + 1)
+
+
+def reconcile(member: Member, topics: Collection[uuid.UUID]) -> Member:
+    """Return the member with what it may have now, and nothing else.
+
+    Args:
+        member: What it has to give up is not needed any more: its offsets are committed.
+        topics: The ids of the topics whose names are known. Partitions of others are taken later.
+    """
+    if not member.in_group:
+        return member
+    return replace(member, owned=frozenset(one for one in member.target if one.topic_id in topics))
+
+
+def left(member: Member) -> Member:
+    """Return the member that has left the group, or is about to."""
+    return replace(Member(member.member_id), state=State.LEFT, interval_ms=member.interval_ms)
+
+
+def lost(member: Member, code: int) -> Member:
+    """Return the member that the group has removed; it has nothing any more."""
+    return replace(Member(member.member_id), state=State.LOST, interval_ms=member.interval_ms, code=code)
+
+
+_FENCED = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.STALE_MEMBER_EPOCH)
+_TRANSIENT = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.UNRELEASED_INSTANCE_ID,
+)
+
+
+def _failed(member: Member, code: int) -> Member:
+    if code in _TRANSIENT:
+        return replace(unanswered(member), code=code if code == ErrorCode.UNRELEASED_INSTANCE_ID else NONE)
+    if code in _FENCED:
+        return lost(member, code)
+    return replace(member, state=State.FAILED, code=code)

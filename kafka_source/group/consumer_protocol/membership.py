@@ -1,0 +1,583 @@
+"""All slots of a query as members of the consumer protocol (KIP-848): the driver joins, sends heartbeats and leaves.
+
+The methods are those of `group.membership`, so that a query does not know which protocol its group has. What differs:
+
+- The brokers assign. There is no leader, and no rebalance for which members wait.
+- Partitions move one by one. What the brokers take away is given up at once if no batch in flight reads it, else when
+  that batch is finished; only the next owner of these partitions waits. What they give is taken at once.
+- Each slot has an epoch of its own, which a heartbeat may raise at any time, also in the middle of a batch. A commit
+  with the epoch of before is refused, and made again with the new one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import time
+import uuid
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from assignors import TopicPartition
+from kafka_source.client_config import Settings
+from kafka_source.error_codes import ErrorCode
+from kafka_source.errors import ApplicationRecoverableError, KafkaGroupError, RetriableError
+from kafka_source.group.background import BackgroundTasks
+from kafka_source.group.consumer_protocol.member_state import State, Subscription
+from kafka_source.group.consumer_protocol.slot import ConsumerSlot
+from kafka_source.group.model import BatchInFlight, GroupAssignment, GroupSettings, SlotAssignment, TopicFilter
+from kafka_source.group.rebalance_log import OtherMembers, Reason, log_assignment, rebalance_of
+from kafka_source.group.requests import (
+    commit_offsets,
+    describe_assigned_by_brokers,
+    describe_consumer_protocol,
+    fetch_committed,
+    fetch_entries,
+)
+from kafka_source.group.slot import publish_owners
+from kafka_source.group.topics import topics_of
+from kafka_source.kafka_client import Deadline, KafkaClient, Snapshot, cached_client
+from kafka_source.model.commits import CommitOffset
+from kafka_source.model.credentials import SlotCredentials
+from kafka_source.model.driver_figures import Rebalance, RebalanceCause
+
+log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+ASSIGNOR = "brokers"
+"""What is logged as the strategy of a group whose partitions the brokers assign."""
+
+_REQUEST_SECONDS = 30.0
+_CLOSE_SECONDS = 5.0
+# Seconds between two heartbeats of a slot that waits for its first assignment, or for the answer to what it gave up.
+_POLL_SECONDS = 0.2
+# Seconds for which the first join waits for what the brokers mean for the slots and no other member still has.
+_SHARE_SECONDS = 20.0
+# Seconds for which a static member waits for the session of a process that had its instance id and was killed: the
+# longest session that brokers allow by default (group.consumer.max.session.timeout.ms).
+_UNRELEASED_SECONDS = 60.0
+# Intervals without an answer after which the coordinator is asked whether the slots are still members.
+_SILENT_INTERVALS = 3
+_MAX_KEPT = 32
+
+
+class ConsumerMembership:
+    """The membership of all slots of a query. Its methods are synchronous; an event loop on a thread does the work.
+
+    Args:
+        config: Kafka client settings.
+        settings: The group id, the slots and the timeouts.
+        subscription: The topics to which all slots subscribe. A pattern is resolved here, and not by the brokers, whose
+            regular expressions are others (RE2).
+        recovers: Whether slots that the group has removed join again in the middle of a batch that the sink commits.
+    """
+
+    def __init__(
+        self, config: Settings, settings: GroupSettings, subscription: TopicFilter, *, recovers: bool = True
+    ) -> None:
+        self._settings, self._subscription, self._recovers = settings, subscription, recovers
+        self._client = KafkaClient(config, client_id=settings.client_id)
+        # A heartbeat that is not answered in time closes its connection. A commit may take longer.
+        self._commits = cached_client(config, "commit")
+        self._slots = [ConsumerSlot(number, self._client, settings) for number in range(settings.slots)]
+        self._told = Subscription((), settings.rebalance_timeout_ms, settings.remote_assignor, settings.rack)
+        self._names: dict[uuid.UUID, str] = {}
+        self._looked_up_at = 0.0
+        self._assignment: GroupAssignment | None = None
+        self._rebalances: list[Rebalance] = []
+        self._in_flight = BatchInFlight()
+        # The epochs that the sink of the batch in flight knows.
+        self._published: tuple[int, ...] = ()
+        self._calls, self._called_at = 0, time.monotonic()
+        self._heard_at = time.monotonic()
+        self._left: str | None = None
+        self._joining = asyncio.Lock()
+        self._closed = False
+        works: list[Callable[[], Coroutine[Any, Any, None]]] = [
+            *(functools.partial(self._live, slot) for slot in self._slots),
+            self._watch_batch,
+        ]
+        if subscription.pattern is not None:
+            works.append(self._watch_topics)
+        self._tasks = BackgroundTasks(settings.group, works)
+
+    def __repr__(self) -> str:
+        return f"ConsumerMembership({self._settings.group!r}, slots={len(self._slots)})"
+
+    # ---- joining
+
+    def join(self, timeout_s: float) -> GroupAssignment:
+        """Join with all slots, and start their heartbeats.
+
+        Raises:
+            FencedError: Another process has joined with a slot's instance id.
+            InvalidConfigurationError: The group refuses a slot, or the brokers do not have the protocol.
+            BootstrapError: No broker answers.
+            RetriableError: The slots could not join within `timeout_s`.
+        """
+        try:
+            return self._run(
+                self._join(Reason(RebalanceCause.START, "the query starts"), Deadline(timeout_s)), timeout_s
+            )
+        except BaseException:
+            with contextlib.suppress(TimeoutError):
+                self.leave()
+            raise
+
+    def rejoin(self, timeout_s: float) -> GroupAssignment:
+        """Give up and take what the brokers have assigned since, and join again with slots that were lost."""
+        lost = self.lost()
+        reason = Reason(RebalanceCause.MEMBERS, "the brokers have assigned other partitions")
+        if lost is not None:
+            reason = Reason(RebalanceCause.LOST, lost)
+        return self._run(self._join(reason, Deadline(timeout_s)), timeout_s)
+
+    @property
+    def assignment(self) -> GroupAssignment:
+        """What the slots have.
+
+        Raises:
+            ApplicationRecoverableError: The slots have not joined yet.
+        """
+        if self._assignment is None:
+            raise ApplicationRecoverableError(f"The slots have not joined group {self._settings.group}.")
+        return self._assignment
+
+    @property
+    def credentials(self) -> tuple[SlotCredentials, ...]:
+        """The slots' credentials, with the epochs of now; who gets them learns of later epochs by `_publish`."""
+        found = self._credentials()
+        self._published = tuple(one.generation for one in found)
+        return found
+
+    def _credentials(self) -> tuple[SlotCredentials, ...]:
+        return tuple(slot.credentials(self._names) for slot in self._slots)
+
+    def has_newer_credentials(self, used: tuple[SlotCredentials, ...]) -> bool:
+        """Return whether a commit that was refused may succeed with the credentials of now.
+
+        A heartbeat may have raised an epoch, or its answer was lost: then the next one tells.
+        """
+        self.ask()
+        return self.lost() is None and self._credentials() != used
+
+    def rebalance_needed(self) -> str | None:
+        """Return what `rejoin` would change, or None.
+
+        Raises:
+            KafkaGroupError: The group has refused a slot.
+        """
+        self.check()
+        if any(slot.member.state is State.LOST for slot in self._slots):
+            return "the group has removed slots"
+        revoking = sum(len(slot.member.revoking) for slot in self._slots)
+        if revoking:
+            return f"the brokers take {revoking} partitions away"
+        has_more = any(slot.can_take(self._names) for slot in self._slots)
+        return "the brokers have assigned more partitions" if has_more else None
+
+    def take_rebalances(self) -> tuple[Rebalance, ...]:
+        """Return the changes of what the slots have since the last call, the newest 32 at most."""
+        taken, self._rebalances = tuple(self._rebalances[-_MAX_KEPT:]), []
+        return taken
+
+    def lost(self) -> str | None:
+        """Return the reason why the group has removed slots, or None.
+
+        It sends heartbeats first if the coordinator has not answered for long: a process that was suspended has not
+        noticed yet that its session has ended.
+
+        Raises:
+            KafkaGroupError: The group has refused a slot.
+        """
+        interval = max(slot.member.interval_ms for slot in self._slots) / 1000
+        if time.monotonic() - self._heard_at > _SILENT_INTERVALS * interval:
+            self.ask()
+        self.check()
+        if self._left is not None:
+            return self._left
+        lost = [slot.number for slot in self._slots if slot.member.state is State.LOST]
+        if not lost:
+            return None
+        who = f"slot {lost[0]}" if len(lost) == 1 else f"{len(lost)} slots"
+        return (
+            f"the group has removed {who}, because no heartbeat came in time or partitions were not given up within "
+            "max.poll.interval.ms"
+        )
+
+    def ask(self) -> None:
+        """Send heartbeats now; what they tell is known when this returns, if the coordinator answers."""
+        with contextlib.suppress(RetriableError, TimeoutError):
+            self._run(self._beat_all(Deadline(_REQUEST_SECONDS)), _REQUEST_SECONDS)
+
+    def check(self) -> None:
+        """Raise the error if the group has refused one of the slots."""
+        for slot in self._slots:
+            problem = slot.problem()
+            if problem is not None:
+                raise problem
+
+    # ---- the batch in flight
+
+    @contextlib.contextmanager
+    def rebalance_paused(self) -> Iterator[None]:
+        """Keep what the slots have as it is inside the block, unless the block itself rejoins."""
+        self._client.run(self._begin_call())
+        try:
+            yield
+        finally:
+            if self._client.loop.alive:
+                self._client.loop.call_soon(self._end_call)
+
+    def set_batch_in_flight(self, batch: BatchInFlight) -> None:
+        """Note the batch in flight: the slots keep its partitions until another one is noted."""
+        self._in_flight = batch
+
+    def record_throughput(self, speed: float | None, rates: Mapping[TopicPartition, float]) -> None:
+        """Ignore what the query has measured: the brokers' assignors do not weigh work."""
+
+    # ---- offsets
+
+    def committed(
+        self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
+    ) -> dict[TopicPartition, int | None]:
+        """Return the group's committed offsets; see `GroupMembership.committed`."""
+        timeout_s = self._settings.coordinator_timeout_ms / 1000 if timeout_s is None else timeout_s
+        return self._run(
+            fetch_committed(self._client, self._settings.group, partitions, Deadline(timeout_s)), timeout_s
+        )
+
+    def committed_entries(
+        self, partitions: Iterable[TopicPartition], *, stable: bool = True
+    ) -> dict[TopicPartition, CommitOffset]:
+        """Return the committed offsets with their metadata, without partitions that have none."""
+        timeout_s = self._settings.coordinator_timeout_ms / 1000
+        work = fetch_entries(self._client, self._settings.group, partitions, Deadline(timeout_s), stable=stable)
+        return self._run(work, timeout_s)
+
+    def commit(
+        self,
+        offsets: Mapping[int, Mapping[TopicPartition, int | CommitOffset]],
+        timeout_s: float = _REQUEST_SECONDS,
+    ) -> None:
+        """Commit without a transaction; each slot commits its own partitions, as `GroupMembership.commit`."""
+        used, deadline = self._credentials(), Deadline(timeout_s)
+
+        async def commit() -> list[BaseException | None]:
+            works = (
+                commit_offsets(self._commits, used[number], of_slot, deadline, fail_on_unknown_topic=True)
+                for number, of_slot in offsets.items()
+            )
+            return await asyncio.gather(*works, return_exceptions=True)
+
+        for problem in self._commits.run(commit(), timeout_s + _CLOSE_SECONDS):
+            if problem is not None:
+                raise problem
+
+    # ---- leaving and closing
+
+    def leave(self) -> None:
+        """Leave with all slots; if the coordinator cannot be reached, they stay until their sessions end."""
+        self._run(self._stop(comes_back=False), _CLOSE_SECONDS)
+
+    def close(self) -> None:
+        """Leave the group, and close all connections; static members of the user's say that they will come back."""
+        if not self._closed:
+            self._closed = True
+            with contextlib.suppress(TimeoutError):
+                self._run(self._stop(comes_back=not self._settings.leave_on_close), _CLOSE_SECONDS)
+        self._client.close()
+
+    # ---- on the event loop
+
+    def _run(self, work: Coroutine[Any, Any, _T], timeout_s: float) -> _T:
+        # The coroutines have their own deadlines. The longer timeout here is only for code without one.
+        return self._client.run(work, timeout_s + _CLOSE_SECONDS)
+
+    async def _begin_call(self) -> None:
+        self._calls += 1
+        try:
+            # A join that is under way because slots were lost ends first.
+            async with self._joining:
+                pass
+        except BaseException:
+            self._calls -= 1
+            raise
+
+    def _end_call(self) -> None:
+        self._calls -= 1
+        self._called_at = time.monotonic()
+        self._reconcile()
+
+    async def _join(self, reason: Reason, deadline: Deadline) -> GroupAssignment:
+        """Bring all slots into the group, and give up and take what the brokers have assigned."""
+        async with self._joining:
+            return await self._join_alone(reason, deadline)
+
+    async def _join_alone(self, reason: Reason, deadline: Deadline) -> GroupAssignment:
+        started, is_first = time.monotonic(), self._assignment is None
+        await self._look_up_topics(deadline)
+        if is_first:
+            await OtherMembers(self._client, self._settings).look_up(self._told.topics, timeout_s=deadline.left)
+        for slot in self._slots:
+            slot.rejoin()
+        self._left = None
+        unreleased = Deadline(min(_UNRELEASED_SECONDS, deadline.left))
+        while joining := [slot for slot in self._slots if slot.member.state is State.JOINING]:
+            results = await asyncio.gather(
+                *(slot.beat(self._told, deadline) for slot in joining), return_exceptions=True
+            )
+            self.check()
+            problem = next((result for result in results if isinstance(result, BaseException)), None)
+            if problem is not None and not (isinstance(problem, RetriableError) and not deadline.over):
+                raise problem
+            waits = [slot for slot in joining if slot.member.state is State.JOINING]
+            if waits and unreleased.over and waits[0].member.code == ErrorCode.UNRELEASED_INSTANCE_ID:
+                raise waits[0].refusal(ErrorCode.UNRELEASED_INSTANCE_ID)
+            if waits:
+                await asyncio.sleep(self._client.settings.retry.pause(min(slot.member.failures for slot in waits)))
+        self._heard_at = time.monotonic()
+        self._tasks.start()
+        waits_for_share = is_first or reason.cause is RebalanceCause.LOST
+        await self._settle(Deadline(min(_SHARE_SECONDS, deadline.left)) if waits_for_share else None)
+        self._note(reason, time.monotonic() - started)
+        return self.assignment
+
+    async def _settle(self, patience: Deadline | None) -> None:
+        """Take and give up until the coordinator has nothing new to say.
+
+        Args:
+            patience: How long to wait, in a first join, for the assignment that the brokers have still to compute. They
+                do so with some delay (KIP-1263), and answer a join before that with what a new member has: nothing.
+        """
+        while True:
+            await self._know_names()
+            self._take_and_give_up()
+            news = [slot for slot in self._slots if slot.member.has_news]
+            if news:
+                # Rule: a heartbeat that acknowledges is never sent blindly again. If it is lost, the next one has all
+                # fields.
+                await self._beat_all(Deadline(_REQUEST_SECONDS), news)
+                continue
+            if patience is None or patience.over or await self._has_its_share(patience):
+                return
+            await asyncio.sleep(_POLL_SECONDS)
+            await self._beat_all(Deadline(_REQUEST_SECONDS))
+
+    async def _has_its_share(self, patience: Deadline) -> bool:
+        """Return whether the slots have all that the brokers mean for them and no other member has."""
+        group = self._settings.group
+        try:
+            found = await describe_consumer_protocol(self._client, group, patience)
+        except KafkaGroupError as error:
+            # For example without the right to describe the group, or the other members' topics.
+            log.info("describe group=%s: %s", group, error)
+            return True
+        if found is None:
+            return False
+        ours = {slot.member.member_id: slot for slot in self._slots}
+        members = {member.member_id: member for member in found.members}
+        if found.group_epoch != found.assignment_epoch or not ours.keys() <= members.keys():
+            return False
+        taken = {
+            (topic.topic_id, number)
+            for member in found.members
+            if member.member_id not in ours
+            for topic in member.assignment.topic_partitions
+            for number in topic.partitions
+        }
+        for member_id, slot in ours.items():
+            has = {(one.topic_id, one.partition) for one in slot.member.owned}
+            meant = {
+                (topic.topic_id, number)
+                for topic in members[member_id].target_assignment.topic_partitions
+                for number in topic.partitions
+            }
+            if meant - has - taken:
+                return False
+        return True
+
+    async def _beat_all(self, deadline: Deadline, slots: Iterable[ConsumerSlot] | None = None) -> None:
+        works = [self._beat(slot, deadline) for slot in (self._slots if slots is None else slots)]
+        await asyncio.gather(*works)
+
+    async def _beat(self, slot: ConsumerSlot, deadline: Deadline) -> bool:
+        """Send one heartbeat; return whether it was answered without an error that passes by itself."""
+        before = slot.member.state
+        try:
+            await slot.beat(self._told, deadline)
+        except RetriableError as error:
+            log.info("heartbeat group=%s slot=%d failed: %s", self._settings.group, slot.number, error)
+            return False
+        except KafkaGroupError as error:
+            log.warning("heartbeat group=%s slot=%d failed: %s", self._settings.group, slot.number, error)
+            return False
+        after = slot.member.state
+        if after is not before and after in (State.LOST, State.FAILED):
+            log.warning("heartbeat group=%s slot=%d now=%r", self._settings.group, slot.number, after.value)
+        if slot.member.failures:
+            return False
+        self._heard_at = time.monotonic()
+        return True
+
+    async def _live(self, slot: ConsumerSlot) -> None:
+        """Send one heartbeat of a slot, act on what it says, and wait until the next one is due."""
+        interval = slot.member.interval_ms / 1000
+        was_answered = await self._beat(slot, Deadline(interval))
+        await self._know_names()
+        self._reconcile()
+        pause = interval if was_answered else min(interval, self._client.settings.retry.pause(slot.member.failures))
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(slot.wake.wait(), pause)
+
+    def _reconcile(self) -> None:
+        """Take and give up outside of Spark's calls."""
+        if self._calls or self._assignment is None:
+            return
+        started = time.monotonic()
+        if self._take_and_give_up():
+            self._note(
+                Reason(RebalanceCause.MEMBERS, "the brokers have assigned other partitions"),
+                time.monotonic() - started,
+            )
+
+    def _take_and_give_up(self) -> bool:
+        changed = [slot.reconcile(self._names, self._in_flight.ends) for slot in self._slots]
+        return any(changed)
+
+    def _note(self, reason: Reason, seconds: float) -> None:
+        """Keep what the slots have now as their assignment."""
+        before = self._assignment
+        credentials = self._credentials()
+        slots = tuple(SlotAssignment(one, one.partitions) for one in credentials)
+        is_lost = reason.cause is RebalanceCause.LOST
+        if before is not None and not is_lost and [s.partitions for s in slots] == [s.partitions for s in before.slots]:
+            return
+        last = -1 if before is None else before.generation
+        generation = max(last + 1, *(one.generation for one in credentials))
+        now = GroupAssignment(generation, ASSIGNOR, leading=False, slots=slots)
+        self._assignment = now
+        noted = rebalance_of(before, now, reason, seconds, round(time.time() * 1000), members=None, known=None)
+        self._rebalances = [*self._rebalances, noted][-_MAX_KEPT:]
+        log_assignment(self._settings.group, before, now, self._in_flight.ends)
+
+    # ---- topics
+
+    async def _look_up_topics(self, deadline: Deadline) -> None:
+        """Resolve the subscription, and learn the names of the topics' ids."""
+        pattern = self._subscription.pattern
+        names = None if pattern is not None else list(self._subscription.topics)
+        snapshot = await self._client.metadata(names, deadline)
+        self._learn(snapshot)
+        # In a thread: a pattern may take long, and the event loop has to send heartbeats.
+        topics = await asyncio.get_running_loop().run_in_executor(None, topics_of, self._subscription, snapshot)
+        self._told = replace(self._told, topics=topics)
+
+    def _learn(self, snapshot: Snapshot) -> None:
+        self._names |= {topic.topic_id: topic.name for topic in snapshot.topics.values() if topic.topic_id is not None}
+        self._looked_up_at = time.monotonic()
+
+    async def _know_names(self) -> None:
+        """Learn the names of assigned topics that were created meanwhile; until then their partitions wait."""
+        unknown = {one.topic_id for slot in self._slots for one in slot.member.target} - self._names.keys()
+        if not unknown or time.monotonic() - self._looked_up_at < _POLL_SECONDS:
+            return
+        self._looked_up_at = time.monotonic()
+        try:
+            self._learn(await self._client.metadata(list(self._told.topics), Deadline(_REQUEST_SECONDS)))
+        except RetriableError as error:
+            log.info("metadata group=%s failed: %s", self._settings.group, error)
+
+    async def _watch_topics(self) -> None:
+        """Wait until it is time to look, and subscribe to topics that match the pattern now."""
+        await asyncio.sleep(self._settings.metadata_max_age_ms / 1000)
+        before = self._told
+        await self._look_up_topics(Deadline(_REQUEST_SECONDS))
+        if self._told != before:
+            log.info("topics group=%s subscribed=%s", self._settings.group, ",".join(self._told.topics))
+            for slot in self._slots:
+                slot.wake.set()
+
+    # ---- the batch in flight, between Spark's calls
+
+    async def _watch_batch(self) -> None:
+        """Look after the batch in flight: leave if it takes too long, join again and publish epochs for its sink."""
+        await asyncio.sleep(_POLL_SECONDS)
+        batch = self._in_flight
+        if self._calls or not batch.ends:
+            return
+        if self._left is None and (time.monotonic() - self._called_at) * 1000 > self._settings.rebalance_timeout_ms:
+            await self._leave_if_others_wait(batch)
+        if batch.publisher is None or self._left is not None:
+            return
+        if any(slot.member.state is State.LOST for slot in self._slots):
+            await self._recover(batch)
+        elif tuple(slot.member.epoch for slot in self._slots) != self._published:
+            await self._publish(batch, self.credentials)
+
+    async def _leave_if_others_wait(self, batch: BatchInFlight) -> None:
+        """Leave after `max.poll.interval.ms` if the group has other members (KIP-62); a query that is alone stays."""
+        if not await self._others_have(None) or self._calls:
+            return
+        silent = time.monotonic() - self._called_at
+        self._left = f"nobody asked for a batch or committed for {silent:.0f} s (max.poll.interval.ms)"
+        log.warning(
+            "leave group=%s slots=%d: %s. Other members get the partitions. Nothing of the batch in flight is "
+            "committed; the slots join again when the next batch is asked for. If batches or the pauses between them "
+            "may take this long, raise max.poll.interval.ms.",
+            self._settings.group,
+            len(self._slots),
+            self._left,
+        )
+        await self._leave_with_all(comes_back=False)
+        await self._publish(batch, ())
+
+    async def _recover(self, batch: BatchInFlight) -> None:
+        """Join again with slots that were lost, and publish their credentials, unless others have the partitions."""
+        if not self._recovers or await self._others_have(batch.ends.keys()):
+            log.warning("group=%s: other members may have partitions of the lost batch", self._settings.group)
+            await self._publish(batch, ())
+            self._left = "other members may have partitions of the batch"
+            return
+        reason = Reason(RebalanceCause.LOST, "the group has removed slots in the middle of a batch")
+        await self._join(reason, Deadline(self._settings.rebalance_timeout_ms / 1000))
+        await self._publish(batch, self.credentials)
+
+    async def _others_have(self, partitions: Collection[TopicPartition] | None) -> bool:
+        """Return whether other members have some of these partitions; None: whether there are any."""
+        deadline = Deadline(_REQUEST_SECONDS)
+        described = await describe_assigned_by_brokers(self._client, self._settings.group, deadline)
+        ours = {slot.member.member_id for slot in self._slots}
+        others = [] if described is None else [d for d in described.members if d.member.member_id not in ours]
+        return any(partitions is None or not d.assigned.isdisjoint(partitions) for d in others)
+
+    async def _publish(self, batch: BatchInFlight, owners: Iterable[SlotCredentials]) -> None:
+        """Publish who owns the partitions of the batch, for the sink's commit; nobody: it is lost. See `Renewal`."""
+        if batch.publisher is None:
+            return
+        owned_by = {tp: one for one in owners for tp in one.partitions}
+        group, deadline = self._settings.group, Deadline(_REQUEST_SECONDS)
+        try:
+            await publish_owners(self._client, group, batch.publisher, batch.ends, owned_by, deadline)
+        except KafkaGroupError as error:
+            self._published = ()
+            log.warning("group=%s: the batch gets no new credentials: %s", group, error)
+
+    # ---- leaving
+
+    async def _stop(self, *, comes_back: bool) -> None:
+        await self._tasks.stop()
+        await self._leave_with_all(comes_back=comes_back)
+
+    async def _leave_with_all(self, *, comes_back: bool) -> None:
+        deadline = Deadline(_CLOSE_SECONDS)
+        works = (slot.leave(deadline, comes_back=comes_back) for slot in self._slots)
+        problems = [one for one in await asyncio.gather(*works, return_exceptions=True) if one is not None]
+        if problems:
+            log.warning(
+                "leave group=%s failed: slots stay until their sessions end: %s", self._settings.group, problems[0]
+            )

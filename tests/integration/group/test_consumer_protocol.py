@@ -1,0 +1,299 @@
+"""A query as a member of the consumer protocol (KIP-848): `kafka.group.protocol=consumer`."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import NewPartitions
+
+from kafka_source.client_config import Settings
+from kafka_source.errors import FencedError, InvalidConfigurationError
+from kafka_source.group.consumer_protocol.membership import ConsumerMembership
+from kafka_source.group.model import BatchInFlight, GroupSettings, Topics
+from kafka_source.group.requests import commit_offsets
+from kafka_source.kafka_client import Deadline
+from kafka_source.transactions.offset_committer import TransactionalCommitter
+from kafkagroup.embedded import EmbeddedKafka
+from tests.apps.confluent_consumer import ConfluentConsumer
+from tests.support.memberships import everything, held
+from tests.support.queries import Pipe
+from tests.support.records import CommittedReader, produce
+from tests.support.waiting import wait_until
+
+_numbers = itertools.count(1)
+
+SOON = {
+    "group.consumer.heartbeat.interval.ms": 500,
+    "group.consumer.min.heartbeat.interval.ms": 500,
+    "group.consumer.session.timeout.ms": 6_000,
+    "group.consumer.min.session.timeout.ms": 6_000,
+}
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[EmbeddedKafka]:
+    """A node with heartbeats in half a second, and short sessions."""
+    with EmbeddedKafka(config=SOON) as node:
+        yield node
+
+
+@pytest.fixture
+def topic(kafka: EmbeddedKafka) -> Callable[..., str]:
+    """`topic(prefix, partitions=4)` makes a fresh topic and returns its name."""
+
+    def make(prefix: str, partitions: int = 4) -> str:
+        return kafka.create_topic(f"{prefix}-{next(_numbers)}", partitions)
+
+    return make
+
+
+@pytest.fixture
+def joined(kafka, group) -> Iterator[Callable[..., ConsumerMembership]]:
+    """Joins with slots; closes all at the end."""
+    made: list[ConsumerMembership] = []
+
+    def make(*topics: str, slots: int = 2, pattern: str | None = None, **more: object) -> ConsumerMembership:
+        settings = GroupSettings(group, slots=slots, **{"metadata_max_age_ms": 300, **more})  # type: ignore[arg-type]
+        one = ConsumerMembership(
+            Settings({"bootstrap.servers": kafka.bootstrap_servers}), settings, Topics(topics, pattern)
+        )
+        made.append(one)
+        one.join(60)
+        return one
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def share(topic: str, count: int, *memberships: ConsumerMembership) -> bool:
+    """Whether these have all partitions, each one of them, and none twice."""
+    return all(held(one) for one in memberships) and held(*memberships) == everything(topic, count)
+
+
+def test_two_members_share_without_a_call(joined, topic):
+    orders = topic("orders")
+    first = joined(orders)
+    assert held(first) == everything(orders, 4)
+    second = joined(orders)
+    # Neither is called: heartbeats give partitions up and take them.
+    wait_until(lambda: share(orders, 4, first, second), "both to have a share")
+    second.close()
+    wait_until(lambda: held(first) == everything(orders, 4), "all partitions to come back")
+
+
+def test_what_a_batch_reads_is_kept_and_everything_else_moves_at_once(joined, topic):
+    orders = topic("orders", 6)
+    busy, idle = joined(orders, slots=1), joined(orders, slots=1)
+    wait_until(lambda: share(orders, 6, busy, idle), "both to have a share")
+    reading = held(busy)
+    busy.set_batch_in_flight(BatchInFlight(dict.fromkeys(reading, 5)))
+    third = joined(orders, slots=1)
+    wait_until(lambda: held(third), "a partition of the idle one")
+    assert held(busy) == reading
+    busy.commit({0: dict.fromkeys(reading, 5)})
+    busy.set_batch_in_flight(BatchInFlight())
+    wait_until(lambda: share(orders, 6, busy, idle, third) and len(held(third)) == 2, "everybody to have a share")
+    assert set(busy.committed(reading).values()) == {5}
+
+
+def test_a_commit_is_made_again_when_a_heartbeat_has_raised_the_epoch():
+    # From Kafka 4.3 on a commit may have any epoch since the partition was assigned (KIP-1251).
+    with EmbeddedKafka(version="4.0.1", config=SOON) as kafka:
+        settings = Settings({"bootstrap.servers": kafka.bootstrap_servers})
+        orders = kafka.create_topic("orders", 2)
+
+        def joined(number: int) -> ConsumerMembership:
+            one = ConsumerMembership(settings, GroupSettings("billing", client_id=f"{number}"), Topics((orders,)))
+            one.join(60)
+            return one
+
+        with closing(joined(1)) as first:
+            used = first.credentials
+            with closing(joined(2)) as second:
+                wait_until(lambda: share(orders, 2, first, second), "both to have a share")
+                (kept,) = held(first)
+                with pytest.raises(FencedError, match="STALE_MEMBER_EPOCH"):
+                    first._commits.run(commit_offsets(first._commits, used[0], {kept: 5}, Deadline(10)))
+                committer = TransactionalCommitter(settings, "billing-offsets")
+                with pytest.raises(FencedError):
+                    committer.commit_as([(used[0], {kept: 6})])
+                assert first.has_newer_credentials(used)
+                committer.commit_as([(first.credentials[0], {kept: 7})])
+                assert first.committed([kept]) == {kept: 7}
+
+
+def test_slots_that_were_removed_join_again_with_the_same_member_ids(kafka, joined, topic, group):
+    orders = topic("orders")
+    membership = joined(orders)
+    before = membership.credentials
+    # As if this process had been suspended for longer than its session.
+    client = membership._client
+    client.run(membership._tasks.stop())
+    admin = kafka.admin()
+    wait_until(lambda: not admin.describe_consumer_groups([group])[group].result(10).members, "the removal")
+    assert membership.lost() is not None
+    assert held(membership) == everything(orders, 4)
+    with membership.rebalance_paused():
+        membership.rejoin(30)
+    assert membership.lost() is None
+    assert [one.member_id for one in membership.credentials] == [one.member_id for one in before]
+    assert held(membership) == everything(orders, 4)
+
+
+def test_a_pattern_takes_topics_that_appear(joined, topic):
+    name = topic("pattern", 1)
+    membership = joined(pattern=f"{name}.*", slots=1)
+    assert held(membership) == everything(name, 1)
+    more = topic(name, 2)
+    wait_until(lambda: held(membership) == everything(name, 1) + everything(more, 2), "the new topic")
+
+
+def test_new_partitions_are_taken(kafka, joined, topic):
+    orders = topic("orders", 2)
+    membership = joined(orders, slots=1)
+    admin = kafka.admin()
+    admin.create_partitions([NewPartitions(orders, 4)])[orders].result(10)
+    wait_until(lambda: held(membership) == everything(orders, 4), "the new partitions")
+
+
+def test_a_topic_that_does_not_exist_yet_is_taken_when_it_appears(kafka, joined, topic):
+    orders = topic("orders", 1)
+    later = f"{orders}-later"
+    membership = joined(orders, later, slots=1)
+    kafka.create_topic(later, 2)
+    wait_until(lambda: held(membership) == everything(orders, 1) + everything(later, 2), "the topic that appears")
+
+
+def test_static_members_come_back_to_their_partitions(joined, topic, group):
+    orders = topic("orders")
+    settings = {"instance_id_prefix": f"{group}-app", "leave_on_close": False}
+    first = joined(orders, **settings)
+    before = [one.partitions for one in first.assignment.slots]
+    first.close()
+    assert [one.partitions for one in joined(orders, **settings).assignment.slots] == before
+
+
+def test_a_killed_static_member_is_replaced_when_its_session_is_over(joined, topic, group):
+    orders = topic("orders")
+    settings = {"instance_id_prefix": f"{group}-app", "leave_on_close": False}
+    killed = joined(orders, **settings)
+    killed._client.run(killed._tasks.stop())
+    again = joined(orders, **settings)
+    assert held(again) == everything(orders, 4)
+    with pytest.raises(FencedError, match="Another process"):
+        wait_until(killed.lost, "the loss")
+
+
+@pytest.mark.parametrize("protocol", ["consumer", "classic"])
+def test_a_group_is_shared_with_librdkafka_in_both_protocols(kafka, joined, topic, group, protocol):
+    orders = topic("orders")
+    other = ConfluentConsumer(kafka.bootstrap_servers, group, orders, protocol)
+    try:
+        wait_until(lambda: other.assigned, "partitions for the other member")
+        membership = joined(orders)
+        everybody = list(range(4))
+
+        def is_shared() -> bool:
+            ours = [tp.partition for tp in held(membership)]
+            return bool(ours and other.assigned) and sorted([*ours, *other.assigned]) == everybody
+
+        wait_until(is_shared, "both to share the partitions")
+    finally:
+        other.close()
+    wait_until(lambda: held(membership) == everything(orders, 4), "all partitions to come back")
+
+
+def test_an_assignor_that_the_brokers_do_not_have_is_refused(joined, topic):
+    with pytest.raises(InvalidConfigurationError, match=r"kafka\.group\.remote\.assignor=best"):
+        joined(topic("orders"), remote_assignor="best")
+    assert held(joined(topic("orders"), remote_assignor="range"))
+
+
+def test_brokers_without_the_protocol_are_named():
+    with EmbeddedKafka(config={"group.coordinator.rebalance.protocols": "classic"}) as kafka:
+        settings = Settings({"bootstrap.servers": kafka.bootstrap_servers})
+        with closing(ConsumerMembership(settings, GroupSettings("billing"), Topics(("orders",)))) as membership:
+            with pytest.raises(InvalidConfigurationError, match=r"KIP-848.*kafka\.group\.protocol=classic"):
+                membership.join(30)
+
+
+# ---- queries
+
+COUNT = 400
+
+
+@pytest.fixture
+def pipe(kafka, topic, group) -> Iterator[Callable[..., Pipe]]:
+    """Makes queries from one topic with numbers to another one, exactly once, as members of the consumer protocol."""
+    source, sink = topic("in"), topic("out", 1)
+    produce(kafka.bootstrap_servers, source, COUNT)
+    made: list[Pipe] = []
+
+    def make(name: str, **options: object) -> Pipe:
+        given: dict[str, Any] = {"kafka_group_protocol": "consumer", "maxOffsetsPerTrigger": COUNT // 4, **options}
+        made.append(Pipe(kafka.bootstrap_servers, source, sink, group, f"{group}-{name}", **given))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def check(kafka: EmbeddedKafka, *queries: Pipe) -> None:
+    """Run to the end; the output has each number once."""
+    wait_until(lambda: [query.whole_batch() for query in queries] == [-1] * len(queries), "everything to be read")
+    with CommittedReader(kafka.bootstrap_servers, queries[0].topic) as reader:
+        reader.wait_for(COUNT)
+    assert reader.values == sorted(str(number).encode() for number in range(COUNT))
+
+
+def test_a_query_joins_in_the_middle_of_a_batch_of_another_and_each_record_is_written_once(kafka, pipe):
+    first, second = pipe("a"), pipe("b")
+    first.batch()
+    # It does not wait for the batch of the first one, nor for its sink.
+    second.whole_batch()
+    first.decide()
+    check(kafka, first, second)
+
+
+@pytest.mark.parametrize("on_lost", ["rejoin", "stop"])
+def test_a_sink_whose_source_was_removed_decides_if_nobody_else_has_its_partitions(kafka, pipe, group, on_lost):
+    query = pipe("a", group_on_lost=on_lost)
+    query.batch()
+    # As if the driver had been suspended for longer than its session, and then went on.
+    membership = query.stream._owner._membership
+    membership._client.run(membership._tasks.stop())
+    admin = kafka.admin()
+    wait_until(lambda: not admin.describe_consumer_groups([group])[group].result(10).members, "the removal")
+    membership._client.loop.call_soon(membership._tasks.start)
+    if on_lost == "stop":
+        with pytest.raises(FencedError):
+            query.decide()
+        query.abort()
+        query.close()
+        query = query.restarted(kafka_group_protocol="consumer")
+        query.replay()
+    query.decide()
+    check(kafka, query)
+
+
+def test_a_sink_decides_with_an_epoch_that_has_risen_since_the_batch_was_planned(kafka, pipe, monkeypatch):
+    query = pipe("a", group_members=1)
+    owner = query.stream._owner
+    query.stream.join()
+    membership = owner._membership
+    (now,) = membership.credentials
+    # What brokers before 4.3 answer to any epoch but the last one, and later ones to this one (KIP-1251).
+    stale = replace(now, generation=now.generation - 1, renewed_by=owner._renewed_by)
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, "credentials", lambda _: stale)
+        query.batch()
+        membership._published = (stale.generation,)
+    query.decide()
+    check(kafka, query)
