@@ -118,6 +118,9 @@ def consume(
             "commit": "none",
         }
         options = read_options(given, Where.STREAM)
+        if options.group_protocol == "consumer":
+            # Its members give partitions up between two calls, also while the caller still holds records of them.
+            raise OptionError("group.protocol", "consumer", "classic; other members of the group may use consumer")
         planner = StreamPlanner(options, static=False)
     return GroupStream(options, wanted, planner, max_wait, bar, settings)
 

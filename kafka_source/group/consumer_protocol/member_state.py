@@ -225,6 +225,7 @@ _TRANSIENT = (
 def _failed(member: Member, code: int) -> Member:
     if code in _TRANSIENT:
         return replace(unanswered(member), code=code if code == ErrorCode.UNRELEASED_INSTANCE_ID else NONE)
-    if code in _FENCED:
+    # A group that has lost its last member may be gone, or be a classic one.
+    if code in _FENCED or (code == ErrorCode.GROUP_ID_NOT_FOUND and member.in_group):
         return lost(member, code)
     return replace(member, state=State.FAILED, code=code)

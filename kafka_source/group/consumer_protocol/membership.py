@@ -17,6 +17,7 @@ import functools
 import logging
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -88,7 +89,7 @@ class ConsumerMembership:
         self._names: dict[uuid.UUID, str] = {}
         self._looked_up_at = 0.0
         self._assignment: GroupAssignment | None = None
-        self._rebalances: list[Rebalance] = []
+        self._rebalances: deque[Rebalance] = deque(maxlen=_MAX_KEPT)
         self._in_flight = BatchInFlight()
         # The epochs that the sink of the batch in flight knows.
         self._published: tuple[int, ...] = ()
@@ -182,8 +183,12 @@ class ConsumerMembership:
 
     def take_rebalances(self) -> tuple[Rebalance, ...]:
         """Return the changes of what the slots have since the last call, the newest 32 at most."""
-        taken, self._rebalances = tuple(self._rebalances[-_MAX_KEPT:]), []
-        return taken
+        taken = []
+        # The event loop may add one meanwhile.
+        with contextlib.suppress(IndexError):
+            while True:
+                taken.append(self._rebalances.popleft())
+        return tuple(taken)
 
     def lost(self) -> str | None:
         """Return the reason why the group has removed slots, or None.
@@ -320,8 +325,8 @@ class ConsumerMembership:
 
     async def _join_alone(self, reason: Reason, deadline: Deadline) -> GroupAssignment:
         started, is_first = time.monotonic(), self._assignment is None
-        await self._look_up_topics(deadline)
         if is_first:
+            await self._look_up_topics(deadline)
             await OtherMembers(self._client, self._settings).look_up(self._told.topics, timeout_s=deadline.left)
         for slot in self._slots:
             slot.rejoin()
@@ -358,11 +363,9 @@ class ConsumerMembership:
             await self._know_names()
             self._take_and_give_up()
             news = [slot for slot in self._slots if slot.member.has_news]
-            if news:
-                # Rule: a heartbeat that acknowledges is never sent blindly again. If it is lost, the next one has all
-                # fields.
-                await self._beat_all(Deadline(_REQUEST_SECONDS), news)
+            if news and await self._beat_all(Deadline(_REQUEST_SECONDS), news):
                 continue
+            # If the coordinator is away, the next regular heartbeats say it.
             if patience is None or patience.over or await self._has_its_share(patience):
                 return
             await asyncio.sleep(_POLL_SECONDS)
@@ -401,9 +404,10 @@ class ConsumerMembership:
                 return False
         return True
 
-    async def _beat_all(self, deadline: Deadline, slots: Iterable[ConsumerSlot] | None = None) -> None:
+    async def _beat_all(self, deadline: Deadline, slots: Iterable[ConsumerSlot] | None = None) -> bool:
+        """Send a heartbeat for these slots; None: for all. Return whether all were answered."""
         works = [self._beat(slot, deadline) for slot in (self._slots if slots is None else slots)]
-        await asyncio.gather(*works)
+        return all(await asyncio.gather(*works))
 
     async def _beat(self, slot: ConsumerSlot, deadline: Deadline) -> bool:
         """Send one heartbeat; return whether it was answered without an error that passes by itself."""
@@ -461,8 +465,8 @@ class ConsumerMembership:
         generation = max(last + 1, *(one.generation for one in credentials))
         now = GroupAssignment(generation, ASSIGNOR, leading=False, slots=slots)
         self._assignment = now
-        noted = rebalance_of(before, now, reason, seconds, round(time.time() * 1000), members=None, known=None)
-        self._rebalances = [*self._rebalances, noted][-_MAX_KEPT:]
+        at_ms = round(time.time() * 1000)
+        self._rebalances.append(rebalance_of(before, now, reason, seconds, at_ms, members=None, known=None))
         log_assignment(self._settings.group, before, now, self._in_flight.ends)
 
     # ---- topics
@@ -471,7 +475,7 @@ class ConsumerMembership:
         """Resolve the subscription, and learn the names of the topics' ids."""
         pattern = self._subscription.pattern
         names = None if pattern is not None else list(self._subscription.topics)
-        snapshot = await self._client.metadata(names, deadline)
+        snapshot = await self._client.retrying(lambda: self._client.metadata(names, deadline), deadline)
         self._learn(snapshot)
         # In a thread: a pattern may take long, and the event loop has to send heartbeats.
         topics = await asyncio.get_running_loop().run_in_executor(None, topics_of, self._subscription, snapshot)

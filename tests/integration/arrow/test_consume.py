@@ -334,3 +334,5 @@ def test_wrong_arguments_are_said(settings: dict[str, str], name: str) -> None:
         arrow.consume(name, {**settings, "kafka.client.id": "x"})
     with pytest.raises(OptionError, match="use start"):
         arrow.consume(name, {**settings, "auto.offset.reset": "latest"})
+    with pytest.raises(OptionError, match=r"^Option group\.protocol.*classic"):
+        arrow.consume(name, {**settings, "group.protocol": "consumer"})

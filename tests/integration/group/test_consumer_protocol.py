@@ -102,6 +102,7 @@ def test_what_a_batch_reads_is_kept_and_everything_else_moves_at_once(joined, to
     assert set(busy.committed(reading).values()) == {5}
 
 
+@pytest.mark.long  # for the download of an older Kafka
 def test_a_commit_is_made_again_when_a_heartbeat_has_raised_the_epoch():
     # From Kafka 4.3 on a commit may have any epoch since the partition was assigned (KIP-1251).
     with EmbeddedKafka(version="4.0.1", config=SOON) as kafka:

@@ -96,6 +96,13 @@ def test_a_fenced_member_has_nothing_and_joins_again_with_its_id():
         assert heartbeat(join(member), SUBSCRIPTION) == Heartbeat(0, SUBSCRIPTION, ())
 
 
+def test_a_group_that_is_gone_is_joined_again_and_one_of_another_kind_is_not():
+    _, member = beat(joined(FIRST), Answer(ErrorCode.GROUP_ID_NOT_FOUND))
+    assert (member.state, member.owned) == (State.LOST, frozenset())
+    _, member = beat(join(member), Answer(ErrorCode.GROUP_ID_NOT_FOUND))
+    assert member.state is State.FAILED
+
+
 def test_errors_that_pass_by_themselves_change_nothing_but_the_next_fields():
     member = joined(FIRST)
     for code in (
