@@ -3,6 +3,7 @@
     ./run bench group [--slots 10,50,100,200] [--partitions 1000] [--applications 4] [--rounds 5] [--beats 20]
     ./run bench group --scale --save docs/assets/benchmark-group.json
     ./run bench group --slots 1000 --partitions 10000 --applications 20
+    ./run bench group --protocols [--batch 120] [--slots 200,1000] [--partitions 10000]
 
 The slots of one query, 10 topics with a tenth of the partitions each, an embedded broker with one node, assignor
 `range`. `join`: a new group, from the first request to the last slot's assignment. `rejoin`: a rebalance with all
@@ -10,7 +11,9 @@ slots. `restart`: a new membership of the same static members joins within the s
 applications with an equal part of the slots each start at the same time, until all have the same generation. `rolling`:
 these are restarted one after the other. Heartbeats: the CPU time of the threads that send them every 3 s for all slots.
 `--scale` measures 100 to 1,000 slots with 10,000 partitions, and 1,000 to 10,000 partitions with 1,000 slots; `./run
-bench plot` draws what it saved.
+bench plot` draws what it saved. `--protocols` compares the classic and the consumer protocol (KIP-848), with the
+brokers' default interval of heartbeats: A is in a micro-batch, B is idle, and C joins; and the join and the heartbeats
+of many slots.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
@@ -31,8 +34,9 @@ from assignors import load
 from benchmarks._machine import describe_machine
 from kafka_source.client_config import Settings
 from kafka_source.errors import ApplicationRecoverableError
+from kafka_source.group.consumer_protocol.membership import ConsumerMembership
 from kafka_source.group.membership import GroupMembership
-from kafka_source.group.model import GroupSettings, Topics
+from kafka_source.group.model import BatchInFlight, GroupSettings, Topics
 from kafkagroup.embedded import EmbeddedKafka
 from testbed.processes import cpu_seconds_of_thread
 
@@ -157,6 +161,118 @@ class Bench:
         assert len(held) == len(set(held)) == self._partitions
 
 
+@dataclass(frozen=True)
+class Newcomer:
+    """When a member that joins has partitions, in seconds since it began to join.
+
+    Attributes:
+        first: The first ones.
+        whole: All that are meant for it.
+    """
+
+    first: float
+    whole: float
+
+
+def newcomer(servers: str, topic: str, partitions: int, batch: float, *, consumer: bool) -> Newcomer:
+    """Let C join while A is in a micro-batch of so many seconds, and B is idle; each has one slot."""
+    group = "newcomer-consumer" if consumer else "newcomer-classic"
+
+    def make() -> GroupMembership | ConsumerMembership:
+        config, settings = Settings({"bootstrap.servers": servers}), GroupSettings(group)
+        subscription = Topics((topic,))
+        if consumer:
+            return ConsumerMembership(config, settings, subscription)
+        return GroupMembership(config, settings, subscription, [load("cooperative-sticky")])
+
+    def held(one: GroupMembership | ConsumerMembership) -> int:
+        try:
+            return sum(len(slot.partitions) for slot in one.assignment.slots)
+        except ApplicationRecoverableError:
+            return 0
+
+    def idle(one: GroupMembership | ConsumerMembership) -> None:
+        # As a query does that has nothing to read: Spark calls its source again and again.
+        while not ended.wait(0.1):
+            with one.rebalance_paused():
+                if one.rebalance_needed():
+                    one.rejoin(JOIN_SECONDS + batch)
+
+    def join_and_idle(one: GroupMembership | ConsumerMembership, seconds: float) -> None:
+        one.join(seconds)
+        idle(one)
+
+    ended = threading.Event()
+    with contextlib.ExitStack() as stack:
+        stack.callback(ended.set)
+        a, b, c = (stack.enter_context(contextlib.closing(make())) for _ in range(3))
+        pool = ThreadPoolExecutor(3)
+        a.join(JOIN_SECONDS)
+        others: list[Future[None]] = [pool.submit(idle, a), pool.submit(join_and_idle, b, JOIN_SECONDS)]
+        _wait(lambda: held(a) == held(b) == partitions // 2, others)
+        ended.set()
+        for one in others:
+            one.result()
+        ended.clear()
+        with a.rebalance_paused():
+            reading = {tp: 1 for slot in a.assignment.slots for tp in slot.partitions}
+            a.set_batch_in_flight(BatchInFlight(reading))
+        began = time.perf_counter()
+        others = [pool.submit(idle, b), pool.submit(join_and_idle, c, JOIN_SECONDS + batch)]
+
+        def finish() -> None:
+            time.sleep(batch)
+            a.set_batch_in_flight(BatchInFlight())
+            idle(a)
+
+        others.append(pool.submit(finish))
+        _wait(lambda: held(c) > 0, others)
+        first = time.perf_counter() - began
+        _wait(lambda: held(c) == partitions // 3, others)
+        whole = time.perf_counter() - began
+        ended.set()
+        for one in others:
+            one.result()
+    return Newcomer(first, whole)
+
+
+def _wait(condition: Callable[[], bool], running: Sequence[Future[None]]) -> None:
+    while not condition():
+        for one in running:
+            if one.done():
+                one.result()
+        time.sleep(0.02)
+
+
+def _compare_protocols(slots: Sequence[int], partitions: int, batch: float, beats: float) -> None:
+    with EmbeddedKafka(heap="2g", config={"group.consumer.max.size": 10_000}) as kafka:
+        name = kafka.create_topic("newcomer", 12)
+        print(
+            "| protocol | C has partitions of B, s | C has its share, s |", "| --- | --- | --- |", sep="\n", flush=True
+        )
+        for consumer in (False, True):
+            found = newcomer(kafka.bootstrap_servers, name, 12, batch, consumer=consumer)
+            protocol = "consumer" if consumer else "classic"
+            print(f"| {protocol} | {found.first:.1f} | {found.whole:.1f} |", flush=True)
+        topics = tuple(kafka.create_topic(f"bench-{n}", partitions // TOPICS) for n in range(TOPICS))
+        print(
+            "| slots | partitions | join, s | heartbeats, of a core |",
+            "| --- | --- | --- | --- |",
+            sep="\n",
+            flush=True,
+        )
+        for count in slots:
+            settings = GroupSettings(f"many-{count}", slots=count)
+            config = Settings({"bootstrap.servers": kafka.bootstrap_servers})
+            with contextlib.closing(ConsumerMembership(config, settings, Topics(topics))) as query:
+                began = time.perf_counter()
+                query.join(JOIN_SECONDS)
+                seconds = time.perf_counter() - began
+                held = [tp for slot in query.assignment.slots for tp in slot.partitions]
+                assert len(held) == len(set(held)) == partitions, len(held)
+                print(f"| {count} | {partitions} | {seconds:.2f} | {_core_share(beats):.1%} |", flush=True)
+
+
 def _settle(applications: list[GroupMembership]) -> None:
     """Let all applications join, and rejoin when the group rebalances, until they have the same generation."""
     settled = threading.Event()
@@ -214,8 +330,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--beats", type=float, default=20.0, help="seconds for which heartbeats are measured")
     parser.add_argument("--save", type=Path)
+    parser.add_argument("--protocols", action="store_true", help="compare the classic and the consumer protocol")
+    parser.add_argument("--batch", type=float, default=120.0, help="seconds of the micro-batch of --protocols")
     given = parser.parse_args()
     machine = describe_machine()
+    if given.protocols:
+        print(machine, flush=True)
+        slots = [int(one) for one in given.slots.split(",")]
+        _compare_protocols(slots, int(given.partitions), given.batch, given.beats)
+        return
     print(machine, HEAD, sep="\n", flush=True)
     cases = []
     for partitions, slots in _counts(given.slots, given.partitions, scale=given.scale).items():
