@@ -335,4 +335,6 @@ def test_wrong_arguments_are_said(settings: dict[str, str], name: str) -> None:
     with pytest.raises(OptionError, match="use start"):
         arrow.consume(name, {**settings, "auto.offset.reset": "latest"})
     with pytest.raises(OptionError, match=r"^Option group\.protocol.*classic"):
-        arrow.consume(name, {**settings, "group.protocol": "consumer"})
+        arrow.consume(
+            name, {"bootstrap.servers": settings["bootstrap.servers"], "group.id": "g", "group.protocol": "consumer"}
+        )
