@@ -17,7 +17,10 @@ The rules are those of Java's ConsumerMembershipManager and HeartbeatRequestStat
 - The member id is the client's own (KIP-1082), and stays the same for the life of the member, also after a fence.
 - Epoch 0 joins, with all fields and no partitions. All fields are sent again after a heartbeat that failed or was not
   answered, with what the member has at that time: an answer may be lost that the coordinator has acted on.
-- A member that has nothing says so in every heartbeat. Else an assignment whose answer was lost would never come again.
+- A member that has nothing and may have nothing says so in every heartbeat.
+- What the member has is not told between an answer that changes the target and the owner's reaction to it. "Nothing"
+  would be old news by then: the coordinator may take it for a release of what the member is about to take, if an
+  earlier request is handled late.
 - While partitions are being given up, heartbeats leave out what the member has, so that nothing counts as released
   before it is committed.
 - An interval that is not positive is ignored.
@@ -113,6 +116,7 @@ class Member:
         target: What it may have, as last answered.
         owned: What it has.
         told: What it has, as the last heartbeat that was answered has said; None: not since the target has changed.
+        reconciled: Whether the owner has acted on the target of now; before that nothing is told.
         subscribed: The subscription of the last heartbeat that was answered; None: it has to be sent.
         interval_ms: The time between heartbeats, as the coordinator wants it.
         failures: The number of heartbeats in a row that failed or were not answered.
@@ -125,6 +129,7 @@ class Member:
     target: frozenset[IdPartition] = frozenset()
     owned: frozenset[IdPartition] = frozenset()
     told: frozenset[IdPartition] | None = frozenset()
+    reconciled: bool = True
     subscribed: Subscription | None = None
     interval_ms: int = DEFAULT_INTERVAL_MS
     failures: int = 0
@@ -143,7 +148,7 @@ class Member:
     @property
     def has_news(self) -> bool:
         """Whether a heartbeat is due at once: what the member has is not told yet."""
-        return self.in_group and self.owned != self.told and not self.revoking
+        return self.in_group and self.reconciled and self.owned != self.told and not self.revoking
 
 
 def join(member: Member) -> Member:
@@ -156,7 +161,7 @@ def join(member: Member) -> Member:
 def heartbeat(member: Member, subscription: Subscription) -> Heartbeat:
     """Return the next heartbeat of a member in JOINING or MEMBER."""
     all_fields = member.epoch == JOIN_EPOCH or member.failures > 0
-    says_owned = all_fields or not member.owned or (member.owned != member.told and not member.revoking)
+    says_owned = all_fields or not (member.owned or member.target) or member.has_news
     return Heartbeat(
         member.epoch,
         None if member.subscribed == subscription and not all_fields else subscription,
@@ -179,6 +184,7 @@ def answered(member: Member, sent: Heartbeat, answer: Answer) -> Member:
         # The coordinator may have offered more and taken it away before the member has taken it. Then the member has
         # what it had, and the coordinator waits until it says so.
         told=told if target == member.target else None,
+        reconciled=member.reconciled and target == member.target,
         subscribed=sent.subscription or member.subscribed,
         interval_ms=interval,
         failures=0,
@@ -200,7 +206,8 @@ def reconcile(member: Member, topics: Collection[uuid.UUID]) -> Member:
     """
     if not member.in_group:
         return member
-    return replace(member, owned=frozenset(one for one in member.target if one.topic_id in topics))
+    owned = frozenset(one for one in member.target if one.topic_id in topics)
+    return replace(member, owned=owned, reconciled=True)
 
 
 def left(member: Member) -> Member:

@@ -328,6 +328,9 @@ class ConsumerMembership:
         if is_first:
             await self._look_up_topics(deadline)
             await OtherMembers(self._client, self._settings).look_up(self._told.topics, timeout_s=deadline.left)
+        if reason.cause is RebalanceCause.MEMBERS and any(slot.member.state is State.LOST for slot in self._slots):
+            # A heartbeat has told so just now. Others may have read in between, also if the slots get the same again.
+            reason = Reason(RebalanceCause.LOST, "the group has removed slots")
         for slot in self._slots:
             slot.rejoin()
         self._left = None
@@ -361,6 +364,7 @@ class ConsumerMembership:
         """
         while True:
             await self._know_names()
+            await asyncio.gather(*(slot.quiet() for slot in self._slots))
             self._take_and_give_up()
             news = [slot for slot in self._slots if slot.member.has_news]
             if news and await self._beat_all(Deadline(_REQUEST_SECONDS), news):

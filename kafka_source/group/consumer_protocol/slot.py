@@ -107,14 +107,22 @@ class ConsumerSlot:
             names: The topics' names by id. Partitions of others are taken later.
             in_flight: The partitions of the batch in flight: as long as the slot has to give some of them up, it keeps
                 all that it has. The coordinator waits until all are given up.
+
+        Nothing changes while a heartbeat is under way. It may say what the slot had before: without partitions that it
+        would take now, the coordinator would count them as given up, and the answer would leave their commits valid.
         """
         member = self.member
-        if set(_named(member.revoking, names)).intersection(in_flight):
+        if self._turn.locked() or set(_named(member.revoking, names)).intersection(in_flight):
             return False
         self.member = member_state.reconcile(member, names.keys())
         if self.member.has_news:
             self.wake.set()
         return self.member.owned != member.owned
+
+    async def quiet(self) -> None:
+        """Wait until no heartbeat is under way."""
+        async with self._turn:
+            pass
 
     def partitions(self, names: Mapping[uuid.UUID, str]) -> tuple[TopicPartition, ...]:
         """Return what the slot has, sorted."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -13,10 +14,14 @@ from confluent_kafka.admin import NewPartitions
 
 from kafka_source.client_config import Settings
 from kafka_source.errors import FencedError, InvalidConfigurationError
+from kafka_source.group.consumer_protocol.member_state import Subscription
 from kafka_source.group.consumer_protocol.membership import ConsumerMembership
+from kafka_source.group.consumer_protocol.slot import ConsumerSlot
 from kafka_source.group.model import BatchInFlight, GroupSettings, Topics
+from kafka_source.group.rebalance_log import Reason
 from kafka_source.group.requests import commit_offsets
-from kafka_source.kafka_client import Deadline
+from kafka_source.kafka_client import Deadline, KafkaClient
+from kafka_source.model.driver_figures import RebalanceCause
 from kafka_source.transactions.offset_committer import TransactionalCommitter
 from kafkagroup.embedded import EmbeddedKafka
 from tests.apps.confluent_consumer import ConfluentConsumer
@@ -145,6 +150,48 @@ def test_slots_that_were_removed_join_again_with_the_same_member_ids(kafka, join
     assert membership.lost() is None
     assert [one.member_id for one in membership.credentials] == [one.member_id for one in before]
     assert held(membership) == everything(orders, 4)
+
+
+def test_slots_that_are_found_lost_in_a_rejoin_have_a_new_generation(kafka, joined, topic, group):
+    orders = topic("orders")
+    membership = joined(orders)
+    before = membership.assignment
+    client = membership._client
+    client.run(membership._tasks.stop())
+    admin = kafka.admin()
+    wait_until(lambda: not admin.describe_consumer_groups([group])[group].result(10).members, "the removal")
+    membership.ask()
+    # The rejoin began because the brokers had assigned other partitions; the heartbeat above came in between.
+    after = client.run(membership._join(Reason(RebalanceCause.MEMBERS, "a new member"), Deadline(30)))
+    # The same partitions, but others may have committed offsets: the query has to look.
+    assert [slot.partitions for slot in after.slots] == [slot.partitions for slot in before.slots]
+    assert after.generation > before.generation
+
+
+def test_a_slot_takes_nothing_while_a_heartbeat_says_that_it_has_nothing(kafka, topic, group):
+    # Were the heartbeat handled after another member's join, the coordinator would count what the slot takes now as
+    # given up, and would still take the slot's commits, because the answer has its epoch.
+    orders = topic("orders")
+    client = KafkaClient(Settings({"bootstrap.servers": kafka.bootstrap_servers}), client_id="a")
+    slot = ConsumerSlot(0, client, GroupSettings(group, slots=1))
+    told = Subscription((orders,), 60_000)
+
+    async def take_early() -> tuple[bool, bool]:
+        snapshot = await client.metadata([orders], Deadline(10))
+        names = {one.topic_id: one.name for one in snapshot.topics.values() if one.topic_id is not None}
+        slot.rejoin()
+        while not slot.can_take(names):
+            await slot.beat(told, Deadline(10))
+        under_way = asyncio.create_task(slot.beat(told, Deadline(10)))
+        await asyncio.sleep(0)
+        early = slot.reconcile(names, ())
+        await under_way
+        late = slot.reconcile(names, ())
+        await slot.leave(Deadline(10), comes_back=False)
+        return early, late
+
+    assert client.run(take_early(), 60) == (False, True)
+    client.close()
 
 
 def test_a_pattern_takes_topics_that_appear(joined, topic):

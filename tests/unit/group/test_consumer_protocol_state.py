@@ -73,6 +73,14 @@ def test_a_member_without_partitions_says_so_in_each_heartbeat():
     assert heartbeat(member, SUBSCRIPTION) == Heartbeat(3, None, ())
 
 
+def test_nothing_is_told_until_the_owner_has_acted_on_a_new_target():
+    _, member = beat(join(Member("a")), Answer(NONE, 3, 500, frozenset({FIRST})))
+    # "Nothing" is still true, but not any more when the coordinator reads it.
+    assert not member.has_news
+    assert heartbeat(member, SUBSCRIPTION) == Heartbeat(3, None, None)
+    assert heartbeat(reconcile(member, {TOPIC}), SUBSCRIPTION) == Heartbeat(3, None, (FIRST,))
+
+
 def test_all_fields_are_sent_again_after_a_heartbeat_without_an_answer():
     _, member = beat(joined(FIRST, SECOND), Answer(NONE, 3, 500, frozenset({SECOND})))
     lost = unanswered(reconcile(member, {TOPIC}))
@@ -187,7 +195,7 @@ class Coordinator:
         is_previous = sent.owned is not None and sent.epoch < known.epoch and set(sent.owned) <= known.assigned
         if sent.epoch != known.epoch and not is_previous:
             return Answer(ErrorCode.FENCED_MEMBER_EPOCH)
-        return self._answer(member_id, known, sent, full=sent.owned is not None)
+        return self._answer(member_id, known, sent, full=sent.owned is not None and sent.subscription is not None)
 
     def remove(self, member_id: str) -> None:
         """The member's session ends."""
@@ -231,13 +239,15 @@ class World:
         self.coordinator = Coordinator()
         self.members = {name: join(Member(name)) for name in "abc"}
         self.in_flight: dict[str, frozenset[IdPartition]] = dict.fromkeys("abc", frozenset())
+        self.late: list[tuple[str, Heartbeat]] = []
+        self.not_told: set[str] = set()
 
     def step(self) -> None:
         """One event of one member."""
         name = self.random.choice("abc")
         event = self.random.choices(
-            [self.send, self.take_and_give_up, self.plan, self.finish, self.rejoin, self.end_session],
-            [10, 6, 2, 2, 2, 1],
+            [self.send, self.take_and_give_up, self.plan, self.finish, self.rejoin, self.end_session, self.arrive],
+            [10, 6, 2, 2, 2, 1, 2],
         )[0]
         event(name)
         self.check()
@@ -247,12 +257,22 @@ class World:
         member = self.members[name]
         if member.state not in (State.JOINING, State.MEMBER):
             return
-        lost = "" if is_quiet else self.random.choice(["", "", "", "request", "answer"])
+        lost = "" if is_quiet else self.random.choice(["", "", "", "request", "answer", "late"])
         sent = heartbeat(member, SUBSCRIPTION)
-        answer = None if lost == "request" else self.coordinator.handle(name, sent)
+        if lost == "late":
+            self.late.append((name, sent))
+        answer = None if lost in ("request", "late") else self.coordinator.handle(name, sent)
         self.members[name] = unanswered(member) if lost or answer is None else answered(member, sent, answer)
         if self.members[name].state is State.LOST:
             self.in_flight[name] = frozenset()
+
+    def arrive(self, _: str) -> None:
+        """The coordinator handles a request of a connection that its member has given up."""
+        if self.late:
+            name, sent = self.late.pop(self.random.randrange(len(self.late)))
+            self.coordinator.handle(name, sent)
+            # Nobody has got this answer, and only a heartbeat with all fields gets it again.
+            self.not_told.add(name)
 
     def take_and_give_up(self, name: str) -> None:
         """What the driver does between two batches, and in a batch with slots that it does not read."""
@@ -289,7 +309,9 @@ class World:
             assert self.in_flight[name] <= member.owned, "a partition taken away from a batch"
 
     def settle(self) -> None:
-        """Nothing gets lost any more."""
+        """Nothing gets lost any more, after a last heartbeat of those who have not been told all."""
+        for name in self.not_told:
+            self.members[name] = unanswered(self.members[name])
         for _ in range(12):
             for name in self.members:
                 self.finish(name)
@@ -314,5 +336,6 @@ def test_each_partition_has_one_owner_whatever_gets_lost_and_has_one_in_the_end(
 def test_an_offer_that_was_taken_back_is_acknowledged() -> None:
     _, member = beat(joined(FIRST), Answer(NONE, 4, 500, frozenset({FIRST, SECOND})))
     _, member = beat(member, Answer(NONE, 4, 500, frozenset({FIRST})))
+    member = reconcile(member, {TOPIC})
     assert member.has_news
-    assert heartbeat(reconcile(member, {TOPIC}), SUBSCRIPTION).owned == (FIRST,)
+    assert heartbeat(member, SUBSCRIPTION).owned == (FIRST,)
