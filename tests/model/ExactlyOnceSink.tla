@@ -308,7 +308,14 @@ DriverActs(k) == \/ ListOld(k) \/ InitDriver(k) \/ InitFinished(k) \/ ReadLedger
                  \/ GivenUp(k)
 TaskActs(s) == Claim(s) \/ (~On("look") /\ Stall(s)) \/ Initialise(s) \/ CheckAgain(s) \/ Write(s) \/ Prepared(s)
 Launches(k, t) == Launch(k, t) \/ WriteAll(k, t)
-Next == \/ \E k \in Drivers : DriverActs(k) \/ Start(k) \/ Crash(k) \/ JobFails(k) \/ \E t \in Tasks : Launches(k, t)
+\* When the faults have stopped, every batch becomes visible, or the query has stopped with LostTransactionsError.
+Settled == \/ ckpt = Batches /\ \A x \in DOMAIN out : out[x] >= 1
+           \/ late # "no" /\ \E k \in Drivers : d[k].pc = "lost"
+FaultsStop == faults > 0 /\ faults' = 0 /\ UNCHANGED <<tx, out, driver, fin, led, off, ckpt, d, r, late, said>>
+\* TLC calls it a deadlock when nothing can happen. Here that is an error unless the query has settled.
+Rest == Settled /\ UNCHANGED vars
+Next == \/ FaultsStop \/ Rest
+        \/ \E k \in Drivers : DriverActs(k) \/ Start(k) \/ Crash(k) \/ JobFails(k) \/ \E t \in Tasks : Launches(k, t)
         \/ \E s \in Slots : TaskActs(s) \/ Stall(s) \/ Killed(s)
         \/ \E i \in Ids : WriteMarkers(i) \/ TimeOut(i)
 Spec == /\ Init /\ [][Next]_vars
@@ -331,8 +338,5 @@ DecidedStays == late # "no" \/ \A t \in Tasks : Unfinished /\ led.txs[t] # Nothi
 LossIsReal == said => late # "no"
 \* An id is free for each attempt; the code goes on counting, the model ends at the last of Attempts.
 AttemptsSuffice == \A s \in Slots : r[s].pc = "choose" => Free(s) # {}
-\* When the faults have stopped, every batch becomes visible, or the query has stopped with LostTransactionsError.
-Settled == \/ ckpt = Batches /\ \A x \in DOMAIN out : out[x] >= 1
-           \/ late # "no" /\ \E k \in Drivers : d[k].pc = "lost"
 Liveness == <>[]Settled
 ================================================================================
