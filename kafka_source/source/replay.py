@@ -53,18 +53,19 @@ def describe_idle_sink(group: str | None) -> str:
 
 def remaining(
     planned: Iterable[PlannedInput],
-    owned: Collection[TopicPartition],
+    owned: Mapping[TopicPartition, int],
     committed: Mapping[TopicPartition, CommitOffset],
     stream: str,
 ) -> list[PlannedInput]:
     """Return what a replay of a batch reads.
 
     A batch was decided if the sink has committed it in any partition: it commits all of them in one transaction, and in
-    the others another member may have read on since. Then the replay is the whole batch.
+    the others another member may have read on since. Then the replay is the whole batch. Else each slot reads what it
+    owns now: the offsets are committed as that slot, and the group would not notice if another one had lost them.
 
     Args:
         planned: The batch as its end offset plans it.
-        owned: The partitions that the query owns now.
+        owned: The partitions that the query owns now, with their slots.
         committed: The group's committed offsets.
         stream: The stream's id.
     """
@@ -74,8 +75,11 @@ def remaining(
     found = []
     for slot, ranges in batch:
         kept = [_remaining(r, owned, committed.get(r.topic_partition)) for r in ranges]
-        if any(r.size for r in kept):
-            found.append(PlannedInput(slot, tuple(r for r in kept if r.size)))
+        of_slot: dict[int, list[Range]] = {}
+        for r in kept:
+            if r.size:
+                of_slot.setdefault(owned.get(r.topic_partition, slot), []).append(r)
+        found += [PlannedInput(owner, tuple(of_it)) for owner, of_it in sorted(of_slot.items())]
     return found
 
 

@@ -32,38 +32,55 @@ OTHERS = ""
 
 def test_a_batch_that_nobody_decided_on_is_read_as_planned_where_the_group_has_not_moved() -> None:
     committed = {A: CommitOffset(10, metadata="mine"), B: CommitOffset(5, metadata="mine")}
-    assert remaining(PLANNED, {A, B}, committed, "mine") == PLANNED
-    assert remaining(PLANNED, {A, B}, {}, "mine") == PLANNED
+    assert remaining(PLANNED, {A: 0, B: 1}, committed, "mine") == PLANNED
+    assert remaining(PLANNED, {A: 0, B: 1}, {}, "mine") == PLANNED
 
 
 def test_what_others_have_read_is_left_out() -> None:
     committed = {A: CommitOffset(13, metadata=OTHERS), B: CommitOffset(30, metadata=OTHERS)}
-    assert remaining(PLANNED, {A, B}, committed, "mine") == [(0, (Range("t", 0, 13, 20),))]
+    assert remaining(PLANNED, {A: 0, B: 1}, committed, "mine") == [(0, (Range("t", 0, 13, 20),))]
 
 
 def test_what_others_own_is_theirs_to_read() -> None:
-    assert remaining(PLANNED, {B}, {A: CommitOffset(10, metadata="mine")}, "mine") == PLANNED[1:]
+    assert remaining(PLANNED, {B: 1}, {A: CommitOffset(10, metadata="mine")}, "mine") == PLANNED[1:]
 
 
 def test_a_decided_batch_is_read_whole_for_the_operators_before_the_sink() -> None:
     committed = {A: CommitOffset(20, metadata="mine"), B: CommitOffset(9, metadata="mine")}
-    assert remaining(PLANNED, {A, B}, committed, "mine") == PLANNED
-    assert remaining(PLANNED, set(), committed, "mine") == PLANNED
+    assert remaining(PLANNED, {A: 0, B: 1}, committed, "mine") == PLANNED
+    assert remaining(PLANNED, {}, committed, "mine") == PLANNED
 
 
 def test_a_decided_batch_is_read_whole_also_where_another_member_has_read_on_since() -> None:
     committed = {A: CommitOffset(35, metadata=OTHERS), B: CommitOffset(9, metadata="mine")}
-    assert remaining(PLANNED, {B}, committed, "mine") == PLANNED
+    assert remaining(PLANNED, {B: 1}, committed, "mine") == PLANNED
 
 
 @given(st.sampled_from(["mine", OTHERS]), st.integers(0, 30), st.booleans())
 def test_nothing_is_read_that_another_may_have_read_too(mark: str, stands: int, owned: bool) -> None:
-    left = remaining(PLANNED[:1], {A} if owned else set(), {A: CommitOffset(stands, metadata=mark)}, "mine")
+    left = remaining(PLANNED[:1], {A: 0} if owned else {}, {A: CommitOffset(stands, metadata=mark)}, "mine")
     read = {offset for _, ranges in left for r in ranges for offset in range(r.start, r.end)}
     if mark == "mine" and stands > 10:
         assert read == set(range(10, 20))
     else:
         assert read == (set(range(max(10, stands), 20)) if owned else set())
+
+
+def test_a_replay_is_committed_by_the_slots_that_own_its_partitions_now() -> None:
+    # Slot 0 keeps its place when the group removes slot 1, which had nothing to do with the first run.
+    planned = [PlannedInput(0, (Range("t", 0, 10, 20), Range("t", 1, 5, 9))), PlannedInput(1, (Range("t", 2, 0, 4),))]
+    owned = {A: 1, B: 0, TopicPartition("t", 2): 0}
+    left = remaining(planned, owned, {}, "mine")
+    assert left == [
+        PlannedInput(0, (Range("t", 1, 5, 9),)),
+        PlannedInput(1, (Range("t", 0, 10, 20),)),
+        PlannedInput(0, (Range("t", 2, 0, 4),)),
+    ]
+    members = {
+        slot: SlotCredentials("g", 3 + slot, f"m{slot}", None, slot=slot, per_member_epoch=True) for slot in (0, 1)
+    }
+    found = {one.member.member_id: one.ranges.keys() for one in handoffs_of(left, members, "mine", {})}
+    assert found == {"m0": {B, TopicPartition("t", 2)}, "m1": {A}}
 
 
 def test_a_handoff_has_each_partition_once_however_it_was_cut() -> None:
