@@ -118,6 +118,7 @@ def test_a_group_reads_each_record_by_its_owner_with_a_fault_anywhere(tmp_path: 
 
 TWO = {"Partitions": "{1, 2}"}
 LATE = {"Slow": "TRUE", "Late": "TRUE"}
+BY_SINK = {"Sink": "TRUE"}
 
 
 @pytest.mark.long
@@ -129,6 +130,8 @@ LATE = {"Slow": "TRUE", "Late": "TRUE"}
         pytest.param({**TWO, "Late": "TRUE"}, id="two-partitions"),
         pytest.param({"MaxFaults": "2"}, id="two-faults"),
         pytest.param({"Members": "{1, 2, 3}", "MaxFaults": "0"}, id="three-members-without-a-fault"),
+        pytest.param(BY_SINK, id="commit-by-sink"),
+        pytest.param({**BY_SINK, **LATE}, id="commit-by-sink-with-heartbeats-that-are-under-way"),
     ],
 )
 def test_a_group_reads_each_record_by_its_owner_in_a_larger_world(tmp_path: Path, constants: dict[str, str]) -> None:
@@ -156,6 +159,7 @@ def test_a_group_comes_to_an_end_when_the_faults_have_stopped(tmp_path: Path, co
         pytest.param("owned", "FromTheOwner", {}, id="what-was-given-up-is-committed", marks=pytest.mark.long),
         pytest.param("stable", "NeverBack", {"Records": "2"}, id="open-commits-are-overlooked", marks=pytest.mark.long),
         pytest.param("compare", "NeverBack", {"Records": "2"}, id="own-positions-win", marks=pytest.mark.long),
+        pytest.param("look", "ExactlyOnce", BY_SINK, id="a-new-epoch-is-used-without-a-look", marks=pytest.mark.long),
         pytest.param("told", "standstill", TWO, id="an-offer-taken-back-is-not-acknowledged", marks=pytest.mark.long),
         pytest.param(
             "after",
