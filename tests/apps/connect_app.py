@@ -1,19 +1,34 @@
-"""A batch and a stream through Spark Connect in local mode: prints how many rows each had, and what metrics say.
+"""A batch, a stream and ten mistakes through Spark Connect in local mode: prints what came of each, and the metrics.
 
 python -m tests.apps.connect_app FOLDER SERVERS TOPIC
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
 import urllib.request
 
 from prometheus_client.parser import text_string_to_metric_families as parse
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from kafkagroup import metrics
+
+# What a user sets beside the broker, for a read and for a write of two columns.
+READS = {
+    "no prefix": {"group.id": "billing"},
+    "misspelt": {"startingOffset": "earliest"},
+    "two selections": {"subscribePattern": "a.*"},
+    "a wrong number": {"maxOffsetsPerTrigger": "10k"},
+    "no mechanism": {"kafka.security.protocol": "SASL_SSL"},
+    "not JSON": {"startingOffsets": "first"},
+    "a missing topic": {"subscribe": "nowhere"},
+    "a missing partition": {"subscribe": "", "assign": '{"TOPIC":[0,9]}'},
+}
+WRITES = {"a wrong name": {"topic": "no such topic!"}, "a wrong column": {"topic": "TOPIC"}}
 
 
 def scrape(address: str | None, name: str) -> float | None:
@@ -30,6 +45,24 @@ def until_ended(running: metrics.Metrics) -> None:
     while not scrape(running.prometheus_address, "kafkagroup_query_terminations_total"):
         assert time.monotonic() < deadline, "waited 60 s in vain for the end of the query"
         time.sleep(0.1)
+
+
+def mistakes(spark: SparkSession, servers: str, topic: str) -> dict[str, str]:
+    """Return the error of each mistake as the client has it, without the JVM's frames."""
+    told = {}
+    rows = spark.range(1)
+    for name, given in {**READS, **WRITES}.items():
+        options = {"kafka.bootstrap.servers": servers, **({"subscribe": topic} if name in READS else {}), **given}
+        named = {key: text.replace("TOPIC", topic) for key, text in options.items() if text}
+        try:
+            if name in READS:
+                spark.read.format("kafkagroup").options(**named).load().collect()
+            else:
+                frame = rows.selectExpr("id AS value" if "column" in name else "CAST(id AS STRING) AS value")
+                frame.write.format("kafkagroup").options(**named).mode("append").save()
+        except PySparkException as error:
+            told[name] = str(error).partition("JVM stacktrace:")[0]
+    return told
 
 
 def main(folder: str, servers: str, topic: str) -> None:
@@ -67,6 +100,7 @@ def main(folder: str, servers: str, topic: str) -> None:
     print(
         f"scraped {rows:.0f} rebalances {rebalances:.0f} kept {sum(one.rows for one in kept)} of {groups}", flush=True
     )
+    print("mistakes " + json.dumps(mistakes(spark, servers, topic)), flush=True)
     spark.stop()
 
 

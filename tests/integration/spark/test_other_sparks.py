@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -15,6 +16,19 @@ from tests.support.records import produce, stream, written
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
+# Each mistake of tests.apps.connect_app, and what the sentence says.
+MISTAKES = {
+    "no prefix": "write kafka.group.id",
+    "misspelt": "Did you mean startingOffsets?",
+    "two selections": "subscribePattern",
+    "a wrong number": "maxOffsetsPerTrigger",
+    "no mechanism": "Set kafka.sasl.mechanism",
+    "not JSON": "startingOffsets",
+    "a missing topic": "Topic nowhere does not exist, or this user may not see it. Create the topic",
+    "a missing partition": "Option assign names partitions that do not exist",
+    "a wrong name": "Writing to topic no such topic! failed: INVALID_TOPIC_EXCEPTION (17)",
+    "a wrong column": "value",
+}
 NOWHERE = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "none"}
 
 
@@ -90,8 +104,17 @@ def test_through_spark_connect(kafka, topic, tmp_path):
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=170,
+        timeout=280,
         check=False,
     )
     assert "batch 100 stream 100" in done.stdout, done.stderr[-3000:]
     assert f"scraped 100 rebalances 1 kept 100 of ['{name}-group']" in done.stdout, done.stdout[-2000:]
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("mistakes ")]
+    told = json.loads(line.partition(" ")[2])
+    assert set(told) == set(MISTAKES)
+    for mistake, sentence in MISTAKES.items():
+        lines = told[mistake].splitlines()
+        # Two lines of the method that Spark calls, the sentence, and Spark's SQLSTATE.
+        ours = lines[next(i for i, text in enumerate(lines) if "kafka_source" in text) :]
+        assert len(ours) <= 10, told[mistake]
+        assert sum(sentence in text for text in ours) == 1, told[mistake]
