@@ -281,9 +281,14 @@ ADVICE: dict[int, str] = {
         "group.max.session.timeout.ms"
     ),
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: (
-        "Give this user the rights that it needs: READ on the topic of a source, and WRITE on the topic of a sink"
+        "Give this user the rights that it needs: READ on the topic of a source, and WRITE on the topic of a sink "
+        "(kafka-acls.sh --add --allow-principal User:NAME --operation Read --topic TOPIC; for a sink, "
+        "--operation Write)"
     ),
-    ErrorCode.GROUP_AUTHORIZATION_FAILED: "Give this user READ on the group",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: (
+        "Give this user READ on the group "
+        "(kafka-acls.sh --add --allow-principal User:NAME --operation Read --group GROUP)"
+    ),
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: (
         "For a sink, give this user WRITE on its topic; with brokers before 2.8, IDEMPOTENT_WRITE on the cluster too"
     ),
@@ -292,7 +297,9 @@ ADVICE: dict[int, str] = {
     ),
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
         "Give this user WRITE and DESCRIBE on the transactional id, or set commit.transactional (of a sink: "
-        "transactional) to false"
+        "transactional) to false (kafka-acls.sh --add --allow-principal User:NAME --operation Write "
+        "--operation Describe --transactional-id PREFIX --resource-pattern-type prefixed; PREFIX is the "
+        "group's name, or the sink's transactional.id.prefix)"
     ),
     ErrorCode.SASL_AUTHENTICATION_FAILED: "Check kafka.security.protocol, kafka.sasl.mechanism and the credentials",
     ErrorCode.NON_EMPTY_GROUP: "Stop the members of the group first",

@@ -102,6 +102,22 @@ def test_advice_is_given_for_codes_that_exist() -> None:
     assert "WRITE" in str(errors.error_for_code(29, "Writing failed"))
 
 
+@pytest.mark.parametrize(
+    ("code", "rule"),
+    [
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "--operation Read --topic TOPIC"),
+        (ErrorCode.GROUP_AUTHORIZATION_FAILED, "--operation Read --group GROUP"),
+        (
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "--operation Write --operation Describe --transactional-id PREFIX --resource-pattern-type prefixed",
+        ),
+    ],
+)
+def test_a_missing_right_comes_with_the_command_that_gives_it(code: ErrorCode, rule: str) -> None:
+    told = str(errors.error_for_code(code, "Asking failed"))
+    assert f"kafka-acls.sh --add --allow-principal User:NAME {rule}" in told
+
+
 def test_no_error_has_no_category() -> None:
     with pytest.raises(ValueError, match="no error"):
         errors.category(0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -14,7 +15,7 @@ import pytest
 
 from kafka_source.client_config import Settings
 from kafkagroup.admin import Groups
-from kafkagroup.embedded import EmbeddedKafka, Security
+from kafkagroup.embedded import EmbeddedKafka, Security, run_java
 from tests.support.records import numbers, produce, written
 from tests.support.waiting import wait_until
 
@@ -22,16 +23,17 @@ ROOT = Path(__file__).parents[3]
 TOPIC = "payroll"
 COUNT = 120
 SECONDS = 60
+ACL_TOOL = "org.apache.kafka.tools.AclCommand"
 PASSWORD, WRONG = "correct-horse-battery", "incorrect-donkey-socket"
-# Who may do what: all of it; not the group; not the transactional ids.
-ALL, NO_GROUP, NO_TRANSACTIONS = "alice", "bob", "carol"
+# Who may do what: all of it; not the group; not the transactional ids; what the page says, command by command.
+ALL, NO_GROUP, NO_TRANSACTIONS, BY_THE_PAGE = "alice", "bob", "carol", "dora"
 
 
 @pytest.fixture(scope="module")
 def guarded():
     """SASL_PLAINTEXT with access control."""
     users = dict.fromkeys((ALL, NO_GROUP, NO_TRANSACTIONS), PASSWORD)
-    with EmbeddedKafka(security=Security("SASL_PLAINTEXT", users, acls=True)) as kafka:
+    with EmbeddedKafka(security=Security("SASL_PLAINTEXT", {**users, BY_THE_PAGE: PASSWORD}, acls=True)) as kafka:
         kafka.create_topic(TOPIC, 2)
         produce(kafka.internal_bootstrap_servers, TOPIC, COUNT)
         for user in users:
@@ -129,22 +131,41 @@ def test_a_wrong_password_is_told(spark, guarded, group, tmp_path, mechanism):
     assert "AuthenticationError" in refusal(lambda: run_stream(spark, {**given, "kafka.group.id": group}, tmp_path))
 
 
-def test_a_missing_right_to_the_group_is_told(spark, guarded, group, tmp_path):
-    given = options(guarded, NO_GROUP, kafka_group_id=group)
-    for run in (lambda: batch(spark, given).collect(), lambda: run_stream(spark, given, tmp_path)):
-        reason = refusal(run)
-        assert f"group {group}" in reason
-        assert "Give this user READ on the group" in reason
+def test_a_missing_right_to_the_group_is_told(spark, guarded, group):
+    reason = refusal(lambda: batch(spark, options(guarded, NO_GROUP, kafka_group_id=group)).collect())
+    assert f"group {group}" in reason
+    assert "Give this user READ on the group" in reason
+    assert "kafka-acls.sh --add" in reason
+
+
+def test_the_commands_of_the_page_are_what_a_stream_needs(spark, guarded, group, tmp_path):
+    given = options(guarded, BY_THE_PAGE, kafka_group_id=group)
+    page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\|.*\| `(--operation .*)` \|$", page, flags=re.MULTILINE)
+    assert [re.findall("--(topic|group|transactional-id)", row) for row in rows] == [
+        ["topic"],
+        ["group"],
+        ["transactional-id"],
+        ["group"],
+    ]
+    missing = ("--topic TOPIC", "--group GROUP", "--transactional-id PREFIX")
+    for number, (row, told) in enumerate(zip(rows, missing, strict=False)):
+        assert told in refusal(lambda: run_stream(spark, given, tmp_path / str(number)))  # noqa: B023
+        allowed = row.replace("orders", TOPIC).replace("billing", group).split()
+        at = ("--bootstrap-server", guarded.internal_bootstrap_servers)
+        done = run_java(ACL_TOOL, *at, "--add", "--allow-principal", f"User:{BY_THE_PAGE}", *allowed)
+        assert done.returncode == 0, done.stdout + done.stderr
+    run_stream(spark, given, tmp_path / "allowed")
+    assert committed(guarded, group)
 
 
 def test_a_missing_right_to_transactions_is_told_and_plain_commits_need_none(spark, guarded, group, tmp_path):
     given = options(guarded, NO_TRANSACTIONS, kafka_group_id=group)
     # A group of its own: the slots of tasks that failed wait for the next attempt, and a stream would wait with them.
     in_batch = {**given, "commit": "task", "kafka.group.id": f"{group}-refused"}
-    for run in (lambda: batch(spark, in_batch).collect(), lambda: run_stream(spark, given, tmp_path / "refused")):
-        reason = refusal(run)
-        assert "commit.transactional" in reason
-        assert "WRITE and DESCRIBE on the transactional id" in reason
+    reason = refusal(lambda: batch(spark, in_batch).collect())
+    assert "commit.transactional" in reason
+    assert "WRITE and DESCRIBE on the transactional id" in reason
     plain = {"commit.transactional": "false"}
     assert numbers(batch(spark, {**in_batch, **plain, "kafka.group.id": f"{group}-batch"})) == list(range(COUNT))
     assert committed(guarded, f"{group}-batch")
