@@ -22,7 +22,7 @@ from tests.pairs.draws import Draw, draw_of
 from tests.pairs.play import play
 
 FIRST_SEED = 34_000
-PIECES, DRAWS_OF_PIECE = 2, 40
+DRAWS = 40
 LONG_PIECES, DRAWS_OF_LONG_PIECE = 50, 100
 THREADS = 6
 
@@ -53,11 +53,8 @@ def check(different: list[str]) -> None:
         pytest.fail("\n".join(different), pytrace=False)
 
 
-@pytest.mark.parametrize("piece", range(PIECES))
-def test_what_is_read_is_what_the_model_says(kafka, piece):
-    first = FIRST_SEED + piece * DRAWS_OF_PIECE
-    different = differences(kafka, range(first, first + DRAWS_OF_PIECE))
-    check(different)
+def test_what_is_read_is_what_the_model_says(kafka):
+    check(differences(kafka, range(FIRST_SEED, FIRST_SEED + DRAWS)))
 
 
 @pytest.mark.skipif("PAIRS_SEED" not in os.environ, reason="it plays the draw of PAIRS_SEED")

@@ -28,7 +28,7 @@ from tests.pairs.world import World
 FIRST_SEED = 34_000
 # Its event is `kill`, in the middle of a stream's batch.
 KILLED = 35_190
-PIECES, DRAWS_OF_PIECE, THREADS = 2, 4, 2
+DRAWS, THREADS = 4, 2
 LONG_PIECES, DRAWS_OF_LONG_PIECE = 15, 20
 
 pytestmark = pytest.mark.requires_native
@@ -85,10 +85,8 @@ def differences(spark: SparkSession, kafka: EmbeddedKafka, folder: Path, seeds: 
         return [text for text in pool.map(one, seeds) if text is not None]
 
 
-@pytest.mark.parametrize("piece", range(PIECES))
-def test_through_spark_is_read_what_the_model_says(spark, kafka, tmp_path, piece):
-    first = FIRST_SEED + piece * DRAWS_OF_PIECE
-    check(differences(spark, kafka, tmp_path, range(first, first + DRAWS_OF_PIECE)))
+def test_through_spark_is_read_what_the_model_says(spark, kafka, tmp_path):
+    check(differences(spark, kafka, tmp_path, range(FIRST_SEED, FIRST_SEED + DRAWS)))
 
 
 def test_a_driver_that_is_killed_leaves_what_the_model_says(spark, kafka, tmp_path):

@@ -92,11 +92,12 @@ class Reader(ABC):
         name: Its name.
         app: The program while it runs.
         kills: How often it was killed.
+        freezes: How often it stood still.
         cuts: One for each time that it ended with something that was not committed, or lost partitions so.
     """
 
     def __init__(self, name: str, start: Callable[[str], App]) -> None:
-        self.name, self.kills, self.cuts = name, 0, list[Cut]()
+        self.name, self.kills, self.freezes, self.cuts = name, 0, 0, list[Cut]()
         self._start, self._starts = start, 0
         self.app: App | None = None
 
@@ -121,6 +122,14 @@ class Reader(ABC):
         app.kill()
         self.kills += 1
         self._ended(app, "kill", committed())
+
+    def freeze(self, seconds: float) -> None:
+        """Let it stand still for a time, as if its machine were unplugged."""
+        app = self._running()
+        app.suspend()
+        time.sleep(seconds)
+        app.resume()
+        self.freezes += 1
 
     def _running(self) -> App:
         assert self.app is not None, f"{self.name} does not run"
@@ -207,7 +216,9 @@ class Spark(Reader):
         return found
 
 
-def spark_queries(servers: str, topic: str, group: str, folder: Path, **more: object) -> list[Reader]:
+def spark_queries(
+    servers: str, topic: str, group: str, folder: Path, protocol: str = "classic", **more: object
+) -> list[Reader]:
     """Two queries of a group with two slots each; the first has an instance id and stays a member between its runs.
 
     Args:
@@ -215,6 +226,7 @@ def spark_queries(servers: str, topic: str, group: str, folder: Path, **more: ob
         topic: The topic that the group reads.
         group: The group.
         folder: Where the queries' files are.
+        protocol: Of the second query; the first is a classic one.
         more: Further options of both, with `_` for `.` in their names.
     """
     options = {
@@ -223,13 +235,13 @@ def spark_queries(servers: str, topic: str, group: str, folder: Path, **more: ob
         "kafka.group.id": group,
         "group.members": 2,
         "startingOffsets": "earliest",
-        "kafka.session.timeout.ms": 10_000,
-        "kafka.heartbeat.interval.ms": 500,
         **{name.replace("_", "."): value for name, value in more.items()},
     }
+    classic = {**options, "kafka.session.timeout.ms": 10_000, "kafka.heartbeat.interval.ms": 500}
+    second = classic if protocol == "classic" else {**options, "kafka.group.protocol": protocol}
     return [
-        Spark("static", folder / "static", {**options, "kafka.group.instance.id": f"{topic}-static"}),
-        Spark("dynamic", folder / "dynamic", options),
+        Spark("static", folder / "static", {**classic, "kafka.group.instance.id": f"{topic}-static"}),
+        Spark("dynamic", folder / "dynamic", second),
     ]
 
 

@@ -35,6 +35,8 @@ PARTITIONS = 6
 SECONDS = int(os.environ.get("KAFKAGROUP_PROTOCOLS_SECONDS", "900"))
 SEED = int(os.environ.get("KAFKAGROUP_PROTOCOLS_SEED", str(random.randrange(1_000_000))))
 PAUSE = (3.0, 12.0)
+# Seconds; the session of a classic member of ours ends after 10.
+FROZEN = (1.0, 20.0)
 # The others commit so seldom that a kill leaves something to be read again; ours commit each micro-batch.
 COMMIT_MS = 1000
 
@@ -91,8 +93,11 @@ def test_a_java_application_is_rolled_to_the_new_protocol_and_back_beside_a_stre
 
 @pytest.mark.long
 @pytest.mark.timeout(SECONDS + 900)
-def test_nothing_is_lost_and_only_what_was_not_committed_is_read_twice(kafka, topic, tmp_path, capsys):
-    """Six applications come and go, three clients, both protocols; each is killed or leaves at any moment.
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_nothing_is_lost_and_only_what_was_not_committed_is_read_twice(kafka, topic, tmp_path, capsys, protocol):
+    """Six applications come and go, three clients, both protocols; each is killed, frozen or leaves at any moment.
+
+    One of our queries is a classic static member, the other one a member of `protocol`.
 
     How often a record may be read: once, and once more for each time that an application gave it up uncommitted. The
     next owner begins at the committed offset, so a reading that was committed is never followed by another one, with
@@ -117,7 +122,7 @@ def test_nothing_is_lost_and_only_what_was_not_committed_is_read_twice(kafka, to
     group, servers = f"{name}-group", kafka.bootstrap_servers
     groups = Groups(Settings({"bootstrap.servers": servers}))
     readers: list[Reader] = [
-        *spark_queries(servers, name, group, tmp_path, log_level="info"),
+        *spark_queries(servers, name, group, tmp_path, protocol, log_level="info"),
         Java("java-classic", tmp_path / "java-classic", servers, group, name, "range", COMMIT_MS),
         Java("java-consumer", tmp_path / "java-consumer", servers, group, name, "consumer", COMMIT_MS),
         Librdkafka("librdkafka-classic", tmp_path / "rd-classic", servers, group, name, "classic", COMMIT_MS),
@@ -136,12 +141,15 @@ def test_nothing_is_lost_and_only_what_was_not_committed_is_read_twice(kafka, to
             if reader.app is None:
                 say(f"{reader.name} starts")
                 reader.start()
-            elif rng.random() < 0.5:
-                say(f"{reader.name} crashes")
-                reader.crash(committed)
             else:
-                say(f"{reader.name} leaves")
-                reader.leave(committed)
+                deed = rng.choice(["crashes", "crashes", "freezes", "leaves"])
+                say(f"{reader.name} {deed}")
+                if deed == "crashes":
+                    reader.crash(committed)
+                elif deed == "freezes":
+                    reader.freeze(rng.uniform(*FROZEN))
+                else:
+                    reader.leave(committed)
             time.sleep(rng.uniform(*PAUSE))
         for reader in readers[:2]:
             if reader.app is None:
@@ -163,6 +171,7 @@ def test_nothing_is_lost_and_only_what_was_not_committed_is_read_twice(kafka, to
     found = account(readers, there)
     say(
         f"{flow.count} records, kills { ({reader.name: reader.kills for reader in readers}) }, "
+        f"freezes { ({reader.name: reader.freezes for reader in readers}) }, "
         f"removals { ({one.name: one.removals for one in readers if isinstance(one, Spark)}) }, "
         f"{len(found.repeated)} records read more than once, {sum(found.repeated.values())} times, "
         f"bound {found.bound}, by cause {dict(found.by_cause)}"

@@ -19,7 +19,7 @@ BATCH = 1_000
     ("commit", "moment", "passes"),
     [
         # Spark's offset log does not have the batch.
-        ("batch", "batch-planned", 2),
+        pytest.param("batch", "batch-planned", 2, marks=pytest.mark.long),
         # The group has the offsets of the batch before, and Spark does not know yet that they are committed.
         ("batch", "offsets-committed", 1),
         # The group has a part of the offsets of a batch whose rows are not written.
