@@ -18,7 +18,7 @@ import logging
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -316,7 +316,7 @@ class ConsumerMembership:
     def _end_call(self) -> None:
         self._calls -= 1
         self._called_at = time.monotonic()
-        self._reconcile()
+        self._reconcile(self._slots)
 
     async def _join(self, reason: Reason, deadline: Deadline) -> GroupAssignment:
         """Bring all slots into the group, and give up and take what the brokers have assigned."""
@@ -363,9 +363,9 @@ class ConsumerMembership:
                 do so with some delay (KIP-1263), and answer a join before that with what a new member has: nothing.
         """
         while True:
-            await self._know_names()
+            await self._know_names(self._slots)
             await asyncio.gather(*(slot.quiet() for slot in self._slots))
-            self._take_and_give_up()
+            self._take_and_give_up(self._slots)
             news = [slot for slot in self._slots if slot.member.has_news]
             if news and await self._beat_all(Deadline(_REQUEST_SECONDS), news):
                 continue
@@ -436,25 +436,26 @@ class ConsumerMembership:
         """Send one heartbeat of a slot, act on what it says, and wait until the next one is due."""
         interval = slot.member.interval_ms / 1000
         was_answered = await self._beat(slot, Deadline(interval))
-        await self._know_names()
-        self._reconcile()
+        # Only this slot: with hundreds of them, a look at all after each heartbeat costs more than the heartbeats.
+        await self._know_names([slot])
+        self._reconcile([slot])
         pause = interval if was_answered else min(interval, self._client.settings.retry.pause(slot.member.failures))
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(slot.wake.wait(), pause)
 
-    def _reconcile(self) -> None:
+    def _reconcile(self, slots: Sequence[ConsumerSlot]) -> None:
         """Take and give up outside of Spark's calls."""
         if self._calls or self._assignment is None:
             return
         started = time.monotonic()
-        if self._take_and_give_up():
+        if self._take_and_give_up(slots):
             self._note(
                 Reason(RebalanceCause.MEMBERS, "the brokers have assigned other partitions"),
                 time.monotonic() - started,
             )
 
-    def _take_and_give_up(self) -> bool:
-        changed = [slot.reconcile(self._names, self._in_flight.ends) for slot in self._slots]
+    def _take_and_give_up(self, slots: Sequence[ConsumerSlot]) -> bool:
+        changed = [slot.reconcile(self._names, self._in_flight.ends) for slot in slots]
         return any(changed)
 
     def _note(self, reason: Reason, seconds: float) -> None:
@@ -489,9 +490,9 @@ class ConsumerMembership:
         self._names |= {topic.topic_id: topic.name for topic in snapshot.topics.values() if topic.topic_id is not None}
         self._looked_up_at = time.monotonic()
 
-    async def _know_names(self) -> None:
+    async def _know_names(self, slots: Sequence[ConsumerSlot]) -> None:
         """Learn the names of assigned topics that were created meanwhile; until then their partitions wait."""
-        unknown = {one.topic_id for slot in self._slots for one in slot.member.target} - self._names.keys()
+        unknown = {one.topic_id for slot in slots for one in slot.member.target} - self._names.keys()
         if not unknown or time.monotonic() - self._looked_up_at < _POLL_SECONDS:
             return
         self._looked_up_at = time.monotonic()

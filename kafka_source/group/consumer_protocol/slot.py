@@ -112,6 +112,9 @@ class ConsumerSlot:
         would take now, the coordinator would count them as given up, and the answer would leave their commits valid.
         """
         member = self.member
+        if member.reconciled and member.owned == member.target:
+            # Without a new wake: where the coordinator is away, the next heartbeat would follow without a pause.
+            return False
         if self._turn.locked() or set(_named(member.revoking, names)).intersection(in_flight):
             return False
         self.member = member_state.reconcile(member, names.keys())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import uuid
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 from kafka_source.error_codes import NONE, ErrorCode
 from kafka_source.group.consumer_protocol.member_state import (
@@ -21,6 +22,9 @@ from kafka_source.group.consumer_protocol.member_state import (
     reconcile,
     unanswered,
 )
+from kafka_source.group.consumer_protocol.slot import ConsumerSlot
+from kafka_source.group.model import GroupSettings
+from kafka_source.kafka_client import KafkaClient
 
 TOPIC = uuid.UUID(int=7)
 NEW_TOPIC = uuid.UUID(int=8)
@@ -79,6 +83,18 @@ def test_nothing_is_told_until_the_owner_has_acted_on_a_new_target():
     assert not member.has_news
     assert heartbeat(member, SUBSCRIPTION) == Heartbeat(3, None, None)
     assert heartbeat(reconcile(member, {TOPIC}), SUBSCRIPTION) == Heartbeat(3, None, (FIRST,))
+
+
+def test_a_slot_asks_for_a_heartbeat_at_once_only_when_it_has_taken_something():
+    slot = ConsumerSlot(0, cast(KafkaClient, None), GroupSettings("billing"))
+    _, slot.member = beat(join(Member("a")), Answer(NONE, 3, 500, frozenset({FIRST})))
+    assert slot.reconcile({TOPIC: "orders"}, ())
+    assert slot.wake.is_set()
+    # The coordinator is away. The heartbeat is sent again after a pause, and not at once.
+    slot.wake.clear()
+    slot.member = unanswered(slot.member)
+    assert not slot.reconcile({TOPIC: "orders"}, ())
+    assert not slot.wake.is_set()
 
 
 def test_all_fields_are_sent_again_after_a_heartbeat_without_an_answer():
