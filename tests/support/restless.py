@@ -44,10 +44,16 @@ def say_to(capsys: pytest.CaptureFixture[str], began: float, text: str) -> None:
 
 
 class Flow:
-    """Writes the next numbers to a topic, about 200 a second, from its start to `close`; `still` holds it up."""
+    """Writes the next numbers to a topic, from its start to `close`; `still` holds it up.
 
-    def __init__(self, servers: str, topic: str) -> None:
-        self.count = 0
+    Args:
+        servers: The brokers.
+        topic: The topic.
+        step: The number of records that it writes at most four times a second.
+    """
+
+    def __init__(self, servers: str, topic: str, step: int = 50) -> None:
+        self.count, self._step = 0, step
         self._servers, self._topic = servers, topic
         self._closing, self._writing = threading.Event(), threading.Lock()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -56,8 +62,8 @@ class Flow:
     def _run(self) -> None:
         while not self._closing.wait(0.25):
             with self._writing:
-                produce(self._servers, self._topic, 50, first=self.count, config={"enable.idempotence": True})
-                self.count += 50
+                produce(self._servers, self._topic, self._step, first=self.count, config={"enable.idempotence": True})
+                self.count += self._step
 
     @contextlib.contextmanager
     def still(self) -> Iterator[int]:
@@ -122,6 +128,10 @@ class Reader(ABC):
         app.kill()
         self.kills += 1
         self._ended(app, "kill", committed())
+
+    def has_read(self) -> bool:
+        """Whether the program that runs has read records."""
+        return any(line.startswith(("batch", "record")) for line in self._running().lines())
 
     def freeze(self, seconds: float) -> None:
         """Let it stand still for a time, as if its machine were unplugged."""
