@@ -68,12 +68,11 @@ class KafkaGroupSource(DataSource):
             from kafka_source.options.assignment_strategies import strategies_of
 
             strategies_of(options)
-        if options.value_format != "avro":
+        if not options.decodes_values:
             return schema_for(self.options)
-        from kafka_source.source.value_column import schema_with_values
-        from kafka_source.values.reader_schema import reader_schema
+        from kafka_source.source.value_column import reader_of, schema_with_values
 
-        self._reader = reader_schema(options)
+        self._reader = reader_of(options)
         return schema_with_values(options, self._reader)
 
     def reader(self, schema: StructType) -> DataSourceReader:

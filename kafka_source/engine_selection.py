@@ -21,7 +21,7 @@ NATIVE_MODULE = "kafkagroup_native"
 #: The number of the kernel's interface that this version calls. `native/src/python/mod.rs` has the same number. Both
 #: change with every change of `native/kafkagroup_native.pyi`, so that a kernel that was built from other sources of the
 #: same version is noticed before a task calls it.
-INTERFACE = 3
+INTERFACE = 4
 
 _INSTALL = f"`pip install kafkagroup-native=={__version__}` (in a clone: `pip install ./native`)"
 
@@ -74,15 +74,20 @@ def is_native(name: str) -> bool:
     return False
 
 
-def check_avro() -> None:
-    """Check that this process can decode and encode Avro.
+def check_value_kernel(value_format: str = "avro") -> None:
+    """Check that this process can decode and encode values.
+
+    Args:
+        value_format: The format, for the error.
 
     Raises:
         InvalidConfigurationError: The kernel is not installed.
     """
     reason = why_not_native()
     if reason is not None:
-        raise InvalidConfigurationError(f"value.format=avro, but {reason}. Install it, also on the executors.")
+        raise InvalidConfigurationError(
+            f"value.format={value_format}, but {reason}. Install it, also on the executors."
+        )
 
 
 def check_engine(name: str, settings: Settings, role: Role = Role.CONSUMER, *, native: bool | None = None) -> None:

@@ -1,6 +1,6 @@
 """Decodes Kafka record sets to Arrow record batches, and encodes Arrow rows to Kafka record batches, without the GIL.
 
-Decodes Avro values to Arrow arrays, and encodes Arrow arrays as Avro values, too.
+Decodes Avro and JSON values to Arrow arrays, and encodes Arrow arrays as Avro values, too.
 
     builder = BatchBuilder(["key", ("value", "string"), "offset"], batch_rows=100_000)
     for partition in response:                     # topic-partitions may share a batch
@@ -46,6 +46,7 @@ __all__ = [
     "CorruptRecords",
     "DecodedValues",
     "EncodedValues",
+    "JsonDecoder",
     "OldMessageFormat",
     "RecordSet",
     "RecordTooLarge",
@@ -439,6 +440,42 @@ class AvroDecoder:
         """Decode all values; the rows of the result are in the same order.
 
         A null value, and a value that cannot be decoded, is null. Bytes after a datum are ignored, as in Java.
+
+        Raises:
+            ValueError: `values` is not an array of binary or large_binary.
+        """
+
+@final
+class JsonDecoder:
+    """Decodes JSON values into an Arrow array of a type, as Spark's `from_json` does.
+
+        decoded = JsonDecoder(pyarrow.struct({"id": pyarrow.int64()})).decode(values)
+        column, bad = pyarrow.array(decoded), decoded.bad
+
+    Types are boolean, int32, int64, float32, float64, decimal128, date32, timestamp in microseconds (UTC or without a
+    zone), string, binary (Base64), list, map with strings as keys, and struct. All may be null. A field that the type does
+    not have is checked and skipped, one that a value does not have is null, and of one that comes twice the last one counts.
+
+    Threads may share a decoder.
+    """
+
+    def __new__(cls, kind: _ArrowType) -> JsonDecoder:
+        """Make a decoder.
+
+        Args:
+            kind: The type of the array.
+
+        Raises:
+            ValueError: JSON cannot be read as this type; the message has the path.
+        """
+
+    def __arrow_c_schema__(self) -> CapsuleType:
+        """Export the type of the decoded array (Arrow PyCapsule interface), in which all may be null."""
+
+    def decode(self, values: _ArrowArray) -> DecodedValues:
+        """Decode all values; the rows of the result are in the same order.
+
+        A null value, a JSON null, and a value that cannot be decoded, is null.
 
         Raises:
             ValueError: `values` is not an array of binary or large_binary.

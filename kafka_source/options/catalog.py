@@ -71,7 +71,7 @@ class ReadOptions(ValueOptions):
     mode: Mode = option(
         "mode",
         kinds.MODE,
-        "What becomes of an Avro value that cannot be decoded: with `FAILFAST` an error that names the "
+        "What becomes of an Avro or JSON value that cannot be decoded: with `FAILFAST` an error that names the "
         "topic-partition and the offset; with `PERMISSIVE` a null, and the bytes in the column "
         "`columnNameOfCorruptRecord`; with `DROPMALFORMED` its row is left out. A record without a value is null in "
         "every mode.",
@@ -502,9 +502,14 @@ class ReadOptions(ValueOptions):
         return self.in_group and self.assign is None
 
     @property
+    def decodes_values(self) -> bool:
+        """Whether the tasks make the column `value` from the bytes that are fetched."""
+        return self.value_format in ("avro", "json")
+
+    @property
     def goes_on_after_bad_values(self) -> bool:
         """Whether values that cannot be decoded do not end the query, so that their records are counted."""
-        return self.value_format == "avro" and self.mode != "FAILFAST"
+        return self.decodes_values and self.mode != "FAILFAST"
 
     @property
     def read_committed(self) -> bool:

@@ -50,6 +50,7 @@ _VALUE_PREFIX = "value."
 
 # Options of Spark's file sources too: a dict for several sources may have them with other values.
 _OF_OTHER_SOURCES = ("mode", "columnnameofcorruptrecord")
+_DECODED = ("avro", "json")
 
 # At this similarity (difflib's ratio) a name is a misspelt one and not another one: `startingOffset` is, and
 # `maxFilesPerTrigger`, an option of Spark's file sources, is not.
@@ -241,8 +242,8 @@ def _check(given: Mapping[str, str], where: Where, make: type[_OptionsT]) -> Che
                 # A setting has an effect on the clients that have it, which `client_config.check` knows.
                 warnings.append(f"option {option.name} has no effect here and is ignored")
             continue
-        if key in _OF_OTHER_SOURCES and given_lower.get("value.format", "").strip().lower() != "avro":
-            warnings.append(f"option {option.name} has no effect without value.format=avro and is ignored")
+        if key in _OF_OTHER_SOURCES and given_lower.get("value.format", "").strip().lower() not in _DECODED:
+            warnings.append(f"option {option.name} has no effect without value.format=avro or json and is ignored")
             continue
         if key.startswith(KAFKA_PREFIX):
             of_kafka.append(option)
@@ -507,16 +508,12 @@ def _check_protocol(options: ReadOptions, where: Where, given: Mapping[str, str]
 def _check_values(options: ReadOptions, given: Mapping[str, str]) -> None:
     names = {name.lower() for name in given}
     _check_dead_letters(options)
-    if not _is_avro(options, names):
+    if options.value_format == "json":
+        _check_json(options, names)
+    elif not _is_avro(options, names):
         return
-    sources = [one for one in ("value.schema", "value.schema.id", "value.subject") if one in names]
-    if len(sources) > 1:
-        problem = f"Keep one of the options {' and '.join(sources)}: each says which schema the column value has"
-        raise OptionError(sources[-1], None, problem=problem)
-    _check_registry(options)
-    if not sources and subject_of_topic(options) is None:
-        problem = "Set value.subject, value.schema.id or value.schema: several topics may have several subjects"
-        raise OptionError("value.subject", None, problem=problem)
+    else:
+        _check_reader_schema(options, names)
     if options.mode != "PERMISSIVE" and "columnnameofcorruptrecord" in names:
         raise OptionError(
             "columnNameOfCorruptRecord", options.column_name_of_corrupt_record, "a value only with mode=PERMISSIVE"
@@ -526,13 +523,35 @@ def _check_values(options: ReadOptions, given: Mapping[str, str]) -> None:
         raise OptionError("columnNameOfCorruptRecord", options.column_name_of_corrupt_record, takes)
 
 
+def _check_json(options: ReadOptions, names: Collection[str]) -> None:
+    for option in declared_in(ValueOptions).values():
+        name = option.name.lower()
+        is_avros = name.startswith((_VALUE_PREFIX, REGISTRY_PREFIX)) and name not in ("value.format", "value.schema")
+        if name in names and is_avros:
+            problem = f"Remove the option {option.name}: JSON values are read by value.schema, without a registry"
+            raise OptionError(option.name, HIDDEN, problem=problem)
+    if options.value_schema is None:
+        raise OptionError("value.schema", None, "the columns of the JSON values, as in `id bigint, tags array<string>`")
+
+
+def _check_reader_schema(options: ReadOptions, names: Collection[str]) -> None:
+    sources = [one for one in ("value.schema", "value.schema.id", "value.subject") if one in names]
+    if len(sources) > 1:
+        problem = f"Keep one of the options {' and '.join(sources)}: each says which schema the column value has"
+        raise OptionError(sources[-1], None, problem=problem)
+    _check_registry(options)
+    if not sources and subject_of_topic(options) is None:
+        problem = "Set value.subject, value.schema.id or value.schema: several topics may have several subjects"
+        raise OptionError("value.subject", None, problem=problem)
+
+
 def _check_dead_letters(options: ReadOptions) -> None:
     topic = options.deadletter_topic
     if topic is None:
         return
     if not options.goes_on_after_bad_values:
-        missing = "mode to PERMISSIVE or DROPMALFORMED" if options.value_format == "avro" else "value.format to avro"
-        problem = f"Option deadletter.topic is for Avro values that do not end the query: set {missing}, or remove it"
+        missing = "mode to PERMISSIVE or DROPMALFORMED" if options.decodes_values else "value.format to avro or json"
+        problem = f"Option deadletter.topic is for bad values that do not end the query: set {missing}, or remove it"
         raise OptionError("deadletter.topic", topic, problem=problem)
     if topic in (options.subscribe or options.assign or ()):
         raise OptionError("deadletter.topic", topic, "a topic that the query does not read")
@@ -540,6 +559,9 @@ def _check_dead_letters(options: ReadOptions) -> None:
 
 def _check_encoding(options: SinkOptions, given: Mapping[str, str]) -> None:
     names = {name.lower() for name in given}
+    if options.value_format == "json":
+        problem = "Remove value.format=json: a sink does not encode JSON; write the column `to_json(value)`"
+        raise OptionError("value.format", "json", problem=problem)
     if not _is_avro(options, names):
         if options.auto_register_schemas:
             problem = "Option auto.register.schemas is for Avro values: set value.format to avro, or remove it"

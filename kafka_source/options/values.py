@@ -29,18 +29,19 @@ class ValueOptions(CommonOptions):
     value_format: ValueFormat = option(
         "value.format",
         kinds.VALUE_FORMAT,
-        "What the column `value` is: the bytes, a `string` of UTF-8, or the fields of `avro` values as a struct. A "
-        "read decodes each Avro value by the schema with which it was written. A sink encodes the struct, and needs "
-        "no option for bytes and strings. `avro` needs the package kafkagroup-native.",
+        "What the column `value` is: the bytes, a `string` of UTF-8, or the fields of `avro` or `json` values as a "
+        "struct. A read decodes each Avro value by the schema with which it was written. A sink encodes the struct as "
+        "Avro, and needs no option for bytes and strings. `avro` and `json` need the package kafkagroup-native.",
         default="binary",
         where=Where.ALL,
     )
     value_schema: str | None = option(
         "value.schema",
         kinds.TEXT,
-        "The Avro schema of the column `value`, as JSON. A read resolves values of other schemas to it, by Avro's "
-        "rules. A sink writes with it: the registry must have it, or `auto.register.schemas` registers it.",
-        default_text="the newest schema of `value.subject`",
+        "With `avro`: the schema of the column `value`, as JSON. A read resolves values of other schemas to it, by "
+        "Avro's rules. A sink writes with it: the registry must have it, or `auto.register.schemas` registers it. With "
+        "`json`, required: the type of the column as `from_json` takes it, `id bigint, tags array<string>`.",
+        default_text="with `avro` the newest schema of `value.subject`",
         where=Where.ALL,
     )
     value_schema_id: int | None = option(

@@ -167,7 +167,7 @@ class Query:
             KafkaGroupError: See `values.reader_schema.reader_schema`.
         """
         options = read_options(given, where)
-        if options.value_format != "avro":
+        if not options.decodes_values:
             return cls(options, columns_of(schema))
         # Only queries that decode load this.
         from kafka_source.source.value_column import requested

@@ -21,6 +21,21 @@ from kafka_source.values.decoding import VALUE, ValueDecoding
 from kafka_source.values.reader_schema import ReaderSchema, reader_schema
 
 
+def reader_of(options: ReadOptions) -> ReaderSchema:
+    """Return the schema of the column `value`, as it is now.
+
+    Raises:
+        OptionError: The type of JSON values is wrong.
+        KafkaGroupError: See `values.reader_schema.reader_schema`.
+    """
+    if options.value_format != "json":
+        return reader_schema(options)
+    # Only who reads JSON loads the parser of types.
+    from kafka_source.json_type import json_column_type
+
+    return reader_schema(options, json_column_type(options.value_schema or ""))
+
+
 def schema_with_values(options: ReadOptions, reader: ReaderSchema) -> StructType:
     """Return the schema of a query whose values are decoded.
 
@@ -41,19 +56,19 @@ def requested(
 
     Args:
         schema: The schema.
-        options: The options of the query, with `value.format=avro`.
+        options: The options of the query, whose `value.format` is decoded.
         reader: The schema of the values, if it is known already.
 
     Raises:
         OptionError: The source has no such column, or it has another type.
-        KafkaGroupError: See `values.reader_schema.reader_schema`.
+        KafkaGroupError: See `reader_of`.
     """
     corrupt = options.column_name_of_corrupt_record if options.mode == "PERMISSIVE" else None
     made = [field for field in schema.fields if field.name in (VALUE, corrupt)]
     others = iter(columns_of(StructType([field for field in schema.fields if field not in made])))
     if not made:
         return tuple(others), None
-    reader = reader or reader_schema(options)
+    reader = reader or reader_of(options)
     found = kind = reader.column_type()
     columns = []
     for field in schema.fields:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from kafkagroup_native import DecodedValues
+from kafkagroup_native import DecodedValues, JsonDecoder
 
 from kafka_source.client_config import Settings
 from kafka_source.errors import UnreadableRecordError
@@ -41,7 +41,7 @@ class ValueDecoding:
     Attributes:
         reader: The schema of the column, to which values are resolved.
         type: The column's type.
-        framing: What precedes an Avro datum.
+        framing: What precedes an Avro datum; JSON has nothing in front.
         mode: What becomes of bad values.
         corrupt: The column with the bytes of bad values.
         registry: The settings of the registry's client.
@@ -116,8 +116,24 @@ def _reason(schema_id: int | None, why: str) -> str:
     return why if schema_id is None else f"its schema id is {schema_id}; {why}"
 
 
-class _Decoder:
-    """A decoder of the kernel, which asks the registry for the writer schemas that it meets.
+class _JsonDecoder:
+    """A decoder of JSON values, which takes from each what the column has.
+
+    Args:
+        decoding: How to decode.
+    """
+
+    def __init__(self, decoding: ValueDecoding) -> None:
+        self._type, self._kernel = decoding.type, JsonDecoder(decoding.type)
+
+    def decode(self, raw: pa.Array) -> tuple[pa.Array, list[tuple[int, int | None, str]]]:
+        """See `_AvroDecoder`; JSON values have no schema id."""
+        decoded = self._kernel.decode(raw)
+        return pa.array(_Typed(decoded, self._type)), decoded.bad
+
+
+class _AvroDecoder:
+    """A decoder of Avro values, which asks the registry for the writer schemas that it meets.
 
     Args:
         key: How to decode; and the schema that the column has now, if the values are to be resolved to it after that.
@@ -172,4 +188,9 @@ class _Typed:
         return self._kind.__arrow_c_schema__(), self._array.__arrow_c_array__()[1]
 
 
-_decoders = ProcessCache(_Decoder)
+def _decoder_of(key: tuple[ValueDecoding, ReaderSchema | None]) -> _AvroDecoder | _JsonDecoder:
+    decoding = key[0]
+    return _JsonDecoder(decoding) if decoding.reader.json is not None else _AvroDecoder(key)
+
+
+_decoders = ProcessCache(_decoder_of)

@@ -13,7 +13,7 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from kafkagroup_native import AvroEncoder
 
-from kafka_source.engine_selection import check_avro
+from kafka_source.engine_selection import check_value_kernel
 from kafka_source.errors import InvalidConfigurationError
 from kafka_source.options import SinkOptions
 from kafka_source.values.derived_schema import derived_schema
@@ -61,7 +61,7 @@ def writer_schema(options: SinkOptions, column: pa.DataType) -> WriterSchema:
         AuthenticationError: The registry refuses the credentials.
         RetriableError: The registry does not answer.
     """
-    check_avro()
+    check_value_kernel()
     text = options.value_schema
     if text is None and options.auto_register_schemas:
         text = derived_schema(column)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import pyarrow as pa
 
 from kafka_source.client_config import Settings
-from kafka_source.engine_selection import check_avro
+from kafka_source.engine_selection import check_value_kernel
 from kafka_source.errors import InvalidConfigurationError, OptionError
 from kafka_source.options import kinds
 from kafka_source.options.kinds import Mode
@@ -41,7 +41,7 @@ def decode_avro(
         AuthenticationError: The registry refuses the credentials.
         RetriableError: The registry does not answer.
     """
-    check_avro()
+    check_value_kernel()
     # Only who decodes loads the kernel.
     from kafka_source.values.decoding import ValueDecoding, decode
     from kafka_source.values.reader_schema import registered

@@ -27,6 +27,7 @@ pub mod error;
 pub mod filling;
 pub mod header;
 mod java_utf8;
+pub mod json;
 pub mod kept_memory;
 mod limited_buffer;
 mod lz4;

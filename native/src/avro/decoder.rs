@@ -45,7 +45,7 @@ pub struct Decoded {
 }
 
 /// The rows, before they are an Arrow array.
-struct Rows {
+pub struct Rows {
     column: Column,
     bad: Vec<Bad>,
     messages: Vec<Arc<str>>,
@@ -135,39 +135,21 @@ impl Decoder {
         if !rows.column.has_texts_of_utf8() {
             rows = self.rows(values, true)?;
         }
-        let Rows { column, bad, messages } = rows;
-        Ok(Decoded { data: column.finish(&self.kind).map_err(Failure::Arrow)?, bad, messages })
+        rows.finish(&self.kind)
     }
 
     /// Decodes all values. Without `check_texts`, texts of good records may be other than UTF-8.
     fn rows(&self, values: &impl Values, check_texts: bool) -> Result<Rows, Failure> {
-        let mut column = Column::new(&self.slot);
-        let (mut bad, mut messages, mut numbers) = (vec![], vec![], HashMap::new());
-        for row in 0..values.rows() {
-            let Some(value) = values.get(row).map_err(|_| Failure::Outside)? else {
-                column.push_null();
-                continue;
-            };
-            let (id, mut done) = match self.framing.split(value) {
-                Ok((id, datum)) => (Some(id), self.value(id, datum, &mut column, check_texts)),
-                Err(fault) => (None, Err(fault)),
-            };
-            if let (Err(_), false, Ok((id, datum))) = (&done, check_texts, self.framing.split(value)) {
+        rows_of(values, &self.slot, |row, value, column| {
+            let (id, datum) = self.framing.split(value).map_err(|fault| (None, fault))?;
+            let mut done = self.value(id, datum, column, check_texts);
+            if done.is_err() && !check_texts {
                 // Find the first fault of the record, whatever the other records are.
                 column.truncate(row);
-                done = self.value(id, datum, &mut column, true);
+                done = self.value(id, datum, column, true);
             }
-            if let Err(fault) = done {
-                column.truncate(row);
-                column.push_null();
-                let message = *numbers.entry(fault.to_string()).or_insert_with_key(|message| {
-                    messages.push(Arc::from(message.as_str()));
-                    messages.len() - 1
-                });
-                bad.push(Bad { row, id, message });
-            }
-        }
-        Ok(Rows { column, bad, messages })
+            done.map_err(|fault| (Some(id), fault))
+        })
     }
 
     #[inline(always)]
@@ -175,6 +157,41 @@ impl Decoder {
         let Some(plan) = self.plan(id) else { return Err(Fault::new("no writer schema was added for this schema id")) };
         Run::new(plan, datum.len(), check_texts).decode(&plan.op, column, &mut datum)
     }
+}
+
+impl Rows {
+    pub fn finish(self, kind: &DataType) -> Result<Decoded, Failure> {
+        let Self { column, bad, messages } = self;
+        Ok(Decoded { data: column.finish(kind).map_err(Failure::Arrow)?, bad, messages })
+    }
+}
+
+/// Adds a row for each value with `decode`, which gets its number and bytes. A null value becomes a null row, and one that
+/// cannot be decoded another: `decode` returns its id, if it has one, and the reason.
+#[inline(always)]
+pub fn rows_of(
+    values: &impl Values,
+    slot: &Slot,
+    mut decode: impl FnMut(usize, &[u8], &mut Column) -> Result<(), (Option<u64>, Fault)>,
+) -> Result<Rows, Failure> {
+    let mut column = Column::new(slot);
+    let (mut bad, mut messages, mut numbers) = (vec![], vec![], HashMap::new());
+    for row in 0..values.rows() {
+        let Some(value) = values.get(row).map_err(|_| Failure::Outside)? else {
+            column.push_null();
+            continue;
+        };
+        if let Err((id, fault)) = decode(row, value, &mut column) {
+            column.truncate(row);
+            column.push_null();
+            let message = *numbers.entry(fault.to_string()).or_insert_with_key(|message| {
+                messages.push(Arc::from(message.as_str()));
+                messages.len() - 1
+            });
+            bad.push(Bad { row, id, message });
+        }
+    }
+    Ok(Rows { column, bad, messages })
 }
 
 #[cfg(test)]

@@ -2,7 +2,11 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+
+/// The names of the items of an array, and of the values of a map.
+pub static ITEM: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("[]"));
+pub static ENTRY: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("{}"));
 
 /// A reason and where it applies. It never has a part of the value.
 #[derive(Clone, Debug, PartialEq, Eq)]

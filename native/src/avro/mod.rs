@@ -17,7 +17,7 @@ pub mod framing;
 mod input;
 pub mod matching;
 pub mod plan;
-mod run;
+pub mod run;
 pub mod schema;
 pub mod shape;
 mod skip;

@@ -1,9 +1,7 @@
 //! Runs a plan: takes a value from the start of the input, and adds a row to a column.
 
-use std::sync::{Arc, LazyLock};
-
 use super::column::{Bytes, Column, Data, MISMATCH, end};
-use super::fault::Fault;
+use super::fault::{ENTRY, Fault, ITEM};
 use super::input::{array, block, choose, length, prefixed};
 use super::plan::{Action, Items, Op, Plan, Record};
 use super::shape::Slot;
@@ -15,6 +13,13 @@ use crate::varint::{Parsed, take, varint, varlong};
 const ALLOWANCE_PER_BYTE: usize = 512;
 const ALLOWANCE: usize = 8 << 10;
 
+pub const TOO_MANY_ITEMS: &str = "an array or map has too many items for its bytes";
+
+/// Returns how many bytes the items of a record of this size may take.
+pub fn allowance(bytes: usize) -> usize {
+    ALLOWANCE + ALLOWANCE_PER_BYTE * bytes
+}
+
 /// Returns what the items of the arrays and maps of a default take in memory.
 pub fn charge_of(plan: &Plan, slot: &Slot, mut default: &[u8]) -> usize {
     let mut run = Run::unlimited(plan);
@@ -22,9 +27,6 @@ pub fn charge_of(plan: &Plan, slot: &Slot, mut default: &[u8]) -> usize {
     drop(run.decode(&plan.op, &mut Column::new(slot), &mut default));
     usize::MAX - run.allowance
 }
-
-static ITEM: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("[]"));
-static ENTRY: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("{}"));
 
 /// The decoding of one record.
 pub struct Run<'a> {
@@ -36,7 +38,7 @@ pub struct Run<'a> {
 
 impl<'a> Run<'a> {
     pub fn new(plan: &'a Plan, bytes: usize, check_texts: bool) -> Self {
-        Self { skips: &plan.skips, allowance: ALLOWANCE + ALLOWANCE_PER_BYTE * bytes, check_texts }
+        Self { skips: &plan.skips, allowance: allowance(bytes), check_texts }
     }
 
     /// For a default: its size is the schema's, and [`Items::charge`] has it where it is repeated.
@@ -149,7 +151,7 @@ impl<'a> Run<'a> {
     /// Takes what `count` items may need from the record's allowance.
     fn charge(&mut self, items: &Items, count: usize) -> Parsed<()> {
         let left = items.charge.checked_mul(count).and_then(|charge| self.allowance.checked_sub(charge));
-        self.allowance = left.ok_or("an array or map has too many items for its bytes")?;
+        self.allowance = left.ok_or(TOO_MANY_ITEMS)?;
         Ok(())
     }
 

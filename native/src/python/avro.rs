@@ -1,4 +1,4 @@
-//! The Python classes `AvroDecoder` and `DecodedValues`.
+//! The Python classes `AvroDecoder`, `JsonDecoder` and `DecodedValues`.
 
 use arrow_schema::DataType;
 use pyo3::exceptions::PyValueError;
@@ -6,12 +6,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyString};
 
 use super::arrow_export::{Exported, exported, type_capsule};
-use super::arrow_import::{Column, Imported};
+use super::arrow_import::{Column, Imported, imported_type};
 use super::errors::arrow_error;
 use crate::arrays::{Binary, Bytes, LargeBinary, Offset, Outside};
 use crate::avro::decoder::{Decoded, Decoder, Failure, Values};
 use crate::avro::fault::Fault;
 use crate::avro::framing::Framing;
+use crate::json;
 
 /// Row, id of the writer schema, message.
 type Bad<'py> = (usize, Option<u64>, Bound<'py, PyString>);
@@ -43,6 +44,34 @@ impl AvroDecoder {
             BinaryColumn::Large { rows, values } => py.detach(|| decoder.missing(&Rows { rows, values })),
         }
         .map_err(fail)
+    }
+
+    fn decode(&self, py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<DecodedValues> {
+        let imported = Imported::new(values)?;
+        let decoder = &self.inner;
+        let inner = match BinaryColumn::new(imported.column().map_err(malformed)?)? {
+            BinaryColumn::Small { rows, values } => py.detach(|| decoder.decode(&Rows { rows, values })),
+            BinaryColumn::Large { rows, values } => py.detach(|| decoder.decode(&Rows { rows, values })),
+        };
+        Ok(DecodedValues { inner: inner.map_err(fail)? })
+    }
+
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        type_capsule(py, self.inner.kind())
+    }
+}
+
+#[pyclass(module = "kafkagroup_native", frozen)]
+pub struct JsonDecoder {
+    inner: json::decoder::Decoder,
+}
+
+#[pymethods]
+impl JsonDecoder {
+    #[new]
+    fn new(kind: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let inner = json::decoder::Decoder::new(&imported_type(kind)?).map_err(refuse)?;
+        Ok(Self { inner })
     }
 
     fn decode(&self, py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<DecodedValues> {

@@ -67,7 +67,7 @@ def broker() -> Iterator[EmbeddedKafka]:
     """A Kafka with orders, and with no group of another test."""
     with EmbeddedKafka() as kafka:
         kafka.create_topic("orders", partitions=4)
-        for topic in ("greetings", "orders-enriched", "orders-json-schema", "orders-dead"):
+        for topic in ("greetings", "orders-enriched", "orders-json-schema", "orders-as-json", "orders-dead"):
             kafka.create_topic(topic, partitions=2)
         produce(kafka.bootstrap_servers, 500)
         yield kafka

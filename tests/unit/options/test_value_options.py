@@ -79,13 +79,16 @@ def test_the_subject_follows_from_the_topic_if_there_is_one(given, subject):
         ({"schema.registry.url": "http://there", "value.format": "string"}, "set value.format to avro"),
         ({"value.schema.id": "7", "value.subject": "other"}, "Keep one of"),
         ({"value.schema.id": "seven"}, "whole number"),
-        ({"value.format": "protobuf"}, "one of binary, string, avro"),
+        ({"value.format": "protobuf"}, "one of binary, string, avro, json"),
         ({"value.framing": "glue"}, "one of confluent, none"),
         ({"mode": "SKIP"}, "one of FAILFAST, PERMISSIVE, DROPMALFORMED"),
         ({"columnNameOfCorruptRecord": "bad"}, "only with mode=PERMISSIVE"),
         ({"columnNameOfCorruptRecord": "offset", "mode": "permissive"}, "a name that is none of key"),
         ({"deadletter.topic": "dead"}, "set mode to PERMISSIVE or DROPMALFORMED"),
-        ({"deadletter.topic": "dead", "mode": "PERMISSIVE", "value.format": "string"}, "set value.format to avro"),
+        (
+            {"deadletter.topic": "dead", "mode": "PERMISSIVE", "value.format": "string"},
+            "value.format to avro or json",
+        ),
         ({"deadletter.topic": "orders", "mode": "PERMISSIVE"}, "a topic that the query does not read"),
         ({"value.framing": "none", "value.schema": '"long"'}, "Remove schema.registry.url"),
         ({"schema.registry.ssl.trustore.location": "/ca"}, "no setting schema.registry.ssl.trustore.location"),
@@ -143,3 +146,33 @@ def test_options_of_a_sink_that_contradict_each_other_are_refused(changed, said)
 def test_a_sink_takes_a_schema_from_one_place(changed):
     given = {name: text for name, text in {**WRITE_AVRO, **changed}.items() if text is not None}
     assert check_sink(given).options.value_format == "avro"
+
+
+JSON = {**BASE, "value.format": "json", "value.schema": "id bigint"}
+
+
+def test_json_values_need_a_type_and_no_registry():
+    given = {**JSON, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": "bad", "deadletter.topic": "dead"}
+    options = check_load({**given, "subscribe": "orders,returns"}).options
+    assert (options.decodes_values, options.goes_on_after_bad_values) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"value.schema": None}, r"value\.schema is missing"),
+        ({"value.schema.id": "7"}, r"Remove the option value\.schema\.id"),
+        ({"value.framing": "none"}, r"Remove the option value\.framing"),
+        ({"schema.registry.url": "http://there"}, r"Remove the option schema\.registry\.url"),
+        ({"columnNameOfCorruptRecord": "bad"}, "only with mode=PERMISSIVE"),
+    ],
+)
+def test_options_beside_json_that_have_no_effect_are_refused(changed, said):
+    given = {name: text for name, text in {**JSON, **changed}.items() if text is not None}
+    with pytest.raises(OptionError, match=said):
+        check_load(given)
+
+
+def test_a_sink_does_not_encode_json():
+    with pytest.raises(OptionError, match=r"to_json\(value\)"):
+        check_sink({**SINK, "value.format": "json"})

@@ -1,0 +1,123 @@
+//! What is read where: the type of a column, with its fields by name.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, TimeUnit};
+
+use crate::avro::fault::{ENTRY, Fault, ITEM};
+use crate::avro::shape::{Part, Shape, Slot};
+
+/// Arrow's C++ library imports no deeper type.
+const MAX_NESTING: usize = 64;
+/// As many names are compared one by one; more are looked up.
+const FEW: usize = 16;
+
+#[derive(Debug)]
+pub enum Node {
+    Boolean,
+    Int,
+    Long,
+    Float,
+    Double,
+    Decimal { scale: i8 },
+    Date,
+    Timestamp { utc: bool },
+    Text,
+    Binary,
+    List(Box<Items>),
+    Map(Box<Items>),
+    Struct(Fields),
+}
+
+#[derive(Debug)]
+pub struct Items {
+    pub node: Node,
+    /// How many bytes an item takes at most, without its own texts and items.
+    pub charge: usize,
+}
+
+#[derive(Debug)]
+pub struct Fields {
+    pub fields: Vec<(Arc<str>, Node)>,
+    /// Empty if there are few.
+    by_name: HashMap<Arc<str>, usize>,
+}
+
+impl Fields {
+    /// Returns the position of a field, which is often the one after the last.
+    #[inline(always)]
+    pub fn find(&self, name: &[u8], next: usize) -> Option<usize> {
+        if self.fields.get(next).is_some_and(|(field, _)| field.as_bytes() == name) {
+            return Some(next);
+        }
+        if self.by_name.is_empty() {
+            return self.fields.iter().position(|(field, _)| field.as_bytes() == name);
+        }
+        self.by_name.get(std::str::from_utf8(name).ok()?).copied()
+    }
+}
+
+/// Returns the column and the plan of a type. All of the column may be null, as JSON may.
+pub fn of_type(kind: &DataType) -> Result<(Slot, Node), Fault> {
+    nested(kind, 0)
+}
+
+fn nested(kind: &DataType, depth: usize) -> Result<(Slot, Node), Fault> {
+    if depth > MAX_NESTING {
+        return Err(Fault::new(format!("the types are nested more than {MAX_NESTING} deep")));
+    }
+    let (shape, node) = match kind {
+        DataType::Boolean => (Shape::Boolean, Node::Boolean),
+        DataType::Int32 => (Shape::Int, Node::Int),
+        DataType::Int64 => (Shape::Long, Node::Long),
+        DataType::Float32 => (Shape::Float, Node::Float),
+        DataType::Float64 => (Shape::Double, Node::Double),
+        DataType::Date32 => (Shape::Date, Node::Date),
+        DataType::Utf8 => (Shape::Text, Node::Text),
+        DataType::Binary => (Shape::Binary, Node::Binary),
+        DataType::Timestamp(TimeUnit::Microsecond, zone) => {
+            let utc = zone.is_some();
+            (Shape::Timestamp { millis: false, utc }, Node::Timestamp { utc })
+        }
+        &DataType::Decimal128(precision, scale) => (Shape::Decimal { precision, scale }, Node::Decimal { scale }),
+        DataType::List(item) => {
+            let (slot, items) = items(item, depth).map_err(|fault| fault.within(&ITEM))?;
+            (Shape::List(slot), Node::List(items))
+        }
+        DataType::Map(entries, _) => match entries.data_type() {
+            DataType::Struct(both) => match both.as_ref() {
+                [key, value] if *key.data_type() == DataType::Utf8 => {
+                    // The values of a map are in the structs of its entries.
+                    let (slot, items) = items(value, depth + 1).map_err(|fault| fault.within(&ENTRY))?;
+                    (Shape::Map(slot), Node::Map(items))
+                }
+                _ => return Err("the keys of a map must be strings".into()),
+            },
+            _ => return Err("a map without entries".into()),
+        },
+        DataType::Struct(children) => {
+            let (mut parts, mut fields) = (vec![], vec![]);
+            for (source, child) in children.iter().enumerate() {
+                let name: Arc<str> = child.name().as_str().into();
+                let (slot, node) = nested(child.data_type(), depth + 1).map_err(|fault| fault.within(&name))?;
+                parts.push(Part { name: name.clone(), slot, source });
+                fields.push((name, node));
+            }
+            let by_name: HashMap<_, _> = fields.iter().enumerate().map(|(i, (name, _))| (name.clone(), i)).collect();
+            if by_name.len() < fields.len() {
+                return Err("two fields have the same name".into());
+            }
+            let by_name = if fields.len() > FEW { by_name } else { HashMap::new() };
+            (Shape::Struct(parts), Node::Struct(Fields { fields, by_name }))
+        }
+        other => return Err(Fault::new(format!("{other} cannot be read from JSON"))),
+    };
+    Ok((Slot { shape, nullable: true }, node))
+}
+
+fn items(item: &Field, depth: usize) -> Result<(Box<Slot>, Box<Items>), Fault> {
+    let (slot, node) = nested(item.data_type(), depth + 1)?;
+    let charge = slot.width();
+    Ok((Box::new(slot), Box::new(Items { node, charge })))
+}

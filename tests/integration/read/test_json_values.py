@@ -1,0 +1,150 @@
+"""JSON values read as columns, without a registry; and compared with what Spark's `from_json` makes of them."""
+
+from __future__ import annotations
+
+import random
+from itertools import product
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql.functions import from_json
+
+from kafka_source.json_type import json_column_type
+from tests.support.native import kernel
+from tests.support.records import reader
+
+JsonDecoder = kernel().JsonDecoder
+
+SCHEMA = "id bigint, amount double, placed_at timestamp, tags array<string>"
+
+
+def write(kafka, topic, *values):
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for value in values:
+        producer.produce(topic, value, key=b"k", partition=0)
+    assert producer.flush(60) == 0
+
+
+def test_a_topic_of_json_is_read_as_columns_and_bad_records_are_kept(spark, kafka, topic):
+    name, dead = topic("orders-json", partitions=1), topic("dead-json", partitions=1)
+    good = b'{"id": 1, "amount": 2.5, "placed_at": "2026-11-26T10:20:30Z", "tags": ["a", null], "more": {"x": []}}'
+    bad = b'{"id": 2, "amount": "hunter2"}'
+    write(kafka, name, good, bad, None, b'{"amount": 3}', b"no JSON")
+    options = {"value.format": "json", "value.schema": SCHEMA}
+    source = reader(spark, kafka, name, **options, mode="PERMISSIVE", **{"deadletter.topic": dead})
+    frame = source.load()
+    assert frame.schema["value"].dataType.simpleString() == (
+        "struct<id:bigint,amount:double,placed_at:timestamp,tags:array<string>>"
+    )
+    rows = frame.orderBy("offset").selectExpr(
+        "value.id",
+        "value.amount",
+        "unix_seconds(value.placed_at) AS at",
+        "value.tags",
+        "value IS NULL",
+        "_corrupt_record",
+    )
+    assert [tuple(row) for row in rows.collect()] == [
+        (1, 2.5, 1_795_688_430, ["a", None], False, None),
+        (None, None, None, None, True, bad),
+        (None, None, None, None, True, None),
+        (None, 3.0, None, None, False, None),
+        (None, None, None, None, True, b"no JSON"),
+    ]
+    letters = reader(spark, kafka, dead, includeHeaders="true").load().orderBy("offset").collect()
+    # Sorting reads the topic twice, and each time writes them.
+    messages = {one.value for letter in letters for one in letter.headers if one.key == "__streams.errors.message"}
+    assert (letters[0].value, messages) == (bad, {b"field amount: not a number", b"not valid JSON"})
+    # Some of the fields, and an error that does not show the value.
+    fewer = reader(spark, kafka, name, **options).schema("offset bigint, value struct<amount: double>")
+    with pytest.raises(Exception, match=f"{name}-0.*offset 1.*field amount: not a number") as failed:
+        fewer.load().collect()
+    assert "hunter2" not in str(failed.value)
+    dropped = reader(spark, kafka, name, **options, mode="DROPMALFORMED").schema("value struct<tags: array<string>>")
+    assert [row.value and row.value.tags for row in dropped.load().collect()] == [["a", None], None, None, None]
+
+
+NUMBERS = ("0", "-0", "7", "-12", "2147483648", "9223372036854775807", "9223372036854775808", "-9223372036854775808")
+FRACTIONS = (
+    "1.5",
+    "-0.005",
+    "1e3",
+    "1.0",
+    "0.1e-2",
+    "123456789.125",
+    "99999.995",
+    "1E400",
+    "2.5e-3",
+    "1.7976931348623157e308",
+)
+WORDS = ("null", "true", "false", "NaN", '"NaN"', '"INF"', '"-Infinity"', "-Infinity")
+TEXTS = ('""', '"x"', '"12"', '"12.345"', '"a\\n\\u00e9\\ud83d\\ude00\\/"', '"größe"', '"2026-11-26"', '"1582-10-04"')
+TIMES = ('"2026-11-26T10:20:30.1234567"', '"2026-11-26 10:20:30Z"', '"0001-01-01T00:00:00+01:00"', '"2026-02-30"')
+BASE64 = ('"Zm9v"', '"Zg=="', '"Zg"', '"Zm8="')
+NESTED = (
+    "[]",
+    "{}",
+    "[1]",
+    '["a"]',
+    '{"a":1}',
+    '{"a":"b"}',
+    '[{"a":1,"b":"x"},null]',
+    '{"k":{"a":2},"l":null}',
+    "[[1]]",
+)
+BROKEN = ("", "1.", "01", ".5", "nul", '"a', "[1", "[1,]", "{a:1}", "{1:2}", "+1", "1e", '"\\x"', "tru", '"\t"')
+TYPES = (
+    *("boolean", "int", "bigint", "float", "double", "decimal(7,2)", "date", "timestamp", "timestamp_ntz", "string"),
+    *("binary", "array<bigint>", "array<string>", "map<string,string>", "struct<a:bigint,b:string>"),
+    *("array<struct<a:bigint,b:string>>", "map<string,struct<a:int>>"),
+)
+
+# What `docs/guides/json.md` says of the differences, in the order of its table.
+DIFFERENT = {
+    *product(("timestamp",), ('"2026-11-26T10:20:30.1234567"', '"2026-11-26"', '"1582-10-04"')),
+    *product(("date",), ('"2026-11-26T10:20:30.1234567"', '"2026-11-26 10:20:30Z"', '"0001-01-01T00:00:00+01:00"')),
+    *product(("date", "timestamp", "timestamp_ntz"), ('"12"',)),
+    *product(("string",), (*FRACTIONS, "-0", "NaN", "-Infinity")),
+    *product(("timestamp",), ("9223372036854775807", "-9223372036854775808")),
+    *product(("float", "double"), ("-0",)),
+    ("binary", '"\t"'),
+}
+
+
+def test_values_are_those_of_from_json(spark):
+    """Each type with each text, alone and between other fields, which fails or not, as with `from_json`."""
+    spelled = (*NUMBERS, *FRACTIONS, *WORDS, *TEXTS, *TIMES, *BASE64, *NESTED, *BROKEN)
+    schema = ", ".join(f"f{number} {kind}" for number, kind in enumerate(TYPES))
+    alone = [(kind, text) for kind, text in product(range(len(TYPES)), spelled) if (TYPES[kind], text) not in DIFFERENT]
+    rows = [f'{{"f{kind}":{text}}}' for kind, text in alone]
+    rng = random.Random(7)
+    for _ in range(2000):
+        chosen = rng.sample(alone, rng.randrange(1, 6))
+        rows.append("{" + ",".join(f'"f{kind}":{text}' for kind, text in chosen) + "}")
+    kind = json_column_type(schema)
+    decoded = JsonDecoder(kind).decode(pa.array([row.encode() for row in rows], pa.binary()))
+    ours, bad = pa.array(decoded), {row: why for row, _, why in decoded.bad}
+    options = {"columnNameOfCorruptRecord": "corrupt", "timeZone": "UTC"}
+    parsed = from_json("value", f"{schema}, corrupt string", options)
+    table = (
+        spark.createDataFrame([(row,) for row in rows], "value string").coalesce(1).select(parsed.alias("v")).toArrow()
+    )
+    theirs = table.column("v").combine_chunks()
+    wrong = []
+    # Python has no timestamps after the year 9999.
+    numbers = pa.struct([(one.name, pa.int64() if pa.types.is_timestamp(one.type) else one.type) for one in kind])
+
+    def listed(column):
+        parts = [column.field(one.name).cast(kind.field(one.name).type).cast(one.type) for one in numbers]
+        return pa.StructArray.from_arrays(parts, fields=list(numbers)).to_pylist()
+
+    same = listed(theirs)
+    corrupt = theirs.field("corrupt").to_pylist()
+    for number, (row, mine) in enumerate(zip(rows, listed(ours), strict=True)):
+        if (number in bad) != (corrupt[number] is not None):
+            wrong.append((row, bad.get(number), corrupt[number]))
+        elif number not in bad and repr(mine) != repr(same[number]):
+            wrong.append((row, mine, same[number]))
+    assert not wrong, wrong[:5]
+    assert 500 < len(bad) < len(rows) - 150
