@@ -22,7 +22,7 @@ from tests.pairs.draws import Draw, draw_of
 from tests.pairs.play import play
 
 FIRST_SEED = 34_000
-DRAWS = 40
+DRAWS = 24
 LONG_PIECES, DRAWS_OF_LONG_PIECE = 50, 100
 THREADS = 6
 

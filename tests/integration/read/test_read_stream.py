@@ -74,7 +74,7 @@ def test_available_now_walks_to_its_end_within_the_bound(spark, kafka, topic, tm
 
 
 @pytest.mark.skipif(not ADMISSION, reason="Spark before 4.2 runs AvailableNow of a Python source as one batch")
-@pytest.mark.parametrize("engine", ["native", "librdkafka"])
+@pytest.mark.parametrize("engine", ["native", pytest.param("librdkafka", marks=pytest.mark.long)])
 def test_micro_batches_have_about_as_many_bytes_as_the_limit_says(spark, kafka, topic, tmp_path, engine):
     name, count, size = topic("heavy", partitions=2), 300, 1000
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "batch.num.messages": 5})
