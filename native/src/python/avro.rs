@@ -47,13 +47,7 @@ impl AvroDecoder {
     }
 
     fn decode(&self, py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<DecodedValues> {
-        let imported = Imported::new(values)?;
-        let decoder = &self.inner;
-        let inner = match BinaryColumn::new(imported.column().map_err(malformed)?)? {
-            BinaryColumn::Small { rows, values } => py.detach(|| decoder.decode(&Rows { rows, values })),
-            BinaryColumn::Large { rows, values } => py.detach(|| decoder.decode(&Rows { rows, values })),
-        };
-        Ok(DecodedValues { inner: inner.map_err(fail)? })
+        decoded(py, values, &self.inner)
     }
 
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
@@ -75,18 +69,38 @@ impl JsonDecoder {
     }
 
     fn decode(&self, py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<DecodedValues> {
-        let imported = Imported::new(values)?;
-        let decoder = &self.inner;
-        let inner = match BinaryColumn::new(imported.column().map_err(malformed)?)? {
-            BinaryColumn::Small { rows, values } => py.detach(|| decoder.decode(&Rows { rows, values })),
-            BinaryColumn::Large { rows, values } => py.detach(|| decoder.decode(&Rows { rows, values })),
-        };
-        Ok(DecodedValues { inner: inner.map_err(fail)? })
+        decoded(py, values, &self.inner)
     }
 
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         type_capsule(py, self.inner.kind())
     }
+}
+
+/// A decoder of a column of values, whose offsets have 32 or 64 bits.
+trait Decode: Sync {
+    fn decode_column(&self, values: &impl Values) -> Result<Decoded, Failure>;
+}
+
+impl Decode for Decoder {
+    fn decode_column(&self, values: &impl Values) -> Result<Decoded, Failure> {
+        self.decode(values)
+    }
+}
+
+impl Decode for json::decoder::Decoder {
+    fn decode_column(&self, values: &impl Values) -> Result<Decoded, Failure> {
+        self.decode(values)
+    }
+}
+
+fn decoded(py: Python<'_>, values: &Bound<'_, PyAny>, decoder: &impl Decode) -> PyResult<DecodedValues> {
+    let imported = Imported::new(values)?;
+    let inner = match BinaryColumn::new(imported.column().map_err(malformed)?)? {
+        BinaryColumn::Small { rows, values } => py.detach(|| decoder.decode_column(&Rows { rows, values })),
+        BinaryColumn::Large { rows, values } => py.detach(|| decoder.decode_column(&Rows { rows, values })),
+    };
+    Ok(DecodedValues { inner: inner.map_err(fail)? })
 }
 
 #[pyclass(module = "kafkagroup_native", frozen)]
