@@ -12,6 +12,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from kafka_source.engine_selection import check_value_kernel
 from kafka_source.errors import OptionError
 from kafka_source.model.record_columns import Column
 from kafka_source.options import ReadOptions
@@ -28,12 +29,14 @@ def reader_of(options: ReadOptions) -> ReaderSchema:
         OptionError: The type of JSON values is wrong.
         KafkaGroupError: See `values.reader_schema.reader_schema`.
     """
-    if options.value_format != "json":
+    if options.value_format != "json" or options.value_schema is None:
         return reader_schema(options)
     # Only who reads JSON loads the parser of types.
     from kafka_source.json_type import json_column_type
 
-    return reader_schema(options, json_column_type(options.value_schema or ""))
+    kind = json_column_type(options.value_schema)
+    check_value_kernel("json")
+    return ReaderSchema(options.value_schema, json=kind)
 
 
 def schema_with_values(options: ReadOptions, reader: ReaderSchema) -> StructType:

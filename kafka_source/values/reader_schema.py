@@ -62,21 +62,17 @@ class ReaderSchema:
         return pa.array(decoder.decode(pa.array([], pa.binary()))).type
 
 
-def reader_schema(options: ReadOptions, json: pa.DataType | None = None) -> ReaderSchema:
-    """Return the schema of the column `value`, as it is now.
-
-    Args:
-        options: The options of the query.
-        json: The type that `value.schema` says, if the values are JSON.
+def reader_schema(options: ReadOptions) -> ReaderSchema:
+    """Return the Avro schema of the column `value`, as it is now.
 
     Raises:
         InvalidConfigurationError: The kernel is not installed, or the registry does not have the schema.
         AuthenticationError: The registry refuses the credentials.
         RetriableError: The registry does not answer.
     """
-    check_value_kernel(options.value_format)
+    check_value_kernel()
     if options.value_schema is not None:
-        return ReaderSchema(options.value_schema, json=json)
+        return ReaderSchema(options.value_schema)
     if options.value_schema_id is not None:
         return registered(options.registry, options.value_schema_id)
     subject = options.value_subject or subject_of_topic(options)
