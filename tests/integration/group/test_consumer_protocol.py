@@ -134,15 +134,18 @@ def test_a_commit_is_made_again_when_a_heartbeat_has_raised_the_epoch():
                 assert first.committed([kept]) == {kept: 7}
 
 
+def suspend(kafka: EmbeddedKafka, group: str, membership: ConsumerMembership) -> None:
+    """Send no heartbeats, as if the process were suspended, until the sessions of the group's members have ended."""
+    membership._client.run(membership._tasks.stop())
+    admin = kafka.admin()
+    wait_until(lambda: not admin.describe_consumer_groups([group])[group].result(10).members, "the removal")
+
+
 def test_slots_that_were_removed_join_again_with_the_same_member_ids(kafka, joined, topic, group):
     orders = topic("orders")
     membership = joined(orders)
     before = membership.credentials
-    # As if this process had been suspended for longer than its session.
-    client = membership._client
-    client.run(membership._tasks.stop())
-    admin = kafka.admin()
-    wait_until(lambda: not admin.describe_consumer_groups([group])[group].result(10).members, "the removal")
+    suspend(kafka, group, membership)
     assert membership.lost() is not None
     assert held(membership) == everything(orders, 4)
     with membership.rebalance_paused():
@@ -156,13 +159,10 @@ def test_slots_that_are_found_lost_in_a_rejoin_have_a_new_generation(kafka, join
     orders = topic("orders")
     membership = joined(orders)
     before = membership.assignment
-    client = membership._client
-    client.run(membership._tasks.stop())
-    admin = kafka.admin()
-    wait_until(lambda: not admin.describe_consumer_groups([group])[group].result(10).members, "the removal")
+    suspend(kafka, group, membership)
     membership.ask()
     # The rejoin began because the brokers had assigned other partitions; the heartbeat above came in between.
-    after = client.run(membership._join(Reason(RebalanceCause.MEMBERS, "a new member"), Deadline(30)))
+    after = membership._client.run(membership._join(Reason(RebalanceCause.MEMBERS, "a new member"), Deadline(30)))
     # The same partitions, but others may have committed offsets: the query has to look.
     assert [slot.partitions for slot in after.slots] == [slot.partitions for slot in before.slots]
     assert after.generation > before.generation
@@ -318,11 +318,9 @@ def test_a_query_joins_in_the_middle_of_a_batch_of_another_and_each_record_is_wr
 def test_a_sink_whose_source_was_removed_decides_if_nobody_else_has_its_partitions(kafka, pipe, group, on_lost):
     query = pipe("a", group_on_lost=on_lost)
     query.batch()
-    # As if the driver had been suspended for longer than its session, and then went on.
     membership = query.stream._owner._membership
-    membership._client.run(membership._tasks.stop())
-    admin = kafka.admin()
-    wait_until(lambda: not admin.describe_consumer_groups([group])[group].result(10).members, "the removal")
+    suspend(kafka, group, membership)
+    # The driver goes on.
     membership._client.loop.call_soon(membership._tasks.start)
     if on_lost == "stop":
         with pytest.raises(FencedError):
