@@ -277,6 +277,8 @@ def _compare_protocols(slots: Sequence[int], partitions: int, batch: float, beat
                     assert time.perf_counter() - began < JOIN_SECONDS
                     time.sleep(0.02)
                 seconds = time.perf_counter() - began
+                held = [tp for slot in query.assignment.slots for tp in slot.partitions]
+                assert len(held) == len(set(held)) == partitions, len(held)
                 if count > 1:
                     print(f"| {count} | {partitions} | {seconds:.2f} | {_core_share(beats):.1%} |", flush=True)
 
