@@ -214,7 +214,13 @@ def test_a_share_group_is_named(
 ) -> None:
     with java_app("ShareConsumer", tmp_path, kafka.bootstrap_servers, group, orders) as sharing:
         sharing.wait_for("polled")
-        (row,) = command.json("groups", "--type", "share", "--regex", f"^{group}$", "--lag")
+
+        # A poll may return before the coordinator has made the group.
+        def listed() -> list[dict[str, object]]:
+            rows: list[dict[str, object]] = command.json("groups", "--type", "share", "--regex", f"^{group}$", "--lag")
+            return rows
+
+        (row,) = wait_until(listed, f"the share group {group}")
         assert (row["type"], row["lag"]) == ("share", None)
         for arguments in (("group", group), ("watch", group, "-n", "1"), ("plan", "range", "--group", group)):
             assert "is a share group" in command.refused(*arguments), arguments
