@@ -1,117 +1,230 @@
-"""Three processes of `arrow.consume` share a group and are killed: none lost, and none twice by transactions.
+"""Three processes of `arrow.consume`, a Spark stream and Java's VerifiableConsumer share a group and are killed.
+
+None is lost, and none is twice in the output of transactions.
+
+    ./run test -m long tests/soak/test_members_without_spark.py -s
 
 KAFKAGROUP_SOAK_MINUTES=… chooses the duration, KAFKAGROUP_SEED=… who is killed, and when.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import random
-import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
-import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
-from confluent_kafka import Producer
 
+from kafka_source.client_config import Settings
 from kafkagroup import arrow
-from kafkagroup.embedded import EmbeddedKafka
+from kafkagroup.admin import Groups
+from kafkagroup.embedded import EmbeddedKafka, java_command
+from testbed.load import Load
+from tests.apps.process import App, copying_app
+from tests.support.restless import committed_positions
 from tests.support.waiting import wait_until
 
 MINUTES = float(os.environ.get("KAFKAGROUP_SOAK_MINUTES", "45"))
-SEED = int(os.environ.get("KAFKAGROUP_SEED", "40"))
-PARTITIONS = 6
-RECORDS_PER_SECOND = 500
+PARTITIONS = 12
+RECORDS_PER_SECOND = 200
+# The same for all, so that the dead are missed after a few seconds.
+SESSION = {"session.timeout.ms": 10_000, "heartbeat.interval.ms": 500}
 
-# What each writes is in `out`, by whoever has written it: transactions write with the key "t".
+# With `yes`, what it reads is written and committed by one transaction; else it is written, and then committed.
 MEMBER = """
-import sys
-import pyarrow as pa
+import json, sys
 from kafkagroup import KafkaGroupError, arrow
-servers, topic, out, transactional = sys.argv[1:]
-settings = {"bootstrap.servers": servers, "group.id": topic, "heartbeat.interval.ms": 500, "session.timeout.ms": 6000,
-    "transaction.timeout.ms": 10000}
-def output(batch, key):
-    return pa.record_batch({"key": [key] * batch.num_rows, "value": batch["value"]})
+topic, out, transactional, settings = sys.argv[1:]
+settings = {**json.loads(settings), "transaction.timeout.ms": 10_000}
+to = {"bootstrap.servers": settings["bootstrap.servers"]}
 with arrow.consume(topic, settings, columns="value") as stream:
     while True:
         try:
             for batch in stream:
                 if transactional == "yes":
                     with stream.transaction() as transaction:
-                        transaction.write(out, output(batch, "t"))
+                        transaction.write(out, batch)
                 else:
-                    arrow.write(out, output(batch, "p"), {"bootstrap.servers": servers})
+                    arrow.write(out, batch, to)
                     stream.commit()
         except KafkaGroupError as error:
-            print(error, file=sys.stderr, flush=True)
+            print(type(error).__name__, error, file=sys.stderr, flush=True)
 """
 
 
-class Member:
-    """A process, which is killed and started again."""
+class Reader:
+    """A program of the group, which is killed and started again.
 
-    def __init__(self, arguments: list[str], log: Path) -> None:
-        self._arguments, self._log = arguments, log
-        self.start()
+    Args:
+        name: Its name.
+        start: Starts the program.
+        tells: The start of a line that it writes when it is at work; empty: it is at work soon.
+    """
 
-    def start(self) -> None:
-        with self._log.open("a") as log:
-            self._process = subprocess.Popen([sys.executable, "-c", MEMBER, *self._arguments], stderr=log)
+    def __init__(self, name: str, start: Callable[[], App], tells: str = "") -> None:
+        self.name, self.kills = name, 0
+        self._start, self._tells = start, tells
+        self.app = start()
+
+    def is_at_work(self) -> bool:
+        """Whether a kill would end more than a start: Spark's takes a minute on a busy machine."""
+        return not self._tells or any(line.startswith(self._tells) for line in self.app.lines())
 
     def check(self) -> None:
-        assert self._process.poll() is None, self._log.read_text()[-4000:]
+        """It ends only when it is killed."""
+        assert self.app.process.poll() is None, f"{self.name}: {self.app.lines()[-3:]}\n{self._log()[-4000:]}"
 
     def kill(self) -> None:
-        self._process.kill()
-        self._process.wait(60)
+        self.app.kill()
+        self.kills += 1
+
+    def start(self) -> None:
+        self.app = self._start()
+
+    def errors(self) -> int:
+        """Return how many errors of Kafka's it has told of, which it went on after."""
+        return sum("Error" in line.partition(" ")[0] for line in self._log().splitlines())
+
+    def _log(self) -> str:
+        return self.app.log.read_text(errors="replace")
+
+
+class Verifiable(Reader):
+    """Java's VerifiableConsumer, which says each record that it reads, and then commits.
+
+    Attributes:
+        numbers: The values of the records.
+        times: How many records it has read; more than there are numbers if some came again.
+    """
+
+    def __init__(self, servers: str, group: str, topic: str, folder: Path) -> None:
+        config = folder / "verifiable.properties"
+        config.write_text(f"heartbeat.interval.ms={SESSION['heartbeat.interval.ms']}\n")
+        self.numbers, self.times = set[int](), 0
+        arguments = {
+            "--bootstrap-server": servers,
+            "--group-id": group,
+            "--topic": topic,
+            "--session-timeout": str(SESSION["session.timeout.ms"]),
+            "--command-config": str(config),
+        }
+        flat = [word for pair in arguments.items() for word in pair]
+        command = java_command("org.apache.kafka.tools.VerifiableConsumer", *flat, "--verbose")
+        super().__init__("VerifiableConsumer", partial(App, command, folder / "verifiable.log"))
+
+    def kill(self) -> None:
+        super().kill()
+        self.gather(ended=True)
+
+    def gather(self, *, ended: bool = False) -> None:
+        """Note what it has said; the last line of one that has ended may be half of one."""
+        lines = self.app.lines()
+        for at, line in enumerate(lines):
+            try:
+                said = json.loads(line)
+            except json.JSONDecodeError:
+                assert ended, line
+                assert at == len(lines) - 1, line
+                continue
+            if said["name"] == "record_data":
+                self.numbers.add(int(said["value"]))
+                self.times += 1
+        lines.clear()
+
+
+@contextmanager
+def everybody(
+    servers: str, topic: str, outputs: Mapping[str, str], folder: Path
+) -> Iterator[tuple[list[Reader], Verifiable]]:
+    """Run the group, which has the name of its topic; at the end nothing of it runs."""
+    settings = {"bootstrap.servers": servers, "group.id": topic, **SESSION}
+    source = {
+        **{f"kafka.{name}": value for name, value in settings.items()},
+        "subscribe": topic,
+        "startingOffsets": "earliest",
+        "group.members": 2,
+    }
+    readers: list[Reader] = []
+    try:
+        for name, out in {"arrow-1": "once", "arrow-2": "once", "arrow-3": "least"}.items():
+            transactional = "yes" if out == "once" else "no"
+            command = [sys.executable, "-c", MEMBER, topic, outputs[out], transactional, json.dumps(settings)]
+            readers.append(Reader(name, partial(App, command, folder / f"{name}.log")))
+        sink = {"kafka.bootstrap.servers": servers, "topic": outputs["spark"]}
+        readers.append(Reader("Spark", partial(copying_app, folder / "spark", source, sink), "batch"))
+        java = Verifiable(servers, topic, topic, folder)
+        readers.append(java)
+        yield readers, java
+    finally:
+        for reader in readers:
+            reader.app.kill()
 
 
 @pytest.mark.requires_native
 @pytest.mark.long
+@pytest.mark.timeout(MINUTES * 60 + 1200)
 def test_members_that_are_killed_lose_nothing_and_transactions_write_nothing_twice(
     kafka: EmbeddedKafka, topic: Callable[..., str], tmp_path: Path
 ) -> None:
-    name, out = topic("soak-members", partitions=PARTITIONS), topic("soak-members-out", partitions=1)
-    chance, servers = random.Random(SEED), kafka.bootstrap_servers
-    members = [
-        Member([servers, name, out, "yes" if number == 0 else "no"], tmp_path / f"member-{number}.log")
-        for number in range(3)
-    ]
-    written, kills, end = 0, 0, time.monotonic() + MINUTES * 60
-    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
-    try:
-        next_kill = time.monotonic() + 10
-        while time.monotonic() < end:
-            for _ in range(RECORDS_PER_SECOND // 5):
-                producer.produce(name, str(written).encode(), partition=written % PARTITIONS)
-                written += 1
-            producer.poll(0.2)
-            for member in members:
-                member.check()
+    seed = int(os.environ.get("KAFKAGROUP_SEED", random.randrange(1 << 30)))
+    print(f"\nseed {seed}, {MINUTES:g} minutes", flush=True)
+    chance, servers = random.Random(seed), kafka.bootstrap_servers
+    name = topic("soak-members", partitions=PARTITIONS)
+    outputs = {kind: f"{name}-{kind}" for kind in ("once", "least", "spark")}
+    for out in outputs.values():
+        kafka.create_topic(out, PARTITIONS)
+    load = Load(servers, name, RECORDS_PER_SECOND)
+    with everybody(servers, name, outputs, tmp_path) as (readers, java):
+        began = time.monotonic()
+        next_kill = began + 20
+        while (elapsed := time.monotonic() - began) < MINUTES * 60:
+            time.sleep(0.2)
+            java.gather()
+            for reader in readers:
+                reader.check()
             if time.monotonic() > next_kill:
-                victim = chance.choice(members)
+                victim = chance.choice([reader for reader in readers if reader.is_at_work()])
+                away = chance.uniform(0, 15)
+                print(f"  {elapsed:5.0f} s: {victim.name} is killed, and back after {away:.0f} s", flush=True)
                 victim.kill()
-                time.sleep(chance.uniform(0, 8))
+                time.sleep(away)
                 victim.start()
-                kills, next_kill = kills + 1, time.monotonic() + chance.uniform(2, 20)
-        assert producer.flush(60) == 0
-        seen = wait_until(lambda: _complete(out, servers, written), "all records in the output", 180)
-    finally:
-        for member in members:
-            member.kill()
-    by_transaction = [value for key, value in seen if key == b"t"]
-    assert len(by_transaction) == len(set(by_transaction)), "a record is twice in the output of transactions"
-    assert by_transaction, "the member with transactions has read something"
-    print(f"{written} records, {kills} kills, {len(by_transaction)} in transactions, {len(seen)} in all")
+                next_kill = time.monotonic() + chance.uniform(2, 20)
+        load.close()
+
+        def all_numbers() -> dict[str, list[int]] | None:
+            for reader in readers:
+                reader.check()
+            java.gather()
+            found = {out: numbers_of(out, servers) for out in outputs.values()}
+            seen = java.numbers.union(*found.values())
+            return found if seen == set(range(load.count)) else None
+
+        found = wait_until(all_numbers, f"{load.count} records in the output", 300)
+        committed = partial(committed_positions, Groups(Settings({"bootstrap.servers": servers})), name)
+        wait_until(lambda: sum(committed().values()) == load.count, f"{load.count} records to be committed", 120)
+        kills = {reader.name: reader.kills for reader in readers}
+        told = {reader.name: reader.errors() for reader in readers}
+    once, *others = ((len(numbers), len(set(numbers))) for numbers in found.values())
+    assert once[0] == once[1], "a record is twice in the output of transactions"
+    # Each of them has read something.
+    assert all((once[0], *(records for records, _ in others), java.times))
+    repeated = [(records, records - distinct) for records, distinct in (*others, (java.times, len(java.numbers)))]
+    print(f"  {load.count} records, kills {kills}, errors that a member went on after {told}")
+    print(f"  in transactions {once[0]}, of them twice 0; by arrow, Spark, Java (of them again) {repeated}")
 
 
-def _complete(out: str, servers: str, written: int) -> list[tuple[bytes, int]] | None:
+def numbers_of(out: str, servers: str) -> list[int]:
+    """Return the numbers in a topic, as a reader of committed records sees them."""
     settings = {"bootstrap.servers": servers, "isolation.level": "read_committed"}
-    with arrow.read(out, settings, columns="key,value") as stream:
-        table = pa.table(stream)
-    seen = list(zip(table["key"].to_pylist(), map(int, table["value"].to_pylist()), strict=True))
-    return seen if len({value for _, value in seen}) == written else None
+    with arrow.read(out, settings, columns="value string") as stream:
+        table = stream.to_reader().read_all()
+    numbers: list[int] = pc.cast(table["value"], "int64").to_pylist()
+    return numbers
