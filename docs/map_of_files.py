@@ -28,8 +28,11 @@ def map_of_files() -> str:
             rows.append(f"| **`{folder.relative_to(ROOT)}/`** | **{_first_line(folder / '__init__.py')}** |")
             modules = sorted(path for path in folder.glob("*.py") if not path.name.startswith("__"))
             rows += [f"| `{path.name}` | {_first_line(path)} |" for path in modules]
-    rows.append("| **`native/src/`** | **The native engine's kernel, in Rust.** |")
-    rows += [f"| `{path.name}` | {_first_line(path)} |" for path in sorted((ROOT / "native" / "src").glob("*.rs"))]
+    crate = ROOT / "native" / "src"
+    for folder in sorted({path.parent for path in crate.rglob("*.rs")}):
+        door = folder / ("lib.rs" if folder == crate else "mod.rs")
+        rows.append(f"| **`{folder.relative_to(ROOT)}/`** | **{_first_line(door)}** |")
+        rows += [f"| `{path.name}` | {_first_line(path)} |" for path in sorted(folder.glob("*.rs")) if path != door]
     return "\n".join(rows) + "\n"
 
 

@@ -283,7 +283,7 @@ def _kind(request: FetchRequest) -> _Kind:
     pacer = request.pacer
     if not pacer.enabled:
         return _Kind(request.read_committed, request.label, None, paced=False)
-    pacer.wait(sum(r.size for r in request.ranges))
+    pacer.seconds_to_wait(sum(r.size for r in request.ranges))
     most = pacer.max_bytes(1024.0)
     if most is None or most >= _UNLIMITED_BYTES:
         return _Kind(request.read_committed, request.label, None, paced=True)
@@ -392,7 +392,7 @@ class _LibrdkafkaReader:
         if not self._pacer.enabled:
             return 0.0
         begun = time.monotonic()
-        while (pause := self._pacer.wait(self._left(self._open))) > 0:
+        while (pause := self._pacer.seconds_to_wait(self._left(self._open))) > 0:
             time.sleep(pause)
         return time.monotonic() - begun
 

@@ -213,7 +213,7 @@ class NativeReader:
         """Return whether the quota delays the next request, and note until when."""
         if not self._pacer.enabled:
             return False
-        pause = self._pacer.wait(sum(part.left for part in self._parts.values()))
+        pause = self._pacer.seconds_to_wait(sum(part.left for part in self._parts.values()))
         self._paced_until = time.monotonic() + pause
         if pause > 0:
             for part in self._parts.values():

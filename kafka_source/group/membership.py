@@ -204,7 +204,7 @@ class GroupMembership:
         """The slots' credentials in this generation."""
         return tuple(slot.credentials for slot in self.assignment.slots)
 
-    def has_newer_credentials(self, used: tuple[SlotCredentials, ...]) -> bool:
+    def ask_for_newer_credentials(self, used: tuple[SlotCredentials, ...]) -> bool:
         """Return False: in a generation credentials stay as they are, and a commit that was refused is lost."""
         return False
 

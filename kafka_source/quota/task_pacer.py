@@ -88,7 +88,7 @@ class Pacer:
         """Whether there is a quota."""
         return self._ask is not None
 
-    def wait(self, left: int) -> float:
+    def seconds_to_wait(self, left: int) -> float:
         """Return the seconds until the next fetch may leave; 0: now.
 
         Args:

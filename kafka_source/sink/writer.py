@@ -176,7 +176,7 @@ def _paced(batches: Iterable[Records], pacer: Pacer) -> Iterator[Records]:
         before = [0, *accumulate(records.sizes())]
         at, end = 0, len(before) - 1
         while at < end:
-            while (pause := pacer.wait(end - at)) > 0:
+            while (pause := pacer.seconds_to_wait(end - at)) > 0:
                 time.sleep(pause)
             limit = pacer.max_bytes(before[-1] / end)
             until = end if limit is None else max(at + 1, bisect_right(before, before[at] + limit) - 1)

@@ -319,7 +319,7 @@ class GroupMemberOwner(CommittingOwner):
                 self._commit_as(used, marked, by_slot)
                 return
             except FencedError:
-                if not self._membership.has_newer_credentials(used):
+                if not self._membership.ask_for_newer_credentials(used):
                     raise
 
     def _commit_as(

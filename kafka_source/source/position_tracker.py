@@ -201,7 +201,7 @@ class PositionTracker:
         self._positions.in_log_of(reached)
         return found
 
-    def move_into_log(
+    def move_back_into_log(
         self,
         starts: Mapping[TopicPartition, int],
         latest: Mapping[TopicPartition, int],

@@ -1,4 +1,4 @@
-"""Resolve where reading starts and ends: committed offsets, earliest, latest, JSON, timestamps; and check data loss."""
+"""Resolve where reading starts and ends: committed offsets, earliest, latest, JSON, timestamps; compare with logs."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ class StreamPlanner:
         if beyond and self._topics.are_replaced(beyond):
             # Their records are not lost, but those of other topics: the trigger begins again and reads all of them.
             raise RefreshRetriableError(f"Topics were deleted or created again: {', '.join(sorted(beyond))}.")
-        before, starts = starts, self._resolver.move_into_log(starts, latest, diverged)
+        before, starts = starts, self._resolver.move_back_into_log(starts, latest, diverged)
         if not self._resolver.marks_steps_back:
             # The checkpoint must have a step back before more is read: a plan leaves out what is before its start.
             latest |= {tp: to for tp, to in starts.items() if to < before[tp]}

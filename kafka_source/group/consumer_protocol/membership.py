@@ -158,7 +158,7 @@ class ConsumerMembership:
     def _credentials(self) -> tuple[SlotCredentials, ...]:
         return tuple(slot.credentials(self._names) for slot in self._slots)
 
-    def has_newer_credentials(self, used: tuple[SlotCredentials, ...]) -> bool:
+    def ask_for_newer_credentials(self, used: tuple[SlotCredentials, ...]) -> bool:
         """Return whether a commit that was refused may succeed with the credentials of now.
 
         A heartbeat may have raised an epoch, or its answer was lost: then the next one tells.

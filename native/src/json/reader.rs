@@ -1,4 +1,4 @@
-//! Reads the text of one value into a column.
+//! Reads the text of one value into a column, and decides what makes a value bad.
 
 use crate::avro::column::{Bytes, Column, Data, MISMATCH, end};
 use crate::avro::fault::{ENTRY, Fault, ITEM};

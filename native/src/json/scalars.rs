@@ -1,4 +1,4 @@
-//! What the texts of JSON mean in columns of other types.
+//! Parses the texts of JSON numbers, dates and times; whether a type takes them is decided in `reader`.
 
 /// Removes a number of exactly `len` digits from the start of a text.
 fn digits(text: &mut &[u8], len: usize) -> Option<i64> {

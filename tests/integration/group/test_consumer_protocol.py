@@ -129,7 +129,7 @@ def test_a_commit_is_made_again_when_a_heartbeat_has_raised_the_epoch():
                 committer = TransactionalCommitter(settings, "billing-offsets")
                 with pytest.raises(FencedError):
                     committer.commit_as([(used[0], {kept: 6})])
-                assert first.has_newer_credentials(used)
+                assert first.ask_for_newer_credentials(used)
                 committer.commit_as([(first.credentials[0], {kept: 7})])
                 assert first.committed([kept]) == {kept: 7}
 

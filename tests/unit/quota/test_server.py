@@ -60,22 +60,22 @@ def test_it_listens_where_a_broker_is_reached_whichever_that_is(address):
     server = Served(listen_towards([gone, there]))
     assert server.address.host == address
     with pacer_of(server.ticket(), SETTINGS, "") as pacer:
-        assert pacer.wait(100) == 0
+        assert pacer.seconds_to_wait(100) == 0
         pacer.fetched(200_000, 200)
-        assert pacer.wait(100) > 0
+        assert pacer.seconds_to_wait(100) > 0
     assert server.figures()["slots"]["0"]["bytes"] == 200_000
     server.close()
 
 
 def test_tasks_share_one_quota(server):
     with pacer_of(server.ticket(0), SETTINGS, "") as one, pacer_of(server.ticket(1), SETTINGS, "") as two:
-        assert one.wait(100) == 0
+        assert one.seconds_to_wait(100) == 0
         assert one.max_bytes(1000) == GRANT
         one.fetched(200_000, 200)
-        wait = one.wait(1000)
+        wait = one.seconds_to_wait(1000)
         assert wait > 0
         # It comes after the first one, for as much as that has fetched.
-        assert wait + 0.15 < two.wait(1000) < wait + 0.25
+        assert wait + 0.15 < two.seconds_to_wait(1000) < wait + 0.25
         assert two.max_bytes(1000) == GRANT
         two.fetched(25_000, 25)
     figures = server.figures()
@@ -86,10 +86,10 @@ def test_tasks_share_one_quota(server):
 
 def test_reads_that_share_a_server_have_a_quota_each(server):
     with pacer_of(server.ticket(), SETTINGS, "") as one, pacer_of(server.ticket(account="2"), SETTINGS, "") as two:
-        one.wait(100)
+        one.seconds_to_wait(100)
         one.fetched(20_000_000, 200)
-        assert one.wait(1000) > 0.5
-        assert two.wait(1000) == 0
+        assert one.seconds_to_wait(1000) > 0.5
+        assert two.seconds_to_wait(1000) == 0
 
 
 def test_what_is_measured_and_throttled_is_told(server):
@@ -105,11 +105,11 @@ def test_what_is_measured_and_throttled_is_told(server):
 
 def test_a_changed_bound_holds_for_tasks_that_run(server):
     with pacer_of(server.ticket(), SETTINGS, "") as pacer:
-        pacer.wait(1)
+        pacer.seconds_to_wait(1)
         pacer.fetched(10_000_000, 1)
-        assert pacer.wait(1) > 0
+        assert pacer.seconds_to_wait(1) > 0
         server.account.change(UNBOUNDED)
-        wait_until(lambda: pacer.wait(1) == 0, "the changed bound", 10)
+        wait_until(lambda: pacer.seconds_to_wait(1) == 0, "the changed bound", 10)
         assert pacer.max_bytes(1000) is None
 
 
@@ -121,7 +121,7 @@ def test_a_task_that_cannot_ask_keeps_to_its_share(server, why):
     else:
         server.close()
     with pacer_of(ticket, SETTINGS, "") as pacer:
-        assert pacer.wait(1) == 0
+        assert pacer.seconds_to_wait(1) == 0
         assert pacer.max_bytes(1000) == GRANT // 4
     assert "another" not in repr(ticket)
 
@@ -132,7 +132,7 @@ def test_a_task_that_can_neither_ask_nor_look_keeps_to_its_share_of_what_held(se
     quota = replace(QUOTA, bounds=UNBOUNDED, watch=watch, windows=1, seconds=0.1)
     server.close()
     with pacer_of(replace(server.ticket(), settings=quota), SETTINGS, "") as pacer:
-        assert pacer.wait(1) == 0
+        assert pacer.seconds_to_wait(1) == 0
         assert pacer.max_bytes(1000) == GRANT // 4
 
 
@@ -178,7 +178,7 @@ def test_a_task_that_cannot_ask_looks_at_the_url_itself(server, page):
     server.close()
     quota = replace(QUOTA, watch=page.url, windows=1, seconds=0.1)
     with pacer_of(replace(server.ticket(), settings=quota), SETTINGS, "") as pacer:
-        wait_until(lambda: pacer.wait(1) == 0 and pacer.max_bytes(1000) == GRANT, "the page's bound", 30)
+        wait_until(lambda: pacer.seconds_to_wait(1) == 0 and pacer.max_bytes(1000) == GRANT, "the page's bound", 30)
 
 
 def test_a_document_that_comes_in_part_changes_nothing(page):

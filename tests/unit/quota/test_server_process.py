@@ -47,11 +47,11 @@ def test_it_serves_and_ends_with_the_driver(tmp_path, monkeypatch):
         assert ticket.server.secret not in repr(ticket)
         tickets = [ticket.of(slot, 0.25) for slot in range(2)]
         with pacer_of(tickets[0], SETTINGS, "") as one, pacer_of(tickets[1], SETTINGS, "") as two:
-            assert one.wait(100) == 0
+            assert one.seconds_to_wait(100) == 0
             assert one.max_bytes(1000) == GRANT_SECONDS * 1_000_000  # not its share: the server answers
             one.fetched(3_000_000, 3000)
-            one.wait(100)
-            assert two.wait(100) > 0
+            one.seconds_to_wait(100)
+            assert two.seconds_to_wait(100) > 0
     finally:
         driver.kill()
         driver.communicate()

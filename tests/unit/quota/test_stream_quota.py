@@ -35,7 +35,7 @@ def test_bad_records_of_all_tasks_are_counted_once_each_also_where_nothing_is_li
         for slot in (0, 1):
             with pacer_of(quota.ticket(slot, 0.5), SETTINGS, "") as pacer:
                 pacer.found_bad(2)
-                assert pacer.wait(10) == 0
+                assert pacer.seconds_to_wait(10) == 0
                 pacer.found_bad(1)
         assert quota.bad_records() == 6
 

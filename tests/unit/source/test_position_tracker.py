@@ -105,7 +105,7 @@ class Start:
         owned = OwnedPartitions({TP: 0}, 1, 1)
         starts = self.tracker.resolve(checkpoint, owned, [TP], set())
         diverged = self.tracker.diverged(starts, {TP: self.log.end}, {TP: self.log.epoch})
-        self.starts = self.tracker.move_into_log(starts, {TP: self.log.end}, diverged)
+        self.starts = self.tracker.move_back_into_log(starts, {TP: self.log.end}, diverged)
         return self.starts[TP]
 
     def planned(self, checkpoint: StreamOffset) -> StreamOffset:
