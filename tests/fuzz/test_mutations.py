@@ -1,4 +1,4 @@
-"""Ten million mutated record sets, and as many Avro values, through the kernel, with the checks of a debug build."""
+"""Ten million mutated record sets, and as many Avro and JSON values, through the kernel, with the checks of a debug build."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ SECONDS = 1500
     ("test", "tally"),
     [
         ("mutations", r"whole (\d+), partial (\d+), corrupt (\d+), old format (\d+)"),
-        ("values", r"good (\d+), bad (\d+)"),
+        ("avro_values", r"good (\d+), bad (\d+)"),
+        ("json_values", r"good (\d+), bad (\d+)"),
     ],
 )
 def test_millions_of_mutations_neither_crash_nor_hang_nor_give_a_wrong_row(test: str, tally: str) -> None:

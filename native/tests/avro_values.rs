@@ -1,26 +1,18 @@
-//! Decodes millions of mutated Avro values: none may crash, hang, take more memory than its bytes allow, or leave a trace in
-//! the rows around it.
+//! Decodes millions of mutated Avro values.
 
 #![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
 #[path = "support/changes.rs"]
 mod changes;
+#[path = "support/mutated_values.rs"]
+mod mutated_values;
 
-use std::time::{Duration, Instant};
-
-use changes::{Rng, mutate};
-use kafkagroup_native::arrays::Outside;
-use kafkagroup_native::avro::decoder::{Decoded, Decoder, Values};
+use changes::Rng;
+use kafkagroup_native::avro::decoder::Decoder;
 use kafkagroup_native::avro::framing::Framing;
 use kafkagroup_native::avro::schema::{Id, Kind, Schema};
 use kafkagroup_native::varint::put;
-
-const ROWS: usize = 32;
-/// More than a row of any of the schemas takes without the items of its arrays and maps.
-const ROW_BYTES: usize = 2048;
-/// As in `avro/run.rs`, and the bytes of texts.
-const FIXED_BYTES: usize = 8 << 10;
-const BYTES_PER_BYTE: usize = 513;
+use mutated_values::Subject;
 
 /// Reader schemas, each with its writer schemas.
 const SCHEMAS: [(&str, &[&str]); 5] = [
@@ -73,24 +65,6 @@ const SCHEMAS: [(&str, &[&str]); 5] = [
     ),
 ];
 
-/// A decoder with all its writer schemas; their ids count from 0.
-struct Subject {
-    decoder: Decoder,
-    writers: Vec<Schema>,
-}
-
-struct Column(Vec<Option<Vec<u8>>>);
-
-impl Values for Column {
-    fn rows(&self) -> usize {
-        self.0.len()
-    }
-
-    fn get(&self, row: usize) -> Result<Option<&[u8]>, Outside> {
-        Ok(self.0[row].as_deref())
-    }
-}
-
 fn subjects() -> Vec<Subject> {
     let subject = |(reader, writers): (&str, &[&str])| {
         let mut decoder = Decoder::new(reader, None, Framing::Confluent, 3).unwrap();
@@ -98,7 +72,11 @@ fn subjects() -> Vec<Subject> {
         for (id, text) in texts.iter().enumerate() {
             decoder.add(id as u64, text).unwrap();
         }
-        Subject { decoder, writers: texts.iter().map(|text| Schema::parse(text).unwrap()).collect() }
+        let writers: Vec<Schema> = texts.iter().map(|text| Schema::parse(text).unwrap()).collect();
+        Subject {
+            decode: Box::new(move |values| decoder.decode(values)),
+            value: Box::new(move |rng| value(&writers, rng)),
+        }
     };
     SCHEMAS.into_iter().map(subject).collect()
 }
@@ -149,69 +127,21 @@ fn write(schema: &Schema, id: Id, rng: &mut Rng, depth: usize, out: &mut Vec<u8>
     }
 }
 
-fn value(subject: &Subject, rng: &mut Rng) -> Vec<u8> {
-    let id = rng.below(subject.writers.len());
+/// Returns a value of one of the writer schemas, whose ids count from 0.
+fn value(writers: &[Schema], rng: &mut Rng) -> Vec<u8> {
+    let id = rng.below(writers.len());
     let mut bytes = vec![0, 0, 0, 0, id as u8];
-    write(&subject.writers[id], subject.writers[id].root, rng, 0, &mut bytes);
+    write(&writers[id], writers[id].root, rng, 0, &mut bytes);
     bytes
-}
-
-fn check(decoded: &Decoded, values: &Column) {
-    decoded.data.validate_full().unwrap();
-    assert_eq!(decoded.data.len(), values.rows());
-    let bytes: usize = values.0.iter().flatten().map(Vec::len).sum();
-    let allowed = values.rows() * (ROW_BYTES + FIXED_BYTES) + BYTES_PER_BYTE * bytes;
-    let taken = decoded.data.get_slice_memory_size().unwrap();
-    assert!(taken <= allowed, "{taken} bytes of {allowed}");
-}
-
-#[derive(Default)]
-struct Tally {
-    good: u64,
-    bad: u64,
-}
-
-fn run(mutations: u64, deadline: Instant, first_seed: u64) -> Tally {
-    let (mut rng, mut tally, subjects) = (Rng(first_seed), Tally::default(), subjects());
-    while tally.good + tally.bad < mutations {
-        assert!(Instant::now() < deadline, "{} of {mutations} mutations in the time allowed", tally.good + tally.bad);
-        let subject = &subjects[rng.below(subjects.len())];
-        let mut values = Column((0..ROWS).map(|_| Some(value(subject, &mut rng))).collect());
-        let original = subject.decoder.decode(&values).unwrap();
-        assert!(original.bad.is_empty(), "{:?}", original.messages);
-        check(&original, &values);
-        for row in (0..ROWS).filter(|row| row % 4 != 0) {
-            mutate(&mut rng, values.0[row].as_mut().unwrap(), |_| false);
-        }
-        let mutated = subject.decoder.decode(&values).unwrap();
-        check(&mutated, &values);
-        assert!(mutated.bad.iter().all(|bad| bad.row % 4 != 0 && bad.message < mutated.messages.len()));
-        tally.bad += mutated.bad.len() as u64;
-        tally.good += (ROWS - ROWS / 4 - mutated.bad.len()) as u64;
-        for bad in &mutated.bad {
-            values.0[bad.row] = None;
-        }
-        let without = subject.decoder.decode(&values).unwrap();
-        assert!(without.bad.is_empty());
-        assert!(without.data == mutated.data, "bad rows have left a trace: {:02x?}", values.0);
-    }
-    tally
 }
 
 #[test]
 fn some_mutations() {
-    let tally = run(30_000, Instant::now() + Duration::from_secs(300), 1);
-    assert!(tally.good > 1000 && tally.bad > 1000);
+    mutated_values::some_mutations(&subjects());
 }
 
-/// `MUTATIONS` (10 million) from `MUTATION_SEED` (1) within `MUTATION_SECONDS` (1500).
 #[test]
 #[ignore = "minutes long; run by tests/fuzz"]
 fn millions_of_mutations() {
-    let number = |name: &str, default| std::env::var(name).map_or(default, |text| text.parse().unwrap());
-    let (mutations, seconds) = (number("MUTATIONS", 10_000_000), number("MUTATION_SECONDS", 1500));
-    let start = Instant::now();
-    let tally = run(mutations, start + Duration::from_secs(seconds), number("MUTATION_SEED", 1));
-    let total = tally.good + tally.bad;
-    println!("{total} mutations in {:.0} s: good {}, bad {}", start.elapsed().as_secs_f64(), tally.good, tally.bad);
+    mutated_values::millions_of_mutations(&subjects());
 }
