@@ -94,11 +94,20 @@ def test_the_sink_writes_a_batch_exactly_once_with_two_faults(tmp_path: Path, on
     ("broken", "violated"),
     [
         pytest.param("flush", "NoLoss", id="a-task-reports-before-its-flush"),
-        pytest.param("all", "NoLoss", id="the-driver-decides-before-all-tasks-have-prepared"),
-        pytest.param("open", "DecidedStays", id="the-driver-does-not-look-whether-the-transactions-are-open"),
-        pytest.param("offsets", "OffsetsMatch", id="the-offsets-are-committed-before-the-decision"),
+        pytest.param("all", "NoLoss", id="the-driver-decides-before-all-tasks-have-prepared", marks=pytest.mark.long),
+        pytest.param(
+            "open",
+            "DecidedStays",
+            id="the-driver-does-not-look-whether-the-transactions-are-open",
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            "offsets", "OffsetsMatch", id="the-offsets-are-committed-before-the-decision", marks=pytest.mark.long
+        ),
         pytest.param("epoch", "DecidedStays", id="a-replaced-driver-may-decide"),
-        pytest.param("look", "DecidedStays", id="an-attempt-takes-an-id-without-a-look-at-the-driver"),
+        pytest.param(
+            "look", "DecidedStays", id="an-attempt-takes-an-id-without-a-look-at-the-driver", marks=pytest.mark.long
+        ),
         pytest.param("ledger", "NoDuplicate", id="a-replay-is-not-recognised", marks=pytest.mark.long),
         pytest.param(
             "finished", "CheckpointIsFinished", id="a-replaced-driver-records-finished", marks=pytest.mark.long
@@ -150,11 +159,25 @@ def test_a_group_comes_to_an_end_when_the_faults_have_stopped(tmp_path: Path, co
     ("broken", "violated", "constants"),
     [
         pytest.param("turn", "FromTheOwner", {}, id="a-slot-takes-partitions-while-a-heartbeat-is-under-way"),
-        pytest.param("silent", "FromTheOwner", {}, id="what-is-being-given-up-is-left-out-of-a-full-heartbeat"),
-        pytest.param("flight", "KeptInFlight", {}, id="partitions-are-given-up-in-the-middle-of-their-batch"),
+        pytest.param(
+            "silent",
+            "FromTheOwner",
+            {},
+            id="what-is-being-given-up-is-left-out-of-a-full-heartbeat",
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            "flight",
+            "KeptInFlight",
+            {},
+            id="partitions-are-given-up-in-the-middle-of-their-batch",
+            marks=pytest.mark.long,
+        ),
         pytest.param("written", "NothingSkipped", {}, id="a-batch-is-committed-that-is-not-written"),
-        pytest.param("epoch", "FromTheOwner", {}, id="commits-do-not-name-the-epoch"),
-        pytest.param("full", "standstill", {}, id="a-heartbeat-without-an-answer-is-not-said-again"),
+        pytest.param("epoch", "FromTheOwner", {}, id="commits-do-not-name-the-epoch", marks=pytest.mark.long),
+        pytest.param(
+            "full", "standstill", {}, id="a-heartbeat-without-an-answer-is-not-said-again", marks=pytest.mark.long
+        ),
         pytest.param("fence", "FromTheOwner", {}, id="a-fenced-member-keeps-what-it-has", marks=pytest.mark.long),
         pytest.param("owned", "FromTheOwner", {}, id="what-was-given-up-is-committed", marks=pytest.mark.long),
         pytest.param("stable", "NeverBack", {"Records": "2"}, id="open-commits-are-overlooked", marks=pytest.mark.long),
