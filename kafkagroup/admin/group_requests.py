@@ -20,6 +20,7 @@ from kafka_source.errors import InvalidConfigurationError, UnknownGroupError, er
 from kafka_source.group.requests import DEAD, DescribedMember, describe, describe_consumer_protocol
 from kafka_source.kafka_client import GROUP, Deadline, KafkaClient, check_coordinator, coordinator_call
 from kafka_source.kafka_client.messages.group import (
+    ConsumerGroupDescribeResponse,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
     ListGroupsRequest,
@@ -194,22 +195,32 @@ async def _of_consumer_protocol(client: KafkaClient, group: str, coordinator: st
     found = await describe_consumer_protocol(client, group, deadline)
     if found is None:
         return None
-    members = (
-        MemberDescription(
-            m.member_id,
-            m.instance_id,
-            m.client_id,
-            m.client_host,
-            tuple(sorted(TopicPartition(t.topic_name, n) for t in m.assignment.topic_partitions for n in t.partitions)),
-            tuple(sorted(m.subscribed_topic_names)),
-            m.rack_id or None,
-            epoch=m.member_epoch,
+
+    def member(described: ConsumerGroupDescribeResponse.DescribedGroup.Member) -> MemberDescription:
+        has, meant = _partitions(described.assignment), _partitions(described.target_assignment)
+        return MemberDescription(
+            described.member_id,
+            described.instance_id,
+            described.client_id,
+            described.client_host,
+            tuple(sorted(has)),
+            tuple(sorted(described.subscribed_topic_names)),
+            described.rack_id or None,
+            epoch=described.member_epoch,
+            revoking=tuple(sorted(has - meant)),
+            awaiting=tuple(sorted(meant - has)),
         )
-        for m in found.members
-    )
+
+    members = map(member, found.members)
     return Group(
         group, found.group_state, found.assignor_name, _by_name(members), coordinator, CONSUMER, found.group_epoch
     )
+
+
+def _partitions(assignment: ConsumerGroupDescribeResponse.Assignment) -> set[TopicPartition]:
+    return {
+        TopicPartition(topic.topic_name, number) for topic in assignment.topic_partitions for number in topic.partitions
+    }
 
 
 def unknown_group(group: str) -> UnknownGroupError:

@@ -226,6 +226,10 @@ class MemberDescription:
         user_data: What it told the assignor in its subscription; None if it told nothing.
         assigned_data: What the assignor told it with its assignment; None if that is nothing.
         epoch: The member epoch (KIP-848); None in a classic group, whose brokers do not tell the generation.
+        revoking: Partitions that the brokers have taken away and the member has still to give up (KIP-848); brokers
+            before 4.3 do not tell (KAFKA-20431).
+        awaiting: Partitions that the brokers mean for the member and that it does not have yet (KIP-848): another
+            member has to give them up, or the next heartbeat brings them.
         rate: Offsets a second that it commits, between two looks; None: not asked for, or not known.
     """
 
@@ -239,6 +243,8 @@ class MemberDescription:
     user_data: UserData | None = None
     assigned_data: UserData | None = None
     epoch: int | None = None
+    revoking: tuple[TopicPartition, ...] = ()
+    awaiting: tuple[TopicPartition, ...] = ()
     rate: float | None = None
 
     @property

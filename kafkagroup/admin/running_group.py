@@ -176,11 +176,12 @@ def cannot_be_rewound(group: Group) -> str | None:
 def _explained(group: Group, why: str, named: Collection[MemberDescription]) -> str:
     names = first_names([f"{one.name} ({one.client_id}) at {one.host}" for one in named], _MAX_NAMED)
     return (
-        f"Group {group.group} cannot be rewound while it runs: {why}: {names}. Only streams of "
-        "kafkagroup can, except those with redundant.emit=all; consumers of other clients, batch reads and older "
-        f"versions of kafkagroup cannot. Stop these members ({len(named)} of {len(group.members)}) and rewind again; "
-        "or stop all members, rewind the stopped group (Groups.rewind, `kafkagroup rewind`), and start them. Nothing "
-        "was changed."
+        f"Group {group.group} cannot be rewound while it runs: {why}: {names}. Only streams of kafkagroup in the "
+        "classic protocol can, except those with redundant.emit=all; members of the consumer protocol, consumers of "
+        "other clients, batch reads and older versions of kafkagroup cannot. Stop these members "
+        f"({len(named)} of {len(group.members)}) and rewind again; or stop all members, rewind the stopped group "
+        "(Groups.rewind, `kafkagroup rewind`), and start them: queries follow it from their checkpoints. Nothing was "
+        "changed."
     )
 
 

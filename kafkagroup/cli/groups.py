@@ -204,13 +204,14 @@ def _members(group: Group) -> Listing:
     from kafkagroup.admin.rows import MemberDescription
 
     assignor = group.assignor or "no assignor"
-    title = f"group {group.group}: {group.type}, {group.state}, {assignor}, coordinator {group.coordinator}"
+    epoch = "" if group.epoch is None else f", epoch {group.epoch}"
+    title = f"group {group.group}: {group.type}, {group.state}{epoch}, {assignor}, coordinator {group.coordinator}"
     rows = Rows(MemberDescription, group.members)
     # Columns that say nothing in any row are left out of the table. The name is the instance id or the member id.
     hidden = {
         column
-        for column in ("rack", "user_data", "assigned_data", "epoch", "rate")
-        if all(getattr(row, column) is None for row in rows)
+        for column in ("rack", "user_data", "assigned_data", "epoch", "revoking", "awaiting", "rate")
+        if all(getattr(row, column) in (None, ()) for row in rows)
     }
     hidden |= {"instance_id", "member_id"}
     topics = {row.topics for row in rows}

@@ -170,7 +170,8 @@ REBALANCE_LATENCY = Metric(
     Kind.HISTOGRAM,
     "s",
     _SOURCE,
-    "Duration of a rebalance, from the first request of the slots to the last slot's assignment.",
+    "Duration of a rebalance, from the first request of the slots to the last slot's assignment; in the consumer "
+    "protocol from when the brokers took partitions away or gave more, with the micro-batch that still read them.",
     (),
     _SECONDS,
 )
@@ -180,7 +181,8 @@ GENERATION = Metric(
     Kind.GAUGE,
     "{generation}",
     _SOURCE,
-    "The group's generation in which the last micro-batch was planned.",
+    "The group's generation in which the last micro-batch was planned; in the consumer protocol (KIP-848) the highest "
+    "epoch of the query's slots.",
 )
 ASSIGNED = Metric(
     "kafkagroup_consumer_assigned_partitions",

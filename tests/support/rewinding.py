@@ -61,7 +61,9 @@ class Streams:
 
     def planner(self, **options: object) -> MicroBatches:
         """A query that the test drives itself; options with _ for . in their names."""
-        quick = {"group.members": 2, "kafka.heartbeat.interval.ms": 200, "min.records.per.task": 1}
+        quick: dict[str, object] = {"group.members": 2, "min.records.per.task": 1}
+        if "kafka_group_protocol" not in options:
+            quick["kafka.heartbeat.interval.ms"] = 200
         named = {key.replace("_", "."): value for key, value in options.items()}
         subscribed = {} if named.keys() & {"assign", "subscribePattern"} else {"subscribe": self._topic}
         given = {**subscribed, "kafka.group.id": self._group, "startingOffsets": "earliest", **quick, **named}

@@ -324,7 +324,7 @@ class ConsumerMembership:
             return await self._join_alone(reason, deadline)
 
     async def _join_alone(self, reason: Reason, deadline: Deadline) -> GroupAssignment:
-        started, is_first = time.monotonic(), self._assignment is None
+        started, is_first = _told_at(self._slots), self._assignment is None
         if is_first:
             await self._look_up_topics(deadline)
             await OtherMembers(self._client, self._settings).look_up(self._told.topics, timeout_s=deadline.left)
@@ -447,12 +447,10 @@ class ConsumerMembership:
         """Take and give up outside of Spark's calls."""
         if self._calls or self._assignment is None:
             return
-        started = time.monotonic()
+        told_at = _told_at(slots)
         if self._take_and_give_up(slots):
-            self._note(
-                Reason(RebalanceCause.MEMBERS, "the brokers have assigned other partitions"),
-                time.monotonic() - started,
-            )
+            reason = Reason(RebalanceCause.MEMBERS, "the brokers have assigned other partitions")
+            self._note(reason, time.monotonic() - told_at)
 
     def _take_and_give_up(self, slots: Sequence[ConsumerSlot]) -> bool:
         changed = [slot.reconcile(self._names, self._in_flight.ends) for slot in slots]
@@ -590,3 +588,8 @@ class ConsumerMembership:
             log.warning(
                 "leave group=%s failed: slots stay until their sessions end: %s", self._settings.group, problems[0]
             )
+
+
+def _told_at(slots: Iterable[ConsumerSlot]) -> float:
+    """Return since when one of these slots has to take or give up partitions; now if none has."""
+    return min((slot.told_at for slot in slots if slot.told_at is not None), default=time.monotonic())

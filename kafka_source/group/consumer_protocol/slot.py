@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 import uuid
 from collections.abc import Iterable, Mapping
 from itertools import groupby
@@ -48,6 +49,7 @@ class ConsumerSlot:
     Attributes:
         member: The member's state.
         wake: Set when a heartbeat is due at once.
+        told_at: Since when the slot has to take or give up what the brokers have told; None: it has done so.
     """
 
     def __init__(self, number: int, client: KafkaClient, settings: GroupSettings) -> None:
@@ -55,6 +57,7 @@ class ConsumerSlot:
         self.instance_id = settings.instance_id(number)
         self.member = member_state.Member(str(uuid.uuid4()))
         self.wake = asyncio.Event()
+        self.told_at: float | None = None
         self._client, self._settings = client, settings
         # One heartbeat after the other: the answer to an earlier one must not come after that to a later one.
         self._turn = asyncio.Lock()
@@ -94,11 +97,15 @@ class ConsumerSlot:
             self._message = response.error_message or ""
             if self.member.state is before.state:
                 self.member = member_state.answered(self.member, sent, _answer(response))
+                if self.member.owned == self.member.target:
+                    self.told_at = None
+                elif self.told_at is None:
+                    self.told_at = time.monotonic()
 
     def rejoin(self) -> None:
         """Let the next heartbeat join, if the member is in the group no longer or not yet."""
         if self.member.state in (State.UNJOINED, State.LOST, State.LEFT):
-            self.member = member_state.join(self.member)
+            self.member, self.told_at = member_state.join(self.member), None
 
     def reconcile(self, names: Mapping[uuid.UUID, str], in_flight: Iterable[TopicPartition]) -> bool:
         """Take what the coordinator has assigned, and give up what it has taken away; return whether that was anything.
@@ -120,6 +127,8 @@ class ConsumerSlot:
         self.member = member_state.reconcile(member, names.keys())
         if self.member.has_news:
             self.wake.set()
+        if self.member.owned == self.member.target:
+            self.told_at = None
         return self.member.owned != member.owned
 
     async def quiet(self) -> None:

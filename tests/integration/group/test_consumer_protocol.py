@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -92,7 +93,7 @@ def test_two_members_share_without_a_call(joined, topic):
     wait_until(lambda: held(first) == everything(orders, 4), "all partitions to come back")
 
 
-def test_what_a_batch_reads_is_kept_and_everything_else_moves_at_once(joined, topic):
+def test_what_a_batch_reads_is_kept_and_everything_else_moves_at_once(joined, topic, group, groups):
     orders = topic("orders", 6)
     busy, idle = joined(orders, slots=1), joined(orders, slots=1)
     wait_until(lambda: share(orders, 6, busy, idle), "both to have a share")
@@ -101,10 +102,23 @@ def test_what_a_batch_reads_is_kept_and_everything_else_moves_at_once(joined, to
     third = joined(orders, slots=1)
     wait_until(lambda: held(third), "a partition of the idle one")
     assert held(busy) == reading
+    described = {member.member_id: member for member in groups.describe(group).members}
+    waits, brings = (described[one.credentials[0].member_id] for one in (busy, third))
+    # An operator sees what the batch holds up, and who waits for it.
+    assert waits.epoch < brings.epoch
+    assert waits.partitions == tuple(reading)
+    assert waits.revoking == brings.awaiting != ()
+    assert waits.awaiting == brings.revoking == ()
+    wait_until(busy.rebalance_needed, "what it has to give up")
+    told_at = time.monotonic()
+    busy.take_rebalances()
     busy.commit({0: dict.fromkeys(reading, 5)})
+    waited = time.monotonic() - told_at
     busy.set_batch_in_flight(BatchInFlight())
     wait_until(lambda: share(orders, 6, busy, idle, third) and len(held(third)) == 2, "everybody to have a share")
     assert set(busy.committed(reading).values()) == {5}
+    (gave_up,) = busy.take_rebalances()
+    assert gave_up.took_ms >= int(waited * 1000)
 
 
 @pytest.mark.long  # for the download of an older Kafka

@@ -244,6 +244,19 @@ def test_a_group_that_the_brokers_assign_is_left_alone(kafka, settings, groups, 
         other.close()
 
 
+def test_a_query_of_the_consumer_protocol_is_rewound_as_the_refusal_says(settings, groups, name, group, run):
+    runner = run(kafka_group_protocol="consumer")
+    all_committed(groups, group, name, runner)
+    last = ends(groups, name)
+    refused(settings, group, name, "members of the consumer protocol.*stop all members, rewind the stopped group")
+    assert groups.committed(group) == last
+    runner.close()
+    groups.rewind(group, dict.fromkeys(last, 1))
+    again = run(StreamOffset.from_json(runner.offset.to_json()), kafka_group_protocol="consumer")
+    all_committed(groups, group, name, again)
+    assert all(covered(again.ranges(tp), 1, end) for tp, end in last.items())
+
+
 def test_queries_whose_copies_all_emit_are_left_alone(settings, groups, name, group, run):
     redundant = {"kafka_partition_assignment_strategy": "redundant", "redundant_emit": "all"}
     runner = run(**redundant)

@@ -94,7 +94,7 @@ def test_partitions_are_ranges() -> None:
 
 def test_members_have_cells() -> None:
     member = MemberDescription("m", None, "c", "h", (TopicPartition("orders", 0),), ("orders",))
-    assert as_csv(Rows(MemberDescription, [member])).splitlines()[1] == "m,,c,h,orders 0,orders,,,,,,m"
+    assert as_csv(Rows(MemberDescription, [member])).splitlines()[1] == "m,,c,h,orders 0,orders,,,,,,,,m"
 
 
 def test_topics_and_partitions() -> None:
