@@ -436,12 +436,19 @@ class ConsumerMembership:
         """Send one heartbeat of a slot, act on what it says, and wait until the next one is due."""
         interval = slot.member.interval_ms / 1000
         was_answered = await self._beat(slot, Deadline(interval))
-        # Only this slot: with hundreds of them, a look at all after each heartbeat costs more than the heartbeats.
-        await self._know_names([slot])
-        self._reconcile([slot])
+        # Most heartbeats bring nothing new. Only this slot: with hundreds of them, a look at all after each heartbeat
+        # costs more than the heartbeats.
+        if not slot.settled:
+            await self._know_names([slot])
+            self._reconcile([slot])
         pause = interval if was_answered else min(interval, self._client.settings.retry.pause(slot.member.failures))
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(slot.wake.wait(), pause)
+        # `wait_for` would make a task of each wait.
+        timer = asyncio.get_running_loop().call_later(pause, slot.wake.set)
+        try:
+            await slot.wake.wait()
+        finally:
+            timer.cancel()
+        slot.wake.clear()
 
     def _reconcile(self, slots: Sequence[ConsumerSlot]) -> None:
         """Take and give up outside of Spark's calls."""

@@ -66,6 +66,11 @@ class ConsumerSlot:
     def __repr__(self) -> str:
         return f"ConsumerSlot({self.number}, {self.member.state.value}, {self.member.epoch})"
 
+    @property
+    def settled(self) -> bool:
+        """Whether the slot has what the brokers mean for it, and nothing to tell them about that."""
+        return self.member.reconciled and self.member.owned == self.member.target
+
     async def beat(self, subscription: Subscription, deadline: Deadline) -> None:
         """Send one heartbeat, unless the member is not in the group and does not join.
 
@@ -119,7 +124,7 @@ class ConsumerSlot:
         would take now, the coordinator would count them as given up, and the answer would leave their commits valid.
         """
         member = self.member
-        if member.reconciled and member.owned == member.target:
+        if self.settled:
             # Without a new wake: where the coordinator is away, the next heartbeat would follow without a pause.
             return False
         if self._turn.locked() or set(_named(member.revoking, names)).intersection(in_flight):
