@@ -1,4 +1,4 @@
-"""Ten million mutated record sets, and as many Avro and JSON values, through the kernel, with the checks of a debug build."""
+"""Ten million mutated record sets, and as many Avro and JSON values, through the kernel, checked by a debug build."""
 
 from __future__ import annotations
 

@@ -15,10 +15,13 @@ const ROW_BYTES: usize = 2048;
 const FIXED_BYTES: usize = 8 << 10;
 const BYTES_PER_BYTE: usize = 513;
 
+type Decode = dyn Fn(&Column) -> Result<Decoded, Failure>;
+type Make = dyn Fn(&mut Rng) -> Vec<u8>;
+
 /// A decoder, and what makes random values that it can decode.
 pub struct Subject {
-    pub decode: Box<dyn Fn(&Column) -> Result<Decoded, Failure>>,
-    pub value: Box<dyn Fn(&mut Rng) -> Vec<u8>>,
+    pub decode: Box<Decode>,
+    pub value: Box<Make>,
 }
 
 pub struct Column(Vec<Option<Vec<u8>>>);
