@@ -265,12 +265,13 @@ class ReadOptions(ValueOptions):
         "commit a batch after its output is written.",
         default_text="batch for streams, none for batches",
     )
-    commit_transactional: bool = option(
+    commit_transactional: bool | None = option(
         "commit.transactional",
         kinds.BOOLEAN,
-        "Commit offsets in a transaction, so that a fenced driver or task cannot commit. Set it to false if the user "
-        "has no rights on transactional ids.",
-        default=True,
+        "Commit offsets in a transaction, so that a fenced driver or task cannot commit. By default a query whose user "
+        "has no rights on transactional ids warns once and commits as a Java consumer does. With `true` it stops "
+        "instead; `false` never uses transactions.",
+        default_text="true, and false without these rights",
     )
     group_on_lost: GroupOnLost = option(
         "group.on.lost",

@@ -15,6 +15,7 @@ from kafka_source.cluster.list_offsets import end_offsets
 from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import (
     AbortableError,
+    AuthenticationError,
     FencedError,
     InvalidConfigurationError,
     KafkaGroupError,
@@ -39,7 +40,11 @@ from kafka_source.runtime.failpoints import failpoint
 from kafka_source.runtime.retry import RetryPolicy, retry
 from kafka_source.source.owners import CommittingOwner, OwnedPartitions, OwnerEvents
 from kafka_source.source.positions import Positions
-from kafka_source.transactions.offset_committer import TransactionalCommitter, transactional_id_of
+from kafka_source.transactions.offset_committer import (
+    TransactionalCommitter,
+    commits_plainly_after,
+    transactional_id_of,
+)
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +87,8 @@ class GroupMemberOwner(CommittingOwner):
         self._membership = _membership_of(options, subscription, group, siblings)
         self._pace = Pace()
         self._settings = options.settings
-        self._transactional = commits and options.commit_transactional
+        self._transactional = commits and options.commit_transactional is not False
+        self._commit_transactional = options.commit_transactional
         self._committer: TransactionalCommitter | None = None
         # Tasks of a batch commit with this id, by which their keeper knows them, also if they are not to be renewed.
         # In the consumer protocol epochs rise in the middle of a batch, so its sink needs them in any case.
@@ -328,13 +334,29 @@ class GroupMemberOwner(CommittingOwner):
         offsets: Mapping[TopicPartition, CommitOffset],
         by_slot: Mapping[int, Mapping[TopicPartition, CommitOffset]],
     ) -> None:
-        if self._committer is None:
-            self._membership.commit(by_slot)
-        elif slots[0].per_member_epoch:
-            self._committer.commit_as([(slots[number], part) for number, part in sorted(by_slot.items())])
+        if self._committer is not None:
+            try:
+                self._commit_in_transaction(self._committer, slots, offsets, by_slot)
+                return
+            except AuthenticationError as error:
+                if not commits_plainly_after(error, self._group.group, self._commit_transactional):
+                    raise
+            self._close_committer()
+            self._committer, self._transactional = None, False
+        self._membership.commit(by_slot)
+
+    def _commit_in_transaction(
+        self,
+        committer: TransactionalCommitter,
+        slots: Sequence[SlotCredentials],
+        offsets: Mapping[TopicPartition, CommitOffset],
+        by_slot: Mapping[int, Mapping[TopicPartition, CommitOffset]],
+    ) -> None:
+        if slots[0].per_member_epoch:
+            committer.commit_as([(slots[number], part) for number, part in sorted(by_slot.items())])
         else:
             # The coordinator checks that a member of this generation commits, not that it owns each partition.
-            self._committer.commit(slots[0], offsets)
+            committer.commit(slots[0], offsets)
 
     def rewind_committed(self, starts: Mapping[TopicPartition, int]) -> None:
         """Set the group's offsets back where this query commits; see `PartitionOwner.rewind_committed`."""

@@ -22,7 +22,7 @@ from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
 from kafka_source.cluster.lookup import Cluster
 from kafka_source.error_codes import ErrorCode
-from kafka_source.errors import DataLossError, FencedError, KafkaGroupError, RetriableError
+from kafka_source.errors import AuthenticationError, DataLossError, FencedError, KafkaGroupError, RetriableError
 from kafka_source.fetch.engine import FetchRequest
 from kafka_source.fetch.select import engine_for
 from kafka_source.group.slot import Renewal, SlotSession
@@ -44,7 +44,11 @@ from kafka_source.source.replay import handoffs_of
 from kafka_source.source.row_columns import columns_to_fetch, rows_of
 from kafka_source.source.start_and_end import raise_or_warn, start_after_end
 from kafka_source.source_sink_handoff import BatchOfRun, Handoff, publish
-from kafka_source.transactions.offset_committer import TransactionalCommitter, transactional_id_of
+from kafka_source.transactions.offset_committer import (
+    TransactionalCommitter,
+    commits_plainly_after,
+    transactional_id_of,
+)
 
 if TYPE_CHECKING:
     from kafka_source.values.decoding import ValueDecoding
@@ -519,14 +523,24 @@ def _while_held(sessions: _Sessions, batches: Iterator[pa.RecordBatch]) -> Itera
 def _committer(session: SlotSession, query: Query, task: ReadTask) -> _Commit:
     """Return the function that commits at the end."""
     patience = _patience(query, commits=True)
-    if not query.options.commit_transactional:
+    transactional = query.options.commit_transactional
+    if transactional is False:
         return lambda ends: session.commit(ends, patience)
     # The same for all attempts, and for all batches of a generation, so that a later one fences what is left of an
     # earlier one. In a replay the slot may own other partitions than those that it reads.
     owned = session.credentials.partitions or [r.topic_partition for r in task.ranges]
     name = transactional_id_of(session.credentials.group, owned)
     committer = TransactionalCommitter(query.settings, name, timeout=patience, keep_ready=False)
-    return lambda ends: session.commit_by(committer.commit_as, ends, patience)
+
+    def commit(ends: Mapping[TopicPartition, CommitOffset]) -> None:
+        try:
+            session.commit_by(committer.commit_as, ends, patience)
+        except AuthenticationError as error:
+            if not commits_plainly_after(error, session.credentials.group, transactional):
+                raise
+            session.commit(ends, patience)
+
+    return commit
 
 
 def by_replica(ranges: Sequence[Range]) -> list[tuple[int, tuple[Range, ...]]]:

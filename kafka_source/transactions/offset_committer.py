@@ -17,9 +17,11 @@ from hashlib import sha256
 
 from assignors.model import TopicPartition
 from kafka_source.client_config import Settings
+from kafka_source.error_codes import ErrorCode
 from kafka_source.errors import (
     AbortableError,
     ApplicationRecoverableError,
+    AuthenticationError,
     FencedError,
     RetriableError,
     UnknownOutcomeError,
@@ -27,6 +29,7 @@ from kafka_source.errors import (
 from kafka_source.kafka_client import Deadline, cached_client
 from kafka_source.model.commits import CommitOffset
 from kafka_source.model.credentials import SlotCredentials
+from kafka_source.runtime.logs import once
 from kafka_source.runtime.retry import retry_async
 from kafka_source.transactions.offset_transaction import GroupOffsets, commit_in
 from kafka_source.transactions.open_transaction import OpenTransaction, initialise
@@ -57,6 +60,31 @@ def transactional_id_of(group: str, partitions: Iterable[TopicPartition]) -> str
     first = min(partitions)
     digest = sha256(repr((group, first.topic, first.partition)).encode()).hexdigest()[:8]
     return f"{group}-{first.topic}-{first.partition}-{digest}"
+
+
+def commits_plainly_after(error: AuthenticationError, group: str, transactional: bool | None) -> bool:
+    """Return whether to commit without a transaction from now on, because the user may not use transactional ids.
+
+    A warning says so, once in a process. The group coordinator still checks the member and its generation, as it does
+    for every consumer. What is lost is the check between two attempts of a task, which commit the same offsets.
+
+    Args:
+        error: What came of a commit in a transaction.
+        group: `group.id`.
+        transactional: The option `commit.transactional`; None if it is not set. Who set it to true gets the error.
+    """
+    if transactional is not None or error.code != ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+        return False
+    if once(("commits without transactions", group)):
+        log.warning(
+            "group=%s: offsets are committed without transactions, because this user has no right to transactional "
+            "ids. To commit in transactions, give it WRITE and DESCRIBE (kafka-acls.sh --add --allow-principal "
+            "User:NAME --operation Write --operation Describe --transactional-id %s --resource-pattern-type "
+            "prefixed); to leave out this warning, set commit.transactional to false.",
+            group,
+            group,
+        )
+    return True
 
 
 class TransactionalCommitter:

@@ -132,8 +132,11 @@ async def _rights_and_clocks(client: KafkaClient, wanted: _Wanted) -> list[Findi
         findings.append(rights.right_finding(f"rights: {allowed.resource}", (rights.READ,), allowed, purpose))
         # The offsets of a group are committed in transactions, whose ids begin with the group's name.
         allowed = await rights.transactional_id_rights(client, f"{wanted.group}-doctor", deadline)
-        purpose = "to commit offsets in transactions (commit.transactional=true)"
-        findings.append(rights.right_finding(f"rights: {allowed.resource}", both, allowed, purpose))
+        finding = rights.right_finding(f"rights: {allowed.resource}", both, allowed, "to commit in transactions")
+        if finding.state == "fail":
+            way_out = "Without it offsets are committed without a transaction, unless commit.transactional is true."
+            finding = replace(finding, state="warn", advice=f"{finding.advice} {way_out}")
+        findings.append(finding)
     if wanted.transactional_id is not None:
         prefix = wanted.transactional_id
         allowed = await rights.transactional_id_rights(client, f"{prefix}-driver", deadline)

@@ -164,7 +164,7 @@ def test_each_missing_right_is_named(guarded: EmbeddedKafka) -> None:
         ("group sink-ledger", "no READ"),
     ):
         finding = found[f"rights: {resource}"]
-        assert finding.state == "fail", finding
+        assert finding.state == ("warn" if resource == "transactional id g-doctor" else "fail"), finding
         assert missing in finding.happened
         assert resource in finding.advice
     assert found["clocks"].state == "skipped"

@@ -149,6 +149,7 @@ def test_the_commands_of_the_page_are_what_a_stream_needs(spark, guarded, group,
         ["group"],
     ]
     missing = ("--topic TOPIC", "--group GROUP", "--transactional-id PREFIX")
+    given |= {"commit.transactional": "true"}
     for number, (row, told) in enumerate(zip(rows, missing, strict=False)):
         assert told in refusal(lambda: run_stream(spark, given, tmp_path / str(number)))  # noqa: B023
         allowed = row.replace("orders", TOPIC).replace("billing", group).split()
@@ -159,17 +160,16 @@ def test_the_commands_of_the_page_are_what_a_stream_needs(spark, guarded, group,
     assert committed(guarded, group)
 
 
-def test_a_missing_right_to_transactions_is_told_and_plain_commits_need_none(spark, guarded, group, tmp_path):
+def test_without_a_right_to_transactions_offsets_are_committed_as_by_a_consumer(spark, guarded, group, tmp_path):
     given = options(guarded, NO_TRANSACTIONS, kafka_group_id=group)
     # A group of its own: the slots of tasks that failed wait for the next attempt, and a stream would wait with them.
-    in_batch = {**given, "commit": "task", "kafka.group.id": f"{group}-refused"}
+    in_batch = {**given, "commit": "task", "kafka.group.id": f"{group}-refused", "commit.transactional": "true"}
     reason = refusal(lambda: batch(spark, in_batch).collect())
     assert "commit.transactional" in reason
     assert "WRITE and DESCRIBE on the transactional id" in reason
-    plain = {"commit.transactional": "false"}
-    assert numbers(batch(spark, {**in_batch, **plain, "kafka.group.id": f"{group}-batch"})) == list(range(COUNT))
+    assert numbers(batch(spark, {**given, "commit": "task", "kafka.group.id": f"{group}-batch"})) == list(range(COUNT))
     assert committed(guarded, f"{group}-batch")
-    run_stream(spark, {**given, **plain}, tmp_path / "plain")
+    run_stream(spark, {**given, "maxOffsetsPerTrigger": str(COUNT // 3)}, tmp_path / "plain")
     assert written(tmp_path / "plain" / "out") == list(range(COUNT))
     assert committed(guarded, group)
 

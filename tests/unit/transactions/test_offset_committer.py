@@ -1,9 +1,15 @@
-"""The name of the transactional id with which members commit offsets."""
+"""The name of the transactional id with which members commit offsets, and users who may not use one."""
 
 from __future__ import annotations
 
+import pytest
+
 from assignors import TopicPartition
-from kafka_source.transactions.offset_committer import transactional_id_of
+from kafka_source.error_codes import ErrorCode
+from kafka_source.errors import AuthenticationError
+from kafka_source.transactions.offset_committer import commits_plainly_after, transactional_id_of
+
+REFUSED = AuthenticationError("refused", code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 
 
 def test_groups_and_topics_whose_names_join_to_one_text_have_different_ids() -> None:
@@ -21,3 +27,16 @@ def test_groups_and_topics_whose_names_join_to_one_text_have_different_ids() -> 
 def test_the_first_of_the_owned_partitions_names_the_id() -> None:
     owned = [TopicPartition("t", 10), TopicPartition("t", 9), TopicPartition("u", 0)]
     assert transactional_id_of("g", owned) == transactional_id_of("g", owned[1:2])
+
+
+def test_a_user_without_transactional_ids_is_told_once_what_to_add(caplog: pytest.LogCaptureFixture) -> None:
+    assert commits_plainly_after(REFUSED, "billing", None)
+    assert commits_plainly_after(REFUSED, "billing", None)
+    (line,) = caplog.messages
+    assert "--operation Write --operation Describe --transactional-id billing --resource-pattern-type prefixed" in line
+
+
+def test_only_the_default_goes_without_transactions_and_only_for_this_right() -> None:
+    assert not commits_plainly_after(REFUSED, "strict", True)
+    no_group = AuthenticationError("refused", code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    assert not commits_plainly_after(no_group, "strict", None)
