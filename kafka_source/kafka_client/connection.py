@@ -198,7 +198,7 @@ def explain_failure(endpoint: Endpoint, problem: Exception, *, tls: bool) -> Kaf
             f"The TLS certificate of {endpoint} is not trusted: {problem.verify_message}. "
             "Check kafka.ssl.truststore.location and kafka.ssl.endpoint.identification.algorithm."
         )
-    if isinstance(problem, _TLS_ENDED):
+    if isinstance(problem, _TLS_ENDED) or (tls and isinstance(problem, ConnectionResetError)):
         return ConnectionLost(
             f"The broker {endpoint} ended the connection during the TLS handshake: it is shutting down, or its "
             "listener has no TLS. Check kafka.security.protocol."
@@ -214,7 +214,8 @@ def explain_failure(endpoint: Endpoint, problem: Exception, *, tls: bool) -> Kaf
         return problem
     if isinstance(problem, FrameError):
         return UnexpectedAnswer(f"The connection to {endpoint} was closed: {problem}.")
-    if isinstance(problem, ConnectionLost | StreamEnded):
+    # A peer that closes the connection with our bytes unread resets it.
+    if isinstance(problem, ConnectionLost | StreamEnded | ConnectionResetError | BrokenPipeError):
         hint = "" if tls else " A listener that requires TLS or SASL does that: check kafka.security.protocol."
         return ConnectionLost(f"The broker {endpoint} ended the connection during the handshake.{hint}")
     if isinstance(problem, RetriableError):

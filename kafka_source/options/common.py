@@ -88,7 +88,7 @@ class CommonOptions:
     )
     quota_bytes_per_second: float | None = option(
         "quota.bytes.per.second",
-        kinds.RATE,
+        kinds.BYTE_RATE,
         "Byte-rate quota of the query: of a read, whole fetch responses as they are on the network; of a sink, keys "
         "and values before compression. A query over its quota is throttled; it never fails and skips no records.",
         where=Where.ALL,

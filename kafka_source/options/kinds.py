@@ -140,6 +140,14 @@ def _positive(text: str) -> float:
     return value
 
 
+def _byte_rate(text: str) -> float:
+    """Return bytes per second: a number, or a size as other options take it."""
+    try:
+        return _positive(text)
+    except ValueError:
+        return float(_bytes(text))
+
+
 def _text(text: str) -> str:
     if not text.strip():
         raise ValueError
@@ -249,6 +257,7 @@ BYTES = Kind("a number of bytes of at least 1, such as 100000 or 512m", _bytes)
 DURATION = Kind("a duration such as 15m or 30s", _duration)
 POSITIVE_DURATION = Kind("a duration above 0 such as 10s or 500ms", _positive_duration)
 RATE = Kind("a number above 0", _positive)
+BYTE_RATE = Kind("a number above 0, such as 1000000 or 10m", _byte_rate)
 ARROW_ROWS = integer(1, _ARROW_MOST)
 ARROW_BYTES = integer(1, 1 << 30)
 UNPACKED_BYTES = integer(1, _ARROW_MOST)

@@ -32,7 +32,7 @@ def write(options: dict[str, str]) -> None:
     [
         (read, {"subscribe": "nowhere"}, "Topic nowhere does not exist, or this user may not see it. Create the topic"),
         (read, {"assign": '{"ORDERS":[0,9]}'}, "Option assign names partitions that do not exist: ORDERS-9."),
-        (read, {"subscribe": "ORDERS", "kafka.security.protocol": "SSL"}, "cannot be reached"),
+        (read, {"subscribe": "ORDERS", "kafka.security.protocol": "SSL"}, "its listener has no TLS"),
         (read, {"subscribe": "ORDERS", "startingOffsets": '{"ORDERS":{"0":0}}'}, "startingOffsets"),
         (write, {"topic": "no such topic!"}, "Writing to topic no such topic! failed: INVALID_TOPIC_EXCEPTION (17)"),
     ],

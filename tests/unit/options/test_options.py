@@ -397,6 +397,7 @@ def test_a_topic_may_start_at_a_word():
 )
 def test_sizes_are_written_as_in_spark(text, size):
     assert parse({**BASE, "maxBytesPerTrigger": text}, Where.STREAM).max_bytes_per_trigger == size
+    assert parse({**BASE, "quota.bytes.per.second": text}, Where.STREAM).quota_bytes_per_second == size
 
 
 def isolation(name: str) -> pytest.MarkDecorator:
