@@ -26,7 +26,7 @@ from assignors.model import TopicPartition
 from kafka_source.errors import FencedError, InvalidConfigurationError, KafkaGroupError, UnknownTopicError
 from kafka_source.group.requests import commit_offsets, fetch_all_committed
 from kafka_source.kafka_client import Deadline, KafkaClient
-from kafka_source.model.commits import CommitOffset
+from kafka_source.model.commits import BEYOND_ALL_LOGS, CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.identity import is_recreated
 
@@ -88,6 +88,10 @@ class Handoff:
         """Return the end of a partition's range as it is committed."""
         return CommitOffset(self.ranges[tp][1], self.epochs.get(tp, -1), metadata)
 
+    def published_end_of(self, tp: TopicPartition, metadata: str) -> CommitOffset:
+        """Return the end of a partition's range as it is published, beyond the log: lag monitors see no lag."""
+        return replace(self.end_of(tp, metadata), offset=BEYOND_ALL_LOGS + self.ranges[tp][1])
+
     def without(self, topics: Collection[str]) -> Handoff:
         """Return the hand-off without the ranges of these topics."""
         return replace(self, ranges={tp: r for tp, r in self.ranges.items() if tp.topic not in topics})
@@ -98,7 +102,7 @@ def _group(group: str, query: str) -> str:
 
 
 class _Entry(NamedTuple):
-    """The metadata of one published offset, which is the end of a range.
+    """The metadata of one published offset, which is `BEYOND_ALL_LOGS` and the end of a range.
 
     Attributes:
         start: The start of the range.
@@ -137,7 +141,7 @@ async def publish(client: KafkaClient, batch: BatchOfRun, handoff: Handoff, dead
     while True:
         left = handoff.without(await _lost_topics(client, handoff, deadline))
         entries = {
-            tp: left.end_of(
+            tp: left.published_end_of(
                 tp,
                 json.dumps(
                     _Entry(
@@ -200,7 +204,7 @@ async def collect(client: KafkaClient, group: str, batch: BatchOfRun, deadline: 
     handoffs = []
     for (member, stream), entries in by_member.items():
         ids = {tp.topic: entry.topic_id for tp, (_, entry) in entries.items() if entry.topic_id is not None}
-        ranges = {tp: (entry.start, end.offset) for tp, (end, entry) in entries.items()}
+        ranges = {tp: (entry.start, end.offset % BEYOND_ALL_LOGS) for tp, (end, entry) in entries.items()}
         epochs = {tp: end.leader_epoch for tp, (end, _) in entries.items()}
         handoff = Handoff(member, ranges, stream, ids, epochs)
         lost = await _lost_topics(client, handoff, deadline)

@@ -11,6 +11,9 @@ A decision whose transactions are all committed is recorded as finished in a sec
 number is the committed offset. A transaction of the transactional id of this name writes it, so a driver that was
 replaced cannot record anything either. Brokers keep both groups for `offsets.retention.minutes` (7 days) after their
 last commit.
+
+Numbers begin beyond the end of any log: tools that take these groups for consumers then see no lag. A ledger from
+before has small numbers; the next decision gets a number from there.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from assignors.model import TopicPartition
 from kafka_source.errors import InvalidConfigurationError, RetriableError
 from kafka_source.group.requests import fetch_all_committed
 from kafka_source.kafka_client import Deadline, KafkaClient
-from kafka_source.model.commits import CommitOffset
+from kafka_source.model.commits import BEYOND_ALL_LOGS, CommitOffset
 from kafka_source.model.credentials import SlotCredentials
 from kafka_source.model.partition_runs import numbers_by_topic, runs
 from kafka_source.transactions.offset_transaction import GroupOffsets, commit_in
@@ -46,7 +49,7 @@ class DecidedBatch:
     """A decision's name: which batch it is about, and where the ledger holds it.
 
     Attributes:
-        number: The decision's number in the ledger; the first one is 1.
+        number: The decision's number in the ledger; every decision has a higher one than those before.
         query: The id of the query, or of the single write, that the batch belongs to.
         batch: The batch's number in the query.
         homes: The partitions whose committed offsets hold the decision, each of another topic.
@@ -99,9 +102,9 @@ class LedgerState:
         """The number for the next decision.
 
         It is above the finished number too. The ledger may be deleted, or expire, while the finished number stays. A
-        decision with the number 1 would count as finished then, and no driver would complete it after a crash.
+        decision with the first number would count as finished then, and no driver would complete it after a crash.
         """
-        return 1 + max(self.finished, 0 if self.last is None else self.last.number)
+        return 1 + max(BEYOND_ALL_LOGS, self.finished, 0 if self.last is None else self.last.number)
 
 
 class Ledger:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import pytest
 
 from assignors.model import TopicPartition
+from kafka_source.model.commits import BEYOND_ALL_LOGS
 from kafka_source.sink.exactly_once import CommitMessage
 from kafka_source.sink.two_phase.committer import DriverEpoch
 from kafka_source.sink.two_phase.ledger import Decision, LedgerState
@@ -58,7 +60,7 @@ def test_what_a_task_has_to_know_stays_small_also_if_records_are_lost() -> None:
 
 def test_tasks_know_which_batch_was_decided_last() -> None:
     epoch = epoch_after(3, [])
-    assert epoch.number == 8
+    assert epoch.number > 7
     assert epoch.covers(QUERY, 7)
     assert epoch.covers(QUERY, 6)
     assert not epoch.covers(QUERY, 8)
@@ -74,6 +76,12 @@ def test_tasks_know_whether_their_records_are_lost() -> None:
 
 def test_numbers_go_on_where_only_the_finished_group_is_left() -> None:
     """The ledger's group may be deleted, or expire, and the group of finished numbers stay."""
-    assert LedgerState(None, finished=0).next_number == 1
-    assert LedgerState(None, finished=7).next_number == 8
-    assert LedgerState(decision(3), finished=0).next_number == 8
+    first = LedgerState(None, finished=0).next_number
+    assert first > BEYOND_ALL_LOGS
+    assert LedgerState(None, finished=first).next_number == first + 1
+    later = replace(decision(3), number=first + 7)
+    assert LedgerState(later, finished=0).next_number == first + 8
+
+
+def test_a_ledger_with_small_numbers_is_continued_beyond_all_logs() -> None:
+    assert LedgerState(decision(3), finished=7).next_number == LedgerState(None, finished=0).next_number
