@@ -13,6 +13,8 @@ import json
 import posixpath
 import re
 from collections.abc import Iterator
+from html import escape, unescape
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,9 @@ _CODE = re.compile(r"(?<=<code>)[^<\n]+(?=</code>)")
 _BETWEEN_WORDS = re.compile(r"(?<=[\w)][._=(/])(?=\w)|(?<=[a-z])(?=[A-Z])")
 _FLAG = re.compile(r"(?<![^ ])--?[\w-]+")
 _BAR = re.compile(r"<code>(█+)</code> ([^<]+)")
+_TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
+_BOOST = {"options.md": 3, "mistakes.md": 0.5, "cli.md": 0.5, "api.md": 0.5}
+_WIDE = 4  # Columns of a table that is too wide for a phone.
 _DIAGRAM = re.compile(r'<pre class="mermaid">.*?</pre>', re.DOTALL)
 _THEME_SCRIPT = re.compile(r'<script src="[^"]*assets/javascripts/bundle\.[^"]*"')
 _LANGUAGES = {".py": "python", ".pyi": "python", ".toml": "toml", ".yml": "yaml", ".rs": "rust", ".json": "json"}
@@ -73,6 +78,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Point links to where the site has their targets."""
     source = page.file.src_uri
+    # In a search the page that explains a word comes before programs and lists that have it.
+    beside = source.startswith((f"{SHOWN}/", "design/"))
+    page.meta["search"] = {"boost": 0.2 if beside else _BOOST.get(source, 1)}
     parts = _FENCED.split(markdown)
     parts[::2] = [_LINK.sub(lambda link: _relative(source, link), part) for part in parts[::2]]
     return "".join(parts)
@@ -85,7 +93,18 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     html = _CELL.sub(lambda cell: _CODE.sub(lambda code: _BETWEEN_WORDS.sub("<wbr>", code[0]), cell[0]), html)
     html = _CODE.sub(lambda code: _FLAG.sub(r'<span class="kg-flag">\g<0></span>', code[0]), html)
     html = _BAR.sub(lambda bar: f'<span class="kg-bar" style="width: {len(bar[1]) / 2}rem"></span>{bar[2]}', html)
+    html = _TABLE.sub(lambda table: _stackable(table[0]), html)
     return _DIAGRAM.sub(lambda diagram: _scrolled(diagram[0]), html)
+
+
+def _stackable(table: str) -> str:
+    """Name the column of each cell of a wide table, which a phone shows cell below cell."""
+    names = [re.sub("<[^>]+>", "", name) for name in re.findall(r"<th[^>]*>(.*?)</th>", table)]
+    if len(names) < _WIDE:
+        return table
+    label = cycle(names)
+    labelled = re.sub("<td", lambda _: f'<td data-label="{escape(unescape(next(label)))}"', table)
+    return labelled.replace("<table", "<table data-stacked", 1)
 
 
 def _scrolled(diagram: str) -> str:

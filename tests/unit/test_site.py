@@ -49,6 +49,14 @@ def test_the_home_page_has_two_buttons(site: Path) -> None:
     assert len(re.findall(r'class="md-button"', (site / "index.html").read_text())) == 2
 
 
+def test_readme_and_home_have_the_same_figures() -> None:
+    home = (ROOT / "docs" / "index.md").read_text()
+    rows = re.findall(r"^\| .* \| (\d\S+ s) \| (\d\S+ s) \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert len(rows) == 3
+    for theirs, ours in rows:
+        assert re.search(rf"` {re.escape(theirs)} \| `█+` {re.escape(ours)} \|", home), (theirs, ours)
+
+
 def test_diagrams_are_drawn_without_another_host(site: Path) -> None:
     page = (site / "concepts" / "index.html").read_text()
     ours = page.index('<script src="../assets/mermaid/mermaid.tiny.js"></script>')
@@ -90,6 +98,19 @@ def test_json_at_the_end_of_a_cell_is_shown(site: Path) -> None:
     row = re.search(r"`assign` \| JSON such as (\{.*?\}) \|", (ROOT / "docs" / "options.md").read_text())
     assert row is not None
     assert row[1] in html.unescape(re.sub("<[^>]+>", "", (site / "options" / "index.html").read_text()))
+
+
+def test_a_phone_can_show_the_cells_of_a_wide_table_below_each_other(site: Path) -> None:
+    page = (site / "options" / "index.html").read_text()
+    row = page[page.index('<a id="kafka-group-id">') :]
+    labels = re.findall(r'<td data-label="([^"]+)">', row[: row.index("</tr>")])
+    assert labels == ["takes", "default", "where", "what it does"]
+
+
+def test_programs_and_lists_come_after_the_pages_in_a_search(site: Path) -> None:
+    found = json.loads((site / "search" / "search_index.json").read_text())["docs"]
+    boosts = {entry["location"].partition("#")[0]: entry.get("boost", 1) for entry in found}
+    assert boosts["options/"] > boosts["migrating/"] > boosts["repository/examples/demo.py/"]
 
 
 def test_each_option_has_an_anchor(site: Path) -> None:
