@@ -42,7 +42,7 @@ _BETWEEN_WORDS = re.compile(r"(?<=[\w)][._=(/])(?=\w)|(?<=[a-z])(?=[A-Z])")
 _FLAG = re.compile(r"(?<![^ ])--?[\w-]+")
 _BAR = re.compile(r"<code>(█+)</code> ([^<]+)")
 _TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
-_BOOST = {"options.md": 3, "mistakes.md": 0.5, "cli.md": 0.5, "api.md": 0.5}
+_BOOST = {"options.md": 3, "mistakes.md": 0.5, "cli.md": 0.5, "api.md": 0.1, "architecture.md": 0.1}
 _WIDE = 4  # Columns of a table that is too wide for a phone.
 _DIAGRAM = re.compile(r'<pre class="mermaid">.*?</pre>', re.DOTALL)
 _THEME_SCRIPT = re.compile(r'<script src="[^"]*assets/javascripts/bundle\.[^"]*"')
@@ -80,7 +80,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     source = page.file.src_uri
     # In a search the page that explains a word comes before programs and lists that have it.
     beside = source.startswith((f"{SHOWN}/", "design/"))
-    page.meta["search"] = {"boost": 0.2 if beside else _BOOST.get(source, 1)}
+    page.meta["search"] = {"boost": 0.02 if beside else _BOOST.get(source, 1)}
     parts = _FENCED.split(markdown)
     parts[::2] = [_LINK.sub(lambda link: _relative(source, link), part) for part in parts[::2]]
     return "".join(parts)
@@ -188,10 +188,22 @@ def _shown(target: str) -> str:
 
 
 def _notebook(notebook: dict[str, Any], target: str) -> str:
-    """Return the cells of a notebook as a page, in their order."""
+    """Return the cells of a notebook as a page, in their order, with their outputs."""
     title, *cells = notebook["cells"]
     parts = ["".join(title["source"]), f"`{target}`"]
     for cell in cells:
         source = "".join(cell["source"])
-        parts.append(source if cell["cell_type"] == "markdown" else f"````python\n{source}\n````")
+        if cell["cell_type"] == "markdown":
+            parts.append(source)
+        else:
+            parts += [f"````python\n{source}\n````", *_outputs(cell)]
     return "\n\n".join(parts) + "\n"
+
+
+def _outputs(cell: dict[str, Any]) -> Iterator[str]:
+    """Yield what a cell has printed and drawn."""
+    for output in cell["outputs"]:
+        if output["output_type"] == "stream":
+            yield f"````text\n{''.join(output['text'])}\n````"
+        elif "image/png" in output["data"]:
+            yield f'<img alt="What this cell draws" src="data:image/png;base64,{output["data"]["image/png"].strip()}">'

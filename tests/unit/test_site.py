@@ -151,6 +151,8 @@ def test_every_notebook_is_listed_and_shown(site: Path) -> None:
         shown = re.sub("<[^>]+>", "", (site / "repository" / "notebooks" / path.name / "index.html").read_text())
         assert "".join(title["source"]).partition("\n")[0].removeprefix("# ") in shown
         assert "".join(last["source"]).partition("\n")[0] in shown
+        page = (site / "repository" / "notebooks" / path.name / "index.html").read_text()
+        assert '<img alt="What this cell draws" src="data:image/png;base64,' in page
 
 
 def test_the_table_of_kips_has_each_kip_that_the_code_names() -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
-from nbformat import NotebookNode
 
-ROOT = Path(__file__).parents[3]
-NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+from notebooks import execute, setting
+from notebooks.execute import code_of, printed, read
+
+NOTEBOOKS = execute.paths()
 
 # What a reader sees, besides what the last cell asserts.
 SAID = {
@@ -34,39 +34,35 @@ PICTURES = {"04_one_group_many_readers": 2, "06_lag_board": 2}
 DAILY = ("01_quickstart", "08_without_spark")
 
 
-def read(path: Path) -> NotebookNode:
-    return nbformat.read(path, as_version=4)
-
-
-def code_of(notebook: NotebookNode) -> list[NotebookNode]:
-    return [cell for cell in notebook.cells if cell.cell_type == "code"]
-
-
-def execute(notebook: NotebookNode, folder: Path) -> tuple[str, int]:
-    """Run all cells, and return what they printed and the number of pictures that they show."""
-    NotebookClient(notebook, timeout=200, resources={"metadata": {"path": str(folder)}}).execute()
-    outputs = [output for cell in code_of(notebook) for output in cell.outputs]
-    said = [output.text for output in outputs if output.output_type == "stream" and output.name == "stdout"]
-    return "".join(said), sum("image/png" in output.get("data", {}) for output in outputs)
-
-
 def test_every_notebook_is_known_here() -> None:
     assert [path.stem for path in NOTEBOOKS] == sorted(SAID)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_it_is_short_and_kept_without_outputs(path: Path) -> None:
+def test_it_is_short_and_stored_with_the_outputs_of_its_code(path: Path) -> None:
     notebook = read(path)
     code = code_of(notebook)
-    assert [cell for cell in code if cell.outputs or cell.execution_count is not None] == []
+    assert notebook.metadata.executed == execute.digest(notebook), "run: ./run notebooks"
+    assert [line for line in SAID[path.stem] if line not in printed(notebook)] == []
+    assert len(execute.pictures(notebook)) == PICTURES.get(path.stem, 1)
+    assert path.stat().st_size < 250_000
+    assert not re.search(r"(/home|/root|/tmp|/Users|/work)/", path.read_text())
     assert 8 <= len(notebook.cells) <= 14
     assert re.match(r"# \S.*\n\n\S", notebook.cells[0].source), "a title, and what it shows"
     assert [cell for cell in code if cell.source.startswith(("%", "!"))] == [], "a driver may be unable to install"
     assert "assert " in code[-1].source
 
 
-def test_all_begin_with_the_same_cell() -> None:
-    assert len({code_of(read(path))[0].source for path in NOTEBOOKS}) == 1
+def test_all_begin_with_a_few_lines() -> None:
+    first_cells = [code_of(read(path))[0].source for path in NOTEBOOKS]
+    assert max(len(cell.splitlines()) for cell in first_cells) <= 6
+    assert all("here = Setting(globals())" in cell for cell in first_cells)
+
+
+def test_pictures_of_the_documentation_are_those_of_the_notebooks() -> None:
+    for name, (stem, number) in execute.SHOWN.items():
+        drawn = execute.pictures(read(execute.FOLDER / f"{stem}.ipynb"))[number]
+        assert (execute.ASSETS / name).read_bytes() == drawn, "run: ./run notebooks"
 
 
 class _Databricks:
@@ -89,21 +85,22 @@ def test_on_databricks_widgets_and_secrets_are_the_settings() -> None:
     secrets = {("kafka", "username"): "alice", ("kafka", "password"): "hers"}
     widgets = {"servers": "broker:9092", "scope": "kafka", "folder": "/Volumes/lab"}
     names: dict[str, object] = {"dbutils": _Databricks(widgets, secrets)}
-    exec(code_of(read(NOTEBOOKS[0]))[0].source, names)
-    assert names["broker"] is None
-    assert names["kafka"] == {
+    here = setting.Setting(names)
+    shutil.rmtree(here.driver_folder)
+    assert here.embedded is None
+    assert here.kafka == {
         "kafka.bootstrap.servers": "broker:9092",
         "kafka.security.protocol": "SASL_SSL",
         "kafka.sasl.mechanism": "PLAIN",
         "kafka.sasl.username": "alice",
         "kafka.sasl.password": "hers",
     }
-    assert str(names["folder"]).startswith("/Volumes/lab/kafkagroup-")
+    assert here.folder.startswith("/Volumes/lab/kafkagroup-")
 
 
 def test_on_databricks_no_kafka_is_started_where_no_executor_would_reach_it() -> None:
     with pytest.raises(ValueError, match="Fill in the widgets servers and folder"):
-        exec(code_of(read(NOTEBOOKS[0]))[0].source, {"dbutils": _Databricks({}, {})})
+        setting.Setting({"dbutils": _Databricks({}, {})})
 
 
 def marked(path: Path) -> object:
@@ -114,9 +111,11 @@ def marked(path: Path) -> object:
 @pytest.mark.parametrize("path", [marked(path) for path in NOTEBOOKS])
 def test_it_runs_from_top_to_bottom(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
-    said, pictures = execute(read(path), tmp_path)
+    notebook = read(path)
+    execute.execute(notebook, tmp_path)
+    said = printed(notebook)
     assert [line for line in SAID[path.stem] if line not in said] == [], said
-    assert pictures == PICTURES.get(path.stem, 1)
+    assert len(execute.pictures(notebook)) == PICTURES.get(path.stem, 1)
 
 
 @pytest.mark.long
@@ -124,7 +123,9 @@ def test_it_runs_from_top_to_bottom(path: Path, tmp_path: Path, monkeypatch: pyt
 def test_a_kafka_of_ones_own_serves_too(kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", kafka.bootstrap_servers)
     # Without the embedded Kafka there is no Java consumer: the notebook takes one of librdkafka.
-    said, _ = execute(read(ROOT / "notebooks" / "04_one_group_many_readers.ipynb"), tmp_path)
+    notebook = read(execute.FOLDER / "04_one_group_many_readers.ipynb")
+    execute.execute(notebook, tmp_path)
+    said = printed(notebook)
     assert f"Kafka at {kafka.bootstrap_servers}" in said
     assert "the consumer is one of librdkafka" in said
     assert "'Kafka consumer': [" in said
