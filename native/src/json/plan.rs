@@ -38,21 +38,32 @@ pub struct Items {
 }
 
 #[derive(Debug)]
+pub struct Named {
+    pub name: Arc<str>,
+    /// The name in quotation marks, as JSON has it; None: it is written with escapes.
+    key: Option<Box<[u8]>>,
+    pub node: Node,
+}
+
+#[derive(Debug)]
 pub struct Fields {
-    pub fields: Vec<(Arc<str>, Node)>,
+    pub fields: Vec<Named>,
     /// Empty if there are few.
     by_name: HashMap<Arc<str>, usize>,
 }
 
 impl Fields {
-    /// Returns the position of a field, which is often the one after the last.
+    /// Returns the length of the key of a field with its quotation marks, if the text begins with it.
     #[inline(always)]
-    pub fn find(&self, name: &[u8], next: usize) -> Option<usize> {
-        if self.fields.get(next).is_some_and(|(field, _)| field.as_bytes() == name) {
-            return Some(next);
-        }
+    pub fn key_at(&self, field: usize, text: &[u8]) -> Option<usize> {
+        let key = self.fields.get(field)?.key.as_deref()?;
+        text.starts_with(key).then_some(key.len())
+    }
+
+    /// Returns the position of a field.
+    pub fn find(&self, name: &[u8]) -> Option<usize> {
         if self.by_name.is_empty() {
-            return self.fields.iter().position(|(field, _)| field.as_bytes() == name);
+            return self.fields.iter().position(|field| field.name.as_bytes() == name);
         }
         self.by_name.get(std::str::from_utf8(name).ok()?).copied()
     }
@@ -102,9 +113,11 @@ fn nested(kind: &DataType, depth: usize) -> Result<(Slot, Node), Fault> {
                 let name: Arc<str> = child.name().as_str().into();
                 let (slot, node) = nested(child.data_type(), depth + 1).map_err(|fault| fault.within(&name))?;
                 parts.push(Part { name: name.clone(), slot, source });
-                fields.push((name, node));
+                let is_plain = !name.bytes().any(|byte| byte < 0x20 || byte == b'"' || byte == b'\\');
+                let key = is_plain.then(|| format!("\"{name}\"").into_bytes().into());
+                fields.push(Named { name, key, node });
             }
-            let by_name: HashMap<_, _> = fields.iter().enumerate().map(|(i, (name, _))| (name.clone(), i)).collect();
+            let by_name: HashMap<_, _> = fields.iter().enumerate().map(|(i, field)| (field.name.clone(), i)).collect();
             if by_name.len() < fields.len() {
                 return Err("two fields have the same name".into());
             }

@@ -3,7 +3,7 @@
 use crate::avro::column::{Bytes, Column, Data, MISMATCH, end};
 use crate::avro::fault::{ENTRY, Fault, ITEM};
 use crate::avro::run::{TOO_MANY_ITEMS, allowance};
-use crate::json::plan::{Fields, Items, Node};
+use crate::json::plan::{Fields, Items, Named, Node};
 use crate::json::scalars;
 
 /// What is in nobody's field may be nested as deep.
@@ -185,11 +185,21 @@ impl<'a> Reader<'a> {
     fn object(&mut self, fields: &Fields, rows: usize, parts: &mut [Column]) -> Result<(), Fault> {
         let (mut next, mut more) = (0, !self.open(b'{', b'}', "not an object")?);
         while more {
-            let key = self.key()?;
-            let found = fields.find(self.bytes(key), next);
+            self.token()?;
+            // Writers keep the order of the fields, so this is often the one after the last.
+            let found = match fields.key_at(next, self.rest()) {
+                Some(len) => {
+                    self.at += len;
+                    Some(next)
+                }
+                None => {
+                    let key = self.key()?;
+                    fields.find(self.bytes(key))
+                }
+            };
             self.take(b':')?;
             match found.and_then(|i| Some((i, fields.fields.get(i)?, parts.get_mut(i)?))) {
-                Some((i, (name, node), part)) => {
+                Some((i, Named { name, node, .. }, part)) => {
                     // A field that comes again replaces the one before.
                     if part.rows() > rows {
                         part.truncate(rows);
@@ -323,6 +333,14 @@ impl<'a> Reader<'a> {
     /// Goes to the next quotation mark, backslash or control character.
     #[inline(always)]
     fn special(&mut self) -> Result<u8, Fault> {
+        while let Some(&word) = self.rest().first_chunk() {
+            let found = special_bytes(u64::from_le_bytes(word));
+            if found != 0 {
+                self.at += found.trailing_zeros() as usize / 8;
+                return self.text.get(self.at).copied().ok_or_else(|| NOT_JSON.into());
+            }
+            self.at += 8;
+        }
         let rest = self.rest();
         let len = rest.iter().position(|&byte| byte == b'"' || byte == b'\\' || byte < 0x20);
         self.at += len.unwrap_or(rest.len());
@@ -457,4 +475,14 @@ impl<'a> Reader<'a> {
         self.at += word.len();
         Some(word)
     }
+}
+
+/// Returns a word whose lowest bit is in the first byte that is a quotation mark, a backslash or a control character.
+#[inline(always)]
+fn special_bytes(word: u64) -> u64 {
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    // Bytes below `least` have their highest bit set, and so may bytes after one of them.
+    let below = |word: u64, least: u64| word.wrapping_sub(EACH * least) & !word & (EACH << 7);
+    let equal = |byte: u8| below(word ^ (EACH * u64::from(byte)), 1);
+    equal(b'"') | equal(b'\\') | below(word, 0x20)
 }
