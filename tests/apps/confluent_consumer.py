@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
@@ -12,13 +11,13 @@ _MOVED = (KafkaError.ILLEGAL_GENERATION, KafkaError.STALE_MEMBER_EPOCH, KafkaErr
 
 
 class ConfluentConsumer:
-    """`records` are (partition, offset, value), read at `times`; `rebalances` counts how often it was assigned some.
+    """`records` are (partition, offset, value); `rebalances` counts how often it was assigned partitions.
 
     With the protocol `consumer` the brokers assign the partitions (KIP-848).
     """
 
     def __init__(self, servers, group, topic, protocol="classic"):
-        self.records, self.times, self.assigned, self.rebalances = [], [], [], 0
+        self.records, self.assigned, self.rebalances = [], [], 0
         self._protocol = protocol
         self._closing = threading.Event()
         classic = {"partition.assignment.strategy": "range", "session.timeout.ms": 10_000, "heartbeat.interval.ms": 300}
@@ -44,7 +43,6 @@ class ConfluentConsumer:
             message = self._consumer.poll(0.1)
             self.assigned = [p.partition for p in self._consumer.assignment()]
             if message is not None and message.error() is None:
-                self.times.append(time.monotonic())
                 self.records.append((message.partition(), message.offset(), int(message.value() or b"")))
                 try:
                     self._consumer.commit(message=message, asynchronous=False)

@@ -243,6 +243,14 @@ def librdkafka_consumer(
     return App(command, folder / f"{name}.log", environment={"COMMIT_MS": str(commit_ms)})
 
 
+def verifiable(tool: str, log: Path, servers: str, topic: str, *arguments: object) -> App:
+    """Kafka's own `VerifiableConsumer` or `VerifiableProducer`: says what it does as JSON, and ends at SIGTERM."""
+    from kafkagroup.embedded import java_command
+
+    said = ["--bootstrap-server", servers, "--topic", topic, *map(str, arguments)]
+    return App(java_command(f"org.apache.kafka.tools.{tool}", *said), log)
+
+
 def java_app(
     program: str,
     folder: Path,

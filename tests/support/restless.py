@@ -20,7 +20,7 @@ import pytest
 
 from kafka_source.errors import RetriableError
 from kafkagroup.admin import Groups
-from tests.apps.process import App, java_consumer, librdkafka_consumer, streaming_app
+from tests.apps.process import App, java_consumer, librdkafka_consumer, streaming_app, verifiable
 from tests.support.records import produce, written_records
 
 Place = tuple[int, int]
@@ -75,6 +75,31 @@ class Flow:
         self._thread.join(60)
 
 
+class VerifiableFlow:
+    """Kafka's VerifiableProducer, which writes the next numbers to a topic until it is closed.
+
+    Attributes:
+        count: How many records the brokers have confirmed; known when it is closed.
+    """
+
+    def __init__(self, servers: str, topic: str, log: Path, per_second: int) -> None:
+        self.count = 0
+        more = ("--throughput", per_second, "--repeating-keys", 1000)
+        self._app: App | None = verifiable("VerifiableProducer", log, servers, topic, *more)
+
+    def close(self) -> None:
+        """May be called twice."""
+        app, self._app = self._app, None
+        if app is None:
+            return
+        app.process.terminate()
+        app.stop()
+        said = Counter(json.loads(line)["name"] for line in app.lines())
+        assert said["shutdown_complete"], app.log.read_text()[-3000:]
+        assert not said["producer_send_error"]
+        self.count = said["producer_send_success"]
+
+
 @dataclass(frozen=True)
 class Cut:
     """What an application had read, or begun to read, and not committed when it stopped to own partitions.
@@ -119,8 +144,11 @@ class Reader(ABC):
     def leave(self, committed: Positions) -> None:
         """Stop it as its user would."""
         app, before = self._running(), committed()
-        app.stop(180)
+        self._stop(app)
         self._ended(app, "leave", before)
+
+    def _stop(self, app: App) -> None:
+        app.stop(180)
 
     def crash(self, committed: Positions) -> None:
         """Kill it. Its session goes on, so that nobody else can have committed in its partitions right after it."""
@@ -131,7 +159,7 @@ class Reader(ABC):
 
     def has_read(self) -> bool:
         """Whether the program that runs has read records."""
-        return any(line.startswith(("batch", "record")) for line in self._running().lines())
+        return any(line.startswith(("batch", "record")) or '"record_data"' in line for line in self._running().lines())
 
     def freeze(self, seconds: float) -> None:
         """Let it stand still for a time, as if its machine were unplugged."""
@@ -300,6 +328,40 @@ class Java(Telling):
 
         super().__init__(name, run)
         self.strategy = strategy
+
+
+class Verifiable(Telling):
+    """Kafka's VerifiableConsumer as a member of the consumer protocol; it commits what each poll has brought."""
+
+    def __init__(self, name: str, folder: Path, servers: str, group: str, topic: str) -> None:
+        def run(name: str) -> App:
+            folder.mkdir(exist_ok=True)
+            more = ("--group-id", group, "--group-protocol", "consumer", "--verbose")
+            return verifiable("VerifiableConsumer", folder / f"{name}.log", servers, topic, *more)
+
+        super().__init__(name, run)
+
+    def _stop(self, app: App) -> None:
+        app.process.terminate()
+        super()._stop(app)
+
+    def uncommitted(self, app: App, committed: Mapping[int, int]) -> Iterable[Place]:
+        pending: list[Place] = []
+        for line in app.lines():
+            # The program may have been killed in the middle of its last line.
+            with contextlib.suppress(json.JSONDecodeError):
+                said = json.loads(line)
+                if said["name"] == "record_data":
+                    pending.append((said["partition"], said["offset"]))
+                    self._read.append(pending[-1])
+                elif said["name"] == "offsets_committed" and said["success"]:
+                    ends = {one["partition"]: one["offset"] for one in said["offsets"]}
+                    pending = [(p, o) for p, o in pending if o >= ends.get(p, 0)]
+                elif said["name"] == "partitions_revoked":
+                    gone = {one["partition"] for one in said["partitions"]}
+                    self._cut("moved", (place for place in pending if place[0] in gone))
+                    pending = [place for place in pending if place[0] not in gone]
+        return pending
 
 
 class Librdkafka(Telling):

@@ -390,10 +390,14 @@ class ConsumerMembership:
         members = {member.member_id: member for member in found.members}
         if found.group_epoch != found.assignment_epoch or not ours.keys() <= members.keys():
             return False
+        others = [member for member in found.members if member.member_id not in ours]
+        if any(member.member_epoch < found.assignment_epoch for member in others):
+            # It may have what is meant for these slots, and give it up after its batch. Brokers before 4.3 do not tell
+            # that it has it (KAFKA-20431).
+            return True
         taken = {
             (topic.topic_id, number)
-            for member in found.members
-            if member.member_id not in ours
+            for member in others
             for topic in member.assignment.topic_partitions
             for number in topic.partitions
         }

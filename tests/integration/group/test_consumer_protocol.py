@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -146,6 +147,29 @@ def test_a_commit_is_made_again_when_a_heartbeat_has_raised_the_epoch():
                 assert first.ask_for_newer_credentials(used)
                 committer.commit_as([(first.credentials[0], {kept: 7})])
                 assert first.committed([kept]) == {kept: 7}
+
+
+@pytest.mark.long  # for the download of an older Kafka
+def test_a_newcomer_does_not_wait_for_a_batch_that_holds_its_partitions(monkeypatch):
+    monkeypatch.setattr("kafka_source.group.consumer_protocol.membership._SHARE_SECONDS", 600.0)
+    # Before Kafka 4.3 nobody has a partition, as the brokers tell, that its owner has still to give up (KAFKA-20431).
+    with EmbeddedKafka(version="4.0.1", config=SOON) as kafka, ThreadPoolExecutor(1) as pool:
+        settings = Settings({"bootstrap.servers": kafka.bootstrap_servers})
+        orders = kafka.create_topic("orders", 6)
+        busy, second, third = (
+            ConsumerMembership(settings, GroupSettings("billing", client_id=f"{n}"), Topics((orders,)))
+            for n in range(3)
+        )
+        with closing(busy), closing(second), closing(third):
+            busy.join(60)
+            busy.set_batch_in_flight(BatchInFlight(dict.fromkeys(held(busy), 5)))
+            second.join(60)
+            wait_until(busy.rebalance_needed, "what it has to give up")
+            joining = pool.submit(third.join, 600)
+            wait_until(joining.done, "the newcomer", 60)
+            assert held(third) == []
+            busy.set_batch_in_flight(BatchInFlight())
+            wait_until(lambda: share(orders, 6, busy, second, third), "everybody to have a share")
 
 
 def suspend(kafka: EmbeddedKafka, group: str, membership: ConsumerMembership) -> None:

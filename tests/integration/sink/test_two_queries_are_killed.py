@@ -63,7 +63,7 @@ class Query:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300 + 120 * KILLS)
+@pytest.mark.timeout(600 + 300 * KILLS)
 @pytest.mark.parametrize("protocol", SETTINGS)
 def test_the_output_equals_the_input(
     tmp_path: Path,
@@ -111,7 +111,7 @@ def copy(kafka: EmbeddedKafka, folder: Path, protocol: str, say: Callable[[str],
                 return len(reader.records) > than
 
             for _ in range(KILLS):
-                wait_until(partial(has_more, len(reader.records)), "progress", 120)
+                wait_until(partial(has_more, len(reader.records)), "progress", 300)
                 time.sleep(rng.uniform(*PAUSE))
                 killed = rng.randrange(len(queries))
                 say(f"kill {'ab'[killed]} with {len(reader.records)} records in the output")
