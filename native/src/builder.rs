@@ -243,16 +243,24 @@ fn timestamp_us(record: &Record<'_>, stamp: Stamp) -> Result<i64, Fault> {
 }
 
 /// A binary or string column.
+///
+/// Rows are only counted as long as all of them are null, and batches without any value share one array: many topics
+/// have no keys.
 struct Bytes {
     text: bool,
     ends: Vec<i32>,
     values: Vec<u8>,
     nulls: NullBufferBuilder,
+    /// The number of rows before the first value, which are null and not yet in the vectors.
+    counted: usize,
+    /// The last array without a value.
+    without_values: Option<ArrayData>,
 }
 
 impl Bytes {
     fn new(text: bool) -> Self {
-        Self { text, ends: vec![0], values: vec![], nulls: NullBufferBuilder::new(0) }
+        let nulls = NullBufferBuilder::new(0);
+        Self { text, ends: vec![0], values: vec![], nulls, counted: 0, without_values: None }
     }
 
     #[inline(always)]
@@ -272,8 +280,15 @@ impl Bytes {
     fn push(&mut self, bytes: Option<&[u8]>) {
         match bytes {
             Some(bytes) => {
+                if self.counted > 0 {
+                    self.write_counted();
+                }
                 self.values.extend_from_slice(bytes);
                 self.nulls.append_non_null();
+            }
+            None if self.ends.len() == 1 => {
+                self.counted += 1;
+                return;
             }
             None => self.nulls.append_null(),
         }
@@ -281,15 +296,36 @@ impl Bytes {
         self.ends.push(self.values.len() as i32);
     }
 
+    #[cold]
+    fn write_counted(&mut self) {
+        let rows = std::mem::take(&mut self.counted);
+        self.ends.resize(1 + rows, 0);
+        self.nulls.append_n_nulls(rows);
+    }
+
     fn take(&mut self, kind: DataType) -> Result<ArrayData, ArrowError> {
+        if let (rows @ 1.., Some(array)) = (self.counted, &self.without_values)
+            && array.len() >= rows
+        {
+            self.counted = 0;
+            return Ok(array.slice(0, rows));
+        }
+        let is_null = self.counted > 0;
+        if is_null {
+            self.write_counted();
+        }
         let ends = renew(&mut self.ends);
         self.ends.push(0);
-        ArrayData::builder(kind)
+        let array = ArrayData::builder(kind)
             .len(ends.len() - 1)
             .add_buffer(Buffer::from_vec(ends))
             .add_buffer(Buffer::from_vec(renew(&mut self.values)))
             .nulls(self.nulls.finish())
-            .build()
+            .build()?;
+        if is_null {
+            self.without_values = Some(array.clone());
+        }
+        Ok(array)
     }
 }
 
@@ -359,4 +395,32 @@ fn fixed<T: arrow_buffer::ArrowNativeType>(
 fn renew<T>(values: &mut Vec<T>) -> Vec<T> {
     let room = values.len() + values.len() / 8 + 1;
     std::mem::replace(values, Vec::with_capacity(room.min(KEEP_AT_MOST / size_of::<T>())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_without_a_value_share_an_array() {
+        let mut column = Bytes::new(false);
+        let mut batch = |rows: &[Option<&[u8]>]| {
+            rows.iter().for_each(|&row| column.push(row));
+            column.take(DataType::Binary).unwrap()
+        };
+        let (one, shorter, longer) = (batch(&[None; 3]), batch(&[None; 2]), batch(&[None; 5]));
+        let mixed = batch(&[None, None, Some(b"ab"), None, Some(b"")]);
+        let (again, empty) = (batch(&[None; 4]), batch(&[]));
+        let null_counts =
+            [&one, &shorter, &longer, &mixed, &again, &empty].map(|array| (array.len(), array.null_count()));
+        assert_eq!(null_counts, [(3, 3), (2, 2), (5, 5), (5, 3), (4, 4), (0, 0)]);
+        assert_eq!(mixed.buffer::<i32>(0)[..6], [0, 0, 0, 2, 2, 2]);
+        assert_eq!(mixed.buffers()[1].as_slice(), b"ab");
+        assert_eq!([0, 1, 2, 3, 4].map(|row| mixed.is_null(row)), [true, true, false, true, false]);
+        assert_eq!(one.buffers()[0].as_ptr(), shorter.buffers()[0].as_ptr());
+        assert_eq!(longer.buffers()[0].as_ptr(), again.buffers()[0].as_ptr());
+        for array in [one, shorter, longer, mixed, again, empty] {
+            array.validate_full().unwrap();
+        }
+    }
 }
