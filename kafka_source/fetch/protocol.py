@@ -14,7 +14,6 @@ from functools import partial
 
 from kafka_source.kafka_client import BlockingConnection, RequestConnection
 from kafka_source.kafka_client.framing import frame, string
-from kafka_source.kafka_client.messages.records import FetchRequest
 
 API_KEY = 1
 VERSION = 11
@@ -213,7 +212,7 @@ class FetchConnection(RequestConnection):
         min_bytes: int = MIN_BYTES,
         max_wait_ms: int = MAX_WAIT_MS,
     ) -> None:
-        raw.versions.version_for(FetchRequest, VERSION)
+        raw.versions.check(API_KEY, "FetchRequest", VERSION)
         super().__init__(raw, what="Fetching from", timeout=timeout, max_bytes=MAX_BATCH_BYTES + _MAX_ENVELOPE_BYTES)
         self._rack = rack
         self._read_committed = read_committed

@@ -14,7 +14,6 @@ from functools import partial
 from assignors.model import TopicPartition
 from kafka_source.kafka_client import BlockingConnection, RequestConnection
 from kafka_source.kafka_client.framing import frame, string
-from kafka_source.kafka_client.messages.records import ProduceRequest
 from kafka_source.produce.accumulator import RecordBatch
 
 API_KEY = 0
@@ -155,7 +154,7 @@ class ProduceConnection(RequestConnection):
     """
 
     def __init__(self, raw: BlockingConnection, *, acks: int, timeout: float) -> None:
-        raw.versions.version_for(ProduceRequest, VERSION)
+        raw.versions.check(API_KEY, "ProduceRequest", VERSION)
         super().__init__(raw, what="Writing to", timeout=timeout)
         self._acks, self._timeout_ms = acks, int(timeout * 1000)
         self._buffer = bytearray(4096)

@@ -39,12 +39,25 @@ class ApiVersions:
         lowest, highest = self.ranges.get(request.API_KEY, (0, -1))
         version = min(newest, highest)
         if version < max(lowest, request.min_version):
-            offered = f"versions {lowest} to {highest}" if highest >= 0 else "no version"
-            raise InvalidConfigurationError(
-                f"The broker supports {offered} of {request.name}, and this client versions {request.min_version} to "
-                f"{newest}. Brokers from 2.5 to 4.x are supported."
-            )
+            raise self._refusal(request.API_KEY, request.name, f"versions {request.min_version} to {newest}")
         return version
+
+    def check(self, api_key: int, name: str, version: int) -> None:
+        """Check that the broker supports the version of a request that is encoded by hand.
+
+        Raises:
+            InvalidConfigurationError: It does not: it is too old or too new.
+        """
+        lowest, highest = self.ranges.get(api_key, (0, -1))
+        if not lowest <= version <= highest:
+            raise self._refusal(api_key, name, f"version {version}")
+
+    def _refusal(self, api_key: int, name: str, ours: str) -> InvalidConfigurationError:
+        lowest, highest = self.ranges.get(api_key, (0, -1))
+        offered = f"versions {lowest} to {highest}" if highest >= 0 else "no version"
+        return InvalidConfigurationError(
+            f"The broker supports {offered} of {name}, and this client {ours}. Brokers from 2.5 to 4.x are supported."
+        )
 
 
 def encode_request(request: Request[_R], correlation_id: int, client_id: str, version: int) -> bytes:
