@@ -1,17 +1,18 @@
-"""A topic as a polars DataFrame, with `arrow.read`, confluent-kafka and aiokafka: records a second a core.
+"""A topic as a polars DataFrame, with `arrow.read`, confluent-kafka, kafkarrow and aiokafka: records a second a core.
 
     ./run bench arrow [--quick] [--rounds 3] [--environments FOLDER]
 
 As in `./run bench clients`: an embedded broker with one node, four partitions, each client in a process of its own, the
 CPU time of that process from its first fetch to the DataFrame (key, value, partition, offset, timestamp). Then, each in
 a new process: the seconds from the end of `from kafkagroup import arrow` to the first record batch, and the memory that
-a read takes over a topic of ten times its `max_bytes`.
+a read takes over a topic of ten times its `max_bytes`, and `kafkagroup export` over ten times what it reads with.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,15 +23,20 @@ from benchmarks._machine import describe_machine
 from benchmarks.clients.__main__ import HEAD, LOADS, QUICK, SMALL, measure
 from benchmarks.clients.environments import ROOT, Client, Installed, NotInstallableError, install
 from benchmarks.read.topics import Load, fill
+from kafkagroup.arrow.reading import DEFAULT_MAX_BYTES
 from kafkagroup.embedded import EmbeddedKafka
 
 CLIENTS = (
     Client("kafkagroup, arrow.read", "arrow.kafkagroup_read", "kafkagroup"),
     Client("confluent-kafka", "arrow.confluent_kafka_frame", "confluent-kafka"),
+    Client("kafkarrow", "arrow.kafkarrow_frame", "kafkarrow", ("kafkarrow==0.1.1", "polars")),
     Client("aiokafka", "arrow.aiokafka_frame", "aiokafka", ("aiokafka==0.14.0", "polars")),
 )
 PROCESSES = 5
 TIMES_MAX_BYTES = 10
+FORMS = ("parquet", "arrow", "csv", "jsonl")
+# Ten times `DEFAULT_MAX_BYTES`, which an export reads with.
+EXPORTED = Load(2000, TIMES_MAX_BYTES * DEFAULT_MAX_BYTES // 2000)
 
 
 def main() -> None:
@@ -46,13 +52,15 @@ def main() -> None:
         clients = _install(given.environments or Path(folder, "environments"))
         config = {"log.retention.ms": -1, "log.segment.bytes": 1 << 30}
         with EmbeddedKafka(config=config, heap="1g", jvm_options=(), data_dir=Path(folder, "data")) as kafka:
-            for load in (SMALL, *loads):
+            exported = EXPORTED.smaller(QUICK) if given.quick else EXPORTED
+            for load in (SMALL, *loads, exported):
                 fill(kafka, load)
             print(HEAD, flush=True)
             for load in loads:
                 measure(kafka.bootstrap_servers, load, clients, rounds)
             _first_batch(kafka.bootstrap_servers, loads[0])
             _memory(kafka.bootstrap_servers, loads[-1])
+            _memory_of_export(kafka.bootstrap_servers, exported, Path(folder))
 
 
 def _install(folder: Path) -> list[Installed]:
@@ -79,6 +87,17 @@ def _memory(servers: str, load: Load) -> None:
         f"memory: at most {seen['more'] / 1e6:.0f} MB more than before, with max_bytes {max_bytes / 1e6:.0f} MB, of "
         f"{seen['read'] / 1e6:.0f} MB"
     )
+
+
+def _memory_of_export(servers: str, load: Load, folder: Path) -> None:
+    for form in FORMS:
+        for to in (folder / f"exported.{form}", folder / form):
+            seen = _one_read("export", servers, load.topic, form, str(to))
+            print(
+                f"memory: export to {to.name}: at most {seen['more'] / 1e6:.0f} MB more than before, of "
+                f"{seen['read'] / 1e6:.0f} MB"
+            )
+            shutil.rmtree(to) if to.is_dir() else to.unlink()
 
 
 def _one_read(*arguments: str) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""What one read takes in a process of its own: `first_batch` in seconds, or `memory` in bytes, as JSON."""
+"""What one read takes in a process of its own: `first_batch` in seconds, `memory` and `export` in bytes, as JSON."""
 
 from __future__ import annotations
 
@@ -32,6 +32,17 @@ def memory(servers: str, topic: str, max_bytes: str) -> dict[str, float]:
         return {"more": _bytes("VmHWM") - before, "read": stream.progress.bytes}
 
 
+def export(servers: str, topic: str, form: str, to: str) -> dict[str, float]:
+    """How much memory an export to a file, or into a folder, took at most, and how large its records were."""
+    from kafkagroup.arrow.export import Export
+    from kafkagroup.arrow.file_formats import FileFormat
+
+    before, path = _bytes("VmRSS"), Path(to)
+    wanted = Export(topic, {"bootstrap.servers": servers}, FileFormat(form))
+    exported = wanted.to_file(path) if path.suffix else wanted.to_folder(path)
+    return {"more": _bytes("VmHWM") - before, "read": exported.bytes}
+
+
 def _bytes(name: str) -> int:
     """Return a figure of this process: `getrusage` would have the most that its parent had when it started it."""
     lines = Path("/proc/self/status").read_text().splitlines()
@@ -40,5 +51,5 @@ def _bytes(name: str) -> int:
 
 
 if __name__ == "__main__":
-    found = first_batch(*sys.argv[2:]) if sys.argv[1] == "first_batch" else memory(*sys.argv[2:])
-    print(json.dumps(found))
+    what = {"first_batch": first_batch, "memory": memory, "export": export}[sys.argv[1]]
+    print(json.dumps(what(*sys.argv[2:])))
