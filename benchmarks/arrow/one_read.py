@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 STARTED = time.perf_counter()
@@ -51,5 +52,6 @@ def _bytes(name: str) -> int:
 
 
 if __name__ == "__main__":
-    what = {"first_batch": first_batch, "memory": memory, "export": export}[sys.argv[1]]
-    print(json.dumps(what(*sys.argv[2:])))
+    what: dict[str, Callable[..., dict[str, float]]]
+    what = {"first_batch": first_batch, "memory": memory, "export": export}
+    print(json.dumps(what[sys.argv[1]](*sys.argv[2:])))
