@@ -1,4 +1,4 @@
-"""Selection of the engine that reads in this worker process: `native` or `librdkafka`."""
+"""The fetch engine of this worker process, made once: that which `engine_selection` has chosen."""
 
 from __future__ import annotations
 

@@ -43,6 +43,12 @@ from kafka_source.group.model import GroupMember
 from kafka_source.kafka_client import Deadline, KafkaClient, Snapshot
 from kafka_source.runtime.logs import once
 
+log = logging.getLogger(__name__)
+
+WorkOf = Callable[[Iterable[TopicPartition]], Awaitable[Mapping[TopicPartition, PartitionWork]]]
+"""Looks up what there is to read in partitions."""
+
+_FAILED = b"kafkagroup:assignment-failed:"
 _HELD = b"kafkagroup:held:"
 _SIZE = struct.Struct(">i")
 
@@ -113,14 +119,6 @@ def without_held(assignment: Assignment) -> tuple[Assignment, tuple[TopicPartiti
     held = decode_assignment(data[begin : begin + size]).partitions
     rest = data[begin + size :]
     return Assignment(assignment.partitions, rest[1:] if rest else None), tuple(TopicPartition(*tp) for tp in held)
-
-
-log = logging.getLogger(__name__)
-
-WorkOf = Callable[[Iterable[TopicPartition]], Awaitable[Mapping[TopicPartition, PartitionWork]]]
-"""Looks up what there is to read in partitions."""
-
-_FAILED = b"kafkagroup:assignment-failed:"
 
 
 def subscriptions(members: Iterable[GroupMember]) -> dict[str, Subscription]:

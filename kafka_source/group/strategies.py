@@ -127,7 +127,7 @@ def refused(offers: Mapping[str, Offer]) -> dict[str, str]:
 
 
 def assignments(members: Mapping[GroupMember, Offer]) -> dict[str, bytes]:
-    """Return the leader's assignment for a generation with `rewind.PROTOCOL`, by member id: nobody reads.
+    """Return the leader's assignment for a generation with `PROTOCOL`, by member id: nobody reads.
 
     Members that are refused get the reason, and the others who it is.
     """

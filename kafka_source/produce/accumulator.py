@@ -1,4 +1,4 @@
-"""Encodes records into record batches, by topic and partition (Kafka: `RecordAccumulator`)."""
+"""Hands records to the kernel's encoder and keeps its full record batches by partition (Kafka: `RecordAccumulator`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stream reader as Spark calls it; `MicroBatches` does the work.
+"""The stream reader as Spark calls it; `MicroBatches` does the work, which is a `StreamPlanner` with tasks of Spark.
 
 Spark 4.2 changed the signatures: it tells the reader where the last batch ended and which limits apply. `StreamReader`
 is the class for the installed Spark.

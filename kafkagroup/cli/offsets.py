@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from kafka_source.client_config import Settings
     from kafka_source.model.rewind_target import Target
     from kafkagroup.admin import Group, Move, OffsetsDocument, Rows
-if TYPE_CHECKING:
-    from kafkagroup.admin import OffsetsDocument
 
 
 @with_connection
