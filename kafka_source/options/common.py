@@ -45,7 +45,7 @@ class CommonOptions:
         "The level at which the query's Python processes (planner, tasks) log to standard error, where Spark keeps "
         "it with the logs of driver and executors. The option takes precedence over the environment variable "
         "`KAFKAGROUP_LOG_LEVEL`; use it where you cannot set environment variables.",
-        default_text="no log, or `KAFKAGROUP_LOG_LEVEL`",
+        default_text="warning, or `KAFKAGROUP_LOG_LEVEL`",
         where=Where.ALL,
     )
     log_format: LogFormat | None = option(

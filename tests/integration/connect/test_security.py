@@ -82,6 +82,12 @@ def batch(spark, given):
     return spark.read.format("kafkagroup").options(**given).load()
 
 
+def batch_as_stream(spark, login):
+    """A stream of all records of the topic, as their values."""
+    reader = spark.readStream.format("kafkagroup").options(**login, subscribe=TOPIC, startingOffsets="earliest")
+    return reader.load().select("value")
+
+
 def run_stream(spark, given, folder):
     """Stream what is there now into files; the reason if that fails."""
     frame = spark.readStream.format("kafkagroup").options(**given, startingOffsets="earliest").load()
@@ -138,26 +144,66 @@ def test_a_missing_right_to_the_group_is_told(spark, guarded, group):
     assert "kafka-acls.sh --add" in reason
 
 
-def test_the_commands_of_the_page_are_what_a_stream_needs(spark, guarded, group, tmp_path):
+def test_the_commands_of_the_page_are_what_streams_and_sinks_need(spark, guarded, group, tmp_path):
     given = options(guarded, BY_THE_PAGE, kafka_group_id=group)
+    out, prefix = f"{group}-out", f"{group}-prefix"
+    guarded.create_topic(out, 2)
     page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\|.*\| `(--operation .*)` \|$", page, flags=re.MULTILINE)
-    assert [re.findall("--(topic|group|transactional-id)", row) for row in rows] == [
-        ["topic"],
-        ["group"],
-        ["transactional-id"],
-        ["group"],
-    ]
-    missing = ("--topic TOPIC", "--group GROUP", "--transactional-id PREFIX")
-    given |= {"commit.transactional": "true"}
-    for number, (row, told) in enumerate(zip(rows, missing, strict=False)):
-        assert told in refusal(lambda: run_stream(spark, given, tmp_path / str(number)))  # noqa: B023
-        allowed = row.replace("orders", TOPIC).replace("billing", group).split()
+    rows = re.findall(r"^\| (.*) \| .* \| `(--operation .*)` \|$", page, flags=re.MULTILINE)
+    commands = iter(rows)
+
+    def allow(operation: str) -> None:
+        name, command = next(commands)
+        assert name == operation
+        names = {"orders-enriched": prefix, "enriched": out, "orders": TOPIC, "billing": group}
+        allowed = [names.get(word, word) for word in command.split()]
         at = ("--bootstrap-server", guarded.internal_bootstrap_servers)
         done = run_java(ACL_TOOL, *at, "--add", "--allow-principal", f"User:{BY_THE_PAGE}", *allowed)
         assert done.returncode == 0, done.stdout + done.stderr
-    run_stream(spark, given, tmp_path / "allowed")
+
+    def read(folder: str) -> None:
+        run_stream(spark, {**given, "commit.transactional": "true"}, tmp_path / folder)
+
+    assert "--topic TOPIC" in refusal(lambda: read("0"))
+    allow("read")
+    assert "--group GROUP" in refusal(lambda: read("1"))
+    allow("join the group, commit offsets")
+    assert "--transactional-id PREFIX" in refusal(lambda: read("2"))
+    allow("commit offsets in transactions")
+    read("allowed")
     assert committed(guarded, group)
+    allow("`commit=task`, `commit=sink`")
+
+    login = {name: value for name, value in given.items() if name not in ("subscribe", "kafka.group.id")}
+
+    def write() -> None:
+        rows = spark.range(3).selectExpr("CAST(id AS STRING) AS value").write.format("kafkagroup").mode("append")
+        rows.options(**login, topic=out).save()
+
+    assert "WRITE" in refusal(write)
+    allow("sink, at least once")
+    write()
+
+    def copy(folder: str) -> None:
+        frame = batch_as_stream(spark, login)
+        writer = frame.writeStream.format("kafkagroup").options(**login, topic=out, transactional="true")
+        writer = writer.option("transactional.id.prefix", prefix)
+        query = writer.option("checkpointLocation", str(tmp_path / folder)).trigger(availableNow=True).start()
+        try:
+            assert query.awaitTermination(SECONDS), "the copy neither ends nor tells why"
+        finally:
+            query.stop()
+
+    allow("exactly-once sink: topics")
+    assert "transactional id" in refusal(lambda: copy("no-ids"))
+    allow("exactly-once sink: transactional ids")
+    assert f"group {prefix}" in refusal(lambda: copy("no-groups"))
+    allow("exactly-once sink: its own groups")
+    copy("copied")
+    assert next(commands, None) is None
+    everything = {"kafka.bootstrap.servers": guarded.internal_bootstrap_servers, "subscribe": out}
+    everything |= {"kafka.isolation.level": "read_committed"}
+    assert batch(spark, everything).count() == 3 + COUNT
 
 
 def test_without_a_right_to_transactions_offsets_are_committed_as_by_a_consumer(spark, guarded, group, tmp_path):
