@@ -89,6 +89,7 @@ def test_through_spark_is_read_what_the_model_says(spark, kafka, tmp_path):
     check(differences(spark, kafka, tmp_path, range(FIRST_SEED, FIRST_SEED + DRAWS)))
 
 
+@pytest.mark.long
 def test_a_driver_that_is_killed_leaves_what_the_model_says(spark, kafka, tmp_path):
     check(differences(spark, kafka, tmp_path, [KILLED]))
 

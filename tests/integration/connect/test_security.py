@@ -146,7 +146,7 @@ def test_a_missing_right_to_the_group_is_told(spark, guarded, group):
 
 def test_the_commands_of_the_page_are_what_streams_and_sinks_need(spark, guarded, group, tmp_path):
     given = options(guarded, BY_THE_PAGE, kafka_group_id=group)
-    out, prefix = f"{group}-out", f"{group}-prefix"
+    out, prefix = f"{group}-out", f"copy-of-{group}"  # No right to the group fits the prefix.
     guarded.create_topic(out, 2)
     page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (.*) \| .* \| `(--operation .*)` \|$", page, flags=re.MULTILINE)

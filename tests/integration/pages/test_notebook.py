@@ -31,7 +31,7 @@ SAID = {
     "08_without_spark": ["60000 orders written", "60000 orders read, then 20000 new ones"],
 }
 PICTURES = {"04_one_group_many_readers": 2, "06_lag_board": 2}
-DAILY = ("01_quickstart", "08_without_spark")
+DAILY = ("08_without_spark",)
 
 
 def test_every_notebook_is_known_here() -> None:
