@@ -1,4 +1,4 @@
-"""A topic as a polars DataFrame, with `arrow.read`, confluent-kafka and aiokafka: records a second a core.
+"""A topic as a polars DataFrame, with `arrow.read`, confluent-kafka, kafkarrow and aiokafka: records a second a core.
 
     ./run bench arrow [--quick] [--rounds 3] [--environments FOLDER]
 
@@ -29,6 +29,7 @@ from kafkagroup.embedded import EmbeddedKafka
 CLIENTS = (
     Client("kafkagroup, arrow.read", "arrow.kafkagroup_read", "kafkagroup"),
     Client("confluent-kafka", "arrow.confluent_kafka_frame", "confluent-kafka"),
+    Client("kafkarrow", "arrow.kafkarrow_frame", "kafkarrow", ("kafkarrow==0.1.1", "polars")),
     Client("aiokafka", "arrow.aiokafka_frame", "aiokafka", ("aiokafka==0.14.0", "polars")),
 )
 PROCESSES = 5
