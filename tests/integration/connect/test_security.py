@@ -82,17 +82,15 @@ def batch(spark, given):
     return spark.read.format("kafkagroup").options(**given).load()
 
 
-def batch_as_stream(spark, login):
-    """A stream of all records of the topic, as their values."""
-    reader = spark.readStream.format("kafkagroup").options(**login, subscribe=TOPIC, startingOffsets="earliest")
-    return reader.load().select("value")
-
-
 def run_stream(spark, given, folder):
     """Stream what is there now into files; the reason if that fails."""
     frame = spark.readStream.format("kafkagroup").options(**given, startingOffsets="earliest").load()
-    writer = frame.writeStream.format("parquet").option("path", str(folder / "out"))
-    query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
+    run_to_end(frame.writeStream.format("parquet").option("path", str(folder / "out")), folder / "checkpoint")
+
+
+def run_to_end(writer, checkpoint):
+    """Run a query on what is there now; the reason if that fails."""
+    query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
     try:
         if not query.awaitTermination(SECONDS):
             pytest.fail("the stream neither ends nor tells why")
@@ -185,14 +183,10 @@ def test_the_commands_of_the_page_are_what_streams_and_sinks_need(spark, guarded
     write()
 
     def copy(folder: str) -> None:
-        frame = batch_as_stream(spark, login)
-        writer = frame.writeStream.format("kafkagroup").options(**login, topic=out, transactional="true")
-        writer = writer.option("transactional.id.prefix", prefix)
-        query = writer.option("checkpointLocation", str(tmp_path / folder)).trigger(availableNow=True).start()
-        try:
-            assert query.awaitTermination(SECONDS), "the copy neither ends nor tells why"
-        finally:
-            query.stop()
+        reader = spark.readStream.format("kafkagroup").options(**login, subscribe=TOPIC, startingOffsets="earliest")
+        writer = reader.load().select("value").writeStream.format("kafkagroup").options(**login, topic=out)
+        writer = writer.option("transactional", "true").option("transactional.id.prefix", prefix)
+        run_to_end(writer, tmp_path / folder)
 
     allow("exactly-once sink: topics")
     assert "transactional id" in refusal(lambda: copy("no-ids"))
