@@ -25,9 +25,9 @@ import pytest
 from kafka_source.client_config import Settings
 from kafkagroup import arrow
 from kafkagroup.admin import Groups
-from kafkagroup.embedded import EmbeddedKafka, java_command
+from kafkagroup.embedded import EmbeddedKafka
 from testbed.load import Load
-from tests.apps.process import App, copying_app
+from tests.apps.process import App, copying_app, verifiable
 from tests.support.restless import committed_positions
 from tests.support.waiting import wait_until
 
@@ -131,16 +131,10 @@ class Verifiable(Reader):
         config = folder / "verifiable.properties"
         config.write_text(f"heartbeat.interval.ms={SESSION['heartbeat.interval.ms']}\n")
         self.numbers, self.times = set[int](), 0
-        arguments = {
-            "--bootstrap-server": servers,
-            "--group-id": group,
-            "--topic": topic,
-            "--session-timeout": str(SESSION["session.timeout.ms"]),
-            "--command-config": str(config),
-        }
-        flat = [word for pair in arguments.items() for word in pair]
-        command = java_command("org.apache.kafka.tools.VerifiableConsumer", *flat, "--verbose")
-        super().__init__("VerifiableConsumer", partial(App, command, folder / "verifiable.log"))
+        session = ("--session-timeout", SESSION["session.timeout.ms"], "--command-config", config)
+        more = ("--group-id", group, *session, "--verbose")
+        log = folder / "verifiable.log"
+        super().__init__("VerifiableConsumer", partial(verifiable, "VerifiableConsumer", log, servers, topic, *more))
 
     def kill(self) -> None:
         super().kill()
