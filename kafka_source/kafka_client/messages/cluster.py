@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Final
 from uuid import UUID
 
-from kafka_source.kafka_client.messages.codec import NO_UUID, Reader, Request, Writer
+from kafka_source.kafka_client.messages.codec import NO_UUID, Reader, Request, Structure, Writer
 
 _HH = struct.Struct(">hh")
 _HHH = struct.Struct(">hhh")
@@ -21,8 +21,7 @@ _IHQQ = struct.Struct(">ihqq")
 _III = struct.Struct(">iii")
 
 
-@dataclass(frozen=True, slots=True)
-class ApiVersionsResponse:
+class ApiVersionsResponse(Structure):
     """ApiVersionsResponse.
 
     Attributes:
@@ -41,8 +40,7 @@ class ApiVersionsResponse:
             ZK migration are present.
     """
 
-    @dataclass(frozen=True, slots=True)
-    class ApiVersion:
+    class ApiVersion(Structure):
         """The APIs supported by the broker.
 
         Attributes:
@@ -51,9 +49,12 @@ class ApiVersionsResponse:
             max_version: The maximum supported version, inclusive.
         """
 
-        api_key: int = 0
-        min_version: int = 0
-        max_version: int = 0
+        __slots__ = ("api_key", "max_version", "min_version")
+
+        def __init__(self, api_key: int = 0, min_version: int = 0, max_version: int = 0) -> None:
+            self.api_key: Final = api_key
+            self.min_version: Final = min_version
+            self.max_version: Final = max_version
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -71,8 +72,7 @@ class ApiVersionsResponse:
                 reader.skip_tags()
             return ApiVersionsResponse.ApiVersion(api_key, min_version, max_version)
 
-    @dataclass(frozen=True, slots=True)
-    class SupportedFeatureKey:
+    class SupportedFeatureKey(Structure):
         """Features supported by the broker.
 
         Attributes:
@@ -81,9 +81,12 @@ class ApiVersionsResponse:
             max_version: The maximum supported version for the feature.
         """
 
-        name: str = ""
-        min_version: int = 0
-        max_version: int = 0
+        __slots__ = ("max_version", "min_version", "name")
+
+        def __init__(self, name: str = "", min_version: int = 0, max_version: int = 0) -> None:
+            self.name: Final = name
+            self.min_version: Final = min_version
+            self.max_version: Final = max_version
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -100,8 +103,7 @@ class ApiVersionsResponse:
             reader.skip_tags()
             return ApiVersionsResponse.SupportedFeatureKey(name, min_version, max_version)
 
-    @dataclass(frozen=True, slots=True)
-    class FinalizedFeatureKey:
+    class FinalizedFeatureKey(Structure):
         """List of cluster-wide finalized features.
 
         Attributes:
@@ -110,9 +112,12 @@ class ApiVersionsResponse:
             min_version_level: The cluster-wide finalized min version level for the feature.
         """
 
-        name: str = ""
-        max_version_level: int = 0
-        min_version_level: int = 0
+        __slots__ = ("max_version_level", "min_version_level", "name")
+
+        def __init__(self, name: str = "", max_version_level: int = 0, min_version_level: int = 0) -> None:
+            self.name: Final = name
+            self.max_version_level: Final = max_version_level
+            self.min_version_level: Final = min_version_level
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -129,13 +134,33 @@ class ApiVersionsResponse:
             reader.skip_tags()
             return ApiVersionsResponse.FinalizedFeatureKey(name, max_version_level, min_version_level)
 
-    error_code: int = 0
-    api_keys: Sequence[ApiVersionsResponse.ApiVersion] = ()
-    throttle_time_ms: int = 0
-    supported_features: Sequence[ApiVersionsResponse.SupportedFeatureKey] = ()
-    finalized_features_epoch: int = -1
-    finalized_features: Sequence[ApiVersionsResponse.FinalizedFeatureKey] = ()
-    zk_migration_ready: bool = False
+    __slots__ = (
+        "api_keys",
+        "error_code",
+        "finalized_features",
+        "finalized_features_epoch",
+        "supported_features",
+        "throttle_time_ms",
+        "zk_migration_ready",
+    )
+
+    def __init__(
+        self,
+        error_code: int = 0,
+        api_keys: Sequence[ApiVersionsResponse.ApiVersion] = (),
+        throttle_time_ms: int = 0,
+        supported_features: Sequence[ApiVersionsResponse.SupportedFeatureKey] = (),
+        finalized_features_epoch: int = -1,
+        finalized_features: Sequence[ApiVersionsResponse.FinalizedFeatureKey] = (),
+        zk_migration_ready: bool = False,
+    ) -> None:
+        self.error_code: Final = error_code
+        self.api_keys: Final = api_keys
+        self.throttle_time_ms: Final = throttle_time_ms
+        self.supported_features: Final = supported_features
+        self.finalized_features_epoch: Final = finalized_features_epoch
+        self.finalized_features: Final = finalized_features
+        self.zk_migration_ready: Final = zk_migration_ready
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -202,7 +227,6 @@ class ApiVersionsResponse:
         )
 
 
-@dataclass(frozen=True, slots=True)
 class ApiVersionsRequest(Request[ApiVersionsResponse]):
     """ApiVersionsRequest.
 
@@ -217,8 +241,14 @@ class ApiVersionsRequest(Request[ApiVersionsResponse]):
     max_version = 4
     flexible_from = 3
 
-    client_software_name: str = ""
-    client_software_version: str = ""
+    __slots__ = (
+        "client_software_name",
+        "client_software_version",
+    )
+
+    def __init__(self, client_software_name: str = "", client_software_version: str = "") -> None:
+        self.client_software_name: Final = client_software_name
+        self.client_software_version: Final = client_software_version
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -246,8 +276,7 @@ class ApiVersionsRequest(Request[ApiVersionsResponse]):
         return ApiVersionsResponse.decode(reader, version)
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeConfigsResponse:
+class DescribeConfigsResponse(Structure):
     """DescribeConfigsResponse.
 
     Attributes:
@@ -256,8 +285,7 @@ class DescribeConfigsResponse:
         results: The results for each resource.
     """
 
-    @dataclass(frozen=True, slots=True)
-    class DescribeConfigsResult:
+    class DescribeConfigsResult(Structure):
         """The results for each resource.
 
         Attributes:
@@ -270,8 +298,7 @@ class DescribeConfigsResponse:
             configs: Each listed configuration.
         """
 
-        @dataclass(frozen=True, slots=True)
-        class DescribeConfigsResourceResult:
+        class DescribeConfigsResourceResult(Structure):
             """Each listed configuration.
 
             Attributes:
@@ -286,8 +313,7 @@ class DescribeConfigsResponse:
                 documentation: The configuration documentation.
             """
 
-            @dataclass(frozen=True, slots=True)
-            class DescribeConfigsSynonym:
+            class DescribeConfigsSynonym(Structure):
                 """The synonyms for this configuration key.
 
                 Attributes:
@@ -296,9 +322,12 @@ class DescribeConfigsResponse:
                     source: The synonym source.
                 """
 
-                name: str = ""
-                value: str | None = ""
-                source: int = 0
+                __slots__ = ("name", "source", "value")
+
+                def __init__(self, name: str = "", value: str | None = "", source: int = 0) -> None:
+                    self.name: Final = name
+                    self.value: Final = value
+                    self.source: Final = source
 
                 def encode(self, writer: Writer, version: int) -> None:
                     """Write it in a version."""
@@ -322,16 +351,38 @@ class DescribeConfigsResponse:
                         name, value, source
                     )
 
-            name: str = ""
-            value: str | None = ""
-            read_only: bool = False
-            config_source: int = -1
-            is_sensitive: bool = False
-            synonyms: Sequence[
-                DescribeConfigsResponse.DescribeConfigsResult.DescribeConfigsResourceResult.DescribeConfigsSynonym
-            ] = ()
-            config_type: int = 0
-            documentation: str | None = ""
+            __slots__ = (
+                "config_source",
+                "config_type",
+                "documentation",
+                "is_sensitive",
+                "name",
+                "read_only",
+                "synonyms",
+                "value",
+            )
+
+            def __init__(
+                self,
+                name: str = "",
+                value: str | None = "",
+                read_only: bool = False,
+                config_source: int = -1,
+                is_sensitive: bool = False,
+                synonyms: Sequence[
+                    DescribeConfigsResponse.DescribeConfigsResult.DescribeConfigsResourceResult.DescribeConfigsSynonym
+                ] = (),
+                config_type: int = 0,
+                documentation: str | None = "",
+            ) -> None:
+                self.name: Final = name
+                self.value: Final = value
+                self.read_only: Final = read_only
+                self.config_source: Final = config_source
+                self.is_sensitive: Final = is_sensitive
+                self.synonyms: Final = synonyms
+                self.config_type: Final = config_type
+                self.documentation: Final = documentation
 
             def encode(self, writer: Writer, version: int) -> None:
                 """Write it in a version."""
@@ -374,11 +425,21 @@ class DescribeConfigsResponse:
                     name, value, read_only, config_source, is_sensitive, synonyms, config_type, documentation
                 )
 
-        error_code: int = 0
-        error_message: str | None = ""
-        resource_type: int = 0
-        resource_name: str = ""
-        configs: Sequence[DescribeConfigsResponse.DescribeConfigsResult.DescribeConfigsResourceResult] = ()
+        __slots__ = ("configs", "error_code", "error_message", "resource_name", "resource_type")
+
+        def __init__(
+            self,
+            error_code: int = 0,
+            error_message: str | None = "",
+            resource_type: int = 0,
+            resource_name: str = "",
+            configs: Sequence[DescribeConfigsResponse.DescribeConfigsResult.DescribeConfigsResourceResult] = (),
+        ) -> None:
+            self.error_code: Final = error_code
+            self.error_message: Final = error_message
+            self.resource_type: Final = resource_type
+            self.resource_name: Final = resource_name
+            self.configs: Final = configs
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -408,8 +469,13 @@ class DescribeConfigsResponse:
                 error_code, error_message, resource_type, resource_name, configs
             )
 
-    throttle_time_ms: int = 0
-    results: Sequence[DescribeConfigsResponse.DescribeConfigsResult] = ()
+    __slots__ = ("results", "throttle_time_ms")
+
+    def __init__(
+        self, throttle_time_ms: int = 0, results: Sequence[DescribeConfigsResponse.DescribeConfigsResult] = ()
+    ) -> None:
+        self.throttle_time_ms: Final = throttle_time_ms
+        self.results: Final = results
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -430,7 +496,6 @@ class DescribeConfigsResponse:
         return DescribeConfigsResponse(throttle_time_ms, results)
 
 
-@dataclass(frozen=True, slots=True)
 class DescribeConfigsRequest(Request[DescribeConfigsResponse]):
     """DescribeConfigsRequest.
 
@@ -446,8 +511,7 @@ class DescribeConfigsRequest(Request[DescribeConfigsResponse]):
     max_version = 4
     flexible_from = 4
 
-    @dataclass(frozen=True, slots=True)
-    class DescribeConfigsResource:
+    class DescribeConfigsResource(Structure):
         """The resources whose configurations we want to describe.
 
         Attributes:
@@ -457,9 +521,14 @@ class DescribeConfigsRequest(Request[DescribeConfigsResponse]):
                 configuration keys.
         """
 
-        resource_type: int = 0
-        resource_name: str = ""
-        configuration_keys: Sequence[str] | None = ()
+        __slots__ = ("configuration_keys", "resource_name", "resource_type")
+
+        def __init__(
+            self, resource_type: int = 0, resource_name: str = "", configuration_keys: Sequence[str] | None = ()
+        ) -> None:
+            self.resource_type: Final = resource_type
+            self.resource_name: Final = resource_name
+            self.configuration_keys: Final = configuration_keys
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -482,9 +551,17 @@ class DescribeConfigsRequest(Request[DescribeConfigsResponse]):
                 reader.skip_tags()
             return DescribeConfigsRequest.DescribeConfigsResource(resource_type, resource_name, configuration_keys)
 
-    resources: Sequence[DescribeConfigsRequest.DescribeConfigsResource] = ()
-    include_synonyms: bool = False
-    include_documentation: bool = False
+    __slots__ = ("include_documentation", "include_synonyms", "resources")
+
+    def __init__(
+        self,
+        resources: Sequence[DescribeConfigsRequest.DescribeConfigsResource] = (),
+        include_synonyms: bool = False,
+        include_documentation: bool = False,
+    ) -> None:
+        self.resources: Final = resources
+        self.include_synonyms: Final = include_synonyms
+        self.include_documentation: Final = include_documentation
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -515,8 +592,7 @@ class DescribeConfigsRequest(Request[DescribeConfigsResponse]):
         return DescribeConfigsResponse.decode(reader, version)
 
 
-@dataclass(frozen=True, slots=True)
-class FindCoordinatorResponse:
+class FindCoordinatorResponse(Structure):
     """FindCoordinatorResponse.
 
     Attributes:
@@ -530,8 +606,7 @@ class FindCoordinatorResponse:
         coordinators: Each coordinator result in the response.
     """
 
-    @dataclass(frozen=True, slots=True)
-    class Coordinator:
+    class Coordinator(Structure):
         """Each coordinator result in the response.
 
         Attributes:
@@ -543,12 +618,23 @@ class FindCoordinatorResponse:
             error_message: The error message, or null if there was no error.
         """
 
-        key: str = ""
-        node_id: int = 0
-        host: str = ""
-        port: int = 0
-        error_code: int = 0
-        error_message: str | None = ""
+        __slots__ = ("error_code", "error_message", "host", "key", "node_id", "port")
+
+        def __init__(
+            self,
+            key: str = "",
+            node_id: int = 0,
+            host: str = "",
+            port: int = 0,
+            error_code: int = 0,
+            error_message: str | None = "",
+        ) -> None:
+            self.key: Final = key
+            self.node_id: Final = node_id
+            self.host: Final = host
+            self.port: Final = port
+            self.error_code: Final = error_code
+            self.error_message: Final = error_message
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -571,13 +657,25 @@ class FindCoordinatorResponse:
             reader.skip_tags()
             return FindCoordinatorResponse.Coordinator(key, node_id, host, port, error_code, error_message)
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    error_message: str | None = ""
-    node_id: int = 0
-    host: str = ""
-    port: int = 0
-    coordinators: Sequence[FindCoordinatorResponse.Coordinator] = ()
+    __slots__ = ("coordinators", "error_code", "error_message", "host", "node_id", "port", "throttle_time_ms")
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        error_message: str | None = "",
+        node_id: int = 0,
+        host: str = "",
+        port: int = 0,
+        coordinators: Sequence[FindCoordinatorResponse.Coordinator] = (),
+    ) -> None:
+        self.throttle_time_ms: Final = throttle_time_ms
+        self.error_code: Final = error_code
+        self.error_message: Final = error_message
+        self.node_id: Final = node_id
+        self.host: Final = host
+        self.port: Final = port
+        self.coordinators: Final = coordinators
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -625,7 +723,6 @@ class FindCoordinatorResponse:
         return FindCoordinatorResponse(throttle_time_ms, error_code, error_message, node_id, host, port, coordinators)
 
 
-@dataclass(frozen=True, slots=True)
 class FindCoordinatorRequest(Request[FindCoordinatorResponse]):
     """FindCoordinatorRequest.
 
@@ -641,9 +738,12 @@ class FindCoordinatorRequest(Request[FindCoordinatorResponse]):
     max_version = 6
     flexible_from = 3
 
-    key: str = ""
-    key_type: int = 0
-    coordinator_keys: Sequence[str] = ()
+    __slots__ = ("coordinator_keys", "key", "key_type")
+
+    def __init__(self, key: str = "", key_type: int = 0, coordinator_keys: Sequence[str] = ()) -> None:
+        self.key: Final = key
+        self.key_type: Final = key_type
+        self.coordinator_keys: Final = coordinator_keys
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -678,8 +778,7 @@ class FindCoordinatorRequest(Request[FindCoordinatorResponse]):
         return FindCoordinatorResponse.decode(reader, version)
 
 
-@dataclass(frozen=True, slots=True)
-class ListOffsetsResponse:
+class ListOffsetsResponse(Structure):
     """ListOffsetsResponse.
 
     Attributes:
@@ -688,8 +787,7 @@ class ListOffsetsResponse:
         topics: Each topic in the response.
     """
 
-    @dataclass(frozen=True, slots=True)
-    class ListOffsetsTopicResponse:
+    class ListOffsetsTopicResponse(Structure):
         """Each topic in the response.
 
         Attributes:
@@ -697,8 +795,7 @@ class ListOffsetsResponse:
             partitions: Each partition in the response.
         """
 
-        @dataclass(frozen=True, slots=True)
-        class ListOffsetsPartitionResponse:
+        class ListOffsetsPartitionResponse(Structure):
             """Each partition in the response.
 
             Attributes:
@@ -709,11 +806,21 @@ class ListOffsetsResponse:
                 leader_epoch: The leader epoch associated with the returned offset.
             """
 
-            partition_index: int = 0
-            error_code: int = 0
-            timestamp: int = -1
-            offset: int = -1
-            leader_epoch: int = -1
+            __slots__ = ("error_code", "leader_epoch", "offset", "partition_index", "timestamp")
+
+            def __init__(
+                self,
+                partition_index: int = 0,
+                error_code: int = 0,
+                timestamp: int = -1,
+                offset: int = -1,
+                leader_epoch: int = -1,
+            ) -> None:
+                self.partition_index: Final = partition_index
+                self.error_code: Final = error_code
+                self.timestamp: Final = timestamp
+                self.offset: Final = offset
+                self.leader_epoch: Final = leader_epoch
 
             def encode(self, writer: Writer, version: int) -> None:
                 """Write it in a version."""
@@ -741,8 +848,18 @@ class ListOffsetsResponse:
                     partition_index, error_code, timestamp, offset, leader_epoch
                 )
 
-        name: str = ""
-        partitions: Sequence[ListOffsetsResponse.ListOffsetsTopicResponse.ListOffsetsPartitionResponse] = ()
+        __slots__ = (
+            "name",
+            "partitions",
+        )
+
+        def __init__(
+            self,
+            name: str = "",
+            partitions: Sequence[ListOffsetsResponse.ListOffsetsTopicResponse.ListOffsetsPartitionResponse] = (),
+        ) -> None:
+            self.name: Final = name
+            self.partitions: Final = partitions
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -764,8 +881,16 @@ class ListOffsetsResponse:
                 reader.skip_tags()
             return ListOffsetsResponse.ListOffsetsTopicResponse(name, partitions)
 
-    throttle_time_ms: int = 0
-    topics: Sequence[ListOffsetsResponse.ListOffsetsTopicResponse] = ()
+    __slots__ = (
+        "throttle_time_ms",
+        "topics",
+    )
+
+    def __init__(
+        self, throttle_time_ms: int = 0, topics: Sequence[ListOffsetsResponse.ListOffsetsTopicResponse] = ()
+    ) -> None:
+        self.throttle_time_ms: Final = throttle_time_ms
+        self.topics: Final = topics
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -789,7 +914,6 @@ class ListOffsetsResponse:
         return ListOffsetsResponse(throttle_time_ms, topics)
 
 
-@dataclass(frozen=True, slots=True)
 class ListOffsetsRequest(Request[ListOffsetsResponse]):
     """ListOffsetsRequest.
 
@@ -814,8 +938,7 @@ class ListOffsetsRequest(Request[ListOffsetsResponse]):
     max_version = 11
     flexible_from = 6
 
-    @dataclass(frozen=True, slots=True)
-    class ListOffsetsTopic:
+    class ListOffsetsTopic(Structure):
         """Each topic in the request.
 
         Attributes:
@@ -823,8 +946,7 @@ class ListOffsetsRequest(Request[ListOffsetsResponse]):
             partitions: Each partition in the request.
         """
 
-        @dataclass(frozen=True, slots=True)
-        class ListOffsetsPartition:
+        class ListOffsetsPartition(Structure):
             """Each partition in the request.
 
             Attributes:
@@ -833,9 +955,12 @@ class ListOffsetsRequest(Request[ListOffsetsResponse]):
                 timestamp: The current timestamp.
             """
 
-            partition_index: int = 0
-            current_leader_epoch: int = -1
-            timestamp: int = 0
+            __slots__ = ("current_leader_epoch", "partition_index", "timestamp")
+
+            def __init__(self, partition_index: int = 0, current_leader_epoch: int = -1, timestamp: int = 0) -> None:
+                self.partition_index: Final = partition_index
+                self.current_leader_epoch: Final = current_leader_epoch
+                self.timestamp: Final = timestamp
 
             def encode(self, writer: Writer, version: int) -> None:
                 """Write it in a version."""
@@ -860,8 +985,16 @@ class ListOffsetsRequest(Request[ListOffsetsResponse]):
                     partition_index, current_leader_epoch, timestamp
                 )
 
-        name: str = ""
-        partitions: Sequence[ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition] = ()
+        __slots__ = (
+            "name",
+            "partitions",
+        )
+
+        def __init__(
+            self, name: str = "", partitions: Sequence[ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition] = ()
+        ) -> None:
+            self.name: Final = name
+            self.partitions: Final = partitions
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -881,10 +1014,19 @@ class ListOffsetsRequest(Request[ListOffsetsResponse]):
                 reader.skip_tags()
             return ListOffsetsRequest.ListOffsetsTopic(name, partitions)
 
-    replica_id: int = 0
-    isolation_level: int = 0
-    topics: Sequence[ListOffsetsRequest.ListOffsetsTopic] = ()
-    timeout_ms: int = 0
+    __slots__ = ("isolation_level", "replica_id", "timeout_ms", "topics")
+
+    def __init__(
+        self,
+        replica_id: int = 0,
+        isolation_level: int = 0,
+        topics: Sequence[ListOffsetsRequest.ListOffsetsTopic] = (),
+        timeout_ms: int = 0,
+    ) -> None:
+        self.replica_id: Final = replica_id
+        self.isolation_level: Final = isolation_level
+        self.topics: Final = topics
+        self.timeout_ms: Final = timeout_ms
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -920,8 +1062,7 @@ class ListOffsetsRequest(Request[ListOffsetsResponse]):
         return ListOffsetsResponse.decode(reader, version)
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataResponse:
+class MetadataResponse(Structure):
     """MetadataResponse.
 
     Attributes:
@@ -936,8 +1077,7 @@ class MetadataResponse:
         error_code: The top-level error code, or 0 if there was no error.
     """
 
-    @dataclass(frozen=True, slots=True)
-    class MetadataResponseBroker:
+    class MetadataResponseBroker(Structure):
         """A list of brokers present in the cluster.
 
         Attributes:
@@ -947,10 +1087,13 @@ class MetadataResponse:
             rack: The rack of the broker, or null if it has not been assigned to a rack.
         """
 
-        node_id: int = 0
-        host: str = ""
-        port: int = 0
-        rack: str | None = None
+        __slots__ = ("host", "node_id", "port", "rack")
+
+        def __init__(self, node_id: int = 0, host: str = "", port: int = 0, rack: str | None = None) -> None:
+            self.node_id: Final = node_id
+            self.host: Final = host
+            self.port: Final = port
+            self.rack: Final = rack
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -975,8 +1118,7 @@ class MetadataResponse:
                 reader.skip_tags()
             return MetadataResponse.MetadataResponseBroker(node_id, host, port, rack)
 
-    @dataclass(frozen=True, slots=True)
-    class MetadataResponseTopic:
+    class MetadataResponseTopic(Structure):
         """Each topic in the response.
 
         Attributes:
@@ -992,8 +1134,7 @@ class MetadataResponse:
                 for this topic.
         """
 
-        @dataclass(frozen=True, slots=True)
-        class MetadataResponsePartition:
+        class MetadataResponsePartition(Structure):
             """Each partition in the topic.
 
             Attributes:
@@ -1006,13 +1147,33 @@ class MetadataResponse:
                 offline_replicas: The set of offline replicas of this partition.
             """
 
-            error_code: int = 0
-            partition_index: int = 0
-            leader_id: int = 0
-            leader_epoch: int = -1
-            replica_nodes: Sequence[int] = ()
-            isr_nodes: Sequence[int] = ()
-            offline_replicas: Sequence[int] = ()
+            __slots__ = (
+                "error_code",
+                "isr_nodes",
+                "leader_epoch",
+                "leader_id",
+                "offline_replicas",
+                "partition_index",
+                "replica_nodes",
+            )
+
+            def __init__(
+                self,
+                error_code: int = 0,
+                partition_index: int = 0,
+                leader_id: int = 0,
+                leader_epoch: int = -1,
+                replica_nodes: Sequence[int] = (),
+                isr_nodes: Sequence[int] = (),
+                offline_replicas: Sequence[int] = (),
+            ) -> None:
+                self.error_code: Final = error_code
+                self.partition_index: Final = partition_index
+                self.leader_id: Final = leader_id
+                self.leader_epoch: Final = leader_epoch
+                self.replica_nodes: Final = replica_nodes
+                self.isr_nodes: Final = isr_nodes
+                self.offline_replicas: Final = offline_replicas
 
             def encode(self, writer: Writer, version: int) -> None:
                 """Write it in a version."""
@@ -1048,12 +1209,23 @@ class MetadataResponse:
                     error_code, partition_index, leader_id, leader_epoch, replica_nodes, isr_nodes, offline_replicas
                 )
 
-        error_code: int = 0
-        name: str | None = ""
-        topic_id: UUID = NO_UUID
-        is_internal: bool = False
-        partitions: Sequence[MetadataResponse.MetadataResponseTopic.MetadataResponsePartition] = ()
-        topic_authorized_operations: int = -2147483648
+        __slots__ = ("error_code", "is_internal", "name", "partitions", "topic_authorized_operations", "topic_id")
+
+        def __init__(
+            self,
+            error_code: int = 0,
+            name: str | None = "",
+            topic_id: UUID = NO_UUID,
+            is_internal: bool = False,
+            partitions: Sequence[MetadataResponse.MetadataResponseTopic.MetadataResponsePartition] = (),
+            topic_authorized_operations: int = -2147483648,
+        ) -> None:
+            self.error_code: Final = error_code
+            self.name: Final = name
+            self.topic_id: Final = topic_id
+            self.is_internal: Final = is_internal
+            self.partitions: Final = partitions
+            self.topic_authorized_operations: Final = topic_authorized_operations
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -1094,13 +1266,33 @@ class MetadataResponse:
                 error_code, name, topic_id, is_internal, partitions, topic_authorized_operations
             )
 
-    throttle_time_ms: int = 0
-    brokers: Sequence[MetadataResponse.MetadataResponseBroker] = ()
-    cluster_id: str | None = None
-    controller_id: int = -1
-    topics: Sequence[MetadataResponse.MetadataResponseTopic] = ()
-    cluster_authorized_operations: int = -2147483648
-    error_code: int = 0
+    __slots__ = (
+        "brokers",
+        "cluster_authorized_operations",
+        "cluster_id",
+        "controller_id",
+        "error_code",
+        "throttle_time_ms",
+        "topics",
+    )
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        brokers: Sequence[MetadataResponse.MetadataResponseBroker] = (),
+        cluster_id: str | None = None,
+        controller_id: int = -1,
+        topics: Sequence[MetadataResponse.MetadataResponseTopic] = (),
+        cluster_authorized_operations: int = -2147483648,
+        error_code: int = 0,
+    ) -> None:
+        self.throttle_time_ms: Final = throttle_time_ms
+        self.brokers: Final = brokers
+        self.cluster_id: Final = cluster_id
+        self.controller_id: Final = controller_id
+        self.topics: Final = topics
+        self.cluster_authorized_operations: Final = cluster_authorized_operations
+        self.error_code: Final = error_code
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -1150,7 +1342,6 @@ class MetadataResponse:
         )
 
 
-@dataclass(frozen=True, slots=True)
 class MetadataRequest(Request[MetadataResponse]):
     """MetadataRequest.
 
@@ -1170,8 +1361,7 @@ class MetadataRequest(Request[MetadataResponse]):
     max_version = 13
     flexible_from = 9
 
-    @dataclass(frozen=True, slots=True)
-    class MetadataRequestTopic:
+    class MetadataRequestTopic(Structure):
         """The topics to fetch metadata for.
 
         Attributes:
@@ -1179,8 +1369,11 @@ class MetadataRequest(Request[MetadataResponse]):
             name: The topic name.
         """
 
-        topic_id: UUID = NO_UUID
-        name: str | None = ""
+        __slots__ = ("name", "topic_id")
+
+        def __init__(self, topic_id: UUID = NO_UUID, name: str | None = "") -> None:
+            self.topic_id: Final = topic_id
+            self.name: Final = name
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -1203,10 +1396,24 @@ class MetadataRequest(Request[MetadataResponse]):
                 reader.skip_tags()
             return MetadataRequest.MetadataRequestTopic(topic_id, name)
 
-    topics: Sequence[MetadataRequest.MetadataRequestTopic] | None = ()
-    allow_auto_topic_creation: bool = True
-    include_cluster_authorized_operations: bool = False
-    include_topic_authorized_operations: bool = False
+    __slots__ = (
+        "allow_auto_topic_creation",
+        "include_cluster_authorized_operations",
+        "include_topic_authorized_operations",
+        "topics",
+    )
+
+    def __init__(
+        self,
+        topics: Sequence[MetadataRequest.MetadataRequestTopic] | None = (),
+        allow_auto_topic_creation: bool = True,
+        include_cluster_authorized_operations: bool = False,
+        include_topic_authorized_operations: bool = False,
+    ) -> None:
+        self.topics: Final = topics
+        self.allow_auto_topic_creation: Final = allow_auto_topic_creation
+        self.include_cluster_authorized_operations: Final = include_cluster_authorized_operations
+        self.include_topic_authorized_operations: Final = include_topic_authorized_operations
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -1259,8 +1466,7 @@ class MetadataRequest(Request[MetadataResponse]):
         return MetadataResponse.decode(reader, version)
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetForLeaderEpochResponse:
+class OffsetForLeaderEpochResponse(Structure):
     """OffsetForLeaderEpochResponse.
 
     Attributes:
@@ -1269,8 +1475,7 @@ class OffsetForLeaderEpochResponse:
         topics: Each topic we fetched offsets for.
     """
 
-    @dataclass(frozen=True, slots=True)
-    class OffsetForLeaderTopicResult:
+    class OffsetForLeaderTopicResult(Structure):
         """Each topic we fetched offsets for.
 
         Attributes:
@@ -1278,8 +1483,7 @@ class OffsetForLeaderEpochResponse:
             partitions: Each partition in the topic we fetched offsets for.
         """
 
-        @dataclass(frozen=True, slots=True)
-        class EpochEndOffset:
+        class EpochEndOffset(Structure):
             """Each partition in the topic we fetched offsets for.
 
             Attributes:
@@ -1289,10 +1493,15 @@ class OffsetForLeaderEpochResponse:
                 end_offset: The end offset of the epoch.
             """
 
-            error_code: int = 0
-            partition: int = 0
-            leader_epoch: int = -1
-            end_offset: int = -1
+            __slots__ = ("end_offset", "error_code", "leader_epoch", "partition")
+
+            def __init__(
+                self, error_code: int = 0, partition: int = 0, leader_epoch: int = -1, end_offset: int = -1
+            ) -> None:
+                self.error_code: Final = error_code
+                self.partition: Final = partition
+                self.leader_epoch: Final = leader_epoch
+                self.end_offset: Final = end_offset
 
             def encode(self, writer: Writer, version: int) -> None:
                 """Write it in a version."""
@@ -1315,8 +1524,15 @@ class OffsetForLeaderEpochResponse:
                     error_code, partition, leader_epoch, end_offset
                 )
 
-        topic: str = ""
-        partitions: Sequence[OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult.EpochEndOffset] = ()
+        __slots__ = ("partitions", "topic")
+
+        def __init__(
+            self,
+            topic: str = "",
+            partitions: Sequence[OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult.EpochEndOffset] = (),
+        ) -> None:
+            self.topic: Final = topic
+            self.partitions: Final = partitions
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -1338,8 +1554,16 @@ class OffsetForLeaderEpochResponse:
                 reader.skip_tags()
             return OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(topic, partitions)
 
-    throttle_time_ms: int = 0
-    topics: Sequence[OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult] = ()
+    __slots__ = (
+        "throttle_time_ms",
+        "topics",
+    )
+
+    def __init__(
+        self, throttle_time_ms: int = 0, topics: Sequence[OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult] = ()
+    ) -> None:
+        self.throttle_time_ms: Final = throttle_time_ms
+        self.topics: Final = topics
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -1360,7 +1584,6 @@ class OffsetForLeaderEpochResponse:
         return OffsetForLeaderEpochResponse(throttle_time_ms, topics)
 
 
-@dataclass(frozen=True, slots=True)
 class OffsetForLeaderEpochRequest(Request[OffsetForLeaderEpochResponse]):
     """OffsetForLeaderEpochRequest.
 
@@ -1376,8 +1599,7 @@ class OffsetForLeaderEpochRequest(Request[OffsetForLeaderEpochResponse]):
     max_version = 4
     flexible_from = 4
 
-    @dataclass(frozen=True, slots=True)
-    class OffsetForLeaderTopic:
+    class OffsetForLeaderTopic(Structure):
         """Each topic to get offsets for.
 
         Attributes:
@@ -1385,8 +1607,7 @@ class OffsetForLeaderEpochRequest(Request[OffsetForLeaderEpochResponse]):
             partitions: Each partition to get offsets for.
         """
 
-        @dataclass(frozen=True, slots=True)
-        class OffsetForLeaderPartition:
+        class OffsetForLeaderPartition(Structure):
             """Each partition to get offsets for.
 
             Attributes:
@@ -1399,9 +1620,12 @@ class OffsetForLeaderEpochRequest(Request[OffsetForLeaderEpochResponse]):
                 leader_epoch: The epoch to look up an offset for.
             """
 
-            partition: int = 0
-            current_leader_epoch: int = -1
-            leader_epoch: int = 0
+            __slots__ = ("current_leader_epoch", "leader_epoch", "partition")
+
+            def __init__(self, partition: int = 0, current_leader_epoch: int = -1, leader_epoch: int = 0) -> None:
+                self.partition: Final = partition
+                self.current_leader_epoch: Final = current_leader_epoch
+                self.leader_epoch: Final = leader_epoch
 
             def encode(self, writer: Writer, version: int) -> None:
                 """Write it in a version."""
@@ -1423,8 +1647,15 @@ class OffsetForLeaderEpochRequest(Request[OffsetForLeaderEpochResponse]):
                     partition, current_leader_epoch, leader_epoch
                 )
 
-        topic: str = ""
-        partitions: Sequence[OffsetForLeaderEpochRequest.OffsetForLeaderTopic.OffsetForLeaderPartition] = ()
+        __slots__ = ("partitions", "topic")
+
+        def __init__(
+            self,
+            topic: str = "",
+            partitions: Sequence[OffsetForLeaderEpochRequest.OffsetForLeaderTopic.OffsetForLeaderPartition] = (),
+        ) -> None:
+            self.topic: Final = topic
+            self.partitions: Final = partitions
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -1446,8 +1677,16 @@ class OffsetForLeaderEpochRequest(Request[OffsetForLeaderEpochResponse]):
                 reader.skip_tags()
             return OffsetForLeaderEpochRequest.OffsetForLeaderTopic(topic, partitions)
 
-    replica_id: int = -2
-    topics: Sequence[OffsetForLeaderEpochRequest.OffsetForLeaderTopic] = ()
+    __slots__ = (
+        "replica_id",
+        "topics",
+    )
+
+    def __init__(
+        self, replica_id: int = -2, topics: Sequence[OffsetForLeaderEpochRequest.OffsetForLeaderTopic] = ()
+    ) -> None:
+        self.replica_id: Final = replica_id
+        self.topics: Final = topics
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""

@@ -24,7 +24,26 @@ _MAX_VARINT_BYTES = 5
 _NULL = -1
 
 
-class Request(Generic[_R_co]):
+class Structure:
+    """What generated classes derive from: objects are equal if their fields are, which are their slots."""
+
+    __slots__: tuple[str, ...] = ()
+
+    def _values(self) -> tuple[object, ...]:
+        return tuple([getattr(self, name) for name in self.__slots__])
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and isinstance(other, Structure) and other._values() == self._values()
+
+    def __hash__(self) -> int:
+        return hash((type(self), self._values()))
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
+        return f"{type(self).__qualname__}({shown})"
+
+
+class Request(Structure, Generic[_R_co]):
     """A request, whose type parameter is its response; generated classes derive from it.
 
     Attributes:

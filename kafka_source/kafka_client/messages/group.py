@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from typing import Final
 from uuid import UUID
 
-from kafka_source.kafka_client.messages.codec import NO_UUID, Reader, Request, Writer
+from kafka_source.kafka_client.messages.codec import NO_UUID, Reader, Request, Structure, Writer
 
 _HI = struct.Struct(">hi")
 _IH = struct.Struct(">ih")
@@ -19,8 +19,7 @@ _IQ = struct.Struct(">iq")
 _IQI = struct.Struct(">iqi")
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerGroupDescribeResponse:
+class ConsumerGroupDescribeResponse(Structure):
     """ConsumerGroupDescribeResponse.
 
     Attributes:
@@ -29,8 +28,7 @@ class ConsumerGroupDescribeResponse:
         groups: Each described group.
     """
 
-    @dataclass(frozen=True, slots=True)
-    class DescribedGroup:
+    class DescribedGroup(Structure):
         """Each described group.
 
         Attributes:
@@ -46,8 +44,7 @@ class ConsumerGroupDescribeResponse:
                 group.
         """
 
-        @dataclass(frozen=True, slots=True)
-        class Member:
+        class Member(Structure):
             """The members.
 
             Attributes:
@@ -64,20 +61,46 @@ class ConsumerGroupDescribeResponse:
                 target_assignment: The target assignment.
             """
 
-            member_id: str = ""
-            instance_id: str | None = None
-            rack_id: str | None = None
-            member_epoch: int = 0
-            client_id: str = ""
-            client_host: str = ""
-            subscribed_topic_names: Sequence[str] = ()
-            subscribed_topic_regex: str | None = None
-            assignment: ConsumerGroupDescribeResponse.Assignment = field(
-                default_factory=lambda: ConsumerGroupDescribeResponse.Assignment()
+            __slots__ = (
+                "assignment",
+                "client_host",
+                "client_id",
+                "instance_id",
+                "member_epoch",
+                "member_id",
+                "rack_id",
+                "subscribed_topic_names",
+                "subscribed_topic_regex",
+                "target_assignment",
             )
-            target_assignment: ConsumerGroupDescribeResponse.Assignment = field(
-                default_factory=lambda: ConsumerGroupDescribeResponse.Assignment()
-            )
+
+            def __init__(
+                self,
+                member_id: str = "",
+                instance_id: str | None = None,
+                rack_id: str | None = None,
+                member_epoch: int = 0,
+                client_id: str = "",
+                client_host: str = "",
+                subscribed_topic_names: Sequence[str] = (),
+                subscribed_topic_regex: str | None = None,
+                assignment: ConsumerGroupDescribeResponse.Assignment | None = None,
+                target_assignment: ConsumerGroupDescribeResponse.Assignment | None = None,
+            ) -> None:
+                self.member_id: Final = member_id
+                self.instance_id: Final = instance_id
+                self.rack_id: Final = rack_id
+                self.member_epoch: Final = member_epoch
+                self.client_id: Final = client_id
+                self.client_host: Final = client_host
+                self.subscribed_topic_names: Final = subscribed_topic_names
+                self.subscribed_topic_regex: Final = subscribed_topic_regex
+                self.assignment: Final = (
+                    ConsumerGroupDescribeResponse.Assignment() if assignment is None else assignment
+                )
+                self.target_assignment: Final = (
+                    ConsumerGroupDescribeResponse.Assignment() if target_assignment is None else target_assignment
+                )
 
             def encode(self, writer: Writer, version: int) -> None:
                 """Write it in a version."""
@@ -120,15 +143,39 @@ class ConsumerGroupDescribeResponse:
                     target_assignment,
                 )
 
-        error_code: int = 0
-        error_message: str | None = None
-        group_id: str = ""
-        group_state: str = ""
-        group_epoch: int = 0
-        assignment_epoch: int = 0
-        assignor_name: str = ""
-        members: Sequence[ConsumerGroupDescribeResponse.DescribedGroup.Member] = ()
-        authorized_operations: int = -2147483648
+        __slots__ = (
+            "assignment_epoch",
+            "assignor_name",
+            "authorized_operations",
+            "error_code",
+            "error_message",
+            "group_epoch",
+            "group_id",
+            "group_state",
+            "members",
+        )
+
+        def __init__(
+            self,
+            error_code: int = 0,
+            error_message: str | None = None,
+            group_id: str = "",
+            group_state: str = "",
+            group_epoch: int = 0,
+            assignment_epoch: int = 0,
+            assignor_name: str = "",
+            members: Sequence[ConsumerGroupDescribeResponse.DescribedGroup.Member] = (),
+            authorized_operations: int = -2147483648,
+        ) -> None:
+            self.error_code: Final = error_code
+            self.error_message: Final = error_message
+            self.group_id: Final = group_id
+            self.group_state: Final = group_state
+            self.group_epoch: Final = group_epoch
+            self.assignment_epoch: Final = assignment_epoch
+            self.assignor_name: Final = assignor_name
+            self.members: Final = members
+            self.authorized_operations: Final = authorized_operations
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -169,15 +216,17 @@ class ConsumerGroupDescribeResponse:
                 authorized_operations,
             )
 
-    @dataclass(frozen=True, slots=True)
-    class Assignment:
+    class Assignment(Structure):
         """Assignment.
 
         Attributes:
             topic_partitions: The assigned topic-partitions to the member.
         """
 
-        topic_partitions: Sequence[ConsumerGroupDescribeResponse.TopicPartitions] = ()
+        __slots__ = ("topic_partitions",)
+
+        def __init__(self, topic_partitions: Sequence[ConsumerGroupDescribeResponse.TopicPartitions] = ()) -> None:
+            self.topic_partitions: Final = topic_partitions
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -193,8 +242,7 @@ class ConsumerGroupDescribeResponse:
             reader.skip_tags()
             return ConsumerGroupDescribeResponse.Assignment(topic_partitions)
 
-    @dataclass(frozen=True, slots=True)
-    class TopicPartitions:
+    class TopicPartitions(Structure):
         """TopicPartitions.
 
         Attributes:
@@ -203,9 +251,12 @@ class ConsumerGroupDescribeResponse:
             partitions: The partitions.
         """
 
-        topic_id: UUID = NO_UUID
-        topic_name: str = ""
-        partitions: Sequence[int] = ()
+        __slots__ = ("partitions", "topic_id", "topic_name")
+
+        def __init__(self, topic_id: UUID = NO_UUID, topic_name: str = "", partitions: Sequence[int] = ()) -> None:
+            self.topic_id: Final = topic_id
+            self.topic_name: Final = topic_name
+            self.partitions: Final = partitions
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -223,8 +274,13 @@ class ConsumerGroupDescribeResponse:
             reader.skip_tags()
             return ConsumerGroupDescribeResponse.TopicPartitions(topic_id, topic_name, partitions)
 
-    throttle_time_ms: int = 0
-    groups: Sequence[ConsumerGroupDescribeResponse.DescribedGroup] = ()
+    __slots__ = ("groups", "throttle_time_ms")
+
+    def __init__(
+        self, throttle_time_ms: int = 0, groups: Sequence[ConsumerGroupDescribeResponse.DescribedGroup] = ()
+    ) -> None:
+        self.throttle_time_ms: Final = throttle_time_ms
+        self.groups: Final = groups
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -243,7 +299,6 @@ class ConsumerGroupDescribeResponse:
         return ConsumerGroupDescribeResponse(throttle_time_ms, groups)
 
 
-@dataclass(frozen=True, slots=True)
 class ConsumerGroupDescribeRequest(Request[ConsumerGroupDescribeResponse]):
     """ConsumerGroupDescribeRequest.
 
@@ -258,8 +313,14 @@ class ConsumerGroupDescribeRequest(Request[ConsumerGroupDescribeResponse]):
     max_version = 0
     flexible_from = 0
 
-    group_ids: Sequence[str] = ()
-    include_authorized_operations: bool = False
+    __slots__ = (
+        "group_ids",
+        "include_authorized_operations",
+    )
+
+    def __init__(self, group_ids: Sequence[str] = (), include_authorized_operations: bool = False) -> None:
+        self.group_ids: Final = group_ids
+        self.include_authorized_operations: Final = include_authorized_operations
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -281,8 +342,7 @@ class ConsumerGroupDescribeRequest(Request[ConsumerGroupDescribeResponse]):
         return ConsumerGroupDescribeResponse.decode(reader, version)
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerGroupHeartbeatResponse:
+class ConsumerGroupHeartbeatResponse(Structure):
     """ConsumerGroupHeartbeatResponse.
 
     Attributes:
@@ -298,8 +358,7 @@ class ConsumerGroupHeartbeatResponse:
         assignment: null if not provided; the assignment otherwise.
     """
 
-    @dataclass(frozen=True, slots=True)
-    class Assignment:
+    class Assignment(Structure):
         """Null if not provided; the assignment otherwise.
 
         Attributes:
@@ -307,7 +366,10 @@ class ConsumerGroupHeartbeatResponse:
                 immediately.
         """
 
-        topic_partitions: Sequence[ConsumerGroupHeartbeatResponse.TopicPartitions] = ()
+        __slots__ = ("topic_partitions",)
+
+        def __init__(self, topic_partitions: Sequence[ConsumerGroupHeartbeatResponse.TopicPartitions] = ()) -> None:
+            self.topic_partitions: Final = topic_partitions
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -323,8 +385,7 @@ class ConsumerGroupHeartbeatResponse:
             reader.skip_tags()
             return ConsumerGroupHeartbeatResponse.Assignment(topic_partitions)
 
-    @dataclass(frozen=True, slots=True)
-    class TopicPartitions:
+    class TopicPartitions(Structure):
         """TopicPartitions.
 
         Attributes:
@@ -332,8 +393,11 @@ class ConsumerGroupHeartbeatResponse:
             partitions: The partitions.
         """
 
-        topic_id: UUID = NO_UUID
-        partitions: Sequence[int] = ()
+        __slots__ = ("partitions", "topic_id")
+
+        def __init__(self, topic_id: UUID = NO_UUID, partitions: Sequence[int] = ()) -> None:
+            self.topic_id: Final = topic_id
+            self.partitions: Final = partitions
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -349,13 +413,33 @@ class ConsumerGroupHeartbeatResponse:
             reader.skip_tags()
             return ConsumerGroupHeartbeatResponse.TopicPartitions(topic_id, partitions)
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    error_message: str | None = None
-    member_id: str | None = None
-    member_epoch: int = 0
-    heartbeat_interval_ms: int = 0
-    assignment: ConsumerGroupHeartbeatResponse.Assignment | None = None
+    __slots__ = (
+        "assignment",
+        "error_code",
+        "error_message",
+        "heartbeat_interval_ms",
+        "member_epoch",
+        "member_id",
+        "throttle_time_ms",
+    )
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        error_message: str | None = None,
+        member_id: str | None = None,
+        member_epoch: int = 0,
+        heartbeat_interval_ms: int = 0,
+        assignment: ConsumerGroupHeartbeatResponse.Assignment | None = None,
+    ) -> None:
+        self.throttle_time_ms: Final = throttle_time_ms
+        self.error_code: Final = error_code
+        self.error_message: Final = error_message
+        self.member_id: Final = member_id
+        self.member_epoch: Final = member_epoch
+        self.heartbeat_interval_ms: Final = heartbeat_interval_ms
+        self.assignment: Final = assignment
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -386,7 +470,6 @@ class ConsumerGroupHeartbeatResponse:
         )
 
 
-@dataclass(frozen=True, slots=True)
 class ConsumerGroupHeartbeatRequest(Request[ConsumerGroupHeartbeatResponse]):
     """ConsumerGroupHeartbeatRequest.
 
@@ -419,8 +502,7 @@ class ConsumerGroupHeartbeatRequest(Request[ConsumerGroupHeartbeatResponse]):
     max_version = 1
     flexible_from = 0
 
-    @dataclass(frozen=True, slots=True)
-    class TopicPartitions:
+    class TopicPartitions(Structure):
         """Null if it didn't change since the last heartbeat; the partitions owned by the
         member.
 
@@ -429,8 +511,11 @@ class ConsumerGroupHeartbeatRequest(Request[ConsumerGroupHeartbeatResponse]):
             partitions: The partitions.
         """
 
-        topic_id: UUID = NO_UUID
-        partitions: Sequence[int] = ()
+        __slots__ = ("partitions", "topic_id")
+
+        def __init__(self, topic_id: UUID = NO_UUID, partitions: Sequence[int] = ()) -> None:
+            self.topic_id: Final = topic_id
+            self.partitions: Final = partitions
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -446,16 +531,42 @@ class ConsumerGroupHeartbeatRequest(Request[ConsumerGroupHeartbeatResponse]):
             reader.skip_tags()
             return ConsumerGroupHeartbeatRequest.TopicPartitions(topic_id, partitions)
 
-    group_id: str = ""
-    member_id: str = ""
-    member_epoch: int = 0
-    instance_id: str | None = None
-    rack_id: str | None = None
-    rebalance_timeout_ms: int = -1
-    subscribed_topic_names: Sequence[str] | None = None
-    subscribed_topic_regex: str | None = None
-    server_assignor: str | None = None
-    topic_partitions: Sequence[ConsumerGroupHeartbeatRequest.TopicPartitions] | None = None
+    __slots__ = (
+        "group_id",
+        "instance_id",
+        "member_epoch",
+        "member_id",
+        "rack_id",
+        "rebalance_timeout_ms",
+        "server_assignor",
+        "subscribed_topic_names",
+        "subscribed_topic_regex",
+        "topic_partitions",
+    )
+
+    def __init__(
+        self,
+        group_id: str = "",
+        member_id: str = "",
+        member_epoch: int = 0,
+        instance_id: str | None = None,
+        rack_id: str | None = None,
+        rebalance_timeout_ms: int = -1,
+        subscribed_topic_names: Sequence[str] | None = None,
+        subscribed_topic_regex: str | None = None,
+        server_assignor: str | None = None,
+        topic_partitions: Sequence[ConsumerGroupHeartbeatRequest.TopicPartitions] | None = None,
+    ) -> None:
+        self.group_id: Final = group_id
+        self.member_id: Final = member_id
+        self.member_epoch: Final = member_epoch
+        self.instance_id: Final = instance_id
+        self.rack_id: Final = rack_id
+        self.rebalance_timeout_ms: Final = rebalance_timeout_ms
+        self.subscribed_topic_names: Final = subscribed_topic_names
+        self.subscribed_topic_regex: Final = subscribed_topic_regex
+        self.server_assignor: Final = server_assignor
+        self.topic_partitions: Final = topic_partitions
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -515,8 +626,7 @@ class ConsumerGroupHeartbeatRequest(Request[ConsumerGroupHeartbeatResponse]):
         return ConsumerGroupHeartbeatResponse.decode(reader, version)
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteGroupsResponse:
+class DeleteGroupsResponse(Structure):
     """DeleteGroupsResponse.
 
     Attributes:
@@ -525,8 +635,7 @@ class DeleteGroupsResponse:
         results: The deletion results.
     """
 
-    @dataclass(frozen=True, slots=True)
-    class DeletableGroupResult:
+    class DeletableGroupResult(Structure):
         """The deletion results.
 
         Attributes:
@@ -534,8 +643,11 @@ class DeleteGroupsResponse:
             error_code: The deletion error, or 0 if the deletion succeeded.
         """
 
-        group_id: str = ""
-        error_code: int = 0
+        __slots__ = ("error_code", "group_id")
+
+        def __init__(self, group_id: str = "", error_code: int = 0) -> None:
+            self.group_id: Final = group_id
+            self.error_code: Final = error_code
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -553,8 +665,13 @@ class DeleteGroupsResponse:
                 reader.skip_tags()
             return DeleteGroupsResponse.DeletableGroupResult(group_id, error_code)
 
-    throttle_time_ms: int = 0
-    results: Sequence[DeleteGroupsResponse.DeletableGroupResult] = ()
+    __slots__ = ("results", "throttle_time_ms")
+
+    def __init__(
+        self, throttle_time_ms: int = 0, results: Sequence[DeleteGroupsResponse.DeletableGroupResult] = ()
+    ) -> None:
+        self.throttle_time_ms: Final = throttle_time_ms
+        self.results: Final = results
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -575,7 +692,6 @@ class DeleteGroupsResponse:
         return DeleteGroupsResponse(throttle_time_ms, results)
 
 
-@dataclass(frozen=True, slots=True)
 class DeleteGroupsRequest(Request[DeleteGroupsResponse]):
     """DeleteGroupsRequest.
 
@@ -589,7 +705,10 @@ class DeleteGroupsRequest(Request[DeleteGroupsResponse]):
     max_version = 2
     flexible_from = 2
 
-    groups_names: Sequence[str] = ()
+    __slots__ = ("groups_names",)
+
+    def __init__(self, groups_names: Sequence[str] = ()) -> None:
+        self.groups_names: Final = groups_names
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -611,8 +730,7 @@ class DeleteGroupsRequest(Request[DeleteGroupsResponse]):
         return DeleteGroupsResponse.decode(reader, version)
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeGroupsResponse:
+class DescribeGroupsResponse(Structure):
     """DescribeGroupsResponse.
 
     Attributes:
@@ -621,8 +739,7 @@ class DescribeGroupsResponse:
         groups: Each described group.
     """
 
-    @dataclass(frozen=True, slots=True)
-    class DescribedGroup:
+    class DescribedGroup(Structure):
         """Each described group.
 
         Attributes:
@@ -637,8 +754,7 @@ class DescribeGroupsResponse:
                 group.
         """
 
-        @dataclass(frozen=True, slots=True)
-        class DescribedGroupMember:
+        class DescribedGroupMember(Structure):
             """The group members.
 
             Attributes:
@@ -651,12 +767,30 @@ class DescribeGroupsResponse:
                 member_assignment: The current assignment provided by the group leader.
             """
 
-            member_id: str = ""
-            group_instance_id: str | None = None
-            client_id: str = ""
-            client_host: str = ""
-            member_metadata: bytes = b""
-            member_assignment: bytes = b""
+            __slots__ = (
+                "client_host",
+                "client_id",
+                "group_instance_id",
+                "member_assignment",
+                "member_id",
+                "member_metadata",
+            )
+
+            def __init__(
+                self,
+                member_id: str = "",
+                group_instance_id: str | None = None,
+                client_id: str = "",
+                client_host: str = "",
+                member_metadata: bytes = b"",
+                member_assignment: bytes = b"",
+            ) -> None:
+                self.member_id: Final = member_id
+                self.group_instance_id: Final = group_instance_id
+                self.client_id: Final = client_id
+                self.client_host: Final = client_host
+                self.member_metadata: Final = member_metadata
+                self.member_assignment: Final = member_assignment
 
             def encode(self, writer: Writer, version: int) -> None:
                 """Write it in a version."""
@@ -687,14 +821,36 @@ class DescribeGroupsResponse:
                     member_id, group_instance_id, client_id, client_host, member_metadata, member_assignment
                 )
 
-        error_code: int = 0
-        error_message: str | None = None
-        group_id: str = ""
-        group_state: str = ""
-        protocol_type: str = ""
-        protocol_data: str = ""
-        members: Sequence[DescribeGroupsResponse.DescribedGroup.DescribedGroupMember] = ()
-        authorized_operations: int = -2147483648
+        __slots__ = (
+            "authorized_operations",
+            "error_code",
+            "error_message",
+            "group_id",
+            "group_state",
+            "members",
+            "protocol_data",
+            "protocol_type",
+        )
+
+        def __init__(
+            self,
+            error_code: int = 0,
+            error_message: str | None = None,
+            group_id: str = "",
+            group_state: str = "",
+            protocol_type: str = "",
+            protocol_data: str = "",
+            members: Sequence[DescribeGroupsResponse.DescribedGroup.DescribedGroupMember] = (),
+            authorized_operations: int = -2147483648,
+        ) -> None:
+            self.error_code: Final = error_code
+            self.error_message: Final = error_message
+            self.group_id: Final = group_id
+            self.group_state: Final = group_state
+            self.protocol_type: Final = protocol_type
+            self.protocol_data: Final = protocol_data
+            self.members: Final = members
+            self.authorized_operations: Final = authorized_operations
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -741,8 +897,11 @@ class DescribeGroupsResponse:
                 authorized_operations,
             )
 
-    throttle_time_ms: int = 0
-    groups: Sequence[DescribeGroupsResponse.DescribedGroup] = ()
+    __slots__ = ("groups", "throttle_time_ms")
+
+    def __init__(self, throttle_time_ms: int = 0, groups: Sequence[DescribeGroupsResponse.DescribedGroup] = ()) -> None:
+        self.throttle_time_ms: Final = throttle_time_ms
+        self.groups: Final = groups
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -766,7 +925,6 @@ class DescribeGroupsResponse:
         return DescribeGroupsResponse(throttle_time_ms, groups)
 
 
-@dataclass(frozen=True, slots=True)
 class DescribeGroupsRequest(Request[DescribeGroupsResponse]):
     """DescribeGroupsRequest.
 
@@ -781,8 +939,14 @@ class DescribeGroupsRequest(Request[DescribeGroupsResponse]):
     max_version = 6
     flexible_from = 5
 
-    groups: Sequence[str] = ()
-    include_authorized_operations: bool = False
+    __slots__ = (
+        "groups",
+        "include_authorized_operations",
+    )
+
+    def __init__(self, groups: Sequence[str] = (), include_authorized_operations: bool = False) -> None:
+        self.groups: Final = groups
+        self.include_authorized_operations: Final = include_authorized_operations
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -809,8 +973,7 @@ class DescribeGroupsRequest(Request[DescribeGroupsResponse]):
         return DescribeGroupsResponse.decode(reader, version)
 
 
-@dataclass(frozen=True, slots=True)
-class HeartbeatResponse:
+class HeartbeatResponse(Structure):
     """HeartbeatResponse.
 
     Attributes:
@@ -819,8 +982,11 @@ class HeartbeatResponse:
         error_code: The error code, or 0 if there was no error.
     """
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
+    __slots__ = ("error_code", "throttle_time_ms")
+
+    def __init__(self, throttle_time_ms: int = 0, error_code: int = 0) -> None:
+        self.throttle_time_ms: Final = throttle_time_ms
+        self.error_code: Final = error_code
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -842,7 +1008,6 @@ class HeartbeatResponse:
         return HeartbeatResponse(throttle_time_ms, error_code)
 
 
-@dataclass(frozen=True, slots=True)
 class HeartbeatRequest(Request[HeartbeatResponse]):
     """HeartbeatRequest.
 
@@ -860,10 +1025,15 @@ class HeartbeatRequest(Request[HeartbeatResponse]):
     max_version = 4
     flexible_from = 4
 
-    group_id: str = ""
-    generation_id: int = 0
-    member_id: str = ""
-    group_instance_id: str | None = None
+    __slots__ = ("generation_id", "group_id", "group_instance_id", "member_id")
+
+    def __init__(
+        self, group_id: str = "", generation_id: int = 0, member_id: str = "", group_instance_id: str | None = None
+    ) -> None:
+        self.group_id: Final = group_id
+        self.generation_id: Final = generation_id
+        self.member_id: Final = member_id
+        self.group_instance_id: Final = group_instance_id
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -894,8 +1064,7 @@ class HeartbeatRequest(Request[HeartbeatResponse]):
         return HeartbeatResponse.decode(reader, version)
 
 
-@dataclass(frozen=True, slots=True)
-class JoinGroupResponse:
+class JoinGroupResponse(Structure):
     """JoinGroupResponse.
 
     Attributes:
@@ -911,8 +1080,7 @@ class JoinGroupResponse:
         members: The group members.
     """
 
-    @dataclass(frozen=True, slots=True)
-    class JoinGroupResponseMember:
+    class JoinGroupResponseMember(Structure):
         """The group members.
 
         Attributes:
@@ -922,9 +1090,12 @@ class JoinGroupResponse:
             metadata: The group member metadata.
         """
 
-        member_id: str = ""
-        group_instance_id: str | None = None
-        metadata: bytes = b""
+        __slots__ = ("group_instance_id", "member_id", "metadata")
+
+        def __init__(self, member_id: str = "", group_instance_id: str | None = None, metadata: bytes = b"") -> None:
+            self.member_id: Final = member_id
+            self.group_instance_id: Final = group_instance_id
+            self.metadata: Final = metadata
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -947,15 +1118,39 @@ class JoinGroupResponse:
                 reader.skip_tags()
             return JoinGroupResponse.JoinGroupResponseMember(member_id, group_instance_id, metadata)
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    generation_id: int = -1
-    protocol_type: str | None = None
-    protocol_name: str | None = ""
-    leader: str = ""
-    skip_assignment: bool = False
-    member_id: str = ""
-    members: Sequence[JoinGroupResponse.JoinGroupResponseMember] = ()
+    __slots__ = (
+        "error_code",
+        "generation_id",
+        "leader",
+        "member_id",
+        "members",
+        "protocol_name",
+        "protocol_type",
+        "skip_assignment",
+        "throttle_time_ms",
+    )
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        generation_id: int = -1,
+        protocol_type: str | None = None,
+        protocol_name: str | None = "",
+        leader: str = "",
+        skip_assignment: bool = False,
+        member_id: str = "",
+        members: Sequence[JoinGroupResponse.JoinGroupResponseMember] = (),
+    ) -> None:
+        self.throttle_time_ms: Final = throttle_time_ms
+        self.error_code: Final = error_code
+        self.generation_id: Final = generation_id
+        self.protocol_type: Final = protocol_type
+        self.protocol_name: Final = protocol_name
+        self.leader: Final = leader
+        self.skip_assignment: Final = skip_assignment
+        self.member_id: Final = member_id
+        self.members: Final = members
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -1010,7 +1205,6 @@ class JoinGroupResponse:
         )
 
 
-@dataclass(frozen=True, slots=True)
 class JoinGroupRequest(Request[JoinGroupResponse]):
     """JoinGroupRequest.
 
@@ -1035,8 +1229,7 @@ class JoinGroupRequest(Request[JoinGroupResponse]):
     max_version = 9
     flexible_from = 6
 
-    @dataclass(frozen=True, slots=True)
-    class JoinGroupRequestProtocol:
+    class JoinGroupRequestProtocol(Structure):
         """The list of protocols that the member supports.
 
         Attributes:
@@ -1044,8 +1237,11 @@ class JoinGroupRequest(Request[JoinGroupResponse]):
             metadata: The protocol metadata.
         """
 
-        name: str = ""
-        metadata: bytes = b""
+        __slots__ = ("metadata", "name")
+
+        def __init__(self, name: str = "", metadata: bytes = b"") -> None:
+            self.name: Final = name
+            self.metadata: Final = metadata
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -1063,14 +1259,36 @@ class JoinGroupRequest(Request[JoinGroupResponse]):
                 reader.skip_tags()
             return JoinGroupRequest.JoinGroupRequestProtocol(name, metadata)
 
-    group_id: str = ""
-    session_timeout_ms: int = 0
-    rebalance_timeout_ms: int = -1
-    member_id: str = ""
-    group_instance_id: str | None = None
-    protocol_type: str = ""
-    protocols: Sequence[JoinGroupRequest.JoinGroupRequestProtocol] = ()
-    reason: str | None = None
+    __slots__ = (
+        "group_id",
+        "group_instance_id",
+        "member_id",
+        "protocol_type",
+        "protocols",
+        "reason",
+        "rebalance_timeout_ms",
+        "session_timeout_ms",
+    )
+
+    def __init__(
+        self,
+        group_id: str = "",
+        session_timeout_ms: int = 0,
+        rebalance_timeout_ms: int = -1,
+        member_id: str = "",
+        group_instance_id: str | None = None,
+        protocol_type: str = "",
+        protocols: Sequence[JoinGroupRequest.JoinGroupRequestProtocol] = (),
+        reason: str | None = None,
+    ) -> None:
+        self.group_id: Final = group_id
+        self.session_timeout_ms: Final = session_timeout_ms
+        self.rebalance_timeout_ms: Final = rebalance_timeout_ms
+        self.member_id: Final = member_id
+        self.group_instance_id: Final = group_instance_id
+        self.protocol_type: Final = protocol_type
+        self.protocols: Final = protocols
+        self.reason: Final = reason
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -1126,8 +1344,7 @@ class JoinGroupRequest(Request[JoinGroupResponse]):
         return JoinGroupResponse.decode(reader, version)
 
 
-@dataclass(frozen=True, slots=True)
-class LeaveGroupResponse:
+class LeaveGroupResponse(Structure):
     """LeaveGroupResponse.
 
     Attributes:
@@ -1137,8 +1354,7 @@ class LeaveGroupResponse:
         members: List of leaving member responses.
     """
 
-    @dataclass(frozen=True, slots=True)
-    class MemberResponse:
+    class MemberResponse(Structure):
         """List of leaving member responses.
 
         Attributes:
@@ -1147,9 +1363,12 @@ class LeaveGroupResponse:
             error_code: The error code, or 0 if there was no error.
         """
 
-        member_id: str = ""
-        group_instance_id: str | None = ""
-        error_code: int = 0
+        __slots__ = ("error_code", "group_instance_id", "member_id")
+
+        def __init__(self, member_id: str = "", group_instance_id: str | None = "", error_code: int = 0) -> None:
+            self.member_id: Final = member_id
+            self.group_instance_id: Final = group_instance_id
+            self.error_code: Final = error_code
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -1169,9 +1388,14 @@ class LeaveGroupResponse:
                 reader.skip_tags()
             return LeaveGroupResponse.MemberResponse(member_id, group_instance_id, error_code)
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    members: Sequence[LeaveGroupResponse.MemberResponse] = ()
+    __slots__ = ("error_code", "members", "throttle_time_ms")
+
+    def __init__(
+        self, throttle_time_ms: int = 0, error_code: int = 0, members: Sequence[LeaveGroupResponse.MemberResponse] = ()
+    ) -> None:
+        self.throttle_time_ms: Final = throttle_time_ms
+        self.error_code: Final = error_code
+        self.members: Final = members
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -1200,7 +1424,6 @@ class LeaveGroupResponse:
         return LeaveGroupResponse(throttle_time_ms, error_code, members)
 
 
-@dataclass(frozen=True, slots=True)
 class LeaveGroupRequest(Request[LeaveGroupResponse]):
     """LeaveGroupRequest.
 
@@ -1216,8 +1439,7 @@ class LeaveGroupRequest(Request[LeaveGroupResponse]):
     max_version = 5
     flexible_from = 4
 
-    @dataclass(frozen=True, slots=True)
-    class MemberIdentity:
+    class MemberIdentity(Structure):
         """List of leaving member identities.
 
         Attributes:
@@ -1226,9 +1448,14 @@ class LeaveGroupRequest(Request[LeaveGroupResponse]):
             reason: The reason why the member left the group.
         """
 
-        member_id: str = ""
-        group_instance_id: str | None = None
-        reason: str | None = None
+        __slots__ = ("group_instance_id", "member_id", "reason")
+
+        def __init__(
+            self, member_id: str = "", group_instance_id: str | None = None, reason: str | None = None
+        ) -> None:
+            self.member_id: Final = member_id
+            self.group_instance_id: Final = group_instance_id
+            self.reason: Final = reason
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -1251,9 +1478,18 @@ class LeaveGroupRequest(Request[LeaveGroupResponse]):
                 reader.skip_tags()
             return LeaveGroupRequest.MemberIdentity(member_id, group_instance_id, reason)
 
-    group_id: str = ""
-    member_id: str = ""
-    members: Sequence[LeaveGroupRequest.MemberIdentity] = ()
+    __slots__ = (
+        "group_id",
+        "member_id",
+        "members",
+    )
+
+    def __init__(
+        self, group_id: str = "", member_id: str = "", members: Sequence[LeaveGroupRequest.MemberIdentity] = ()
+    ) -> None:
+        self.group_id: Final = group_id
+        self.member_id: Final = member_id
+        self.members: Final = members
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -1287,8 +1523,7 @@ class LeaveGroupRequest(Request[LeaveGroupResponse]):
         return LeaveGroupResponse.decode(reader, version)
 
 
-@dataclass(frozen=True, slots=True)
-class ListGroupsResponse:
+class ListGroupsResponse(Structure):
     """ListGroupsResponse.
 
     Attributes:
@@ -1298,8 +1533,7 @@ class ListGroupsResponse:
         groups: Each group in the response.
     """
 
-    @dataclass(frozen=True, slots=True)
-    class ListedGroup:
+    class ListedGroup(Structure):
         """Each group in the response.
 
         Attributes:
@@ -1309,10 +1543,15 @@ class ListGroupsResponse:
             group_type: The group type name.
         """
 
-        group_id: str = ""
-        protocol_type: str = ""
-        group_state: str = ""
-        group_type: str = ""
+        __slots__ = ("group_id", "group_state", "group_type", "protocol_type")
+
+        def __init__(
+            self, group_id: str = "", protocol_type: str = "", group_state: str = "", group_type: str = ""
+        ) -> None:
+            self.group_id: Final = group_id
+            self.protocol_type: Final = protocol_type
+            self.group_state: Final = group_state
+            self.group_type: Final = group_type
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -1340,9 +1579,14 @@ class ListGroupsResponse:
                 reader.skip_tags()
             return ListGroupsResponse.ListedGroup(group_id, protocol_type, group_state, group_type)
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    groups: Sequence[ListGroupsResponse.ListedGroup] = ()
+    __slots__ = ("error_code", "groups", "throttle_time_ms")
+
+    def __init__(
+        self, throttle_time_ms: int = 0, error_code: int = 0, groups: Sequence[ListGroupsResponse.ListedGroup] = ()
+    ) -> None:
+        self.throttle_time_ms: Final = throttle_time_ms
+        self.error_code: Final = error_code
+        self.groups: Final = groups
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -1368,7 +1612,6 @@ class ListGroupsResponse:
         return ListGroupsResponse(throttle_time_ms, error_code, groups)
 
 
-@dataclass(frozen=True, slots=True)
 class ListGroupsRequest(Request[ListGroupsResponse]):
     """ListGroupsRequest.
 
@@ -1385,8 +1628,14 @@ class ListGroupsRequest(Request[ListGroupsResponse]):
     max_version = 5
     flexible_from = 3
 
-    states_filter: Sequence[str] = ()
-    types_filter: Sequence[str] = ()
+    __slots__ = (
+        "states_filter",
+        "types_filter",
+    )
+
+    def __init__(self, states_filter: Sequence[str] = (), types_filter: Sequence[str] = ()) -> None:
+        self.states_filter: Final = states_filter
+        self.types_filter: Final = types_filter
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -1416,8 +1665,7 @@ class ListGroupsRequest(Request[ListGroupsResponse]):
         return ListGroupsResponse.decode(reader, version)
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetCommitResponse:
+class OffsetCommitResponse(Structure):
     """OffsetCommitResponse.
 
     Attributes:
@@ -1426,8 +1674,7 @@ class OffsetCommitResponse:
         topics: The responses for each topic.
     """
 
-    @dataclass(frozen=True, slots=True)
-    class OffsetCommitResponseTopic:
+    class OffsetCommitResponseTopic(Structure):
         """The responses for each topic.
 
         Attributes:
@@ -1436,8 +1683,7 @@ class OffsetCommitResponse:
             partitions: The responses for each partition in the topic.
         """
 
-        @dataclass(frozen=True, slots=True)
-        class OffsetCommitResponsePartition:
+        class OffsetCommitResponsePartition(Structure):
             """The responses for each partition in the topic.
 
             Attributes:
@@ -1445,8 +1691,11 @@ class OffsetCommitResponse:
                 error_code: The error code, or 0 if there was no error.
             """
 
-            partition_index: int = 0
-            error_code: int = 0
+            __slots__ = ("error_code", "partition_index")
+
+            def __init__(self, partition_index: int = 0, error_code: int = 0) -> None:
+                self.partition_index: Final = partition_index
+                self.error_code: Final = error_code
 
             def encode(self, writer: Writer, version: int) -> None:
                 """Write it in a version."""
@@ -1467,9 +1716,17 @@ class OffsetCommitResponse:
                     partition_index, error_code
                 )
 
-        name: str = ""
-        topic_id: UUID = NO_UUID
-        partitions: Sequence[OffsetCommitResponse.OffsetCommitResponseTopic.OffsetCommitResponsePartition] = ()
+        __slots__ = ("name", "partitions", "topic_id")
+
+        def __init__(
+            self,
+            name: str = "",
+            topic_id: UUID = NO_UUID,
+            partitions: Sequence[OffsetCommitResponse.OffsetCommitResponseTopic.OffsetCommitResponsePartition] = (),
+        ) -> None:
+            self.name: Final = name
+            self.topic_id: Final = topic_id
+            self.partitions: Final = partitions
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -1499,8 +1756,16 @@ class OffsetCommitResponse:
                 reader.skip_tags()
             return OffsetCommitResponse.OffsetCommitResponseTopic(name, topic_id, partitions)
 
-    throttle_time_ms: int = 0
-    topics: Sequence[OffsetCommitResponse.OffsetCommitResponseTopic] = ()
+    __slots__ = (
+        "throttle_time_ms",
+        "topics",
+    )
+
+    def __init__(
+        self, throttle_time_ms: int = 0, topics: Sequence[OffsetCommitResponse.OffsetCommitResponseTopic] = ()
+    ) -> None:
+        self.throttle_time_ms: Final = throttle_time_ms
+        self.topics: Final = topics
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -1524,7 +1789,6 @@ class OffsetCommitResponse:
         return OffsetCommitResponse(throttle_time_ms, topics)
 
 
-@dataclass(frozen=True, slots=True)
 class OffsetCommitRequest(Request[OffsetCommitResponse]):
     """OffsetCommitRequest.
 
@@ -1545,8 +1809,7 @@ class OffsetCommitRequest(Request[OffsetCommitResponse]):
     max_version = 10
     flexible_from = 8
 
-    @dataclass(frozen=True, slots=True)
-    class OffsetCommitRequestTopic:
+    class OffsetCommitRequestTopic(Structure):
         """The topics to commit offsets for.
 
         Attributes:
@@ -1555,8 +1818,7 @@ class OffsetCommitRequest(Request[OffsetCommitResponse]):
             partitions: Each partition to commit offsets for.
         """
 
-        @dataclass(frozen=True, slots=True)
-        class OffsetCommitRequestPartition:
+        class OffsetCommitRequestPartition(Structure):
             """Each partition to commit offsets for.
 
             Attributes:
@@ -1566,10 +1828,19 @@ class OffsetCommitRequest(Request[OffsetCommitResponse]):
                 committed_metadata: Any associated metadata the client wants to keep.
             """
 
-            partition_index: int = 0
-            committed_offset: int = 0
-            committed_leader_epoch: int = -1
-            committed_metadata: str | None = ""
+            __slots__ = ("committed_leader_epoch", "committed_metadata", "committed_offset", "partition_index")
+
+            def __init__(
+                self,
+                partition_index: int = 0,
+                committed_offset: int = 0,
+                committed_leader_epoch: int = -1,
+                committed_metadata: str | None = "",
+            ) -> None:
+                self.partition_index: Final = partition_index
+                self.committed_offset: Final = committed_offset
+                self.committed_leader_epoch: Final = committed_leader_epoch
+                self.committed_metadata: Final = committed_metadata
 
             def encode(self, writer: Writer, version: int) -> None:
                 """Write it in a version."""
@@ -1597,9 +1868,17 @@ class OffsetCommitRequest(Request[OffsetCommitResponse]):
                     partition_index, committed_offset, committed_leader_epoch, committed_metadata
                 )
 
-        name: str = ""
-        topic_id: UUID = NO_UUID
-        partitions: Sequence[OffsetCommitRequest.OffsetCommitRequestTopic.OffsetCommitRequestPartition] = ()
+        __slots__ = ("name", "partitions", "topic_id")
+
+        def __init__(
+            self,
+            name: str = "",
+            topic_id: UUID = NO_UUID,
+            partitions: Sequence[OffsetCommitRequest.OffsetCommitRequestTopic.OffsetCommitRequestPartition] = (),
+        ) -> None:
+            self.name: Final = name
+            self.topic_id: Final = topic_id
+            self.partitions: Final = partitions
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -1629,12 +1908,30 @@ class OffsetCommitRequest(Request[OffsetCommitResponse]):
                 reader.skip_tags()
             return OffsetCommitRequest.OffsetCommitRequestTopic(name, topic_id, partitions)
 
-    group_id: str = ""
-    generation_id_or_member_epoch: int = -1
-    member_id: str = ""
-    group_instance_id: str | None = None
-    retention_time_ms: int = -1
-    topics: Sequence[OffsetCommitRequest.OffsetCommitRequestTopic] = ()
+    __slots__ = (
+        "generation_id_or_member_epoch",
+        "group_id",
+        "group_instance_id",
+        "member_id",
+        "retention_time_ms",
+        "topics",
+    )
+
+    def __init__(
+        self,
+        group_id: str = "",
+        generation_id_or_member_epoch: int = -1,
+        member_id: str = "",
+        group_instance_id: str | None = None,
+        retention_time_ms: int = -1,
+        topics: Sequence[OffsetCommitRequest.OffsetCommitRequestTopic] = (),
+    ) -> None:
+        self.group_id: Final = group_id
+        self.generation_id_or_member_epoch: Final = generation_id_or_member_epoch
+        self.member_id: Final = member_id
+        self.group_instance_id: Final = group_instance_id
+        self.retention_time_ms: Final = retention_time_ms
+        self.topics: Final = topics
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -1676,8 +1973,7 @@ class OffsetCommitRequest(Request[OffsetCommitResponse]):
         return OffsetCommitResponse.decode(reader, version)
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetDeleteResponse:
+class OffsetDeleteResponse(Structure):
     """OffsetDeleteResponse.
 
     Attributes:
@@ -1687,8 +1983,7 @@ class OffsetDeleteResponse:
         topics: The responses for each topic.
     """
 
-    @dataclass(frozen=True, slots=True)
-    class OffsetDeleteResponseTopic:
+    class OffsetDeleteResponseTopic(Structure):
         """The responses for each topic.
 
         Attributes:
@@ -1696,8 +1991,7 @@ class OffsetDeleteResponse:
             partitions: The responses for each partition in the topic.
         """
 
-        @dataclass(frozen=True, slots=True)
-        class OffsetDeleteResponsePartition:
+        class OffsetDeleteResponsePartition(Structure):
             """The responses for each partition in the topic.
 
             Attributes:
@@ -1705,8 +1999,11 @@ class OffsetDeleteResponse:
                 error_code: The error code, or 0 if there was no error.
             """
 
-            partition_index: int = 0
-            error_code: int = 0
+            __slots__ = ("error_code", "partition_index")
+
+            def __init__(self, partition_index: int = 0, error_code: int = 0) -> None:
+                self.partition_index: Final = partition_index
+                self.error_code: Final = error_code
 
             def encode(self, writer: Writer, version: int) -> None:
                 """Write it in a version."""
@@ -1723,8 +2020,18 @@ class OffsetDeleteResponse:
                     partition_index, error_code
                 )
 
-        name: str = ""
-        partitions: Sequence[OffsetDeleteResponse.OffsetDeleteResponseTopic.OffsetDeleteResponsePartition] = ()
+        __slots__ = (
+            "name",
+            "partitions",
+        )
+
+        def __init__(
+            self,
+            name: str = "",
+            partitions: Sequence[OffsetDeleteResponse.OffsetDeleteResponseTopic.OffsetDeleteResponsePartition] = (),
+        ) -> None:
+            self.name: Final = name
+            self.partitions: Final = partitions
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -1742,9 +2049,21 @@ class OffsetDeleteResponse:
             )
             return OffsetDeleteResponse.OffsetDeleteResponseTopic(name, partitions)
 
-    error_code: int = 0
-    throttle_time_ms: int = 0
-    topics: Sequence[OffsetDeleteResponse.OffsetDeleteResponseTopic] = ()
+    __slots__ = (
+        "error_code",
+        "throttle_time_ms",
+        "topics",
+    )
+
+    def __init__(
+        self,
+        error_code: int = 0,
+        throttle_time_ms: int = 0,
+        topics: Sequence[OffsetDeleteResponse.OffsetDeleteResponseTopic] = (),
+    ) -> None:
+        self.error_code: Final = error_code
+        self.throttle_time_ms: Final = throttle_time_ms
+        self.topics: Final = topics
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -1762,7 +2081,6 @@ class OffsetDeleteResponse:
         return OffsetDeleteResponse(error_code, throttle_time_ms, topics)
 
 
-@dataclass(frozen=True, slots=True)
 class OffsetDeleteRequest(Request[OffsetDeleteResponse]):
     """OffsetDeleteRequest.
 
@@ -1777,8 +2095,7 @@ class OffsetDeleteRequest(Request[OffsetDeleteResponse]):
     max_version = 0
     flexible_from = 1
 
-    @dataclass(frozen=True, slots=True)
-    class OffsetDeleteRequestTopic:
+    class OffsetDeleteRequestTopic(Structure):
         """The topics to delete offsets for.
 
         Attributes:
@@ -1786,15 +2103,17 @@ class OffsetDeleteRequest(Request[OffsetDeleteResponse]):
             partitions: Each partition to delete offsets for.
         """
 
-        @dataclass(frozen=True, slots=True)
-        class OffsetDeleteRequestPartition:
+        class OffsetDeleteRequestPartition(Structure):
             """Each partition to delete offsets for.
 
             Attributes:
                 partition_index: The partition index.
             """
 
-            partition_index: int = 0
+            __slots__ = ("partition_index",)
+
+            def __init__(self, partition_index: int = 0) -> None:
+                self.partition_index: Final = partition_index
 
             def encode(self, writer: Writer, version: int) -> None:
                 """Write it in a version."""
@@ -1808,8 +2127,18 @@ class OffsetDeleteRequest(Request[OffsetDeleteResponse]):
                 partition_index = reader.int32()
                 return OffsetDeleteRequest.OffsetDeleteRequestTopic.OffsetDeleteRequestPartition(partition_index)
 
-        name: str = ""
-        partitions: Sequence[OffsetDeleteRequest.OffsetDeleteRequestTopic.OffsetDeleteRequestPartition] = ()
+        __slots__ = (
+            "name",
+            "partitions",
+        )
+
+        def __init__(
+            self,
+            name: str = "",
+            partitions: Sequence[OffsetDeleteRequest.OffsetDeleteRequestTopic.OffsetDeleteRequestPartition] = (),
+        ) -> None:
+            self.name: Final = name
+            self.partitions: Final = partitions
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -1827,8 +2156,14 @@ class OffsetDeleteRequest(Request[OffsetDeleteResponse]):
             )
             return OffsetDeleteRequest.OffsetDeleteRequestTopic(name, partitions)
 
-    group_id: str = ""
-    topics: Sequence[OffsetDeleteRequest.OffsetDeleteRequestTopic] = ()
+    __slots__ = (
+        "group_id",
+        "topics",
+    )
+
+    def __init__(self, group_id: str = "", topics: Sequence[OffsetDeleteRequest.OffsetDeleteRequestTopic] = ()) -> None:
+        self.group_id: Final = group_id
+        self.topics: Final = topics
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -1850,8 +2185,7 @@ class OffsetDeleteRequest(Request[OffsetDeleteResponse]):
         return OffsetDeleteResponse.decode(reader, version)
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetFetchResponse:
+class OffsetFetchResponse(Structure):
     """OffsetFetchResponse.
 
     Attributes:
@@ -1862,8 +2196,7 @@ class OffsetFetchResponse:
         groups: The responses per group id.
     """
 
-    @dataclass(frozen=True, slots=True)
-    class OffsetFetchResponseTopic:
+    class OffsetFetchResponseTopic(Structure):
         """The responses per topic.
 
         Attributes:
@@ -1871,8 +2204,7 @@ class OffsetFetchResponse:
             partitions: The responses per partition.
         """
 
-        @dataclass(frozen=True, slots=True)
-        class OffsetFetchResponsePartition:
+        class OffsetFetchResponsePartition(Structure):
             """The responses per partition.
 
             Attributes:
@@ -1883,11 +2215,21 @@ class OffsetFetchResponse:
                 error_code: The error code, or 0 if there was no error.
             """
 
-            partition_index: int = 0
-            committed_offset: int = 0
-            committed_leader_epoch: int = -1
-            metadata: str | None = ""
-            error_code: int = 0
+            __slots__ = ("committed_leader_epoch", "committed_offset", "error_code", "metadata", "partition_index")
+
+            def __init__(
+                self,
+                partition_index: int = 0,
+                committed_offset: int = 0,
+                committed_leader_epoch: int = -1,
+                metadata: str | None = "",
+                error_code: int = 0,
+            ) -> None:
+                self.partition_index: Final = partition_index
+                self.committed_offset: Final = committed_offset
+                self.committed_leader_epoch: Final = committed_leader_epoch
+                self.metadata: Final = metadata
+                self.error_code: Final = error_code
 
             def encode(self, writer: Writer, version: int) -> None:
                 """Write it in a version."""
@@ -1917,8 +2259,18 @@ class OffsetFetchResponse:
                     partition_index, committed_offset, committed_leader_epoch, metadata, error_code
                 )
 
-        name: str = ""
-        partitions: Sequence[OffsetFetchResponse.OffsetFetchResponseTopic.OffsetFetchResponsePartition] = ()
+        __slots__ = (
+            "name",
+            "partitions",
+        )
+
+        def __init__(
+            self,
+            name: str = "",
+            partitions: Sequence[OffsetFetchResponse.OffsetFetchResponseTopic.OffsetFetchResponsePartition] = (),
+        ) -> None:
+            self.name: Final = name
+            self.partitions: Final = partitions
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -1940,8 +2292,7 @@ class OffsetFetchResponse:
                 reader.skip_tags()
             return OffsetFetchResponse.OffsetFetchResponseTopic(name, partitions)
 
-    @dataclass(frozen=True, slots=True)
-    class OffsetFetchResponseGroup:
+    class OffsetFetchResponseGroup(Structure):
         """The responses per group id.
 
         Attributes:
@@ -1950,8 +2301,7 @@ class OffsetFetchResponse:
             error_code: The group-level error code, or 0 if there was no error.
         """
 
-        @dataclass(frozen=True, slots=True)
-        class OffsetFetchResponseTopics:
+        class OffsetFetchResponseTopics(Structure):
             """The responses per topic.
 
             Attributes:
@@ -1960,8 +2310,7 @@ class OffsetFetchResponse:
                 partitions: The responses per partition.
             """
 
-            @dataclass(frozen=True, slots=True)
-            class OffsetFetchResponsePartitions:
+            class OffsetFetchResponsePartitions(Structure):
                 """The responses per partition.
 
                 Attributes:
@@ -1972,11 +2321,21 @@ class OffsetFetchResponse:
                     error_code: The partition-level error code, or 0 if there was no error.
                 """
 
-                partition_index: int = 0
-                committed_offset: int = 0
-                committed_leader_epoch: int = -1
-                metadata: str | None = ""
-                error_code: int = 0
+                __slots__ = ("committed_leader_epoch", "committed_offset", "error_code", "metadata", "partition_index")
+
+                def __init__(
+                    self,
+                    partition_index: int = 0,
+                    committed_offset: int = 0,
+                    committed_leader_epoch: int = -1,
+                    metadata: str | None = "",
+                    error_code: int = 0,
+                ) -> None:
+                    self.partition_index: Final = partition_index
+                    self.committed_offset: Final = committed_offset
+                    self.committed_leader_epoch: Final = committed_leader_epoch
+                    self.metadata: Final = metadata
+                    self.error_code: Final = error_code
 
                 def encode(self, writer: Writer, version: int) -> None:
                     """Write it in a version."""
@@ -2002,11 +2361,19 @@ class OffsetFetchResponse:
                         partition_index, committed_offset, committed_leader_epoch, metadata, error_code
                     )
 
-            name: str = ""
-            topic_id: UUID = NO_UUID
-            partitions: Sequence[
-                OffsetFetchResponse.OffsetFetchResponseGroup.OffsetFetchResponseTopics.OffsetFetchResponsePartitions
-            ] = ()
+            __slots__ = ("name", "partitions", "topic_id")
+
+            def __init__(
+                self,
+                name: str = "",
+                topic_id: UUID = NO_UUID,
+                partitions: Sequence[
+                    OffsetFetchResponse.OffsetFetchResponseGroup.OffsetFetchResponseTopics.OffsetFetchResponsePartitions
+                ] = (),
+            ) -> None:
+                self.name: Final = name
+                self.topic_id: Final = topic_id
+                self.partitions: Final = partitions
 
             def encode(self, writer: Writer, version: int) -> None:
                 """Write it in a version."""
@@ -2039,9 +2406,17 @@ class OffsetFetchResponse:
                     name, topic_id, partitions
                 )
 
-        group_id: str = ""
-        topics: Sequence[OffsetFetchResponse.OffsetFetchResponseGroup.OffsetFetchResponseTopics] = ()
-        error_code: int = 0
+        __slots__ = ("error_code", "group_id", "topics")
+
+        def __init__(
+            self,
+            group_id: str = "",
+            topics: Sequence[OffsetFetchResponse.OffsetFetchResponseGroup.OffsetFetchResponseTopics] = (),
+            error_code: int = 0,
+        ) -> None:
+            self.group_id: Final = group_id
+            self.topics: Final = topics
+            self.error_code: Final = error_code
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -2063,10 +2438,19 @@ class OffsetFetchResponse:
             reader.skip_tags()
             return OffsetFetchResponse.OffsetFetchResponseGroup(group_id, topics, error_code)
 
-    throttle_time_ms: int = 0
-    topics: Sequence[OffsetFetchResponse.OffsetFetchResponseTopic] = ()
-    error_code: int = 0
-    groups: Sequence[OffsetFetchResponse.OffsetFetchResponseGroup] = ()
+    __slots__ = ("error_code", "groups", "throttle_time_ms", "topics")
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        topics: Sequence[OffsetFetchResponse.OffsetFetchResponseTopic] = (),
+        error_code: int = 0,
+        groups: Sequence[OffsetFetchResponse.OffsetFetchResponseGroup] = (),
+    ) -> None:
+        self.throttle_time_ms: Final = throttle_time_ms
+        self.topics: Final = topics
+        self.error_code: Final = error_code
+        self.groups: Final = groups
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -2105,7 +2489,6 @@ class OffsetFetchResponse:
         return OffsetFetchResponse(throttle_time_ms, topics, error_code, groups)
 
 
-@dataclass(frozen=True, slots=True)
 class OffsetFetchRequest(Request[OffsetFetchResponse]):
     """OffsetFetchRequest.
 
@@ -2124,8 +2507,7 @@ class OffsetFetchRequest(Request[OffsetFetchResponse]):
     max_version = 10
     flexible_from = 6
 
-    @dataclass(frozen=True, slots=True)
-    class OffsetFetchRequestTopic:
+    class OffsetFetchRequestTopic(Structure):
         """Each topic we would like to fetch offsets for, or null to fetch offsets for all
         topics.
 
@@ -2134,8 +2516,14 @@ class OffsetFetchRequest(Request[OffsetFetchResponse]):
             partition_indexes: The partition indexes we would like to fetch offsets for.
         """
 
-        name: str = ""
-        partition_indexes: Sequence[int] = ()
+        __slots__ = (
+            "name",
+            "partition_indexes",
+        )
+
+        def __init__(self, name: str = "", partition_indexes: Sequence[int] = ()) -> None:
+            self.name: Final = name
+            self.partition_indexes: Final = partition_indexes
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -2153,8 +2541,7 @@ class OffsetFetchRequest(Request[OffsetFetchResponse]):
                 reader.skip_tags()
             return OffsetFetchRequest.OffsetFetchRequestTopic(name, partition_indexes)
 
-    @dataclass(frozen=True, slots=True)
-    class OffsetFetchRequestGroup:
+    class OffsetFetchRequestGroup(Structure):
         """Each group we would like to fetch offsets for.
 
         Attributes:
@@ -2165,8 +2552,7 @@ class OffsetFetchRequest(Request[OffsetFetchResponse]):
                 for all topics.
         """
 
-        @dataclass(frozen=True, slots=True)
-        class OffsetFetchRequestTopics:
+        class OffsetFetchRequestTopics(Structure):
             """Each topic we would like to fetch offsets for, or null to fetch offsets for all
             topics.
 
@@ -2176,9 +2562,12 @@ class OffsetFetchRequest(Request[OffsetFetchResponse]):
                 partition_indexes: The partition indexes we would like to fetch offsets for.
             """
 
-            name: str = ""
-            topic_id: UUID = NO_UUID
-            partition_indexes: Sequence[int] = ()
+            __slots__ = ("name", "partition_indexes", "topic_id")
+
+            def __init__(self, name: str = "", topic_id: UUID = NO_UUID, partition_indexes: Sequence[int] = ()) -> None:
+                self.name: Final = name
+                self.topic_id: Final = topic_id
+                self.partition_indexes: Final = partition_indexes
 
             def encode(self, writer: Writer, version: int) -> None:
                 """Write it in a version."""
@@ -2206,10 +2595,19 @@ class OffsetFetchRequest(Request[OffsetFetchResponse]):
                     name, topic_id, partition_indexes
                 )
 
-        group_id: str = ""
-        member_id: str | None = None
-        member_epoch: int = -1
-        topics: Sequence[OffsetFetchRequest.OffsetFetchRequestGroup.OffsetFetchRequestTopics] | None = ()
+        __slots__ = ("group_id", "member_epoch", "member_id", "topics")
+
+        def __init__(
+            self,
+            group_id: str = "",
+            member_id: str | None = None,
+            member_epoch: int = -1,
+            topics: Sequence[OffsetFetchRequest.OffsetFetchRequestGroup.OffsetFetchRequestTopics] | None = (),
+        ) -> None:
+            self.group_id: Final = group_id
+            self.member_id: Final = member_id
+            self.member_epoch: Final = member_epoch
+            self.topics: Final = topics
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -2240,10 +2638,19 @@ class OffsetFetchRequest(Request[OffsetFetchResponse]):
             reader.skip_tags()
             return OffsetFetchRequest.OffsetFetchRequestGroup(group_id, member_id, member_epoch, topics)
 
-    group_id: str = ""
-    topics: Sequence[OffsetFetchRequest.OffsetFetchRequestTopic] | None = ()
-    groups: Sequence[OffsetFetchRequest.OffsetFetchRequestGroup] = ()
-    require_stable: bool = False
+    __slots__ = ("group_id", "groups", "require_stable", "topics")
+
+    def __init__(
+        self,
+        group_id: str = "",
+        topics: Sequence[OffsetFetchRequest.OffsetFetchRequestTopic] | None = (),
+        groups: Sequence[OffsetFetchRequest.OffsetFetchRequestGroup] = (),
+        require_stable: bool = False,
+    ) -> None:
+        self.group_id: Final = group_id
+        self.topics: Final = topics
+        self.groups: Final = groups
+        self.require_stable: Final = require_stable
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -2294,8 +2701,7 @@ class OffsetFetchRequest(Request[OffsetFetchResponse]):
         return OffsetFetchResponse.decode(reader, version)
 
 
-@dataclass(frozen=True, slots=True)
-class SyncGroupResponse:
+class SyncGroupResponse(Structure):
     """SyncGroupResponse.
 
     Attributes:
@@ -2307,11 +2713,21 @@ class SyncGroupResponse:
         assignment: The member assignment.
     """
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    protocol_type: str | None = None
-    protocol_name: str | None = None
-    assignment: bytes = b""
+    __slots__ = ("assignment", "error_code", "protocol_name", "protocol_type", "throttle_time_ms")
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        protocol_type: str | None = None,
+        protocol_name: str | None = None,
+        assignment: bytes = b"",
+    ) -> None:
+        self.throttle_time_ms: Final = throttle_time_ms
+        self.error_code: Final = error_code
+        self.protocol_type: Final = protocol_type
+        self.protocol_name: Final = protocol_name
+        self.assignment: Final = assignment
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -2343,7 +2759,6 @@ class SyncGroupResponse:
         return SyncGroupResponse(throttle_time_ms, error_code, protocol_type, protocol_name, assignment)
 
 
-@dataclass(frozen=True, slots=True)
 class SyncGroupRequest(Request[SyncGroupResponse]):
     """SyncGroupRequest.
 
@@ -2364,8 +2779,7 @@ class SyncGroupRequest(Request[SyncGroupResponse]):
     max_version = 5
     flexible_from = 4
 
-    @dataclass(frozen=True, slots=True)
-    class SyncGroupRequestAssignment:
+    class SyncGroupRequestAssignment(Structure):
         """Each assignment.
 
         Attributes:
@@ -2373,8 +2787,11 @@ class SyncGroupRequest(Request[SyncGroupResponse]):
             assignment: The member assignment.
         """
 
-        member_id: str = ""
-        assignment: bytes = b""
+        __slots__ = ("assignment", "member_id")
+
+        def __init__(self, member_id: str = "", assignment: bytes = b"") -> None:
+            self.member_id: Final = member_id
+            self.assignment: Final = assignment
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -2392,13 +2809,33 @@ class SyncGroupRequest(Request[SyncGroupResponse]):
                 reader.skip_tags()
             return SyncGroupRequest.SyncGroupRequestAssignment(member_id, assignment)
 
-    group_id: str = ""
-    generation_id: int = 0
-    member_id: str = ""
-    group_instance_id: str | None = None
-    protocol_type: str | None = None
-    protocol_name: str | None = None
-    assignments: Sequence[SyncGroupRequest.SyncGroupRequestAssignment] = ()
+    __slots__ = (
+        "assignments",
+        "generation_id",
+        "group_id",
+        "group_instance_id",
+        "member_id",
+        "protocol_name",
+        "protocol_type",
+    )
+
+    def __init__(
+        self,
+        group_id: str = "",
+        generation_id: int = 0,
+        member_id: str = "",
+        group_instance_id: str | None = None,
+        protocol_type: str | None = None,
+        protocol_name: str | None = None,
+        assignments: Sequence[SyncGroupRequest.SyncGroupRequestAssignment] = (),
+    ) -> None:
+        self.group_id: Final = group_id
+        self.generation_id: Final = generation_id
+        self.member_id: Final = member_id
+        self.group_instance_id: Final = group_instance_id
+        self.protocol_type: Final = protocol_type
+        self.protocol_name: Final = protocol_name
+        self.assignments: Final = assignments
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Final
 
-from kafka_source.kafka_client.messages.codec import Reader, Request, Writer
+from kafka_source.kafka_client.messages.codec import Reader, Request, Structure, Writer
 
 _IH = struct.Struct(">ih")
 
 
-@dataclass(frozen=True, slots=True)
-class AlterClientQuotasResponse:
+class AlterClientQuotasResponse(Structure):
     """AlterClientQuotasResponse.
 
     Attributes:
@@ -24,8 +23,7 @@ class AlterClientQuotasResponse:
         entries: The quota configuration entries to alter.
     """
 
-    @dataclass(frozen=True, slots=True)
-    class EntryData:
+    class EntryData(Structure):
         """The quota configuration entries to alter.
 
         Attributes:
@@ -34,8 +32,7 @@ class AlterClientQuotasResponse:
             entity: The quota entity to alter.
         """
 
-        @dataclass(frozen=True, slots=True)
-        class EntityData:
+        class EntityData(Structure):
             """The quota entity to alter.
 
             Attributes:
@@ -43,8 +40,11 @@ class AlterClientQuotasResponse:
                 entity_name: The name of the entity, or null if the default.
             """
 
-            entity_type: str = ""
-            entity_name: str | None = ""
+            __slots__ = ("entity_name", "entity_type")
+
+            def __init__(self, entity_type: str = "", entity_name: str | None = "") -> None:
+                self.entity_type: Final = entity_type
+                self.entity_name: Final = entity_name
 
             def encode(self, writer: Writer, version: int) -> None:
                 """Write it in a version."""
@@ -62,9 +62,17 @@ class AlterClientQuotasResponse:
                     reader.skip_tags()
                 return AlterClientQuotasResponse.EntryData.EntityData(entity_type, entity_name)
 
-        error_code: int = 0
-        error_message: str | None = ""
-        entity: Sequence[AlterClientQuotasResponse.EntryData.EntityData] = ()
+        __slots__ = ("entity", "error_code", "error_message")
+
+        def __init__(
+            self,
+            error_code: int = 0,
+            error_message: str | None = "",
+            entity: Sequence[AlterClientQuotasResponse.EntryData.EntityData] = (),
+        ) -> None:
+            self.error_code: Final = error_code
+            self.error_message: Final = error_message
+            self.entity: Final = entity
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -86,8 +94,11 @@ class AlterClientQuotasResponse:
                 reader.skip_tags()
             return AlterClientQuotasResponse.EntryData(error_code, error_message, entity)
 
-    throttle_time_ms: int = 0
-    entries: Sequence[AlterClientQuotasResponse.EntryData] = ()
+    __slots__ = ("entries", "throttle_time_ms")
+
+    def __init__(self, throttle_time_ms: int = 0, entries: Sequence[AlterClientQuotasResponse.EntryData] = ()) -> None:
+        self.throttle_time_ms: Final = throttle_time_ms
+        self.entries: Final = entries
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -108,7 +119,6 @@ class AlterClientQuotasResponse:
         return AlterClientQuotasResponse(throttle_time_ms, entries)
 
 
-@dataclass(frozen=True, slots=True)
 class AlterClientQuotasRequest(Request[AlterClientQuotasResponse]):
     """AlterClientQuotasRequest.
 
@@ -123,8 +133,7 @@ class AlterClientQuotasRequest(Request[AlterClientQuotasResponse]):
     max_version = 1
     flexible_from = 1
 
-    @dataclass(frozen=True, slots=True)
-    class EntryData:
+    class EntryData(Structure):
         """The quota configuration entries to alter.
 
         Attributes:
@@ -132,8 +141,7 @@ class AlterClientQuotasRequest(Request[AlterClientQuotasResponse]):
             ops: An individual quota configuration entry to alter.
         """
 
-        @dataclass(frozen=True, slots=True)
-        class EntityData:
+        class EntityData(Structure):
             """The quota entity to alter.
 
             Attributes:
@@ -141,8 +149,11 @@ class AlterClientQuotasRequest(Request[AlterClientQuotasResponse]):
                 entity_name: The name of the entity, or null if the default.
             """
 
-            entity_type: str = ""
-            entity_name: str | None = ""
+            __slots__ = ("entity_name", "entity_type")
+
+            def __init__(self, entity_type: str = "", entity_name: str | None = "") -> None:
+                self.entity_type: Final = entity_type
+                self.entity_name: Final = entity_name
 
             def encode(self, writer: Writer, version: int) -> None:
                 """Write it in a version."""
@@ -160,8 +171,7 @@ class AlterClientQuotasRequest(Request[AlterClientQuotasResponse]):
                     reader.skip_tags()
                 return AlterClientQuotasRequest.EntryData.EntityData(entity_type, entity_name)
 
-        @dataclass(frozen=True, slots=True)
-        class OpData:
+        class OpData(Structure):
             """An individual quota configuration entry to alter.
 
             Attributes:
@@ -170,9 +180,12 @@ class AlterClientQuotasRequest(Request[AlterClientQuotasResponse]):
                 remove: Whether the quota configuration value should be removed, otherwise set.
             """
 
-            key: str = ""
-            value: float = 0.0
-            remove: bool = False
+            __slots__ = ("key", "remove", "value")
+
+            def __init__(self, key: str = "", value: float = 0.0, remove: bool = False) -> None:
+                self.key: Final = key
+                self.value: Final = value
+                self.remove: Final = remove
 
             def encode(self, writer: Writer, version: int) -> None:
                 """Write it in a version."""
@@ -192,8 +205,18 @@ class AlterClientQuotasRequest(Request[AlterClientQuotasResponse]):
                     reader.skip_tags()
                 return AlterClientQuotasRequest.EntryData.OpData(key, value, remove)
 
-        entity: Sequence[AlterClientQuotasRequest.EntryData.EntityData] = ()
-        ops: Sequence[AlterClientQuotasRequest.EntryData.OpData] = ()
+        __slots__ = (
+            "entity",
+            "ops",
+        )
+
+        def __init__(
+            self,
+            entity: Sequence[AlterClientQuotasRequest.EntryData.EntityData] = (),
+            ops: Sequence[AlterClientQuotasRequest.EntryData.OpData] = (),
+        ) -> None:
+            self.entity: Final = entity
+            self.ops: Final = ops
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -215,8 +238,14 @@ class AlterClientQuotasRequest(Request[AlterClientQuotasResponse]):
                 reader.skip_tags()
             return AlterClientQuotasRequest.EntryData(entity, ops)
 
-    entries: Sequence[AlterClientQuotasRequest.EntryData] = ()
-    validate_only: bool = False
+    __slots__ = (
+        "entries",
+        "validate_only",
+    )
+
+    def __init__(self, entries: Sequence[AlterClientQuotasRequest.EntryData] = (), validate_only: bool = False) -> None:
+        self.entries: Final = entries
+        self.validate_only: Final = validate_only
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -242,8 +271,7 @@ class AlterClientQuotasRequest(Request[AlterClientQuotasResponse]):
         return AlterClientQuotasResponse.decode(reader, version)
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeClientQuotasResponse:
+class DescribeClientQuotasResponse(Structure):
     """DescribeClientQuotasResponse.
 
     Attributes:
@@ -254,8 +282,7 @@ class DescribeClientQuotasResponse:
         entries: A result entry.
     """
 
-    @dataclass(frozen=True, slots=True)
-    class EntryData:
+    class EntryData(Structure):
         """A result entry.
 
         Attributes:
@@ -263,8 +290,7 @@ class DescribeClientQuotasResponse:
             values: The quota values for the entity.
         """
 
-        @dataclass(frozen=True, slots=True)
-        class EntityData:
+        class EntityData(Structure):
             """The quota entity description.
 
             Attributes:
@@ -272,8 +298,11 @@ class DescribeClientQuotasResponse:
                 entity_name: The entity name, or null if the default.
             """
 
-            entity_type: str = ""
-            entity_name: str | None = ""
+            __slots__ = ("entity_name", "entity_type")
+
+            def __init__(self, entity_type: str = "", entity_name: str | None = "") -> None:
+                self.entity_type: Final = entity_type
+                self.entity_name: Final = entity_name
 
             def encode(self, writer: Writer, version: int) -> None:
                 """Write it in a version."""
@@ -291,8 +320,7 @@ class DescribeClientQuotasResponse:
                     reader.skip_tags()
                 return DescribeClientQuotasResponse.EntryData.EntityData(entity_type, entity_name)
 
-        @dataclass(frozen=True, slots=True)
-        class ValueData:
+        class ValueData(Structure):
             """The quota values for the entity.
 
             Attributes:
@@ -300,8 +328,14 @@ class DescribeClientQuotasResponse:
                 value: The quota configuration value.
             """
 
-            key: str = ""
-            value: float = 0.0
+            __slots__ = (
+                "key",
+                "value",
+            )
+
+            def __init__(self, key: str = "", value: float = 0.0) -> None:
+                self.key: Final = key
+                self.value: Final = value
 
             def encode(self, writer: Writer, version: int) -> None:
                 """Write it in a version."""
@@ -319,8 +353,18 @@ class DescribeClientQuotasResponse:
                     reader.skip_tags()
                 return DescribeClientQuotasResponse.EntryData.ValueData(key, value)
 
-        entity: Sequence[DescribeClientQuotasResponse.EntryData.EntityData] = ()
-        values: Sequence[DescribeClientQuotasResponse.EntryData.ValueData] = ()
+        __slots__ = (
+            "entity",
+            "values",
+        )
+
+        def __init__(
+            self,
+            entity: Sequence[DescribeClientQuotasResponse.EntryData.EntityData] = (),
+            values: Sequence[DescribeClientQuotasResponse.EntryData.ValueData] = (),
+        ) -> None:
+            self.entity: Final = entity
+            self.values: Final = values
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -342,10 +386,19 @@ class DescribeClientQuotasResponse:
                 reader.skip_tags()
             return DescribeClientQuotasResponse.EntryData(entity, values)
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    error_message: str | None = ""
-    entries: Sequence[DescribeClientQuotasResponse.EntryData] | None = ()
+    __slots__ = ("entries", "error_code", "error_message", "throttle_time_ms")
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        error_message: str | None = "",
+        entries: Sequence[DescribeClientQuotasResponse.EntryData] | None = (),
+    ) -> None:
+        self.throttle_time_ms: Final = throttle_time_ms
+        self.error_code: Final = error_code
+        self.error_message: Final = error_message
+        self.entries: Final = entries
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -372,7 +425,6 @@ class DescribeClientQuotasResponse:
         return DescribeClientQuotasResponse(throttle_time_ms, error_code, error_message, entries)
 
 
-@dataclass(frozen=True, slots=True)
 class DescribeClientQuotasRequest(Request[DescribeClientQuotasResponse]):
     """DescribeClientQuotasRequest.
 
@@ -388,8 +440,7 @@ class DescribeClientQuotasRequest(Request[DescribeClientQuotasResponse]):
     max_version = 1
     flexible_from = 1
 
-    @dataclass(frozen=True, slots=True)
-    class ComponentData:
+    class ComponentData(Structure):
         """Filter components to apply to quota entities.
 
         Attributes:
@@ -399,9 +450,12 @@ class DescribeClientQuotasRequest(Request[DescribeClientQuotasResponse]):
             match: The string to match against, or null if unused for the match type.
         """
 
-        entity_type: str = ""
-        match_type: int = 0
-        match: str | None = ""
+        __slots__ = ("entity_type", "match", "match_type")
+
+        def __init__(self, entity_type: str = "", match_type: int = 0, match: str | None = "") -> None:
+            self.entity_type: Final = entity_type
+            self.match_type: Final = match_type
+            self.match: Final = match
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -421,8 +475,16 @@ class DescribeClientQuotasRequest(Request[DescribeClientQuotasResponse]):
                 reader.skip_tags()
             return DescribeClientQuotasRequest.ComponentData(entity_type, match_type, match)
 
-    components: Sequence[DescribeClientQuotasRequest.ComponentData] = ()
-    strict: bool = False
+    __slots__ = (
+        "components",
+        "strict",
+    )
+
+    def __init__(
+        self, components: Sequence[DescribeClientQuotasRequest.ComponentData] = (), strict: bool = False
+    ) -> None:
+        self.components: Final = components
+        self.strict: Final = strict
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Final
 
-from kafka_source.kafka_client.messages.codec import Reader, Request, Writer
+from kafka_source.kafka_client.messages.codec import Reader, Request, Structure, Writer
 
 _HI = struct.Struct(">hi")
 _IHQQ = struct.Struct(">ihqq")
@@ -18,8 +18,7 @@ _IIIIB = struct.Struct(">iiiib")
 _QQ = struct.Struct(">qq")
 
 
-@dataclass(frozen=True, slots=True)
-class FetchResponse:
+class FetchResponse(Structure):
     """FetchResponse.
 
     Attributes:
@@ -30,8 +29,7 @@ class FetchResponse:
         responses: The response topics.
     """
 
-    @dataclass(frozen=True, slots=True)
-    class FetchableTopicResponse:
+    class FetchableTopicResponse(Structure):
         """The response topics.
 
         Attributes:
@@ -39,8 +37,7 @@ class FetchResponse:
             partitions: The topic partitions.
         """
 
-        @dataclass(frozen=True, slots=True)
-        class PartitionData:
+        class PartitionData(Structure):
             """The topic partitions.
 
             Attributes:
@@ -57,8 +54,7 @@ class FetchResponse:
                 records: The record data.
             """
 
-            @dataclass(frozen=True, slots=True)
-            class AbortedTransaction:
+            class AbortedTransaction(Structure):
                 """The aborted transactions.
 
                 Attributes:
@@ -66,8 +62,11 @@ class FetchResponse:
                     first_offset: The first offset in the aborted transaction.
                 """
 
-                producer_id: int = 0
-                first_offset: int = 0
+                __slots__ = ("first_offset", "producer_id")
+
+                def __init__(self, producer_id: int = 0, first_offset: int = 0) -> None:
+                    self.producer_id: Final = producer_id
+                    self.first_offset: Final = first_offset
 
                 def encode(self, writer: Writer, version: int) -> None:
                     """Write it in a version."""
@@ -84,16 +83,37 @@ class FetchResponse:
                         producer_id, first_offset
                     )
 
-            partition_index: int = 0
-            error_code: int = 0
-            high_watermark: int = 0
-            last_stable_offset: int = -1
-            log_start_offset: int = -1
-            aborted_transactions: (
-                Sequence[FetchResponse.FetchableTopicResponse.PartitionData.AbortedTransaction] | None
-            ) = ()
-            preferred_read_replica: int = -1
-            records: bytes | None = b""
+            __slots__ = (
+                "aborted_transactions",
+                "error_code",
+                "high_watermark",
+                "last_stable_offset",
+                "log_start_offset",
+                "partition_index",
+                "preferred_read_replica",
+                "records",
+            )
+
+            def __init__(
+                self,
+                partition_index: int = 0,
+                error_code: int = 0,
+                high_watermark: int = 0,
+                last_stable_offset: int = -1,
+                log_start_offset: int = -1,
+                aborted_transactions: Sequence[FetchResponse.FetchableTopicResponse.PartitionData.AbortedTransaction]
+                | None = (),
+                preferred_read_replica: int = -1,
+                records: bytes | None = b"",
+            ) -> None:
+                self.partition_index: Final = partition_index
+                self.error_code: Final = error_code
+                self.high_watermark: Final = high_watermark
+                self.last_stable_offset: Final = last_stable_offset
+                self.log_start_offset: Final = log_start_offset
+                self.aborted_transactions: Final = aborted_transactions
+                self.preferred_read_replica: Final = preferred_read_replica
+                self.records: Final = records
 
             def encode(self, writer: Writer, version: int) -> None:
                 """Write it in a version."""
@@ -138,8 +158,13 @@ class FetchResponse:
                     records,
                 )
 
-        topic: str = ""
-        partitions: Sequence[FetchResponse.FetchableTopicResponse.PartitionData] = ()
+        __slots__ = ("partitions", "topic")
+
+        def __init__(
+            self, topic: str = "", partitions: Sequence[FetchResponse.FetchableTopicResponse.PartitionData] = ()
+        ) -> None:
+            self.topic: Final = topic
+            self.partitions: Final = partitions
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -155,10 +180,19 @@ class FetchResponse:
             partitions = reader.array(FetchResponse.FetchableTopicResponse.PartitionData.decode, version)
             return FetchResponse.FetchableTopicResponse(topic, partitions)
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    session_id: int = 0
-    responses: Sequence[FetchResponse.FetchableTopicResponse] = ()
+    __slots__ = ("error_code", "responses", "session_id", "throttle_time_ms")
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        session_id: int = 0,
+        responses: Sequence[FetchResponse.FetchableTopicResponse] = (),
+    ) -> None:
+        self.throttle_time_ms: Final = throttle_time_ms
+        self.error_code: Final = error_code
+        self.session_id: Final = session_id
+        self.responses: Final = responses
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -182,7 +216,6 @@ class FetchResponse:
         return FetchResponse(throttle_time_ms, error_code, session_id, responses)
 
 
-@dataclass(frozen=True, slots=True)
 class FetchRequest(Request[FetchResponse]):
     """FetchRequest.
 
@@ -214,8 +247,7 @@ class FetchRequest(Request[FetchResponse]):
     max_version = 11
     flexible_from = 12
 
-    @dataclass(frozen=True, slots=True)
-    class FetchTopic:
+    class FetchTopic(Structure):
         """The topics to fetch.
 
         Attributes:
@@ -223,8 +255,7 @@ class FetchRequest(Request[FetchResponse]):
             partitions: The partitions to fetch.
         """
 
-        @dataclass(frozen=True, slots=True)
-        class FetchPartition:
+        class FetchPartition(Structure):
             """The partitions to fetch.
 
             Attributes:
@@ -237,11 +268,21 @@ class FetchRequest(Request[FetchResponse]):
                     for cases where this limit may not be honored.
             """
 
-            partition: int = 0
-            current_leader_epoch: int = -1
-            fetch_offset: int = 0
-            log_start_offset: int = -1
-            partition_max_bytes: int = 0
+            __slots__ = ("current_leader_epoch", "fetch_offset", "log_start_offset", "partition", "partition_max_bytes")
+
+            def __init__(
+                self,
+                partition: int = 0,
+                current_leader_epoch: int = -1,
+                fetch_offset: int = 0,
+                log_start_offset: int = -1,
+                partition_max_bytes: int = 0,
+            ) -> None:
+                self.partition: Final = partition
+                self.current_leader_epoch: Final = current_leader_epoch
+                self.fetch_offset: Final = fetch_offset
+                self.log_start_offset: Final = log_start_offset
+                self.partition_max_bytes: Final = partition_max_bytes
 
             def encode(self, writer: Writer, version: int) -> None:
                 """Write it in a version."""
@@ -269,8 +310,11 @@ class FetchRequest(Request[FetchResponse]):
                     partition, current_leader_epoch, fetch_offset, log_start_offset, partition_max_bytes
                 )
 
-        topic: str = ""
-        partitions: Sequence[FetchRequest.FetchTopic.FetchPartition] = ()
+        __slots__ = ("partitions", "topic")
+
+        def __init__(self, topic: str = "", partitions: Sequence[FetchRequest.FetchTopic.FetchPartition] = ()) -> None:
+            self.topic: Final = topic
+            self.partitions: Final = partitions
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -286,8 +330,7 @@ class FetchRequest(Request[FetchResponse]):
             partitions = reader.array(FetchRequest.FetchTopic.FetchPartition.decode, version)
             return FetchRequest.FetchTopic(topic, partitions)
 
-    @dataclass(frozen=True, slots=True)
-    class ForgottenTopic:
+    class ForgottenTopic(Structure):
         """In an incremental fetch request, the partitions to remove.
 
         Attributes:
@@ -295,8 +338,11 @@ class FetchRequest(Request[FetchResponse]):
             partitions: The partitions indexes to forget.
         """
 
-        topic: str = ""
-        partitions: Sequence[int] = ()
+        __slots__ = ("partitions", "topic")
+
+        def __init__(self, topic: str = "", partitions: Sequence[int] = ()) -> None:
+            self.topic: Final = topic
+            self.partitions: Final = partitions
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -310,16 +356,42 @@ class FetchRequest(Request[FetchResponse]):
             partitions = reader.int32s()
             return FetchRequest.ForgottenTopic(topic, partitions)
 
-    replica_id: int = -1
-    max_wait_ms: int = 0
-    min_bytes: int = 0
-    max_bytes: int = 2147483647
-    isolation_level: int = 0
-    session_id: int = 0
-    session_epoch: int = -1
-    topics: Sequence[FetchRequest.FetchTopic] = ()
-    forgotten_topics_data: Sequence[FetchRequest.ForgottenTopic] = ()
-    rack_id: str = ""
+    __slots__ = (
+        "forgotten_topics_data",
+        "isolation_level",
+        "max_bytes",
+        "max_wait_ms",
+        "min_bytes",
+        "rack_id",
+        "replica_id",
+        "session_epoch",
+        "session_id",
+        "topics",
+    )
+
+    def __init__(
+        self,
+        replica_id: int = -1,
+        max_wait_ms: int = 0,
+        min_bytes: int = 0,
+        max_bytes: int = 2147483647,
+        isolation_level: int = 0,
+        session_id: int = 0,
+        session_epoch: int = -1,
+        topics: Sequence[FetchRequest.FetchTopic] = (),
+        forgotten_topics_data: Sequence[FetchRequest.ForgottenTopic] = (),
+        rack_id: str = "",
+    ) -> None:
+        self.replica_id: Final = replica_id
+        self.max_wait_ms: Final = max_wait_ms
+        self.min_bytes: Final = min_bytes
+        self.max_bytes: Final = max_bytes
+        self.isolation_level: Final = isolation_level
+        self.session_id: Final = session_id
+        self.session_epoch: Final = session_epoch
+        self.topics: Final = topics
+        self.forgotten_topics_data: Final = forgotten_topics_data
+        self.rack_id: Final = rack_id
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -375,8 +447,7 @@ class FetchRequest(Request[FetchResponse]):
         return FetchResponse.decode(reader, version)
 
 
-@dataclass(frozen=True, slots=True)
-class ProduceResponse:
+class ProduceResponse(Structure):
     """ProduceResponse.
 
     Attributes:
@@ -385,8 +456,7 @@ class ProduceResponse:
             due to a quota violation, or zero if the request did not violate any quota.
     """
 
-    @dataclass(frozen=True, slots=True)
-    class TopicProduceResponse:
+    class TopicProduceResponse(Structure):
         """Each produce response.
 
         Attributes:
@@ -394,8 +464,7 @@ class ProduceResponse:
             partition_responses: Each partition that we produced to within the topic.
         """
 
-        @dataclass(frozen=True, slots=True)
-        class PartitionProduceResponse:
+        class PartitionProduceResponse(Structure):
             """Each partition that we produced to within the topic.
 
             Attributes:
@@ -412,8 +481,7 @@ class ProduceResponse:
                     records that caused the batch to be dropped.
             """
 
-            @dataclass(frozen=True, slots=True)
-            class BatchIndexAndErrorMessage:
+            class BatchIndexAndErrorMessage(Structure):
                 """The batch indices of records that caused the batch to be dropped.
 
                 Attributes:
@@ -422,8 +490,14 @@ class ProduceResponse:
                         to be dropped.
                 """
 
-                batch_index: int = 0
-                batch_index_error_message: str | None = None
+                __slots__ = (
+                    "batch_index",
+                    "batch_index_error_message",
+                )
+
+                def __init__(self, batch_index: int = 0, batch_index_error_message: str | None = None) -> None:
+                    self.batch_index: Final = batch_index
+                    self.batch_index_error_message: Final = batch_index_error_message
 
                 def encode(self, writer: Writer, version: int) -> None:
                     """Write it in a version."""
@@ -441,15 +515,35 @@ class ProduceResponse:
                         batch_index, batch_index_error_message
                     )
 
-            index: int = 0
-            error_code: int = 0
-            base_offset: int = 0
-            log_append_time_ms: int = -1
-            log_start_offset: int = -1
-            record_errors: Sequence[
-                ProduceResponse.TopicProduceResponse.PartitionProduceResponse.BatchIndexAndErrorMessage
-            ] = ()
-            error_message: str | None = None
+            __slots__ = (
+                "base_offset",
+                "error_code",
+                "error_message",
+                "index",
+                "log_append_time_ms",
+                "log_start_offset",
+                "record_errors",
+            )
+
+            def __init__(
+                self,
+                index: int = 0,
+                error_code: int = 0,
+                base_offset: int = 0,
+                log_append_time_ms: int = -1,
+                log_start_offset: int = -1,
+                record_errors: Sequence[
+                    ProduceResponse.TopicProduceResponse.PartitionProduceResponse.BatchIndexAndErrorMessage
+                ] = (),
+                error_message: str | None = None,
+            ) -> None:
+                self.index: Final = index
+                self.error_code: Final = error_code
+                self.base_offset: Final = base_offset
+                self.log_append_time_ms: Final = log_append_time_ms
+                self.log_start_offset: Final = log_start_offset
+                self.record_errors: Final = record_errors
+                self.error_message: Final = error_message
 
             def encode(self, writer: Writer, version: int) -> None:
                 """Write it in a version."""
@@ -486,8 +580,18 @@ class ProduceResponse:
                     index, error_code, base_offset, log_append_time_ms, log_start_offset, record_errors, error_message
                 )
 
-        name: str = ""
-        partition_responses: Sequence[ProduceResponse.TopicProduceResponse.PartitionProduceResponse] = ()
+        __slots__ = (
+            "name",
+            "partition_responses",
+        )
+
+        def __init__(
+            self,
+            name: str = "",
+            partition_responses: Sequence[ProduceResponse.TopicProduceResponse.PartitionProduceResponse] = (),
+        ) -> None:
+            self.name: Final = name
+            self.partition_responses: Final = partition_responses
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -505,8 +609,16 @@ class ProduceResponse:
             )
             return ProduceResponse.TopicProduceResponse(name, partition_responses)
 
-    responses: Sequence[ProduceResponse.TopicProduceResponse] = ()
-    throttle_time_ms: int = 0
+    __slots__ = (
+        "responses",
+        "throttle_time_ms",
+    )
+
+    def __init__(
+        self, responses: Sequence[ProduceResponse.TopicProduceResponse] = (), throttle_time_ms: int = 0
+    ) -> None:
+        self.responses: Final = responses
+        self.throttle_time_ms: Final = throttle_time_ms
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -523,7 +635,6 @@ class ProduceResponse:
         return ProduceResponse(responses, throttle_time_ms)
 
 
-@dataclass(frozen=True, slots=True)
 class ProduceRequest(Request[ProduceResponse]):
     """ProduceRequest.
 
@@ -543,8 +654,7 @@ class ProduceRequest(Request[ProduceResponse]):
     max_version = 8
     flexible_from = 9
 
-    @dataclass(frozen=True, slots=True)
-    class TopicProduceData:
+    class TopicProduceData(Structure):
         """Each topic to produce to.
 
         Attributes:
@@ -552,8 +662,7 @@ class ProduceRequest(Request[ProduceResponse]):
             partition_data: Each partition to produce to.
         """
 
-        @dataclass(frozen=True, slots=True)
-        class PartitionProduceData:
+        class PartitionProduceData(Structure):
             """Each partition to produce to.
 
             Attributes:
@@ -561,8 +670,14 @@ class ProduceRequest(Request[ProduceResponse]):
                 records: The record data to be produced.
             """
 
-            index: int = 0
-            records: bytes | None = b""
+            __slots__ = (
+                "index",
+                "records",
+            )
+
+            def __init__(self, index: int = 0, records: bytes | None = b"") -> None:
+                self.index: Final = index
+                self.records: Final = records
 
             def encode(self, writer: Writer, version: int) -> None:
                 """Write it in a version."""
@@ -576,8 +691,16 @@ class ProduceRequest(Request[ProduceResponse]):
                 records = reader.nullable_raw()
                 return ProduceRequest.TopicProduceData.PartitionProduceData(index, records)
 
-        name: str = ""
-        partition_data: Sequence[ProduceRequest.TopicProduceData.PartitionProduceData] = ()
+        __slots__ = (
+            "name",
+            "partition_data",
+        )
+
+        def __init__(
+            self, name: str = "", partition_data: Sequence[ProduceRequest.TopicProduceData.PartitionProduceData] = ()
+        ) -> None:
+            self.name: Final = name
+            self.partition_data: Final = partition_data
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -593,10 +716,19 @@ class ProduceRequest(Request[ProduceResponse]):
             partition_data = reader.array(ProduceRequest.TopicProduceData.PartitionProduceData.decode, version)
             return ProduceRequest.TopicProduceData(name, partition_data)
 
-    transactional_id: str | None = None
-    acks: int = 0
-    timeout_ms: int = 0
-    topic_data: Sequence[ProduceRequest.TopicProduceData] = ()
+    __slots__ = ("acks", "timeout_ms", "topic_data", "transactional_id")
+
+    def __init__(
+        self,
+        transactional_id: str | None = None,
+        acks: int = 0,
+        timeout_ms: int = 0,
+        topic_data: Sequence[ProduceRequest.TopicProduceData] = (),
+    ) -> None:
+        self.transactional_id: Final = transactional_id
+        self.acks: Final = acks
+        self.timeout_ms: Final = timeout_ms
+        self.topic_data: Final = topic_data
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""

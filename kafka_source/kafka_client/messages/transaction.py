@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Final
 
-from kafka_source.kafka_client.messages.codec import Reader, Request, Writer
+from kafka_source.kafka_client.messages.codec import Reader, Request, Structure, Writer
 
 _IH = struct.Struct(">ih")
 _IHQH = struct.Struct(">ihqh")
@@ -19,8 +19,7 @@ _QH = struct.Struct(">qh")
 _QIIQIQ = struct.Struct(">qiiqiq")
 
 
-@dataclass(frozen=True, slots=True)
-class AddOffsetsToTxnResponse:
+class AddOffsetsToTxnResponse(Structure):
     """AddOffsetsToTxnResponse.
 
     Attributes:
@@ -29,8 +28,11 @@ class AddOffsetsToTxnResponse:
         error_code: The response error code, or 0 if there was no error.
     """
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
+    __slots__ = ("error_code", "throttle_time_ms")
+
+    def __init__(self, throttle_time_ms: int = 0, error_code: int = 0) -> None:
+        self.throttle_time_ms: Final = throttle_time_ms
+        self.error_code: Final = error_code
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -48,7 +50,6 @@ class AddOffsetsToTxnResponse:
         return AddOffsetsToTxnResponse(throttle_time_ms, error_code)
 
 
-@dataclass(frozen=True, slots=True)
 class AddOffsetsToTxnRequest(Request[AddOffsetsToTxnResponse]):
     """AddOffsetsToTxnRequest.
 
@@ -65,10 +66,15 @@ class AddOffsetsToTxnRequest(Request[AddOffsetsToTxnResponse]):
     max_version = 4
     flexible_from = 3
 
-    transactional_id: str = ""
-    producer_id: int = 0
-    producer_epoch: int = 0
-    group_id: str = ""
+    __slots__ = ("group_id", "producer_epoch", "producer_id", "transactional_id")
+
+    def __init__(
+        self, transactional_id: str = "", producer_id: int = 0, producer_epoch: int = 0, group_id: str = ""
+    ) -> None:
+        self.transactional_id: Final = transactional_id
+        self.producer_id: Final = producer_id
+        self.producer_epoch: Final = producer_epoch
+        self.group_id: Final = group_id
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -95,8 +101,7 @@ class AddOffsetsToTxnRequest(Request[AddOffsetsToTxnResponse]):
         return AddOffsetsToTxnResponse.decode(reader, version)
 
 
-@dataclass(frozen=True, slots=True)
-class AddPartitionsToTxnResponse:
+class AddPartitionsToTxnResponse(Structure):
     """AddPartitionsToTxnResponse.
 
     Attributes:
@@ -107,8 +112,7 @@ class AddPartitionsToTxnResponse:
         results_by_topic_v3_and_below: The results for each topic.
     """
 
-    @dataclass(frozen=True, slots=True)
-    class AddPartitionsToTxnResult:
+    class AddPartitionsToTxnResult(Structure):
         """Results categorized by transactional ID.
 
         Attributes:
@@ -116,8 +120,15 @@ class AddPartitionsToTxnResponse:
             topic_results: The results for each topic.
         """
 
-        transactional_id: str = ""
-        topic_results: Sequence[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult] = ()
+        __slots__ = ("topic_results", "transactional_id")
+
+        def __init__(
+            self,
+            transactional_id: str = "",
+            topic_results: Sequence[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult] = (),
+        ) -> None:
+            self.transactional_id: Final = transactional_id
+            self.topic_results: Final = topic_results
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -135,8 +146,7 @@ class AddPartitionsToTxnResponse:
             reader.skip_tags()
             return AddPartitionsToTxnResponse.AddPartitionsToTxnResult(transactional_id, topic_results)
 
-    @dataclass(frozen=True, slots=True)
-    class AddPartitionsToTxnTopicResult:
+    class AddPartitionsToTxnTopicResult(Structure):
         """AddPartitionsToTxnTopicResult.
 
         Attributes:
@@ -144,8 +154,18 @@ class AddPartitionsToTxnResponse:
             results_by_partition: The results for each partition.
         """
 
-        name: str = ""
-        results_by_partition: Sequence[AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult] = ()
+        __slots__ = (
+            "name",
+            "results_by_partition",
+        )
+
+        def __init__(
+            self,
+            name: str = "",
+            results_by_partition: Sequence[AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult] = (),
+        ) -> None:
+            self.name: Final = name
+            self.results_by_partition: Final = results_by_partition
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -167,8 +187,7 @@ class AddPartitionsToTxnResponse:
                 reader.skip_tags()
             return AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult(name, results_by_partition)
 
-    @dataclass(frozen=True, slots=True)
-    class AddPartitionsToTxnPartitionResult:
+    class AddPartitionsToTxnPartitionResult(Structure):
         """AddPartitionsToTxnPartitionResult.
 
         Attributes:
@@ -176,8 +195,11 @@ class AddPartitionsToTxnResponse:
             partition_error_code: The response error code.
         """
 
-        partition_index: int = 0
-        partition_error_code: int = 0
+        __slots__ = ("partition_error_code", "partition_index")
+
+        def __init__(self, partition_index: int = 0, partition_error_code: int = 0) -> None:
+            self.partition_index: Final = partition_index
+            self.partition_error_code: Final = partition_error_code
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -194,10 +216,19 @@ class AddPartitionsToTxnResponse:
                 reader.skip_tags()
             return AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult(partition_index, partition_error_code)
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    results_by_transaction: Sequence[AddPartitionsToTxnResponse.AddPartitionsToTxnResult] = ()
-    results_by_topic_v3_and_below: Sequence[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult] = ()
+    __slots__ = ("error_code", "results_by_topic_v3_and_below", "results_by_transaction", "throttle_time_ms")
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        results_by_transaction: Sequence[AddPartitionsToTxnResponse.AddPartitionsToTxnResult] = (),
+        results_by_topic_v3_and_below: Sequence[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult] = (),
+    ) -> None:
+        self.throttle_time_ms: Final = throttle_time_ms
+        self.error_code: Final = error_code
+        self.results_by_transaction: Final = results_by_transaction
+        self.results_by_topic_v3_and_below: Final = results_by_topic_v3_and_below
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -235,7 +266,6 @@ class AddPartitionsToTxnResponse:
         )
 
 
-@dataclass(frozen=True, slots=True)
 class AddPartitionsToTxnRequest(Request[AddPartitionsToTxnResponse]):
     """AddPartitionsToTxnRequest.
 
@@ -254,8 +284,7 @@ class AddPartitionsToTxnRequest(Request[AddPartitionsToTxnResponse]):
     max_version = 5
     flexible_from = 3
 
-    @dataclass(frozen=True, slots=True)
-    class AddPartitionsToTxnTransaction:
+    class AddPartitionsToTxnTransaction(Structure):
         """List of transactions to add partitions to.
 
         Attributes:
@@ -267,11 +296,21 @@ class AddPartitionsToTxnRequest(Request[AddPartitionsToTxnResponse]):
             topics: The partitions to add to the transaction.
         """
 
-        transactional_id: str = ""
-        producer_id: int = 0
-        producer_epoch: int = 0
-        verify_only: bool = False
-        topics: Sequence[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic] = ()
+        __slots__ = ("producer_epoch", "producer_id", "topics", "transactional_id", "verify_only")
+
+        def __init__(
+            self,
+            transactional_id: str = "",
+            producer_id: int = 0,
+            producer_epoch: int = 0,
+            verify_only: bool = False,
+            topics: Sequence[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic] = (),
+        ) -> None:
+            self.transactional_id: Final = transactional_id
+            self.producer_id: Final = producer_id
+            self.producer_epoch: Final = producer_epoch
+            self.verify_only: Final = verify_only
+            self.topics: Final = topics
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -296,8 +335,7 @@ class AddPartitionsToTxnRequest(Request[AddPartitionsToTxnResponse]):
                 transactional_id, producer_id, producer_epoch, verify_only, topics
             )
 
-    @dataclass(frozen=True, slots=True)
-    class AddPartitionsToTxnTopic:
+    class AddPartitionsToTxnTopic(Structure):
         """AddPartitionsToTxnTopic.
 
         Attributes:
@@ -305,8 +343,14 @@ class AddPartitionsToTxnRequest(Request[AddPartitionsToTxnResponse]):
             partitions: The partition indexes to add to the transaction.
         """
 
-        name: str = ""
-        partitions: Sequence[int] = ()
+        __slots__ = (
+            "name",
+            "partitions",
+        )
+
+        def __init__(self, name: str = "", partitions: Sequence[int] = ()) -> None:
+            self.name: Final = name
+            self.partitions: Final = partitions
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -324,11 +368,27 @@ class AddPartitionsToTxnRequest(Request[AddPartitionsToTxnResponse]):
                 reader.skip_tags()
             return AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name, partitions)
 
-    transactions: Sequence[AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction] = ()
-    v3_and_below_transactional_id: str = ""
-    v3_and_below_producer_id: int = 0
-    v3_and_below_producer_epoch: int = 0
-    v3_and_below_topics: Sequence[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic] = ()
+    __slots__ = (
+        "transactions",
+        "v3_and_below_producer_epoch",
+        "v3_and_below_producer_id",
+        "v3_and_below_topics",
+        "v3_and_below_transactional_id",
+    )
+
+    def __init__(
+        self,
+        transactions: Sequence[AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction] = (),
+        v3_and_below_transactional_id: str = "",
+        v3_and_below_producer_id: int = 0,
+        v3_and_below_producer_epoch: int = 0,
+        v3_and_below_topics: Sequence[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic] = (),
+    ) -> None:
+        self.transactions: Final = transactions
+        self.v3_and_below_transactional_id: Final = v3_and_below_transactional_id
+        self.v3_and_below_producer_id: Final = v3_and_below_producer_id
+        self.v3_and_below_producer_epoch: Final = v3_and_below_producer_epoch
+        self.v3_and_below_topics: Final = v3_and_below_topics
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -376,8 +436,7 @@ class AddPartitionsToTxnRequest(Request[AddPartitionsToTxnResponse]):
         return AddPartitionsToTxnResponse.decode(reader, version)
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeProducersResponse:
+class DescribeProducersResponse(Structure):
     """DescribeProducersResponse.
 
     Attributes:
@@ -386,8 +445,7 @@ class DescribeProducersResponse:
         topics: Each topic in the response.
     """
 
-    @dataclass(frozen=True, slots=True)
-    class TopicResponse:
+    class TopicResponse(Structure):
         """Each topic in the response.
 
         Attributes:
@@ -395,8 +453,7 @@ class DescribeProducersResponse:
             partitions: Each partition in the response.
         """
 
-        @dataclass(frozen=True, slots=True)
-        class PartitionResponse:
+        class PartitionResponse(Structure):
             """Each partition in the response.
 
             Attributes:
@@ -407,8 +464,7 @@ class DescribeProducersResponse:
                 active_producers: The active producers for the partition.
             """
 
-            @dataclass(frozen=True, slots=True)
-            class ProducerState:
+            class ProducerState(Structure):
                 """The active producers for the partition.
 
                 Attributes:
@@ -420,12 +476,30 @@ class DescribeProducersResponse:
                     current_txn_start_offset: The current transaction start offset of the producer.
                 """
 
-                producer_id: int = 0
-                producer_epoch: int = 0
-                last_sequence: int = -1
-                last_timestamp: int = -1
-                coordinator_epoch: int = 0
-                current_txn_start_offset: int = -1
+                __slots__ = (
+                    "coordinator_epoch",
+                    "current_txn_start_offset",
+                    "last_sequence",
+                    "last_timestamp",
+                    "producer_epoch",
+                    "producer_id",
+                )
+
+                def __init__(
+                    self,
+                    producer_id: int = 0,
+                    producer_epoch: int = 0,
+                    last_sequence: int = -1,
+                    last_timestamp: int = -1,
+                    coordinator_epoch: int = 0,
+                    current_txn_start_offset: int = -1,
+                ) -> None:
+                    self.producer_id: Final = producer_id
+                    self.producer_epoch: Final = producer_epoch
+                    self.last_sequence: Final = last_sequence
+                    self.last_timestamp: Final = last_timestamp
+                    self.coordinator_epoch: Final = coordinator_epoch
+                    self.current_txn_start_offset: Final = current_txn_start_offset
 
                 def encode(self, writer: Writer, version: int) -> None:
                     """Write it in a version."""
@@ -460,10 +534,21 @@ class DescribeProducersResponse:
                         current_txn_start_offset,
                     )
 
-            partition_index: int = 0
-            error_code: int = 0
-            error_message: str | None = None
-            active_producers: Sequence[DescribeProducersResponse.TopicResponse.PartitionResponse.ProducerState] = ()
+            __slots__ = ("active_producers", "error_code", "error_message", "partition_index")
+
+            def __init__(
+                self,
+                partition_index: int = 0,
+                error_code: int = 0,
+                error_message: str | None = None,
+                active_producers: Sequence[
+                    DescribeProducersResponse.TopicResponse.PartitionResponse.ProducerState
+                ] = (),
+            ) -> None:
+                self.partition_index: Final = partition_index
+                self.error_code: Final = error_code
+                self.error_message: Final = error_message
+                self.active_producers: Final = active_producers
 
             def encode(self, writer: Writer, version: int) -> None:
                 """Write it in a version."""
@@ -488,8 +573,16 @@ class DescribeProducersResponse:
                     partition_index, error_code, error_message, active_producers
                 )
 
-        name: str = ""
-        partitions: Sequence[DescribeProducersResponse.TopicResponse.PartitionResponse] = ()
+        __slots__ = (
+            "name",
+            "partitions",
+        )
+
+        def __init__(
+            self, name: str = "", partitions: Sequence[DescribeProducersResponse.TopicResponse.PartitionResponse] = ()
+        ) -> None:
+            self.name: Final = name
+            self.partitions: Final = partitions
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -507,8 +600,16 @@ class DescribeProducersResponse:
             reader.skip_tags()
             return DescribeProducersResponse.TopicResponse(name, partitions)
 
-    throttle_time_ms: int = 0
-    topics: Sequence[DescribeProducersResponse.TopicResponse] = ()
+    __slots__ = (
+        "throttle_time_ms",
+        "topics",
+    )
+
+    def __init__(
+        self, throttle_time_ms: int = 0, topics: Sequence[DescribeProducersResponse.TopicResponse] = ()
+    ) -> None:
+        self.throttle_time_ms: Final = throttle_time_ms
+        self.topics: Final = topics
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -527,7 +628,6 @@ class DescribeProducersResponse:
         return DescribeProducersResponse(throttle_time_ms, topics)
 
 
-@dataclass(frozen=True, slots=True)
 class DescribeProducersRequest(Request[DescribeProducersResponse]):
     """DescribeProducersRequest.
 
@@ -541,8 +641,7 @@ class DescribeProducersRequest(Request[DescribeProducersResponse]):
     max_version = 0
     flexible_from = 0
 
-    @dataclass(frozen=True, slots=True)
-    class TopicRequest:
+    class TopicRequest(Structure):
         """The topics to list producers for.
 
         Attributes:
@@ -550,8 +649,14 @@ class DescribeProducersRequest(Request[DescribeProducersResponse]):
             partition_indexes: The indexes of the partitions to list producers for.
         """
 
-        name: str = ""
-        partition_indexes: Sequence[int] = ()
+        __slots__ = (
+            "name",
+            "partition_indexes",
+        )
+
+        def __init__(self, name: str = "", partition_indexes: Sequence[int] = ()) -> None:
+            self.name: Final = name
+            self.partition_indexes: Final = partition_indexes
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -567,7 +672,10 @@ class DescribeProducersRequest(Request[DescribeProducersResponse]):
             reader.skip_tags()
             return DescribeProducersRequest.TopicRequest(name, partition_indexes)
 
-    topics: Sequence[DescribeProducersRequest.TopicRequest] = ()
+    __slots__ = ("topics",)
+
+    def __init__(self, topics: Sequence[DescribeProducersRequest.TopicRequest] = ()) -> None:
+        self.topics: Final = topics
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -589,8 +697,7 @@ class DescribeProducersRequest(Request[DescribeProducersResponse]):
         return DescribeProducersResponse.decode(reader, version)
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeTransactionsResponse:
+class DescribeTransactionsResponse(Structure):
     """DescribeTransactionsResponse.
 
     Attributes:
@@ -599,8 +706,7 @@ class DescribeTransactionsResponse:
         transaction_states: The current state of the transaction.
     """
 
-    @dataclass(frozen=True, slots=True)
-    class TransactionState:
+    class TransactionState(Structure):
         """The current state of the transaction.
 
         Attributes:
@@ -616,8 +722,7 @@ class DescribeTransactionsResponse:
                 partitions which do not have markers.
         """
 
-        @dataclass(frozen=True, slots=True)
-        class TopicData:
+        class TopicData(Structure):
             """The set of partitions included in the current transaction (if active).
 
             Attributes:
@@ -625,8 +730,11 @@ class DescribeTransactionsResponse:
                 partitions: The partition ids included in the current transaction.
             """
 
-            topic: str = ""
-            partitions: Sequence[int] = ()
+            __slots__ = ("partitions", "topic")
+
+            def __init__(self, topic: str = "", partitions: Sequence[int] = ()) -> None:
+                self.topic: Final = topic
+                self.partitions: Final = partitions
 
             def encode(self, writer: Writer, version: int) -> None:
                 """Write it in a version."""
@@ -642,14 +750,36 @@ class DescribeTransactionsResponse:
                 reader.skip_tags()
                 return DescribeTransactionsResponse.TransactionState.TopicData(topic, partitions)
 
-        error_code: int = 0
-        transactional_id: str = ""
-        transaction_state: str = ""
-        transaction_timeout_ms: int = 0
-        transaction_start_time_ms: int = 0
-        producer_id: int = 0
-        producer_epoch: int = 0
-        topics: Sequence[DescribeTransactionsResponse.TransactionState.TopicData] = ()
+        __slots__ = (
+            "error_code",
+            "producer_epoch",
+            "producer_id",
+            "topics",
+            "transaction_start_time_ms",
+            "transaction_state",
+            "transaction_timeout_ms",
+            "transactional_id",
+        )
+
+        def __init__(
+            self,
+            error_code: int = 0,
+            transactional_id: str = "",
+            transaction_state: str = "",
+            transaction_timeout_ms: int = 0,
+            transaction_start_time_ms: int = 0,
+            producer_id: int = 0,
+            producer_epoch: int = 0,
+            topics: Sequence[DescribeTransactionsResponse.TransactionState.TopicData] = (),
+        ) -> None:
+            self.error_code: Final = error_code
+            self.transactional_id: Final = transactional_id
+            self.transaction_state: Final = transaction_state
+            self.transaction_timeout_ms: Final = transaction_timeout_ms
+            self.transaction_start_time_ms: Final = transaction_start_time_ms
+            self.producer_id: Final = producer_id
+            self.producer_epoch: Final = producer_epoch
+            self.topics: Final = topics
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -685,8 +815,18 @@ class DescribeTransactionsResponse:
                 topics,
             )
 
-    throttle_time_ms: int = 0
-    transaction_states: Sequence[DescribeTransactionsResponse.TransactionState] = ()
+    __slots__ = (
+        "throttle_time_ms",
+        "transaction_states",
+    )
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        transaction_states: Sequence[DescribeTransactionsResponse.TransactionState] = (),
+    ) -> None:
+        self.throttle_time_ms: Final = throttle_time_ms
+        self.transaction_states: Final = transaction_states
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -705,7 +845,6 @@ class DescribeTransactionsResponse:
         return DescribeTransactionsResponse(throttle_time_ms, transaction_states)
 
 
-@dataclass(frozen=True, slots=True)
 class DescribeTransactionsRequest(Request[DescribeTransactionsResponse]):
     """DescribeTransactionsRequest.
 
@@ -720,7 +859,10 @@ class DescribeTransactionsRequest(Request[DescribeTransactionsResponse]):
     max_version = 0
     flexible_from = 0
 
-    transactional_ids: Sequence[str] = ()
+    __slots__ = ("transactional_ids",)
+
+    def __init__(self, transactional_ids: Sequence[str] = ()) -> None:
+        self.transactional_ids: Final = transactional_ids
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -740,8 +882,7 @@ class DescribeTransactionsRequest(Request[DescribeTransactionsResponse]):
         return DescribeTransactionsResponse.decode(reader, version)
 
 
-@dataclass(frozen=True, slots=True)
-class EndTxnResponse:
+class EndTxnResponse(Structure):
     """EndTxnResponse.
 
     Attributes:
@@ -752,10 +893,15 @@ class EndTxnResponse:
         producer_epoch: The current epoch associated with the producer.
     """
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    producer_id: int = -1
-    producer_epoch: int = -1
+    __slots__ = ("error_code", "producer_epoch", "producer_id", "throttle_time_ms")
+
+    def __init__(
+        self, throttle_time_ms: int = 0, error_code: int = 0, producer_id: int = -1, producer_epoch: int = -1
+    ) -> None:
+        self.throttle_time_ms: Final = throttle_time_ms
+        self.error_code: Final = error_code
+        self.producer_id: Final = producer_id
+        self.producer_epoch: Final = producer_epoch
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -780,7 +926,6 @@ class EndTxnResponse:
         return EndTxnResponse(throttle_time_ms, error_code, producer_id, producer_epoch)
 
 
-@dataclass(frozen=True, slots=True)
 class EndTxnRequest(Request[EndTxnResponse]):
     """EndTxnRequest.
 
@@ -797,10 +942,15 @@ class EndTxnRequest(Request[EndTxnResponse]):
     max_version = 5
     flexible_from = 3
 
-    transactional_id: str = ""
-    producer_id: int = 0
-    producer_epoch: int = 0
-    committed: bool = False
+    __slots__ = ("committed", "producer_epoch", "producer_id", "transactional_id")
+
+    def __init__(
+        self, transactional_id: str = "", producer_id: int = 0, producer_epoch: int = 0, committed: bool = False
+    ) -> None:
+        self.transactional_id: Final = transactional_id
+        self.producer_id: Final = producer_id
+        self.producer_epoch: Final = producer_epoch
+        self.committed: Final = committed
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -827,8 +977,7 @@ class EndTxnRequest(Request[EndTxnResponse]):
         return EndTxnResponse.decode(reader, version)
 
 
-@dataclass(frozen=True, slots=True)
-class InitProducerIdResponse:
+class InitProducerIdResponse(Structure):
     """InitProducerIdResponse.
 
     Attributes:
@@ -844,12 +993,30 @@ class InitProducerIdResponse:
             ongoing.
     """
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    producer_id: int = -1
-    producer_epoch: int = 0
-    ongoing_txn_producer_id: int = -1
-    ongoing_txn_producer_epoch: int = -1
+    __slots__ = (
+        "error_code",
+        "ongoing_txn_producer_epoch",
+        "ongoing_txn_producer_id",
+        "producer_epoch",
+        "producer_id",
+        "throttle_time_ms",
+    )
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        producer_id: int = -1,
+        producer_epoch: int = 0,
+        ongoing_txn_producer_id: int = -1,
+        ongoing_txn_producer_epoch: int = -1,
+    ) -> None:
+        self.throttle_time_ms: Final = throttle_time_ms
+        self.error_code: Final = error_code
+        self.producer_id: Final = producer_id
+        self.producer_epoch: Final = producer_epoch
+        self.ongoing_txn_producer_id: Final = ongoing_txn_producer_id
+        self.ongoing_txn_producer_epoch: Final = ongoing_txn_producer_epoch
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -883,7 +1050,6 @@ class InitProducerIdResponse:
         )
 
 
-@dataclass(frozen=True, slots=True)
 class InitProducerIdRequest(Request[InitProducerIdResponse]):
     """InitProducerIdRequest.
 
@@ -910,12 +1076,30 @@ class InitProducerIdRequest(Request[InitProducerIdResponse]):
     max_version = 6
     flexible_from = 2
 
-    transactional_id: str | None = ""
-    transaction_timeout_ms: int = 0
-    producer_id: int = -1
-    producer_epoch: int = -1
-    enable2_pc: bool = False
-    keep_prepared_txn: bool = False
+    __slots__ = (
+        "enable2_pc",
+        "keep_prepared_txn",
+        "producer_epoch",
+        "producer_id",
+        "transaction_timeout_ms",
+        "transactional_id",
+    )
+
+    def __init__(
+        self,
+        transactional_id: str | None = "",
+        transaction_timeout_ms: int = 0,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        enable2_pc: bool = False,
+        keep_prepared_txn: bool = False,
+    ) -> None:
+        self.transactional_id: Final = transactional_id
+        self.transaction_timeout_ms: Final = transaction_timeout_ms
+        self.producer_id: Final = producer_id
+        self.producer_epoch: Final = producer_epoch
+        self.enable2_pc: Final = enable2_pc
+        self.keep_prepared_txn: Final = keep_prepared_txn
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -956,8 +1140,7 @@ class InitProducerIdRequest(Request[InitProducerIdResponse]):
         return InitProducerIdResponse.decode(reader, version)
 
 
-@dataclass(frozen=True, slots=True)
-class ListTransactionsResponse:
+class ListTransactionsResponse(Structure):
     """ListTransactionsResponse.
 
     Attributes:
@@ -969,8 +1152,7 @@ class ListTransactionsResponse:
         transaction_states: The current state of the transaction for the transactional id.
     """
 
-    @dataclass(frozen=True, slots=True)
-    class TransactionState:
+    class TransactionState(Structure):
         """The current state of the transaction for the transactional id.
 
         Attributes:
@@ -979,9 +1161,12 @@ class ListTransactionsResponse:
             transaction_state: The current transaction state of the producer.
         """
 
-        transactional_id: str = ""
-        producer_id: int = 0
-        transaction_state: str = ""
+        __slots__ = ("producer_id", "transaction_state", "transactional_id")
+
+        def __init__(self, transactional_id: str = "", producer_id: int = 0, transaction_state: str = "") -> None:
+            self.transactional_id: Final = transactional_id
+            self.producer_id: Final = producer_id
+            self.transaction_state: Final = transaction_state
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -999,10 +1184,19 @@ class ListTransactionsResponse:
             reader.skip_tags()
             return ListTransactionsResponse.TransactionState(transactional_id, producer_id, transaction_state)
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    unknown_state_filters: Sequence[str] = ()
-    transaction_states: Sequence[ListTransactionsResponse.TransactionState] = ()
+    __slots__ = ("error_code", "throttle_time_ms", "transaction_states", "unknown_state_filters")
+
+    def __init__(
+        self,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        unknown_state_filters: Sequence[str] = (),
+        transaction_states: Sequence[ListTransactionsResponse.TransactionState] = (),
+    ) -> None:
+        self.throttle_time_ms: Final = throttle_time_ms
+        self.error_code: Final = error_code
+        self.unknown_state_filters: Final = unknown_state_filters
+        self.transaction_states: Final = transaction_states
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -1024,7 +1218,6 @@ class ListTransactionsResponse:
         return ListTransactionsResponse(throttle_time_ms, error_code, unknown_state_filters, transaction_states)
 
 
-@dataclass(frozen=True, slots=True)
 class ListTransactionsRequest(Request[ListTransactionsResponse]):
     """ListTransactionsRequest.
 
@@ -1050,10 +1243,19 @@ class ListTransactionsRequest(Request[ListTransactionsResponse]):
     max_version = 2
     flexible_from = 0
 
-    state_filters: Sequence[str] = ()
-    producer_id_filters: Sequence[int] = ()
-    duration_filter: int = -1
-    transactional_id_pattern: str | None = None
+    __slots__ = ("duration_filter", "producer_id_filters", "state_filters", "transactional_id_pattern")
+
+    def __init__(
+        self,
+        state_filters: Sequence[str] = (),
+        producer_id_filters: Sequence[int] = (),
+        duration_filter: int = -1,
+        transactional_id_pattern: str | None = None,
+    ) -> None:
+        self.state_filters: Final = state_filters
+        self.producer_id_filters: Final = producer_id_filters
+        self.duration_filter: Final = duration_filter
+        self.transactional_id_pattern: Final = transactional_id_pattern
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -1085,8 +1287,7 @@ class ListTransactionsRequest(Request[ListTransactionsResponse]):
         return ListTransactionsResponse.decode(reader, version)
 
 
-@dataclass(frozen=True, slots=True)
-class TxnOffsetCommitResponse:
+class TxnOffsetCommitResponse(Structure):
     """TxnOffsetCommitResponse.
 
     Attributes:
@@ -1095,8 +1296,7 @@ class TxnOffsetCommitResponse:
         topics: The responses for each topic.
     """
 
-    @dataclass(frozen=True, slots=True)
-    class TxnOffsetCommitResponseTopic:
+    class TxnOffsetCommitResponseTopic(Structure):
         """The responses for each topic.
 
         Attributes:
@@ -1104,8 +1304,7 @@ class TxnOffsetCommitResponse:
             partitions: The responses for each partition in the topic.
         """
 
-        @dataclass(frozen=True, slots=True)
-        class TxnOffsetCommitResponsePartition:
+        class TxnOffsetCommitResponsePartition(Structure):
             """The responses for each partition in the topic.
 
             Attributes:
@@ -1113,8 +1312,11 @@ class TxnOffsetCommitResponse:
                 error_code: The error code, or 0 if there was no error.
             """
 
-            partition_index: int = 0
-            error_code: int = 0
+            __slots__ = ("error_code", "partition_index")
+
+            def __init__(self, partition_index: int = 0, error_code: int = 0) -> None:
+                self.partition_index: Final = partition_index
+                self.error_code: Final = error_code
 
             def encode(self, writer: Writer, version: int) -> None:
                 """Write it in a version."""
@@ -1135,8 +1337,20 @@ class TxnOffsetCommitResponse:
                     partition_index, error_code
                 )
 
-        name: str = ""
-        partitions: Sequence[TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic.TxnOffsetCommitResponsePartition] = ()
+        __slots__ = (
+            "name",
+            "partitions",
+        )
+
+        def __init__(
+            self,
+            name: str = "",
+            partitions: Sequence[
+                TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic.TxnOffsetCommitResponsePartition
+            ] = (),
+        ) -> None:
+            self.name: Final = name
+            self.partitions: Final = partitions
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -1158,8 +1372,16 @@ class TxnOffsetCommitResponse:
                 reader.skip_tags()
             return TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(name, partitions)
 
-    throttle_time_ms: int = 0
-    topics: Sequence[TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic] = ()
+    __slots__ = (
+        "throttle_time_ms",
+        "topics",
+    )
+
+    def __init__(
+        self, throttle_time_ms: int = 0, topics: Sequence[TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic] = ()
+    ) -> None:
+        self.throttle_time_ms: Final = throttle_time_ms
+        self.topics: Final = topics
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -1180,7 +1402,6 @@ class TxnOffsetCommitResponse:
         return TxnOffsetCommitResponse(throttle_time_ms, topics)
 
 
-@dataclass(frozen=True, slots=True)
 class TxnOffsetCommitRequest(Request[TxnOffsetCommitResponse]):
     """TxnOffsetCommitRequest.
 
@@ -1203,8 +1424,7 @@ class TxnOffsetCommitRequest(Request[TxnOffsetCommitResponse]):
     max_version = 5
     flexible_from = 3
 
-    @dataclass(frozen=True, slots=True)
-    class TxnOffsetCommitRequestTopic:
+    class TxnOffsetCommitRequestTopic(Structure):
         """Each topic that we want to commit offsets for.
 
         Attributes:
@@ -1212,8 +1432,7 @@ class TxnOffsetCommitRequest(Request[TxnOffsetCommitResponse]):
             partitions: The partitions inside the topic that we want to commit offsets for.
         """
 
-        @dataclass(frozen=True, slots=True)
-        class TxnOffsetCommitRequestPartition:
+        class TxnOffsetCommitRequestPartition(Structure):
             """The partitions inside the topic that we want to commit offsets for.
 
             Attributes:
@@ -1223,10 +1442,19 @@ class TxnOffsetCommitRequest(Request[TxnOffsetCommitResponse]):
                 committed_metadata: Any associated metadata the client wants to keep.
             """
 
-            partition_index: int = 0
-            committed_offset: int = 0
-            committed_leader_epoch: int = -1
-            committed_metadata: str | None = ""
+            __slots__ = ("committed_leader_epoch", "committed_metadata", "committed_offset", "partition_index")
+
+            def __init__(
+                self,
+                partition_index: int = 0,
+                committed_offset: int = 0,
+                committed_leader_epoch: int = -1,
+                committed_metadata: str | None = "",
+            ) -> None:
+                self.partition_index: Final = partition_index
+                self.committed_offset: Final = committed_offset
+                self.committed_leader_epoch: Final = committed_leader_epoch
+                self.committed_metadata: Final = committed_metadata
 
             def encode(self, writer: Writer, version: int) -> None:
                 """Write it in a version."""
@@ -1254,8 +1482,20 @@ class TxnOffsetCommitRequest(Request[TxnOffsetCommitResponse]):
                     partition_index, committed_offset, committed_leader_epoch, committed_metadata
                 )
 
-        name: str = ""
-        partitions: Sequence[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic.TxnOffsetCommitRequestPartition] = ()
+        __slots__ = (
+            "name",
+            "partitions",
+        )
+
+        def __init__(
+            self,
+            name: str = "",
+            partitions: Sequence[
+                TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic.TxnOffsetCommitRequestPartition
+            ] = (),
+        ) -> None:
+            self.name: Final = name
+            self.partitions: Final = partitions
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -1277,14 +1517,36 @@ class TxnOffsetCommitRequest(Request[TxnOffsetCommitResponse]):
                 reader.skip_tags()
             return TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name, partitions)
 
-    transactional_id: str = ""
-    group_id: str = ""
-    producer_id: int = 0
-    producer_epoch: int = 0
-    generation_id_or_member_epoch: int = -1
-    member_id: str = ""
-    group_instance_id: str | None = None
-    topics: Sequence[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic] = ()
+    __slots__ = (
+        "generation_id_or_member_epoch",
+        "group_id",
+        "group_instance_id",
+        "member_id",
+        "producer_epoch",
+        "producer_id",
+        "topics",
+        "transactional_id",
+    )
+
+    def __init__(
+        self,
+        transactional_id: str = "",
+        group_id: str = "",
+        producer_id: int = 0,
+        producer_epoch: int = 0,
+        generation_id_or_member_epoch: int = -1,
+        member_id: str = "",
+        group_instance_id: str | None = None,
+        topics: Sequence[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic] = (),
+    ) -> None:
+        self.transactional_id: Final = transactional_id
+        self.group_id: Final = group_id
+        self.producer_id: Final = producer_id
+        self.producer_epoch: Final = producer_epoch
+        self.generation_id_or_member_epoch: Final = generation_id_or_member_epoch
+        self.member_id: Final = member_id
+        self.group_instance_id: Final = group_instance_id
+        self.topics: Final = topics
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -1335,16 +1597,14 @@ class TxnOffsetCommitRequest(Request[TxnOffsetCommitResponse]):
         return TxnOffsetCommitResponse.decode(reader, version)
 
 
-@dataclass(frozen=True, slots=True)
-class WriteTxnMarkersResponse:
+class WriteTxnMarkersResponse(Structure):
     """WriteTxnMarkersResponse.
 
     Attributes:
         markers: The results for writing makers.
     """
 
-    @dataclass(frozen=True, slots=True)
-    class WritableTxnMarkerResult:
+    class WritableTxnMarkerResult(Structure):
         """The results for writing makers.
 
         Attributes:
@@ -1352,8 +1612,7 @@ class WriteTxnMarkersResponse:
             topics: The results by topic.
         """
 
-        @dataclass(frozen=True, slots=True)
-        class WritableTxnMarkerTopicResult:
+        class WritableTxnMarkerTopicResult(Structure):
             """The results by topic.
 
             Attributes:
@@ -1361,8 +1620,7 @@ class WriteTxnMarkersResponse:
                 partitions: The results by partition.
             """
 
-            @dataclass(frozen=True, slots=True)
-            class WritableTxnMarkerPartitionResult:
+            class WritableTxnMarkerPartitionResult(Structure):
                 """The results by partition.
 
                 Attributes:
@@ -1370,8 +1628,11 @@ class WriteTxnMarkersResponse:
                     error_code: The error code, or 0 if there was no error.
                 """
 
-                partition_index: int = 0
-                error_code: int = 0
+                __slots__ = ("error_code", "partition_index")
+
+                def __init__(self, partition_index: int = 0, error_code: int = 0) -> None:
+                    self.partition_index: Final = partition_index
+                    self.error_code: Final = error_code
 
                 def encode(self, writer: Writer, version: int) -> None:
                     """Write it in a version."""
@@ -1390,10 +1651,20 @@ class WriteTxnMarkersResponse:
                         partition_index, error_code
                     )
 
-            name: str = ""
-            partitions: Sequence[
-                WriteTxnMarkersResponse.WritableTxnMarkerResult.WritableTxnMarkerTopicResult.WritableTxnMarkerPartitionResult
-            ] = ()
+            __slots__ = (
+                "name",
+                "partitions",
+            )
+
+            def __init__(
+                self,
+                name: str = "",
+                partitions: Sequence[
+                    WriteTxnMarkersResponse.WritableTxnMarkerResult.WritableTxnMarkerTopicResult.WritableTxnMarkerPartitionResult
+                ] = (),
+            ) -> None:
+                self.name: Final = name
+                self.partitions: Final = partitions
 
             def encode(self, writer: Writer, version: int) -> None:
                 """Write it in a version."""
@@ -1416,8 +1687,18 @@ class WriteTxnMarkersResponse:
                 reader.skip_tags()
                 return WriteTxnMarkersResponse.WritableTxnMarkerResult.WritableTxnMarkerTopicResult(name, partitions)
 
-        producer_id: int = 0
-        topics: Sequence[WriteTxnMarkersResponse.WritableTxnMarkerResult.WritableTxnMarkerTopicResult] = ()
+        __slots__ = (
+            "producer_id",
+            "topics",
+        )
+
+        def __init__(
+            self,
+            producer_id: int = 0,
+            topics: Sequence[WriteTxnMarkersResponse.WritableTxnMarkerResult.WritableTxnMarkerTopicResult] = (),
+        ) -> None:
+            self.producer_id: Final = producer_id
+            self.topics: Final = topics
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -1437,7 +1718,10 @@ class WriteTxnMarkersResponse:
             reader.skip_tags()
             return WriteTxnMarkersResponse.WritableTxnMarkerResult(producer_id, topics)
 
-    markers: Sequence[WriteTxnMarkersResponse.WritableTxnMarkerResult] = ()
+    __slots__ = ("markers",)
+
+    def __init__(self, markers: Sequence[WriteTxnMarkersResponse.WritableTxnMarkerResult] = ()) -> None:
+        self.markers: Final = markers
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
@@ -1454,7 +1738,6 @@ class WriteTxnMarkersResponse:
         return WriteTxnMarkersResponse(markers)
 
 
-@dataclass(frozen=True, slots=True)
 class WriteTxnMarkersRequest(Request[WriteTxnMarkersResponse]):
     """WriteTxnMarkersRequest.
 
@@ -1468,8 +1751,7 @@ class WriteTxnMarkersRequest(Request[WriteTxnMarkersResponse]):
     max_version = 2
     flexible_from = 1
 
-    @dataclass(frozen=True, slots=True)
-    class WritableTxnMarker:
+    class WritableTxnMarker(Structure):
         """The transaction markers to be written.
 
         Attributes:
@@ -1484,8 +1766,7 @@ class WriteTxnMarkersRequest(Request[WriteTxnMarkersResponse]):
                 (TV0/TV1), 2 = TV2 etc.
         """
 
-        @dataclass(frozen=True, slots=True)
-        class WritableTxnMarkerTopic:
+        class WritableTxnMarkerTopic(Structure):
             """Each topic that we want to write transaction marker(s) for.
 
             Attributes:
@@ -1493,8 +1774,14 @@ class WriteTxnMarkersRequest(Request[WriteTxnMarkersResponse]):
                 partition_indexes: The indexes of the partitions to write transaction markers for.
             """
 
-            name: str = ""
-            partition_indexes: Sequence[int] = ()
+            __slots__ = (
+                "name",
+                "partition_indexes",
+            )
+
+            def __init__(self, name: str = "", partition_indexes: Sequence[int] = ()) -> None:
+                self.name: Final = name
+                self.partition_indexes: Final = partition_indexes
 
             def encode(self, writer: Writer, version: int) -> None:
                 """Write it in a version."""
@@ -1510,12 +1797,30 @@ class WriteTxnMarkersRequest(Request[WriteTxnMarkersResponse]):
                 reader.skip_tags()
                 return WriteTxnMarkersRequest.WritableTxnMarker.WritableTxnMarkerTopic(name, partition_indexes)
 
-        producer_id: int = 0
-        producer_epoch: int = 0
-        transaction_result: bool = False
-        topics: Sequence[WriteTxnMarkersRequest.WritableTxnMarker.WritableTxnMarkerTopic] = ()
-        coordinator_epoch: int = 0
-        transaction_version: int = 0
+        __slots__ = (
+            "coordinator_epoch",
+            "producer_epoch",
+            "producer_id",
+            "topics",
+            "transaction_result",
+            "transaction_version",
+        )
+
+        def __init__(
+            self,
+            producer_id: int = 0,
+            producer_epoch: int = 0,
+            transaction_result: bool = False,
+            topics: Sequence[WriteTxnMarkersRequest.WritableTxnMarker.WritableTxnMarkerTopic] = (),
+            coordinator_epoch: int = 0,
+            transaction_version: int = 0,
+        ) -> None:
+            self.producer_id: Final = producer_id
+            self.producer_epoch: Final = producer_epoch
+            self.transaction_result: Final = transaction_result
+            self.topics: Final = topics
+            self.coordinator_epoch: Final = coordinator_epoch
+            self.transaction_version: Final = transaction_version
 
         def encode(self, writer: Writer, version: int) -> None:
             """Write it in a version."""
@@ -1545,7 +1850,10 @@ class WriteTxnMarkersRequest(Request[WriteTxnMarkersResponse]):
                 producer_id, producer_epoch, transaction_result, topics, coordinator_epoch, transaction_version
             )
 
-    markers: Sequence[WriteTxnMarkersRequest.WritableTxnMarker] = ()
+    __slots__ = ("markers",)
+
+    def __init__(self, markers: Sequence[WriteTxnMarkersRequest.WritableTxnMarker] = ()) -> None:
+        self.markers: Final = markers
 
     def encode(self, writer: Writer, version: int) -> None:
         """Write it in a version."""
