@@ -1,8 +1,9 @@
-"""Draws what a benchmark saved with `--save`: bars for the contestants of a case, or lines for a group or triggers.
+"""Draws what a benchmark saved with `--save`, as bars or, for a group and triggers, as lines; and the summary.
 
     ./run bench read --save read.json && ./run bench plot read.json docs/assets/benchmark-read.svg
     ./run bench group --scale --save group.json && ./run bench plot group.json docs/assets/benchmark-group.svg
     ./run bench trigger --save trigger.json && ./run bench plot trigger.json docs/assets/benchmark-trigger.svg
+    ./run bench plot docs/assets/benchmark-summary.json docs/assets/benchmark-summary.svg
 
 Bars are medians, whiskers the fastest and the slowest round. A number behind a bar says how many times as fast as the
 first contestant it is. The lines are medians of CPU seconds by the number of slots and by the number of partitions;
@@ -28,9 +29,10 @@ matplotlib.rcParams["svg.hashsalt"] = "benchmark"
 from matplotlib import pyplot  # noqa: E402 - the backend is chosen before
 from matplotlib.ticker import NullLocator  # noqa: E402
 
-COLOURS = {"jvm": "#9aa5b1", "jvm-tuned": "#7b8794", "native": "#e25a1c", "librdkafka": "#f3b28f", "floor": "#d7dce1"}
+# Those of the site: kafkagroup is blue.
+COLOURS = {"jvm": "#9aa5b1", "jvm-tuned": "#616e7c", "native": "#4051b5", "librdkafka": "#9fa8da", "floor": "#dfe3e8"}
 OTHERS = ("#e25a1c", "#f0915f", "#f7c4a6", "#4f6d7a")
-BAR_INCHES = 0.22
+BAR_INCHES = 0.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +45,18 @@ class Bar:
 
 
 def bars(saved: Path) -> Iterator[tuple[str, list[Bar]]]:
-    """Yield each case of a file that `benchmarks.read.figures.save` wrote, with its bars."""
+    """Yield each case of a file that `benchmarks.read.figures.save` wrote, with its bars.
+
+    A case whose contestants ran in several ways (`native, 3 brokers`) is one case for each way.
+    """
     for case in json.loads(saved.read_text())["cases"]:
-        seconds: dict[str, list[float]] = case["seconds"]
-        first = median(next(iter(seconds.values())))
-        yield case["case"], [Bar(name, times, first / median(times)) for name, times in seconds.items()]
+        ways: dict[str, dict[str, list[float]]] = {}
+        for contestant, times in case["seconds"].items():
+            name, _, way = contestant.partition(", ")
+            ways.setdefault(way or case["case"], {})[name] = times
+        for way, seconds in ways.items():
+            first = median(next(iter(seconds.values())))
+            yield way, [Bar(name, times, first / median(times)) for name, times in seconds.items()]
 
 
 def draw(saved: Path, picture: Path) -> None:
@@ -55,7 +64,7 @@ def draw(saved: Path, picture: Path) -> None:
     measure = json.loads(saved.read_text()).get("measure", "seconds")
     cases = list(bars(saved))
     count = sum(len(found) + 1 for _, found in cases)
-    figure, axes = pyplot.subplots(figsize=(8, BAR_INCHES * count + 0.6))
+    figure, axes = pyplot.subplots(figsize=(8, BAR_INCHES * count + 1.2))
     place, ticks, shown = 0, [], set[str]()
     for case, found in cases:
         ticks.append((place + (len(found) - 1) / 2, case))
@@ -68,14 +77,38 @@ def draw(saved: Path, picture: Path) -> None:
             whiskers = {"ecolor": "#52606d", "lw": 0.8}
             axes.barh(place, middle, 0.9, color=colour, xerr=spread, error_kw=whiskers, label=label)
             if number and bar.contestant != "floor":
-                axes.text(max(bar.seconds), place, f"  {bar.ratio:.1f}×", va="center", fontsize=8)
+                axes.text(max(bar.seconds), place, f"  {bar.ratio:.1f}×", va="center", fontsize=7)
             place += 1
         place += 1
     axes.set_yticks([at for at, _ in ticks], [case for _, case in ticks], fontsize=8)
     axes.invert_yaxis()
     axes.set(xlabel=f"{measure}, less is better", xlim=(0, None))
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=8, loc="lower right")
+    axes.margins(y=0.01)
+    axes.legend(frameon=False, fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=len(shown))
+    figure.suptitle("Reading a topic: kafkagroup beside Spark's own connector")
+    figure.tight_layout()
+    figure.savefig(picture, metadata={"Date": None})
+
+
+def draw_summary(saved: Path, picture: Path) -> None:
+    """Draw the figures of README and home: each job takes the JVM connector's time, and this part of it."""
+    jobs: list[dict[str, str]] = json.loads(saved.read_text())["summary"]
+    figure, axes = pyplot.subplots(figsize=(8, 0.62 * len(jobs) + 1.1))
+    names = (("jvm", "JVM connector", "jvm"), ("kafkagroup", "kafkagroup", "native"))
+    for row, (key, label, colour) in enumerate(names):
+        places = [job + 0.38 * row for job in range(len(jobs))]
+        parts = [float(job[key]) / float(job["jvm"]) for job in jobs]
+        axes.barh(places, parts, 0.36, color=COLOURS[colour], label=label)
+        for place, part, job in zip(places, parts, jobs, strict=True):
+            faster = f", {job['faster']}×" if row else ""
+            axes.text(part, place, f"  {job[key]} {job['unit']}{faster}", va="center", fontsize=8)
+    axes.set_yticks([job + 0.19 for job in range(len(jobs))], [job["what"] for job in jobs], fontsize=8)
+    axes.invert_yaxis()
+    axes.set(xlim=(0, 1.15), xlabel="part of the JVM connector's time, less is better")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=8, loc="lower center", bbox_to_anchor=(0.3, 1), ncols=2)
+    figure.suptitle("kafkagroup beside Spark's own Kafka connector")
     figure.tight_layout()
     figure.savefig(picture, metadata={"Date": None})
 
@@ -138,7 +171,7 @@ def main() -> None:
     parser.add_argument("saved", type=Path, help="a file that a benchmark wrote with --save")
     parser.add_argument("picture", type=Path, help="the picture, in SVG")
     given = parser.parse_args()
-    drawings = {"group": draw_growth, "trigger": draw_triggers}
+    drawings = {"group": draw_growth, "trigger": draw_triggers, "summary": draw_summary}
     saved = json.loads(given.saved.read_text())
     drawn = next((drawings[kind] for kind in drawings if kind in saved), draw)
     drawn(given.saved, given.picture)

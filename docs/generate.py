@@ -1,14 +1,15 @@
 """Writes the pages and tables that follow from the code: `./run docs`.
 
-These are options.md, kafka-settings.md, cli.md, mistakes.md, the tables of errors.md and metrics.md, the map of files in
-architecture.md, and the index of the design notes.
+These are options.md, kafka-settings.md, cli.md, the tables of errors.md and metrics.md, the figures of
+README.md and index.md, the map of files in architecture.md, and the index of the design notes.
+docs/try_mistakes.py writes mistakes.md, which needs Sparks and Kafkas.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from docs import cli_page, map_of_files, mistakes
+from docs import cli_page, figures, map_of_files
 from kafka_source import errors
 from kafka_source.client_config import java_settings as client_settings
 from kafka_source.options.reference import as_markdown
@@ -37,7 +38,7 @@ Each option has a link: `options.md#kafka-group-id` is that of `kafka.group.id`.
 | --- | --- |
 | Where do I read? | [`kafka.bootstrap.servers`](#kafka-bootstrap-servers) and one of [`subscribe`](#subscribe), [`subscribePattern`](#subscribepattern), [`assign`](#assign) |
 | How do I log in? | `kafka.security.protocol`, `kafka.sasl.mechanism`, `kafka.sasl.jaas.config`: [security](security.md) |
-| Shall Kafka know how far I am, or do others read with me? | [`kafka.group.id`](#kafka-group-id); [`group.members`](#group-members) for more tasks: [tuning](tuning.md) |
+| Must Kafka know how far I am, or do others read with me? | [`kafka.group.id`](#kafka-group-id); [`group.members`](#group-members) for more tasks: [tuning](tuning.md) |
 | Where do I start the first time? | [`startingOffsets`](#startingoffsets); in a group that has offsets [`group.start`](#group-start) |
 | How much at a time? | [`targetTriggerDuration`](#targettriggerduration), [`maxOffsetsPerTrigger`](#maxoffsetspertrigger) or [`maxBytesPerTrigger`](#maxbytespertrigger) |
 | Who commits? | nothing to set for a stream; [`commit`](#commit)`=sink` and [`commit.group`](#commit-group) to write to Kafka exactly once |
@@ -90,10 +91,11 @@ def main() -> None:
     (docs / "options.md").write_text(OPTIONS_PAGE + as_markdown())
     (docs / "kafka-settings.md").write_text(KAFKA_SETTINGS_PAGE + client_settings.as_markdown())
     (docs / "cli.md").write_text(cli_page.as_markdown())
-    (docs / "mistakes.md").write_text(mistakes.page())
     _replace_end(docs / "errors.md", _TABLE_OF_CODES, errors.table())
     _replace_end(docs / "metrics.md", _TABLE_OF_METRICS, metrics.as_markdown())
     _replace_end(docs / "architecture.md", map_of_files.FIRST_LINE_OF_MAP, map_of_files.map_of_files())
+    _replace_between(docs.parent / "README.md", figures.table_of_readme())
+    _replace_between(docs / "index.md", figures.table_of_home())
     index = docs / "design" / "README.md"
     _replace_end(index, map_of_files.FIRST_LINE_OF_INDEX, map_of_files.index_of_design_notes())
 
@@ -102,6 +104,12 @@ def _replace_end(page: Path, first: str, generated: str) -> None:
     """Replace a page from the line that begins with `first` to its end."""
     written, _, _ = page.read_text().partition(first)
     page.write_text(written + generated)
+
+
+def _replace_between(page: Path, table: str) -> None:
+    """Replace what stands between the marks of the figures."""
+    before, _, rest = page.read_text().partition(figures.BEGIN)
+    page.write_text(before + figures.BEGIN + table + figures.END + rest.partition(figures.END)[2])
 
 
 if __name__ == "__main__":

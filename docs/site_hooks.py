@@ -40,9 +40,10 @@ _CODE = re.compile(r"(?<=<code>)[^<\n]+(?=</code>)")
 # Where a long name may break: after a sign between words, and before a capital.
 _BETWEEN_WORDS = re.compile(r"(?<=[\w)][._=(/])(?=\w)|(?<=[a-z])(?=[A-Z])")
 _FLAG = re.compile(r"(?<![^ ])--?[\w-]+")
-_BAR = re.compile(r"<code>(█+)</code> ([^<]+)")
 _TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
-_BOOST = {"options.md": 3, "mistakes.md": 0.5, "cli.md": 0.5, "api.md": 0.1, "architecture.md": 0.1}
+# How much a page counts in a search; a guide counts twice, because it says how a thing is done.
+_BOOST = {"options.md": 3, "mistakes.md": 0.5, "benchmarks.md": 0.5, "cli.md": 0.5, "public-api.md": 0.3}
+_BOOST |= {"api.md": 0.1, "architecture.md": 0.1}
 _WIDE = 4  # Columns of a table that is too wide for a phone.
 _DIAGRAM = re.compile(r'<pre class="mermaid">.*?</pre>', re.DOTALL)
 _THEME_SCRIPT = re.compile(r'<script src="[^"]*assets/javascripts/bundle\.[^"]*"')
@@ -80,19 +81,18 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     source = page.file.src_uri
     # In a search the page that explains a word comes before programs and lists that have it.
     beside = source.startswith((f"{SHOWN}/", "design/"))
-    page.meta["search"] = {"boost": 0.02 if beside else _BOOST.get(source, 1)}
+    page.meta["search"] = {"boost": 0.02 if beside else _BOOST.get(source, 2 if source.startswith("guides/") else 1)}
     parts = _FENCED.split(markdown)
     parts[::2] = [_LINK.sub(lambda link: _relative(source, link), part) for part in parts[::2]]
     return "".join(parts)
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Lay out what Markdown cannot: buttons (bold links of the home page), bars, diagrams, and where names break."""
+    """Lay out what Markdown cannot: buttons (bold links of the home page), diagrams, and where names break."""
     if page.file.src_uri == "index.md":
         html = _BUTTON.sub(r'<a class="md-button" \1', html)
     html = _CELL.sub(lambda cell: _CODE.sub(lambda code: _BETWEEN_WORDS.sub("<wbr>", code[0]), cell[0]), html)
     html = _CODE.sub(lambda code: _FLAG.sub(r'<span class="kg-flag">\g<0></span>', code[0]), html)
-    html = _BAR.sub(lambda bar: f'<span class="kg-bar" style="width: {len(bar[1]) / 2}rem"></span>{bar[2]}', html)
     html = _TABLE.sub(lambda table: _stackable(table[0]), html)
     return _DIAGRAM.sub(lambda diagram: _scrolled(diagram[0]), html)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from docs import figures
 from kafka_source.options import OPTIONS
 
 ROOT = Path(__file__).parents[2]
@@ -49,12 +50,15 @@ def test_the_home_page_has_two_buttons(site: Path) -> None:
     assert len(re.findall(r'class="md-button"', (site / "index.html").read_text())) == 2
 
 
-def test_readme_and_home_have_the_same_figures() -> None:
-    home = (ROOT / "docs" / "index.md").read_text()
-    rows = re.findall(r"^\| .* \| (\d\S+ s) \| (\d\S+ s) \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
-    assert len(rows) == 3
-    for theirs, ours in rows:
-        assert re.search(rf"` {re.escape(theirs)} \| `█+` {re.escape(ours)} \|", home), (theirs, ours)
+def test_readme_and_home_have_the_figures_of_the_benchmarks() -> None:
+    readme, home, benchmarks = (
+        (ROOT / page).read_text() for page in ("README.md", "docs/index.md", "docs/benchmarks.md")
+    )
+    assert figures.BEGIN + figures.table_of_readme() + figures.END in readme, "run: ./run docs"
+    assert figures.BEGIN + figures.table_of_home() + figures.END in home, "run: ./run docs"
+    for one in figures.figures():
+        measured = rf"^\|.* {re.escape(one['jvm'])} .* {re.escape(one['kafkagroup'])} .*\|$"
+        assert re.search(measured, benchmarks, re.MULTILINE), one
 
 
 def test_diagrams_are_drawn_without_another_host(site: Path) -> None:
@@ -110,7 +114,8 @@ def test_a_phone_can_show_the_cells_of_a_wide_table_below_each_other(site: Path)
 def test_programs_and_lists_come_after_the_pages_in_a_search(site: Path) -> None:
     found = json.loads((site / "search" / "search_index.json").read_text())["docs"]
     boosts = {entry["location"].partition("#")[0]: entry.get("boost", 1) for entry in found}
-    assert boosts["options/"] > boosts["migrating/"] > boosts["repository/examples/demo.py/"]
+    assert boosts["options/"] > boosts["guides/stream/"] > boosts["migrating/"] > boosts["public-api/"]
+    assert boosts["api/"] > boosts["repository/examples/demo.py/"]
 
 
 def test_each_option_has_an_anchor(site: Path) -> None:

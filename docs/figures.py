@@ -1,0 +1,46 @@
+"""The figures beside the JVM connector on README and home: tables of docs/assets/benchmark-summary.json.
+
+`./run bench plot` draws the picture of the same file. docs/benchmarks.md says where each figure comes from.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TypedDict
+
+#: The lines of a page between which a table is written.
+BEGIN, END = "<!-- figures: begin -->\n\n", "\n<!-- figures: end -->"
+
+# `at least` is what every release must reach.
+Figure = TypedDict(
+    "Figure",
+    {"what": str, "jvm": str, "kafkagroup": str, "unit": str, "faster": str, "at least": str, "readme": bool},
+)
+
+
+def figures() -> list[Figure]:
+    """Return the figures, in the order of the tables."""
+    saved = Path(__file__).parent / "assets" / "benchmark-summary.json"
+    found: list[Figure] = json.loads(saved.read_text())["summary"]
+    return found
+
+
+def table_of_readme() -> str:
+    """Return the table of README.md."""
+    rows = ["| beside Spark's own connector, two cores | JVM connector | kafkagroup |", "| --- | --- | --- |"]
+    rows += [f"| {' | '.join(_measured(one))} |" for one in figures() if one["readme"]]
+    return "\n".join(rows) + "\n"
+
+
+def table_of_home() -> str:
+    """Return the table of docs/index.md."""
+    rows = ["| | JVM connector | kafkagroup | faster by | at least |", "| --- | --- | --- | --- | --- |"]
+    for one in figures():
+        row = " | ".join((*_measured(one), one["faster"], one["at least"]))
+        rows.append(f"| {row.rstrip()} |")
+    return "\n".join(rows) + "\n"
+
+
+def _measured(one: Figure) -> tuple[str, str, str]:
+    return one["what"], f"{one['jvm']} {one['unit']}", f"{one['kafkagroup']} {one['unit']}"
