@@ -14,6 +14,11 @@ from pathlib import Path
 import pytest
 
 from kafka_source.client_config import Settings
+from kafka_source.model.stream_offset import StreamOffset
+from kafka_source.options import Where
+from kafka_source.schema import source_schema
+from kafka_source.source.micro_batches import MicroBatches
+from kafka_source.source.read_task import Query
 from kafkagroup.admin import Groups
 from kafkagroup.embedded import EmbeddedKafka, Security, run_java
 from tests.support.records import numbers, produce, written
@@ -212,6 +217,23 @@ def test_without_a_right_to_transactions_offsets_are_committed_as_by_a_consumer(
     run_stream(spark, {**given, "maxOffsetsPerTrigger": str(COUNT // 3)}, tmp_path / "plain")
     assert written(tmp_path / "plain" / "out") == list(range(COUNT))
     assert committed(guarded, group)
+
+
+def test_a_stream_says_once_that_it_commits_without_transactions(guarded, group, caplog):
+    given = {**options(guarded, NO_TRANSACTIONS, kafka_group_id=group), "startingOffsets": "earliest"}
+    given["maxOffsetsPerTrigger"] = str(COUNT // 3)
+    planner, offset = MicroBatches(Query.of(given, source_schema(headers=False), Where.STREAM)), StreamOffset()
+    with caplog.at_level("WARNING", "kafka_source"):
+        try:
+            while (end := planner.next(offset, limited=True)) is not offset:
+                offset = end
+                planner.finished(offset)
+            assert committed(guarded, group)
+        finally:
+            planner.close()
+    (told,) = [text for text in caplog.messages if "without transactions" in text]
+    assert told.startswith(f"group={group}: offsets are committed without transactions, because this user has no right")
+    assert f"--operation Write --operation Describe --transactional-id {group}" in told
 
 
 def test_no_secret_is_seen_anywhere(guarded, group, tmp_path):

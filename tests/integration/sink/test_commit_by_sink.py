@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,7 @@ from kafka_source.source_sink_handoff import BatchOfRun, Handoff, collect, publi
 from kafka_source.transactions.offset_transaction import add_offsets, commit_in
 from kafka_source.transactions.open_transaction import end, initialise
 from kafkagroup.admin import Groups
+from kafkagroup.embedded import run_java
 from tests.support.memberships import members_of
 from tests.support.queries import Pipe
 from tests.support.records import CommittedReader, create_again, produce, stream
@@ -34,6 +36,7 @@ from tests.support.waiting import wait_until
 
 PARTITIONS = 4
 COUNT = 200
+GROUP_TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 # Of a driver that is suspended; not so short that a busy machine suspends it too.
 SESSION_MS = 3000
 
@@ -100,9 +103,15 @@ def test_offsets_move_with_the_decision_and_not_before(kafka, topics, group, pip
     assert committed(kafka, group) == ends(kafka, topics)
     check(kafka, topics, reader)
     # Other tools than ours take the groups that keep the sink's state for consumers.
+    asked = ["--bootstrap-server", kafka.bootstrap_servers, "--describe"]
     for private in (f"{query.name}-ledger", f"{query.name}-finished", f"{group}-read-by-{query.name}"):
         offsets = committed(kafka, private)
         assert offsets and min(offsets.values()) > 10**15, private
+        asked += ["--group", private]
+    told = run_java(GROUP_TOOL, *asked).stdout
+    lags = [int(lag) for lag in re.findall(r"^\S+ +\S+ +\d+ +\d+ +\d+ +(-?\d+) ", told, flags=re.MULTILINE)]
+    assert len(lags) >= 3, told
+    assert max(lags) <= 0, told
     # The next member notices by the leader's epoch if the log has lost records.
     client = cached_client(Settings({"bootstrap.servers": kafka.bootstrap_servers}))
     found = client.run(fetch_all_committed(client, group, Deadline(30)))
