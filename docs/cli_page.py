@@ -16,7 +16,7 @@ from kafkagroup.cli.app import app
 
 HEAD = """# Command line
 
-`./run docs` generates this page from the command line itself. The command needs the extra `cli`:
+The command needs the extra `cli`:
 `pip install 'kafkagroup[cli]'`. It needs neither Spark nor Java.
 
 ```shell

@@ -286,7 +286,7 @@ _PRODUCE = (
         "max.block.ms",
         _P,
         _LONG,
-        "how long a topic may be unknown; default 30000",
+        "how long a topic may be unknown; default 5000",
         least=0,
         rdkafka="topic.metadata.propagation.max.ms",
     ),

@@ -43,7 +43,7 @@ GROUP, TRANSACTION = 0, 1
 _MANY_KEYS_VERSION = 4
 # Seconds after which the next endpoint is tried too, while an earlier one has not answered.
 _STAGGER = 0.5
-_BOOTSTRAP_SECONDS = 10.0
+_BOOTSTRAP_SECONDS = 8.0
 # Seconds that a caller waits longer for a request which another caller has sent, so that its own error comes first.
 _SHARED_MARGIN = 0.5
 # Which failures in a row are logged as a warning; all others are logged at DEBUG.

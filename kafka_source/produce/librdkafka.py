@@ -23,6 +23,7 @@ from kafka_source.produce.settings import (
     DELIVERY_TIMEOUT_MS,
     LINGER_MS,
     REQUEST_BYTES,
+    UNKNOWN_TOPIC_MS,
     check_transactional,
     is_idempotent,
     transaction_timeout_ms,
@@ -41,11 +42,12 @@ _INIT_SECONDS = 60.0
 # its batch is full, then another one.
 _JAVA_COMPATIBLE = "murmur2_random"
 
-# Java's defaults where librdkafka's differ; the last two are our own.
+# Java's defaults where librdkafka's differ; those of unknown topics, linger and memory are our own.
 _DEFAULTS = {
     "client.id": DEFAULT_CLIENT_ID,
     "partitioner": _JAVA_COMPATIBLE,
     "message.timeout.ms": str(DELIVERY_TIMEOUT_MS),
+    "topic.metadata.propagation.max.ms": str(UNKNOWN_TOPIC_MS),
     "message.max.bytes": str(REQUEST_BYTES),
     "linger.ms": str(LINGER_MS),
     # Memory for records that wait to be sent. A Python worker's memory is outside of the executor's heap, so keep it

@@ -32,7 +32,8 @@ _ACKS = {"all": -1, "-1": -1, "1": 1}
 # librdkafka's default. Java's 16 KiB would mean 60 times as many requests for the broker.
 _BATCH_BYTES = 1_000_000
 _METADATA_MS = 300_000
-_UNKNOWN_TOPIC_MS = 30_000
+# Brokers know a topic soon after it is created. A name that is wrong is told within ten seconds.
+UNKNOWN_TOPIC_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ class ProducerSettings:
             retry=retry_policy(settings),
             metadata_age=settings.seconds("metadata.max.age.ms", _METADATA_MS),
             unknown_topic_timeout=settings.seconds(
-                "topic.metadata.propagation.max.ms", _UNKNOWN_TOPIC_MS if unknown_topic_ms is None else unknown_topic_ms
+                "topic.metadata.propagation.max.ms", UNKNOWN_TOPIC_MS if unknown_topic_ms is None else unknown_topic_ms
             ),
         )
 

@@ -249,8 +249,8 @@ class Connection:
         values = {name: value for name, value in found.items() if not name.startswith(_REGISTRY_PREFIX)}
         if not values.get(_SERVERS):
             raise typer.BadParameter(
-                f"is missing; it can be {_SERVERS} in --command-config or in a context, or the variable "
-                f"{SERVERS_VARIABLE}, too",
+                f"no broker is named. Give -b HOST:PORT, or set {_SERVERS} in --command-config or in a context, or the "
+                f"variable {SERVERS_VARIABLE}.",
                 param_hint="--bootstrap-servers",
             )
         settings = Settings(values)

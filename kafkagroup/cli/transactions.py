@@ -170,7 +170,7 @@ def _show(output: Output, prefix: str, decision: Decision | None, undecided: lis
     if output is Output.TABLE and rows:
         emit(output, *tables(rows))
     else:
-        emit(output, Listing("transactions", rows, empty=f"Found no such transactions of the sink {prefix}."))
+        emit(output, Listing("transactions", rows, empty=f"The sink {prefix} has no transactions to finish."))
 
 
 @contextmanager

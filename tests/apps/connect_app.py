@@ -5,30 +5,17 @@ python -m tests.apps.connect_app FOLDER SERVERS TOPIC
 
 from __future__ import annotations
 
+import dataclasses
 import json
-import os
 import sys
 import time
 import urllib.request
 
 from prometheus_client.parser import text_string_to_metric_families as parse
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from docs.try_mistakes import over_connect, session
 from kafkagroup import metrics
-
-# What a user sets beside the broker, for a read and for a write of two columns.
-READS = {
-    "no prefix": {"group.id": "billing"},
-    "misspelt": {"startingOffset": "earliest"},
-    "two selections": {"subscribePattern": "a.*"},
-    "a wrong number": {"maxOffsetsPerTrigger": "10k"},
-    "no mechanism": {"kafka.security.protocol": "SASL_SSL"},
-    "not JSON": {"startingOffsets": "first"},
-    "a missing topic": {"subscribe": "nowhere"},
-    "a missing partition": {"subscribe": "", "assign": '{"TOPIC":[0,9]}'},
-}
-WRITES = {"a wrong name": {"topic": "no such topic!"}, "a wrong column": {"topic": "TOPIC"}}
 
 
 def scrape(address: str | None, name: str) -> float | None:
@@ -47,36 +34,8 @@ def until_ended(running: metrics.Metrics) -> None:
         time.sleep(0.1)
 
 
-def mistakes(spark: SparkSession, servers: str, topic: str) -> dict[str, str]:
-    """Return the error of each mistake as the client has it, without the JVM's frames."""
-    told = {}
-    rows = spark.range(1)
-    for name, given in {**READS, **WRITES}.items():
-        options = {"kafka.bootstrap.servers": servers, **({"subscribe": topic} if name in READS else {}), **given}
-        named = {key: text.replace("TOPIC", topic) for key, text in options.items() if text}
-        try:
-            if name in READS:
-                spark.read.format("kafkagroup").options(**named).load().collect()
-            else:
-                frame = rows.selectExpr("id AS value" if "column" in name else "CAST(id AS STRING) AS value")
-                frame.write.format("kafkagroup").options(**named).mode("append").save()
-        except PySparkException as error:
-            told[name] = str(error).partition("JVM stacktrace:")[0]
-    return told
-
-
 def main(folder: str, servers: str, topic: str) -> None:
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    # Makes Spark bind a free port instead of 15002, and the client find it.
-    os.environ["SPARK_TESTING"] = "1"
-    spark = (
-        SparkSession.builder.remote("local[2]")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.ui.enabled", "false")
-        .config("spark.connect.grpc.binding.address", "127.0.0.1")
-        .getOrCreate()
-    )
+    spark = session(SparkSession.builder.remote("local[2]"))
     options = {"kafka.bootstrap.servers": servers, "subscribe": topic, "kafka.group.id": f"{topic}-group"}
     batch = spark.read.format("kafkagroup").options(**options).load().count()
     frame = spark.readStream.format("kafkagroup").options(startingOffsets="earliest", **options).load()
@@ -100,7 +59,8 @@ def main(folder: str, servers: str, topic: str) -> None:
     print(
         f"scraped {rows:.0f} rebalances {rebalances:.0f} kept {sum(one.rows for one in kept)} of {groups}", flush=True
     )
-    print("mistakes " + json.dumps(mistakes(spark, servers, topic)), flush=True)
+    told = [dataclasses.astuple(row) for row in over_connect(spark, servers, topic)]
+    print("mistakes " + json.dumps(told), flush=True)
     spark.stop()
 
 

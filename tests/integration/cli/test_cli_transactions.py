@@ -29,7 +29,7 @@ def test_nothing_is_open(kafka: EmbeddedKafka, topic: Topic) -> None:
     name = topic("cli-none")
     Sink(kafka.bootstrap_servers, name).run(0)
     for what in ("list", "commit", "abort"):
-        assert command(kafka, what, "--prefix", name) == f"Found no such transactions of the sink {name}.\n"
+        assert command(kafka, what, "--prefix", name) == f"The sink {name} has no transactions to finish.\n"
 
 
 def test_what_was_decided_is_committed_and_not_aborted(kafka: EmbeddedKafka, topic: Topic) -> None:
@@ -46,7 +46,7 @@ def test_what_was_decided_is_committed_and_not_aborted(kafka: EmbeddedKafka, top
     assert visible(kafka, name) == []
     assert f"Committed {TASKS} transactions of batch 3." in command(kafka, "commit", "--prefix", name, "--yes")
     assert visible(kafka, name, 60) == whole(3)
-    assert command(kafka, "list", "--prefix", name) == f"Found no such transactions of the sink {name}.\n"
+    assert command(kafka, "list", "--prefix", name) == f"The sink {name} has no transactions to finish.\n"
 
 
 def test_what_nobody_decided_on_is_aborted_and_not_committed(kafka: EmbeddedKafka, topic: Topic) -> None:
@@ -58,7 +58,7 @@ def test_what_nobody_decided_on_is_aborted_and_not_committed(kafka: EmbeddedKafk
     for one in (sink, *others):
         one.task(one.begin(), 0, 0)
     assert f"{name}-0" in command(kafka, "list", "--prefix", name)
-    assert command(kafka, "commit", "--prefix", name, "--yes") == f"Found no such transactions of the sink {name}.\n"
+    assert command(kafka, "commit", "--prefix", name, "--yes") == f"The sink {name} has no transactions to finish.\n"
     assert "add --yes" in command(kafka, "abort", "--prefix", name)
     assert len(sink.open()) == 1
     assert "Aborted 1 transactions." in command(kafka, "abort", "--prefix", name, "--yes")
@@ -90,7 +90,7 @@ def test_commit_shows_the_undecided_transactions_that_it_aborts(kafka: EmbeddedK
         assert "The 1 undecided transactions are aborted" in shown
         done = command(kafka, "commit", "--prefix", name, "--yes", *(["--accept-loss"] if lost else []))
         assert f"Committed {TASKS - lost} transactions of batch 3" in done
-        assert command(kafka, "list", "--prefix", name) == f"Found no such transactions of the sink {name}.\n"
+        assert command(kafka, "list", "--prefix", name) == f"The sink {name} has no transactions to finish.\n"
     assert b"undecided" not in visible(kafka, name, 40)
 
 

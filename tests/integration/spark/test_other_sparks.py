@@ -11,24 +11,12 @@ from pathlib import Path
 import pytest
 
 import kafkagroup
+from docs.mistakes import CONNECT, Row, rows_of_page
 from tests.apps.process import streaming_app
 from tests.support.records import produce, stream, written
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
-# Each mistake of tests.apps.connect_app, and what the sentence says.
-MISTAKES = {
-    "no prefix": "write kafka.group.id",
-    "misspelt": "Did you mean startingOffsets?",
-    "two selections": "subscribePattern",
-    "a wrong number": "maxOffsetsPerTrigger",
-    "no mechanism": "Set kafka.sasl.mechanism",
-    "not JSON": "startingOffsets",
-    "a missing topic": "Topic nowhere does not exist, or this user may not see it. Create the topic",
-    "a missing partition": "Option assign names partitions that do not exist",
-    "a wrong name": "Writing to topic no such topic! failed: INVALID_TOPIC_EXCEPTION (17)",
-    "a wrong column": "value",
-}
 NOWHERE = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "none"}
 
 
@@ -110,11 +98,7 @@ def test_through_spark_connect(kafka, topic, tmp_path):
     assert "batch 100 stream 100" in done.stdout, done.stderr[-3000:]
     assert f"scraped 100 rebalances 1 kept 100 of ['{name}-group']" in done.stdout, done.stdout[-2000:]
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("mistakes ")]
-    told = json.loads(line.partition(" ")[2])
-    assert set(told) == set(MISTAKES)
-    for mistake, sentence in MISTAKES.items():
-        lines = told[mistake].splitlines()
-        # Two lines of the method that Spark calls, the sentence, and Spark's SQLSTATE.
-        ours = lines[next(i for i, text in enumerate(lines) if "kafka_source" in text) :]
-        assert len(ours) <= 10, told[mistake]
-        assert sum(sentence in text for text in ours) == 1, told[mistake]
+    told = [Row(*fields) for fields in json.loads(line.partition(" ")[2])]
+    page = {row.shown: row.sentence for row in rows_of_page() if row.section == CONNECT}
+    assert {row.shown: row.sentence for row in told} == page
+    assert [row for row in told if row.lines > 10] == []
