@@ -30,7 +30,7 @@ The tree of errors; those of `RecordsError` have the attributes `topic`, `partit
         └── BatchTooLarge       a compressed batch decompresses to more than `max_unpacked_bytes`
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol, final
 
 from typing_extensions import Buffer, CapsuleType
@@ -48,6 +48,7 @@ __all__ = [
     "EncodedValues",
     "JsonDecoder",
     "OldMessageFormat",
+    "ProtobufDecoder",
     "RecordSet",
     "RecordTooLarge",
     "RecordsError",
@@ -440,6 +441,81 @@ class AvroDecoder:
         """Decode all values; the rows of the result are in the same order.
 
         A null value, and a value that cannot be decoded, is null. Bytes after a datum are ignored, as in Java.
+
+        Raises:
+            ValueError: `values` is not an array of binary or large_binary.
+        """
+
+@final
+class ProtobufDecoder:
+    """Decodes Protobuf values into an Arrow array of the fields of one message.
+
+        decoder = ProtobufDecoder(schema)
+        for schema_id in decoder.missing_ids(values):
+            decoder.add_writer_schema(schema_id, registry[schema_id])
+        decoded = decoder.decode(values)
+        column, bad = pyarrow.array(decoded), decoded.bad
+
+    The types are those of spark-protobuf's `SchemaConverters`: int32 is int32, all numbers of 64 bits are int64 (a uint64
+    above 2^63 is negative, as in Java), an enum is a string, a message is a struct, and `google.protobuf.Timestamp` and
+    `Duration` are a timestamp (UTC) and a duration in microseconds. uint32 is int64, so that it never is negative. A
+    field without presence has its default where a record does not have it; one with presence is null.
+
+    Fields are found by number, whichever schema wrote a record. A field with another wire type than the schema says is
+    passed over, as one that the schema does not have. A record without a required field, a string that is not UTF-8 and
+    bytes that are no message are bad. A decoder may be used by one thread at a time.
+    """
+
+    def __new__(
+        cls,
+        schema: str | bytes,
+        *,
+        imports: Mapping[str, str] | None = None,
+        message: str | None = None,
+        fields: Sequence[str] | None = None,
+        framing: str = "confluent",
+        recursive_depth: int = 0,
+    ) -> ProtobufDecoder:
+        """Make a decoder without writer schemas.
+
+        Args:
+            schema: The schema of the column: the text of a `.proto` file, or a `FileDescriptorSet` with all imports.
+            imports: The texts of the files that the text imports, by name. Those of `google/protobuf` are known.
+            message: The full name of the message; None: the first one of the schema.
+            fields: The fields of the message that are decoded, in this order; None: all.
+            framing: What precedes a message, as in `AvroDecoder`. After an id come the message indexes of Confluent's
+                framing.
+            recursive_depth: How often a message may contain itself, from 1 to 15; fields below are left out. With less,
+                such a message is refused.
+
+        Raises:
+            ValueError: The schema is not valid or cannot be a column, there is no such message or field, or no such
+                framing.
+        """
+
+    def __arrow_c_schema__(self) -> CapsuleType:
+        """Export the type of the decoded array (Arrow PyCapsule interface): a struct."""
+
+    def add_writer_schema(self, schema_id: int, schema: str) -> None:
+        """Add a writer schema, the text of a `.proto` file, or replace the one with this id.
+
+        It says which message the indexes of a record mean, so its imports are not needed.
+
+        Raises:
+            ValueError: The text is not valid, or has no message with the name of the column's.
+        """
+
+    def missing_ids(self, values: _ArrowArray) -> list[int]:
+        """Return the ids of the values without a writer schema, each once, in ascending order.
+
+        Raises:
+            ValueError: `values` is not an array of binary or large_binary.
+        """
+
+    def decode(self, values: _ArrowArray) -> DecodedValues:
+        """Decode all values; the rows of the result are in the same order.
+
+        A null value, and a value that cannot be decoded, is null.
 
         Raises:
             ValueError: `values` is not an array of binary or large_binary.

@@ -32,6 +32,7 @@ pub mod kept_memory;
 mod limited_buffer;
 mod lz4;
 pub mod murmur2;
+pub mod protobuf;
 pub mod record;
 pub mod record_set;
 pub mod refusal;

@@ -48,9 +48,9 @@ pub fn take<'a>(rest: &mut &'a [u8], len: usize) -> Parsed<&'a [u8]> {
     Ok(head)
 }
 
-/// Reads at most `MOST` bytes: from one word, if the varint ends in the next eight bytes and these are there.
+/// Reads a varint without its sign, of at most `MOST` bytes: from one word, if the varint ends in the next eight bytes and these are there.
 #[inline(always)]
-fn unsigned<const MOST: usize>(rest: &mut &[u8]) -> Parsed<u64> {
+pub fn unsigned<const MOST: usize>(rest: &mut &[u8]) -> Parsed<u64> {
     let word = rest.first_chunk().map_or(u64::MAX, |word| u64::from_le_bytes(*word));
     let last_bit = (!word & 0x8080_8080_8080_8080).trailing_zeros();
     let len = last_bit as usize / 8 + 1;

@@ -29,6 +29,7 @@ SECONDS = 1500
         ("mutations", r"whole (\d+), partial (\d+), corrupt (\d+), old format (\d+)"),
         ("avro_values", r"good (\d+), bad (\d+)"),
         ("json_values", r"good (\d+), bad (\d+)"),
+        ("protobuf_values", r"good (\d+), bad (\d+)"),
     ],
 )
 def test_millions_of_mutations_neither_crash_nor_hang_nor_give_a_wrong_row(test: str, tally: str) -> None:

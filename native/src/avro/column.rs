@@ -1,6 +1,7 @@
 //! An Arrow column that grows value by value, and can be cut back to the rows before a bad record.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 
 use arrow_buffer::{BooleanBufferBuilder, Buffer, NullBufferBuilder};
 use arrow_data::ArrayData;
@@ -40,8 +41,8 @@ pub enum Data {
     },
     Map {
         ends: Vec<i32>,
-        keys: Bytes,
-        values: Box<Column>,
+        /// The keys and the values.
+        entries: Box<[Column; 2]>,
         /// The entries whose key comes again in the same map, in ascending order. The column is finished without them.
         replaced: Vec<usize>,
     },
@@ -107,23 +108,11 @@ impl Bytes {
         self.ends.len() - 1
     }
 
-    /// Appends the rows from `first` on whose value comes again, in ascending order.
-    pub fn replaced_since(&self, first: usize, replaced: &mut Vec<usize>) {
-        const FEW: usize = 8;
-        let values = || {
-            self.ends.get(first..).unwrap_or_default().windows(2).map(|pair| match *pair {
-                [start, end] => self.values.get(start as usize..end as usize).unwrap_or_default(),
-                _ => &[],
-            })
-        };
-        if self.rows() - first <= FEW {
-            let again = |i: usize, value: &[u8]| values().skip(i + 1).any(|other| other == value);
-            replaced.extend(values().enumerate().filter(|&(i, value)| again(i, value)).map(|(i, _)| first + i));
-        } else {
-            let (start, mut last) = (replaced.len(), HashMap::new());
-            replaced.extend(values().enumerate().filter_map(|(i, value)| last.insert(value, first + i)));
-            replaced.get_mut(start..).unwrap_or_default().sort_unstable();
-        }
+    fn since(&self, first: usize) -> impl Iterator<Item = &[u8]> + Clone {
+        self.ends.get(first..).unwrap_or_default().windows(2).map(|pair| match *pair {
+            [start, end] => self.values.get(start as usize..end as usize).unwrap_or_default(),
+            _ => &[],
+        })
     }
 
     pub fn truncate(&mut self, rows: usize) {
@@ -147,7 +136,7 @@ impl Column {
             Shape::Null => Data::Null(0),
             Shape::Boolean => Data::Boolean(BooleanBufferBuilder::new(0)),
             Shape::Int | Shape::Date => Data::Int(vec![]),
-            Shape::Long | Shape::Timestamp { millis: false, .. } => Data::Long(vec![]),
+            Shape::Long | Shape::Duration | Shape::Timestamp { millis: false, .. } => Data::Long(vec![]),
             Shape::Timestamp { millis: true, .. } => Data::Millis(vec![]),
             Shape::Float => Data::Float(vec![]),
             Shape::Double => Data::Double(vec![]),
@@ -157,9 +146,9 @@ impl Column {
             Shape::Binary => Data::Bytes(Bytes::new(false)),
             Shape::Text => Data::Bytes(Bytes::new(true)),
             Shape::List(item) => Data::List { ends: vec![0], item: Box::new(Self::new(item)) },
-            Shape::Map(value) => {
-                let (keys, values) = (Bytes::new(true), Box::new(Self::new(value)));
-                Data::Map { ends: vec![0], keys, values, replaced: vec![] }
+            Shape::Map(entry) => {
+                let entries = Box::new([Self::new(&entry.key), Self::new(&entry.value)]);
+                Data::Map { ends: vec![0], entries, replaced: vec![] }
             }
             Shape::Struct(parts) => {
                 Data::Struct { rows: 0, parts: parts.iter().map(|part| Self::new(&part.slot)).collect() }
@@ -177,6 +166,30 @@ impl Column {
         &mut self.data
     }
 
+    /// Returns the data, to which the caller adds no row.
+    pub fn data(&mut self) -> &mut Data {
+        &mut self.data
+    }
+
+    pub fn is_null(&self, row: usize) -> bool {
+        self.nulls.as_ref().is_some_and(|nulls| row < nulls.len() && !nulls.is_valid(row))
+    }
+
+    /// Takes back the end of the last list or map of the column, so that the next items are its own.
+    pub fn reopen(&mut self) {
+        let (Data::List { ends, .. } | Data::Map { ends, .. }) = &mut self.data else { return };
+        ends.pop();
+        let rows = ends.len() - 1;
+        if let Some(nulls) = &mut self.nulls {
+            nulls.truncate(rows);
+        }
+        if let Data::Map { ends, replaced, .. } = &mut self.data {
+            let count = ends.last().map_or(0, |&end| end as usize);
+            replaced.truncate(replaced.partition_point(|&entry| entry < count));
+        }
+    }
+
+    #[inline(always)]
     pub fn rows(&self) -> usize {
         match &self.data {
             Data::Null(rows) | Data::Struct { rows, .. } => *rows,
@@ -231,12 +244,11 @@ impl Column {
                 ends.truncate(rows + 1);
                 item.truncate(ends.last().map_or(0, |&end| end as usize));
             }
-            Data::Map { ends, keys, values, replaced } => {
+            Data::Map { ends, entries, replaced } => {
                 ends.truncate(rows + 1);
-                let entries = ends.last().map_or(0, |&end| end as usize);
-                keys.truncate(entries);
-                values.truncate(entries);
-                replaced.truncate(replaced.partition_point(|&entry| entry < entries));
+                let count = ends.last().map_or(0, |&end| end as usize);
+                entries.iter_mut().for_each(|column| column.truncate(count));
+                replaced.truncate(replaced.partition_point(|&entry| entry < count));
             }
             Data::Struct { rows: count, parts } => {
                 parts.iter_mut().for_each(|part| part.truncate(rows));
@@ -245,12 +257,26 @@ impl Column {
         }
     }
 
+    /// Appends the rows from `first` on whose value comes again, in ascending order. Of a column that can be the keys of a
+    /// map.
+    pub fn replaced_since(&self, first: usize, replaced: &mut Vec<usize>) {
+        match &self.data {
+            Data::Bytes(bytes) => coming_again(bytes.since(first), first, replaced),
+            Data::Int(values) => coming_again(values.iter().skip(first), first, replaced),
+            Data::Long(values) => coming_again(values.iter().skip(first), first, replaced),
+            Data::Boolean(values) => {
+                coming_again((first..values.len()).map(|row| values.get_bit(row)), first, replaced);
+            }
+            _ => {}
+        }
+    }
+
     /// Returns whether each text of each row is UTF-8.
     pub fn has_texts_of_utf8(&self) -> bool {
         match &self.data {
             Data::Bytes(bytes) => bytes.is_utf8(),
             Data::List { item, .. } => item.has_texts_of_utf8(),
-            Data::Map { keys, values, .. } => keys.is_utf8() && values.has_texts_of_utf8(),
+            Data::Map { entries, .. } => entries.iter().all(Self::has_texts_of_utf8),
             Data::Struct { parts, .. } => parts.iter().all(Self::has_texts_of_utf8),
             _ => true,
         }
@@ -274,12 +300,13 @@ impl Column {
             Data::Decimal { values, .. } => plain(Buffer::from_vec(values), nulls),
             Data::Bytes(bytes) => bytes.finish(kind.clone(), nulls),
             Data::List { ends, item } => nested(kind, ends, vec![item.finish(item_type(kind))?], nulls),
-            Data::Map { mut ends, keys, values, replaced } => {
-                let entries = item_type(kind);
-                let keys = keys.finish(DataType::Utf8, None)?;
-                let children = vec![keys, values.finish(child_type(entries, 1))?];
+            Data::Map { mut ends, entries, replaced } => {
+                let kind_of_entries = item_type(kind);
+                let columns = entries.into_iter().enumerate();
+                let children = columns.map(|(i, column)| column.finish(child_type(kind_of_entries, i)));
+                let children = children.collect::<Result<Vec<_>, _>>()?;
                 let len = children.first().map_or(0, ArrayData::len);
-                let mut entries = ArrayData::builder(entries.clone()).len(len).child_data(children).build()?;
+                let mut entries = ArrayData::builder(kind_of_entries.clone()).len(len).child_data(children).build()?;
                 if !replaced.is_empty() {
                     entries = without(&replaced, &entries)?;
                     for end in &mut ends {
@@ -315,6 +342,19 @@ impl Data {
         }
         values.push(value);
         Ok(())
+    }
+}
+
+/// Appends the numbers of the values that come again, of which the first one is `first`.
+fn coming_again<T: Eq + Hash>(values: impl Iterator<Item = T> + Clone, first: usize, replaced: &mut Vec<usize>) {
+    const FEW: usize = 8;
+    if values.clone().nth(FEW).is_none() {
+        let again = |i: usize, value: &T| values.clone().skip(i + 1).any(|other| other == *value);
+        replaced.extend(values.clone().enumerate().filter(|(i, value)| again(*i, value)).map(|(i, _)| first + i));
+    } else {
+        let (start, mut last) = (replaced.len(), HashMap::new());
+        replaced.extend(values.enumerate().filter_map(|(i, value)| last.insert(value, first + i)));
+        replaced.get_mut(start..).unwrap_or_default().sort_unstable();
     }
 }
 

@@ -94,7 +94,7 @@ impl Compiler<'_> {
                 _ => Err(Fault::new(super::column::MISMATCH)),
             },
             (&Kind::Map(w), &Kind::Map(r)) => match &slot.shape {
-                Shape::Map(value) => Ok(Op::Map(Box::new(self.items(w, r, value)?))),
+                Shape::Map(entry) => Ok(Op::Map(Box::new(self.items(w, r, &entry.value)?))),
                 _ => Err(Fault::new(super::column::MISMATCH)),
             },
             (Kind::Record(_), _) => match &slot.shape {

@@ -32,8 +32,7 @@ pub struct Decoder {
     slot: Slot,
     kind: DataType,
     framing: Framing,
-    /// Sorted by the id of the writer schema.
-    plans: Vec<(u64, Plan)>,
+    plans: Writers<Plan>,
 }
 
 /// The rows of a column of values.
@@ -80,7 +79,7 @@ impl Decoder {
         // The row of a tombstone or a bad record is null.
         slot.nullable = true;
         let kind = slot.data_type();
-        Ok(Self { text: reader.to_owned(), reader: schema, slot, kind, framing, plans: vec![] })
+        Ok(Self { text: reader.to_owned(), reader: schema, slot, kind, framing, plans: Writers::default() })
     }
 
     pub fn kind(&self) -> &DataType {
@@ -95,68 +94,93 @@ impl Decoder {
             aliases::apply(&mut writer, &self.reader)?;
         }
         let plan = compile(&writer, &self.reader, &self.slot)?;
-        match self.plans.binary_search_by_key(&id, |(known, _)| *known) {
-            Ok(at) => {
-                if let Some(place) = self.plans.get_mut(at) {
-                    *place = (id, plan);
-                }
-            }
-            Err(at) => self.plans.insert(at, (id, plan)),
-        }
+        self.plans.put(id, plan);
         Ok(())
-    }
-
-    #[inline(always)]
-    fn plan(&self, id: u64) -> Option<&Plan> {
-        let at = self.plans.binary_search_by_key(&id, |(known, _)| *known).ok()?;
-        self.plans.get(at).map(|(_, plan)| plan)
     }
 
     /// Returns the ids of the values that have no writer schema here, each once.
     pub fn missing(&self, values: &impl Values) -> Result<Vec<u64>, Failure> {
+        self.plans.missing(values, self.framing)
+    }
+
+    /// Decodes all values. A null value, and one that cannot be decoded, becomes a null row.
+    pub fn decode(&self, values: &impl Values) -> Result<Decoded, Failure> {
+        let rows = rows_of_texts(values, &self.slot, self.framing, |id, datum, column, check_texts| {
+            let plan = self.plans.get(id)?;
+            Run::new(plan, datum.len(), check_texts).decode(&plan.op, column, &mut &*datum)
+        })?;
+        rows.finish(&self.kind)
+    }
+}
+
+/// What is known of each writer schema, sorted by its id.
+#[derive(Debug)]
+pub struct Writers<T>(Vec<(u64, T)>);
+
+impl<T> Default for Writers<T> {
+    fn default() -> Self {
+        Self(vec![])
+    }
+}
+
+impl<T> Writers<T> {
+    pub fn put(&mut self, id: u64, known: T) {
+        match self.0.binary_search_by_key(&id, |(known, _)| *known) {
+            Ok(at) => {
+                if let Some(place) = self.0.get_mut(at) {
+                    *place = (id, known);
+                }
+            }
+            Err(at) => self.0.insert(at, (id, known)),
+        }
+    }
+
+    #[inline(always)]
+    pub fn get(&self, id: u64) -> Result<&T, Fault> {
+        let found = self.0.binary_search_by_key(&id, |(known, _)| *known).ok().and_then(|at| self.0.get(at));
+        found.map(|(_, known)| known).ok_or_else(|| Fault::new("no writer schema was added for this schema id"))
+    }
+
+    /// Returns the ids of the values that are not here, each once.
+    pub fn missing(&self, values: &impl Values, framing: Framing) -> Result<Vec<u64>, Failure> {
         let (mut missing, mut known) = (std::collections::BTreeSet::new(), None);
         for row in 0..values.rows() {
             let Some(value) = values.get(row).map_err(|_| Failure::Outside)? else { continue };
-            let Ok((id, _)) = self.framing.split(value) else { continue };
+            let Ok((id, _)) = framing.split(value) else { continue };
             if known == Some(id) {
                 continue;
             }
             known = Some(id);
-            if self.plan(id).is_none() {
+            if self.get(id).is_err() {
                 missing.insert(id);
             }
         }
         Ok(missing.into_iter().collect())
     }
+}
 
-    /// Decodes all values. A null value, and one that cannot be decoded, becomes a null row.
-    pub fn decode(&self, values: &impl Values) -> Result<Decoded, Failure> {
-        let mut rows = self.rows(values, false)?;
-        if !rows.column.has_texts_of_utf8() {
-            rows = self.rows(values, true)?;
-        }
-        rows.finish(&self.kind)
-    }
-
-    /// Decodes all values. Without `check_texts`, texts of good records may be other than UTF-8.
-    fn rows(&self, values: &impl Values, check_texts: bool) -> Result<Rows, Failure> {
-        rows_of(values, &self.slot, |row, value, column| {
-            let (id, datum) = self.framing.split(value).map_err(|fault| (None, fault))?;
-            let mut done = self.value(id, datum, column, check_texts);
+/// Adds a row for each value with `decode`, which gets the id of its schema, its datum, and whether texts are checked there;
+/// else all texts of the column are checked together.
+pub fn rows_of_texts(
+    values: &impl Values,
+    slot: &Slot,
+    framing: Framing,
+    decode: impl Fn(u64, &[u8], &mut Column, bool) -> Result<(), Fault>,
+) -> Result<Rows, Failure> {
+    let rows = |check_texts| {
+        rows_of(values, slot, |row, value, column| {
+            let (id, datum) = framing.split(value).map_err(|fault| (None, fault))?;
+            let mut done = decode(id, datum, column, check_texts);
             if done.is_err() && !check_texts {
                 // Find the first fault of the record, whatever the other records are.
                 column.truncate(row);
-                done = self.value(id, datum, column, true);
+                done = decode(id, datum, column, true);
             }
             done.map_err(|fault| (Some(id), fault))
         })
-    }
-
-    #[inline(always)]
-    fn value(&self, id: u64, mut datum: &[u8], column: &mut Column, check_texts: bool) -> Result<(), Fault> {
-        let Some(plan) = self.plan(id) else { return Err(Fault::new("no writer schema was added for this schema id")) };
-        Run::new(plan, datum.len(), check_texts).decode(&plan.op, column, &mut datum)
-    }
+    };
+    let found = rows(false)?;
+    if found.column.has_texts_of_utf8() { Ok(found) } else { rows(true) }
 }
 
 impl Rows {

@@ -14,7 +14,7 @@ pub mod decoder;
 mod defaults;
 pub mod fault;
 pub mod framing;
-mod input;
+pub mod input;
 pub mod matching;
 pub mod plan;
 pub mod run;

@@ -1,6 +1,6 @@
 //! Runs a plan: takes a value from the start of the input, and adds a row to a column.
 
-use super::column::{Bytes, Column, Data, MISMATCH, end};
+use super::column::{Column, Data, MISMATCH, end};
 use super::fault::{ENTRY, Fault, ITEM};
 use super::input::{array, block, choose, length, prefixed};
 use super::plan::{Action, Items, Op, Plan, Record};
@@ -115,7 +115,8 @@ impl<'a> Run<'a> {
                 self.array(items, item, input)?;
                 end(ends, item.rows())?;
             }
-            (Op::Map(items), Data::Map { ends, keys, values, replaced }) => {
+            (Op::Map(items), Data::Map { ends, entries, replaced }) => {
+                let [keys, values] = entries.as_mut();
                 let first = keys.rows();
                 self.map(items, keys, values, input)?;
                 end(ends, keys.rows())?;
@@ -168,7 +169,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn map(&mut self, items: &Items, keys: &mut Bytes, values: &mut Column, input: &mut &[u8]) -> Result<(), Fault> {
+    fn map(&mut self, items: &Items, keys: &mut Column, values: &mut Column, input: &mut &[u8]) -> Result<(), Fault> {
+        let Data::Bytes(keys) = keys.row() else { return Err(MISMATCH.into()) };
         loop {
             let (count, _) = block(input)?;
             if count == 0 {

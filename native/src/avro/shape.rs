@@ -35,9 +35,25 @@ pub enum Shape {
         precision: u8,
         scale: i8,
     },
+    /// Microseconds.
+    Duration,
     List(Box<Slot>),
-    Map(Box<Slot>),
+    Map(Box<Entry>),
     Struct(Vec<Part>),
+}
+
+/// An entry of a map column.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub key: Slot,
+    pub value: Slot,
+}
+
+impl Entry {
+    /// Returns an entry whose key is a string.
+    pub fn of_text(value: Slot) -> Box<Self> {
+        Box::new(Self { key: Slot { shape: Shape::Text, nullable: false }, value })
+    }
 }
 
 /// A child of a struct column.
@@ -60,9 +76,9 @@ pub enum Choice {
 }
 
 /// A schema with more columns is refused: recursion and repeated types multiply them.
-const MAX_COLUMNS: usize = 20_000;
+pub const MAX_COLUMNS: usize = 20_000;
 /// Arrow's C++ library imports no deeper type.
-const MAX_NESTING: usize = 64;
+pub const MAX_NESTING: usize = 64;
 /// The limit of Spark's `recursiveFieldMaxDepth`.
 const MAX_RECURSION: i64 = 15;
 
@@ -72,9 +88,7 @@ impl Slot {
     /// `recursion` is Spark's `recursiveFieldMaxDepth`: how often a record may contain itself, from 1 on; the fields
     /// below are left out. With less, a recursive schema is refused.
     pub fn of_schema(schema: &Schema, recursion: i64) -> Result<Self, Fault> {
-        if recursion > MAX_RECURSION {
-            return Err(Fault::new(format!("the recursion depth {recursion} exceeds {MAX_RECURSION}")));
-        }
+        check_recursion(recursion)?;
         let mut shapes = Shapes { schema, recursion, columns: 0, nesting: 0, open: HashMap::new() };
         let slot = shapes.slot(schema.root)?;
         slot.ok_or_else(|| Fault::new("the schema has no fields down to the recursion depth"))
@@ -88,6 +102,7 @@ impl Slot {
             Shape::Date => DataType::Date32,
             Shape::Long => DataType::Int64,
             Shape::Timestamp { utc, .. } => DataType::Timestamp(TimeUnit::Microsecond, utc.then(|| Arc::from("UTC"))),
+            Shape::Duration => DataType::Duration(TimeUnit::Microsecond),
             Shape::Float => DataType::Float32,
             Shape::Double => DataType::Float64,
             Shape::Binary => DataType::Binary,
@@ -95,8 +110,8 @@ impl Slot {
             Shape::Decimal { precision, scale } => DataType::Decimal128(*precision, *scale),
             // The names of Spark's `ArrowUtils`.
             Shape::List(item) => DataType::List(Arc::new(item.field("element"))),
-            Shape::Map(value) => {
-                let fields = Fields::from(vec![Field::new("key", DataType::Utf8, false), value.field("value")]);
+            Shape::Map(entry) => {
+                let fields = Fields::from(vec![entry.key.field("key"), entry.value.field("value")]);
                 DataType::Map(Arc::new(Field::new("entries", DataType::Struct(fields), false)), false)
             }
             Shape::Struct(parts) => {
@@ -143,6 +158,13 @@ impl Slot {
         *parts = chosen;
         Ok(())
     }
+}
+
+pub fn check_recursion(recursion: i64) -> Result<(), Fault> {
+    if recursion > MAX_RECURSION {
+        return Err(Fault::new(format!("the recursion depth {recursion} exceeds {MAX_RECURSION}")));
+    }
+    Ok(())
 }
 
 /// Returns how the union of `branches` becomes a column.
@@ -199,7 +221,7 @@ impl Shapes<'_> {
                 self.nesting += 1;
                 let value = self.item("{}", value)?;
                 self.nesting -= 1;
-                value.map(Shape::Map)
+                value.map(|value| Shape::Map(Entry::of_text(*value)))
             }
             (kind, logical) => Some(scalar(kind, logical)?),
         };

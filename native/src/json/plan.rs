@@ -6,10 +6,8 @@ use std::sync::Arc;
 use arrow_schema::{DataType, Field, TimeUnit};
 
 use crate::avro::fault::{ENTRY, Fault, ITEM};
-use crate::avro::shape::{Part, Shape, Slot};
+use crate::avro::shape::{Entry, MAX_NESTING, Part, Shape, Slot};
 
-/// Arrow's C++ library imports no deeper type.
-const MAX_NESTING: usize = 64;
 /// As many names are compared one by one; more are looked up.
 const FEW: usize = 16;
 
@@ -101,7 +99,7 @@ fn nested(kind: &DataType, depth: usize) -> Result<(Slot, Node), Fault> {
                 [key, value] if *key.data_type() == DataType::Utf8 => {
                     // The values of a map are in the structs of its entries.
                     let (slot, items) = items(value, depth + 1).map_err(|fault| fault.within(&ENTRY))?;
-                    (Shape::Map(slot), Node::Map(items))
+                    (Shape::Map(Entry::of_text(*slot)), Node::Map(items))
                 }
                 _ => return Err("the keys of a map must be strings".into()),
             },

@@ -171,7 +171,8 @@ impl<'a> Reader<'a> {
                 self.array(items, item)?;
                 end(ends, item.rows())?;
             }
-            (Node::Map(items), Data::Map { ends, keys, values, replaced }) => {
+            (Node::Map(items), Data::Map { ends, entries, replaced }) => {
+                let [keys, values] = entries.as_mut();
                 let start = keys.rows();
                 self.map(items, keys, values)?;
                 end(ends, keys.rows())?;
@@ -229,7 +230,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn map(&mut self, items: &Items, keys: &mut Bytes, values: &mut Column) -> Result<(), Fault> {
+    fn map(&mut self, items: &Items, keys: &mut Column, values: &mut Column) -> Result<(), Fault> {
+        let Data::Bytes(keys) = keys.row() else { return Err(MISMATCH.into()) };
         let mut more = !self.open(b'{', b'}', "not an object")?;
         while more {
             self.charge(items)?;

@@ -1,4 +1,6 @@
-//! The Python classes `AvroDecoder`, `JsonDecoder` and `DecodedValues`.
+//! The Python classes `AvroDecoder`, `ProtobufDecoder`, `JsonDecoder` and `DecodedValues`.
+
+use std::collections::HashMap;
 
 use arrow_schema::DataType;
 use pyo3::exceptions::PyValueError;
@@ -13,6 +15,7 @@ use crate::avro::decoder::{Decoded, Decoder, Failure, Values};
 use crate::avro::fault::Fault;
 use crate::avro::framing::Framing;
 use crate::json;
+use crate::protobuf;
 
 /// Row, id of the writer schema, message.
 type Bad<'py> = (usize, Option<u64>, Bound<'py, PyString>);
@@ -37,13 +40,56 @@ impl AvroDecoder {
     }
 
     fn missing_ids(&self, py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
-        let imported = Imported::new(values)?;
-        let decoder = &self.inner;
-        match BinaryColumn::new(imported.column().map_err(malformed)?)? {
-            BinaryColumn::Small { rows, values } => py.detach(|| decoder.missing(&Rows { rows, values })),
-            BinaryColumn::Large { rows, values } => py.detach(|| decoder.missing(&Rows { rows, values })),
-        }
-        .map_err(fail)
+        missing(py, values, &self.inner)
+    }
+
+    fn decode(&self, py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<DecodedValues> {
+        decoded(py, values, &self.inner)
+    }
+
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        type_capsule(py, self.inner.kind())
+    }
+}
+
+#[pyclass(module = "kafkagroup_native")]
+pub struct ProtobufDecoder {
+    inner: protobuf::decoder::Decoder,
+}
+
+#[derive(FromPyObject)]
+enum ProtobufSchema {
+    Text(String),
+    Descriptors(Vec<u8>),
+}
+
+#[pymethods]
+impl ProtobufDecoder {
+    #[new]
+    #[pyo3(signature = (schema, *, imports=None, message=None, fields=None, framing="confluent", recursive_depth=0))]
+    fn new(
+        schema: ProtobufSchema,
+        imports: Option<HashMap<String, String>>,
+        message: Option<&str>,
+        fields: Option<Vec<String>>,
+        framing: &str,
+        recursive_depth: i64,
+    ) -> PyResult<Self> {
+        let framing = Framing::parse(framing).map_err(PyValueError::new_err)?;
+        let source = match &schema {
+            ProtobufSchema::Text(text) => protobuf::decoder::Source::Text(text, imports.unwrap_or_default()),
+            ProtobufSchema::Descriptors(bytes) => protobuf::decoder::Source::Descriptors(bytes),
+        };
+        let inner = protobuf::decoder::Decoder::new(source, message, fields.as_deref(), framing, recursive_depth);
+        Ok(Self { inner: inner.map_err(refuse)? })
+    }
+
+    fn add_writer_schema(&mut self, schema_id: u64, schema: &str) -> PyResult<()> {
+        self.inner.add(schema_id, schema).map_err(refuse)
+    }
+
+    fn missing_ids(&self, py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
+        missing(py, values, &self.inner)
     }
 
     fn decode(&self, py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<DecodedValues> {
@@ -80,11 +126,30 @@ impl JsonDecoder {
 /// A decoder of a column of values, whose offsets have 32 or 64 bits.
 trait Decode: Sync {
     fn decode_column(&self, values: &impl Values) -> Result<Decoded, Failure>;
+
+    /// Returns the ids of writer schemas that are not known yet; JSON has none.
+    fn missing_in(&self, _: &impl Values) -> Result<Vec<u64>, Failure> {
+        Ok(vec![])
+    }
 }
 
 impl Decode for Decoder {
     fn decode_column(&self, values: &impl Values) -> Result<Decoded, Failure> {
         self.decode(values)
+    }
+
+    fn missing_in(&self, values: &impl Values) -> Result<Vec<u64>, Failure> {
+        self.missing(values)
+    }
+}
+
+impl Decode for protobuf::decoder::Decoder {
+    fn decode_column(&self, values: &impl Values) -> Result<Decoded, Failure> {
+        self.decode(values)
+    }
+
+    fn missing_in(&self, values: &impl Values) -> Result<Vec<u64>, Failure> {
+        self.missing(values)
     }
 }
 
@@ -101,6 +166,15 @@ fn decoded(py: Python<'_>, values: &Bound<'_, PyAny>, decoder: &impl Decode) -> 
         BinaryColumn::Large { rows, values } => py.detach(|| decoder.decode_column(&Rows { rows, values })),
     };
     Ok(DecodedValues { inner: inner.map_err(fail)? })
+}
+
+fn missing(py: Python<'_>, values: &Bound<'_, PyAny>, decoder: &impl Decode) -> PyResult<Vec<u64>> {
+    let imported = Imported::new(values)?;
+    match BinaryColumn::new(imported.column().map_err(malformed)?)? {
+        BinaryColumn::Small { rows, values } => py.detach(|| decoder.missing_in(&Rows { rows, values })),
+        BinaryColumn::Large { rows, values } => py.detach(|| decoder.missing_in(&Rows { rows, values })),
+    }
+    .map_err(fail)
 }
 
 #[pyclass(module = "kafkagroup_native", frozen)]

@@ -24,7 +24,7 @@ use errors::arrow_error;
 
 /// The number of the interface that `kafkagroup_native.pyi` describes. `kafka_source` compares it with the number that it
 /// was written for (`engine_selection.py`), before it plans a query. Raise both with every change of the interface.
-const INTERFACE: u32 = 4;
+const INTERFACE: u32 = 5;
 
 #[pymodule]
 fn kafkagroup_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -36,6 +36,7 @@ fn kafkagroup_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<encoder::BatchEncoder>()?;
     module.add_class::<scan::Scan>()?;
     module.add_class::<avro::AvroDecoder>()?;
+    module.add_class::<avro::ProtobufDecoder>()?;
     module.add_class::<avro::JsonDecoder>()?;
     module.add_class::<avro::DecodedValues>()?;
     module.add_class::<avro_encoder::AvroEncoder>()?;

@@ -1,0 +1,134 @@
+//! Decodes a column of Protobuf values of one message.
+
+use std::collections::HashMap;
+
+use arrow_schema::DataType;
+
+use super::descriptors::{Descriptors, names};
+use super::plan::Message;
+use super::run::Run;
+use crate::avro::decoder::{Decoded, Failure, Values, Writers, rows_of_texts};
+use crate::avro::fault::Fault;
+use crate::avro::framing::Framing;
+use crate::avro::shape::{Shape, Slot};
+use crate::varint::{put, varlong};
+
+/// The schema of the column.
+pub enum Source<'a> {
+    /// The text of a `.proto` file, and the texts of those that it imports, by name.
+    Text(&'a str, HashMap<String, String>),
+    /// A `FileDescriptorSet`.
+    Descriptors(&'a [u8]),
+}
+
+/// Decodes values into columns of the fields of a message.
+pub struct Decoder {
+    plan: Message,
+    slot: Slot,
+    kind: DataType,
+    framing: Framing,
+    /// The name of the message without its package, which its writers may have moved.
+    name: String,
+    writers: Writers<Writer>,
+}
+
+/// What a writer schema says about its records.
+struct Writer {
+    /// The indexes of the column's message, as a record has them.
+    expected: Vec<u8>,
+    /// The messages by their index in each level.
+    names: Vec<(Vec<i64>, String)>,
+}
+
+const NO_INDEXES: &str = "the message indexes after the schema id are not valid";
+
+impl Decoder {
+    /// Makes a decoder without writer schemas for the message with this full name, or the first one of the schema.
+    /// `recursion`: see [`Message::of_type`].
+    pub fn new(
+        source: Source<'_>,
+        message: Option<&str>,
+        fields: Option<&[String]>,
+        framing: Framing,
+        recursion: i64,
+    ) -> Result<Self, Fault> {
+        let descriptors = match source {
+            Source::Text(text, imports) => Descriptors::compile(text, imports)?,
+            Source::Descriptors(bytes) => Descriptors::of_set(bytes)?,
+        };
+        let message = descriptors.message(message)?;
+        let (parts, plan) = Message::of_type(&message, fields, recursion)?;
+        // The row of a tombstone or a bad record is null.
+        let slot = Slot { shape: Shape::Struct(parts), nullable: true };
+        let package = message.package_name();
+        let name = message.full_name();
+        let name = name.strip_prefix(package).map_or(name, |name| name.trim_start_matches('.')).to_owned();
+        let kind = slot.data_type();
+        Ok(Self { plan, slot, kind, framing, name, writers: Writers::default() })
+    }
+
+    pub fn kind(&self) -> &DataType {
+        &self.kind
+    }
+
+    /// Adds a writer schema, the text of a `.proto` file; one with the same id is replaced. It says which message a record
+    /// has; the fields are found by their numbers.
+    pub fn add(&mut self, id: u64, schema: &str) -> Result<(), Fault> {
+        let names = names(schema)?;
+        let Some((path, _)) = names.iter().find(|(_, name)| *name == self.name) else {
+            return Err(Fault::new(format!("it has no message {}", self.name)));
+        };
+        let mut expected = vec![0];
+        if *path != [0] {
+            expected.clear();
+            put(&mut expected, path.len() as i64);
+            path.iter().for_each(|&index| put(&mut expected, index));
+        }
+        self.writers.put(id, Writer { expected, names });
+        Ok(())
+    }
+
+    /// Returns the ids of the values that have no writer schema here, each once.
+    pub fn missing(&self, values: &impl Values) -> Result<Vec<u64>, Failure> {
+        if self.framing == Framing::None { Ok(vec![]) } else { self.writers.missing(values, self.framing) }
+    }
+
+    /// Decodes all values. A null value, and one that cannot be decoded, becomes a null row.
+    pub fn decode(&self, values: &impl Values) -> Result<Decoded, Failure> {
+        let rows = rows_of_texts(values, &self.slot, self.framing, |id, mut datum, column, check_texts| {
+            if self.framing != Framing::None {
+                self.check_message(id, &mut datum)?;
+            }
+            Run::new(datum.len(), check_texts).decode(&self.plan, column, datum)
+        })?;
+        rows.finish(&self.kind)
+    }
+
+    /// Removes the message indexes, and checks that they name the message of the column.
+    fn check_message(&self, id: u64, input: &mut &[u8]) -> Result<(), Fault> {
+        let writer = self.writers.get(id)?;
+        if let Some(rest) = input.strip_prefix(writer.expected.as_slice()) {
+            *input = rest;
+            return Ok(());
+        }
+        let path = message_indexes(input)?;
+        match writer.names.iter().find(|(known, _)| *known == path) {
+            Some((_, name)) if *name == self.name => Ok(()),
+            Some((_, name)) => Err(Fault::new(format!("the record is a message {name}, and the column {}", self.name))),
+            None => Err("the writer schema has no message with the indexes of the record".into()),
+        }
+    }
+}
+
+/// Removes the indexes of a message in Confluent's framing: how many levels, and the index in each; none is the first.
+fn message_indexes(input: &mut &[u8]) -> Result<Vec<i64>, Fault> {
+    const MOST: i64 = 64;
+    let count = varlong(input).map_err(|_| NO_INDEXES)?;
+    if !(0..=MOST).contains(&count) {
+        return Err(NO_INDEXES.into());
+    }
+    if count == 0 {
+        return Ok(vec![0]);
+    }
+    (0..count).map(|_| varlong(input).map_err(|_| NO_INDEXES.into())).collect()
+}

@@ -1,0 +1,90 @@
+//! The descriptors of messages: compiled from the text of a `.proto` file, or as `protoc` has compiled them.
+
+use std::collections::HashMap;
+
+use protox::file::{File, FileResolver, GoogleFileResolver};
+use protox::prost_reflect::{DescriptorPool, FileDescriptor, MessageDescriptor, prost_types::DescriptorProto};
+
+use crate::avro::fault::Fault;
+
+/// The name of the file whose text is given, which no import has.
+const ROOT: &str = "the schema.proto";
+
+/// The descriptors of a schema.
+pub struct Descriptors {
+    pool: DescriptorPool,
+    /// The file whose first message is meant if none is named.
+    root: Option<FileDescriptor>,
+}
+
+struct Imports {
+    texts: HashMap<String, String>,
+    google: GoogleFileResolver,
+}
+
+impl FileResolver for Imports {
+    fn open_file(&self, name: &str) -> Result<File, protox::Error> {
+        match self.texts.get(name) {
+            Some(text) => File::from_source(name, text),
+            None => self.google.open_file(name),
+        }
+    }
+}
+
+impl Descriptors {
+    /// Compiles the text of a `.proto` file. `imports`: the texts of others, by the name with which they are imported;
+    /// Google's need none.
+    pub fn compile(text: &str, imports: HashMap<String, String>) -> Result<Self, Fault> {
+        let mut texts = imports;
+        texts.insert(ROOT.to_owned(), text.to_owned());
+        let mut compiler = protox::Compiler::with_file_resolver(Imports { texts, google: GoogleFileResolver::new() });
+        compiler.include_imports(true).open_file(ROOT).map_err(refused)?;
+        let pool = compiler.descriptor_pool();
+        let root = pool.get_file_by_name(ROOT);
+        Ok(Self { pool, root })
+    }
+
+    /// Takes a `FileDescriptorSet`, as `protoc --descriptor_set_out --include_imports` writes it.
+    pub fn of_set(bytes: &[u8]) -> Result<Self, Fault> {
+        let pool = DescriptorPool::decode(bytes)
+            .map_err(|problem| Fault::new(format!("the bytes are no descriptor set with all imports: {problem}")))?;
+        // `protoc` writes a file after those that it imports.
+        let root = pool.files().last();
+        Ok(Self { pool, root })
+    }
+
+    /// Returns the message with this full name; without a name, the first one of the file.
+    pub fn message(&self, name: Option<&str>) -> Result<MessageDescriptor, Fault> {
+        match name {
+            Some(name) => {
+                let found = self.pool.get_message_by_name(name.trim_start_matches('.'));
+                found.ok_or_else(|| Fault::new(format!("there is no message {name}; a name has its package in front")))
+            }
+            None => {
+                let first = self.root.as_ref().and_then(|file| file.messages().next());
+                first.ok_or_else(|| Fault::new("the schema has no message"))
+            }
+        }
+    }
+}
+
+/// Returns the names of the messages of a `.proto` file without its package, each with its index in each level.
+pub fn names(text: &str) -> Result<Vec<(Vec<i64>, String)>, Fault> {
+    let file = File::from_source(ROOT, text).map_err(refused)?;
+    let mut names = vec![];
+    add_names(&file.file_descriptor_proto().message_type, &[], "", &mut names);
+    Ok(names)
+}
+
+fn add_names(messages: &[DescriptorProto], above: &[i64], outer: &str, names: &mut Vec<(Vec<i64>, String)>) {
+    for (i, message) in messages.iter().enumerate() {
+        let path = [above, &[i as i64]].concat();
+        let name = if outer.is_empty() { message.name().to_owned() } else { format!("{outer}.{}", message.name()) };
+        names.push((path.clone(), name.clone()));
+        add_names(&message.nested_type, &path, &name, names);
+    }
+}
+
+fn refused(problem: protox::Error) -> Fault {
+    Fault::new(problem.to_string())
+}

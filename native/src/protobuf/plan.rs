@@ -1,0 +1,442 @@
+//! What is read where: the columns of a message, and its fields by number.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use protox::prost_reflect::{EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor, Syntax, Value as Explicit};
+
+use super::wire::Wire;
+use crate::avro::fault::{ENTRY, Fault};
+use crate::avro::shape::{Entry, MAX_COLUMNS, MAX_NESTING, Part, Shape, Slot, check_recursion};
+
+/// A message, whose fields are columns.
+#[derive(Debug)]
+pub struct Message {
+    /// Sorted by number: those that are columns, and those that take back a column of their oneof.
+    pub fields: Vec<Field>,
+    /// What becomes of each column if the message does not have its field.
+    pub absent: Vec<Absent>,
+    /// The columns of each oneof, and the charge of each.
+    pub oneofs: Vec<Vec<(usize, usize)>>,
+}
+
+#[derive(Debug)]
+pub struct Field {
+    pub number: u32,
+    pub name: Arc<str>,
+    /// The column; None: it is not asked for.
+    pub part: Option<usize>,
+    pub oneof: Option<usize>,
+    pub how: How,
+    /// How many bytes of memory an item takes at most, without its own texts and items.
+    pub charge: usize,
+}
+
+#[derive(Debug)]
+pub enum How {
+    One(Value),
+    Many(Value),
+    /// The message has the fields 1, the key, and 2, the value.
+    Map(Message),
+}
+
+#[derive(Debug)]
+pub enum Value {
+    Int32,
+    Sint32,
+    Uint32,
+    /// Also `uint64`, whose largest values are negative in a column, as in Java.
+    Int64,
+    Sint64,
+    Bool,
+    Fixed32,
+    Sfixed32,
+    /// And `sfixed64`.
+    Fixed64,
+    Float,
+    Double,
+    /// And `bytes`.
+    Text,
+    Enum(Symbols),
+    /// Seconds and nanoseconds, by the numbers of their fields: a `Timestamp` or a `Duration`.
+    Instant {
+        seconds: u32,
+        nanos: u32,
+    },
+    Message(Message),
+    Group(Message),
+}
+
+#[derive(Debug)]
+pub enum Absent {
+    Null,
+    List,
+    Map,
+    Value(Constant),
+    Required(Arc<str>),
+    /// The value of a map: what the field at this position becomes without bytes.
+    Empty(usize),
+}
+
+#[derive(Clone, Debug)]
+pub enum Constant {
+    Int(i32),
+    Long(i64),
+    Float(f32),
+    Double(f64),
+    Bool(bool),
+    Bytes(Box<[u8]>),
+}
+
+#[derive(Debug)]
+pub struct Symbols {
+    /// Sorted by number.
+    known: Vec<(i32, Arc<str>)>,
+    /// Values without a symbol are as if they were not there, as in proto2.
+    pub closed: bool,
+    /// What Java's runtime puts before the number of a value without a symbol.
+    unknown: String,
+}
+
+impl Symbols {
+    fn new(kind: &EnumDescriptor) -> Self {
+        let mut known: Vec<_> = kind.values().map(|value| (value.number(), Arc::from(value.name()))).collect();
+        // Of several symbols with one number, the first one is meant.
+        known.sort_by_key(|(number, _)| *number);
+        known.dedup_by_key(|(number, _)| *number);
+        let closed = kind.parent_file().syntax() == Syntax::Proto2;
+        Self { known, closed, unknown: format!("UNKNOWN_ENUM_VALUE_{}_", kind.name()) }
+    }
+
+    #[inline(always)]
+    pub fn get(&self, number: i32) -> Option<&Arc<str>> {
+        // Most enums count from 0.
+        if let Some((known, name)) = usize::try_from(number).ok().and_then(|at| self.known.get(at))
+            && *known == number
+        {
+            return Some(name);
+        }
+        let at = self.known.binary_search_by_key(&number, |(known, _)| *known).ok()?;
+        self.known.get(at).map(|(_, name)| name)
+    }
+
+    #[cold]
+    pub fn unknown(&self, number: i32) -> String {
+        format!("{}{number}", self.unknown)
+    }
+
+    fn longest(&self) -> usize {
+        let known = self.known.iter().map(|(_, name)| name.len()).max().unwrap_or(0);
+        if self.closed { known } else { known.max(self.unknown.len() + "-2147483648".len()) }
+    }
+}
+
+impl Value {
+    #[inline(always)]
+    pub fn wire(&self) -> Wire {
+        match self {
+            Self::Int32 | Self::Sint32 | Self::Uint32 | Self::Int64 | Self::Sint64 | Self::Bool | Self::Enum(_) => {
+                Wire::Varint
+            }
+            Self::Fixed32 | Self::Sfixed32 | Self::Float => Wire::Fixed32,
+            Self::Fixed64 | Self::Double => Wire::Fixed64,
+            Self::Text | Self::Instant { .. } | Self::Message(_) => Wire::Prefixed,
+            Self::Group(_) => Wire::Group,
+        }
+    }
+
+    /// Returns whether a repeated field may have its items in one piece.
+    pub fn is_packable(&self) -> bool {
+        !matches!(self.wire(), Wire::Prefixed | Wire::Group)
+    }
+}
+
+impl Message {
+    /// Returns the columns and the plan of a message with these fields, or with all.
+    ///
+    /// `recursion`: how often a message may contain itself, from 1 on; the fields below are left out. With less, such a
+    /// message is refused.
+    pub fn of_type(
+        kind: &MessageDescriptor,
+        fields: Option<&[String]>,
+        recursion: i64,
+    ) -> Result<(Vec<Part>, Self), Fault> {
+        check_recursion(recursion)?;
+        let mut planner = Planner { recursion, columns: 0, nesting: 0, open: HashMap::new() };
+        planner.open.insert(kind.full_name().to_owned(), 1);
+        let (parts, plan) = planner.message(kind, fields)?;
+        if parts.is_empty() {
+            return Err(Fault::new(format!("message {} has no field that can be a column", kind.full_name())));
+        }
+        Ok((parts, plan))
+    }
+
+    /// Returns the field with a number; `next` is where it is most likely, and is moved behind it.
+    #[inline(always)]
+    pub fn find(&self, number: u32, next: &mut usize) -> Option<&Field> {
+        if let Some(field) = self.fields.get(*next)
+            && field.number == number
+        {
+            *next += 1;
+            return Some(field);
+        }
+        // A repeated field comes again and again.
+        if let Some(field) = next.checked_sub(1).and_then(|last| self.fields.get(last))
+            && field.number == number
+        {
+            return Some(field);
+        }
+        let at = self.fields.binary_search_by_key(&number, |field| field.number).ok()?;
+        *next = at + 1;
+        self.fields.get(at)
+    }
+}
+
+struct Planner {
+    recursion: i64,
+    columns: usize,
+    nesting: usize,
+    /// How often each message contains the place.
+    open: HashMap<String, i64>,
+}
+
+impl Planner {
+    fn message(&mut self, kind: &MessageDescriptor, chosen: Option<&[String]>) -> Result<(Vec<Part>, Message), Fault> {
+        let declared: Vec<FieldDescriptor> = kind
+            .descriptor_proto()
+            .field
+            .iter()
+            .filter_map(|field| u32::try_from(field.number()).ok().and_then(|number| kind.get_field(number)))
+            .collect();
+        let shown = match chosen {
+            None => declared.clone(),
+            Some(names) => names.iter().map(|name| named(kind, name)).collect::<Result<_, _>>()?,
+        };
+        let (mut parts, mut fields, mut absent): (Vec<Part>, Vec<Field>, Vec<Absent>) = (vec![], vec![], vec![]);
+        let mut oneofs: HashMap<String, usize> = HashMap::new();
+        let mut columns_of_oneofs: Vec<Vec<(usize, usize)>> = vec![];
+        for field in shown {
+            let name: Arc<str> = field.name().into();
+            if parts.iter().any(|part| part.name == name) {
+                return Err(Fault::new(format!("the field {name} is chosen twice")));
+            }
+            let part = parts.len();
+            let Some((slot, how)) = self.field(&field).map_err(|fault| fault.within(&name))? else { continue };
+            let oneof = field.containing_oneof().map(|oneof| {
+                *oneofs.entry(oneof.full_name().to_owned()).or_insert_with(|| {
+                    columns_of_oneofs.push(vec![]);
+                    columns_of_oneofs.len() - 1
+                })
+            });
+            let charge = charge_of(&slot, &how);
+            if let Some(columns) = oneof.and_then(|i| columns_of_oneofs.get_mut(i)) {
+                columns.push((part, charge));
+            }
+            absent.push(match &how {
+                How::Many(_) => Absent::List,
+                How::Map(_) => Absent::Map,
+                How::One(_) if field.is_required() => Absent::Required(name.clone()),
+                How::One(_) => self::absent(&field),
+            });
+            fields.push(Field { number: field.number(), name: name.clone(), part: Some(part), oneof, how, charge });
+            parts.push(Part { name, slot, source: part });
+        }
+        for field in declared {
+            let oneof = field.containing_oneof().and_then(|oneof| oneofs.get(oneof.full_name()).copied());
+            if oneof.is_some() && !fields.iter().any(|known| known.number == field.number()) {
+                let how = How::One(wire_of(&field));
+                let (name, number) = (field.name().into(), field.number());
+                fields.push(Field { number, name, part: None, oneof, how, charge: 0 });
+            }
+        }
+        fields.sort_by_key(|field| field.number);
+        Ok((parts, Message { fields, absent, oneofs: columns_of_oneofs }))
+    }
+
+    /// Returns the column of a field; None if it is left out, because it is a message without columns.
+    fn field(&mut self, field: &FieldDescriptor) -> Result<Option<(Slot, How)>, Fault> {
+        if let (true, Kind::Message(entry)) = (field.is_map(), field.kind()) {
+            return self.map(&entry);
+        }
+        let Some((shape, value)) = self.value(field, if field.is_list() { 1 } else { 0 })? else { return Ok(None) };
+        if field.is_list() {
+            let item = Box::new(Slot { shape, nullable: false });
+            return Ok(Some((Slot { shape: Shape::List(item), nullable: true }, How::Many(value))));
+        }
+        Ok(Some((Slot { shape, nullable: !field.is_required() }, How::One(value))))
+    }
+
+    fn map(&mut self, entry: &MessageDescriptor) -> Result<Option<(Slot, How)>, Fault> {
+        let (key, value) = (entry.map_entry_key_field(), entry.map_entry_value_field());
+        // The values of a map are in the structs of its entries.
+        let Some((key_shape, key_value)) = self.value(&key, 2)? else { return Ok(None) };
+        let value_found = self.value(&value, 2).map_err(|fault| fault.within(&ENTRY))?;
+        let Some((value_shape, value_value)) = value_found else { return Ok(None) };
+        let absent = vec![
+            self::absent(&key),
+            match &value_value {
+                Value::Message(_) | Value::Instant { .. } => Absent::Empty(1),
+                _ => self::absent(&value),
+            },
+        ];
+        let slots = [key_shape, value_shape].map(|shape| Slot { shape, nullable: false });
+        let field = |number: u32, name: &Arc<str>, value: Value| Field {
+            number,
+            name: name.clone(),
+            part: Some(number as usize - 1),
+            oneof: None,
+            how: How::One(value),
+            charge: 0,
+        };
+        // The path of a fault in a value is that of the map's values.
+        let fields = vec![field(1, &"key".into(), key_value), field(2, &ENTRY, value_value)];
+        let mut plan = Message { fields, absent, oneofs: vec![] };
+        for (field, slot) in plan.fields.iter_mut().zip(&slots) {
+            field.charge = charge_of(slot, &field.how);
+        }
+        let [key, value] = slots;
+        let shape = Shape::Map(Box::new(Entry { key, value }));
+        Ok(Some((Slot { shape, nullable: true }, How::Map(plan))))
+    }
+
+    /// Returns the column of a value, which is so many levels deeper than the field.
+    fn value(&mut self, field: &FieldDescriptor, deeper: usize) -> Result<Option<(Shape, Value)>, Fault> {
+        self.columns += 1;
+        if self.columns > MAX_COLUMNS {
+            return Err(Fault::new(format!("the message has more than {MAX_COLUMNS} columns")));
+        }
+        self.nesting += 1 + deeper;
+        if self.nesting > MAX_NESTING {
+            return Err(Fault::new(format!("the types of the message are nested more than {MAX_NESTING} deep")));
+        }
+        let found = match field.kind() {
+            Kind::Int32 => Some((Shape::Int, Value::Int32)),
+            Kind::Sint32 => Some((Shape::Int, Value::Sint32)),
+            Kind::Sfixed32 => Some((Shape::Int, Value::Sfixed32)),
+            Kind::Uint32 => Some((Shape::Long, Value::Uint32)),
+            Kind::Fixed32 => Some((Shape::Long, Value::Fixed32)),
+            Kind::Int64 | Kind::Uint64 => Some((Shape::Long, Value::Int64)),
+            Kind::Sint64 => Some((Shape::Long, Value::Sint64)),
+            Kind::Fixed64 | Kind::Sfixed64 => Some((Shape::Long, Value::Fixed64)),
+            Kind::Bool => Some((Shape::Boolean, Value::Bool)),
+            Kind::Float => Some((Shape::Float, Value::Float)),
+            Kind::Double => Some((Shape::Double, Value::Double)),
+            Kind::String => Some((Shape::Text, Value::Text)),
+            Kind::Bytes => Some((Shape::Binary, Value::Text)),
+            Kind::Enum(kind) => Some((Shape::Text, Value::Enum(Symbols::new(&kind)))),
+            Kind::Message(kind) => match instant(&kind) {
+                Some(found) if !field.is_group() => Some(found),
+                _ => self.nested(&kind, field.is_group())?,
+            },
+        };
+        self.nesting -= 1 + deeper;
+        Ok(found)
+    }
+
+    fn nested(&mut self, kind: &MessageDescriptor, group: bool) -> Result<Option<(Shape, Value)>, Fault> {
+        let open = self.open.get(kind.full_name()).copied().unwrap_or(0);
+        if open > 0 && self.recursion <= 0 {
+            return Err(Fault::new(format!("message {} contains itself, and a column cannot", kind.full_name())));
+        }
+        if open > 0 && open >= self.recursion {
+            return Ok(None);
+        }
+        self.open.insert(kind.full_name().to_owned(), open + 1);
+        let (parts, plan) = self.message(kind, None)?;
+        self.open.insert(kind.full_name().to_owned(), open);
+        let value = if group { Value::Group(plan) } else { Value::Message(plan) };
+        Ok((!parts.is_empty()).then_some((Shape::Struct(parts), value)))
+    }
+}
+
+fn named(kind: &MessageDescriptor, name: &str) -> Result<FieldDescriptor, Fault> {
+    kind.get_field_by_name(name).ok_or_else(|| Fault::new(format!("message {} has no field {name}", kind.full_name())))
+}
+
+/// Returns a value of the same wire type, for a field that is passed over.
+fn wire_of(field: &FieldDescriptor) -> Value {
+    match field.kind() {
+        Kind::Fixed32 | Kind::Sfixed32 | Kind::Float => Value::Float,
+        Kind::Fixed64 | Kind::Sfixed64 | Kind::Double => Value::Double,
+        Kind::String | Kind::Bytes => Value::Text,
+        Kind::Message(_) if field.is_group() => {
+            Value::Group(Message { fields: vec![], absent: vec![], oneofs: vec![] })
+        }
+        Kind::Message(_) => Value::Text,
+        _ => Value::Int64,
+    }
+}
+
+/// Returns the column of Google's `Timestamp` and `Duration`, as Spark finds them: by their names and fields.
+fn instant(kind: &MessageDescriptor) -> Option<(Shape, Value)> {
+    let shape = match kind.name() {
+        "Timestamp" => Shape::Timestamp { millis: false, utc: true },
+        "Duration" => Shape::Duration,
+        _ => return None,
+    };
+    let [seconds, nanos] = kind.descriptor_proto().field.as_slice() else { return None };
+    let number = |name: &str, wanted: &Kind| {
+        let field = kind.get_field_by_name(name)?;
+        (field.kind() == *wanted && !field.is_list()).then(|| field.number())
+    };
+    if (seconds.name(), nanos.name()) != ("seconds", "nanos") {
+        return None;
+    }
+    let value = Value::Instant { seconds: number("seconds", &Kind::Int64)?, nanos: number("nanos", &Kind::Int32)? };
+    Some((shape, value))
+}
+
+/// Returns what a field has in a message without it, if it is neither repeated nor required.
+fn absent(field: &FieldDescriptor) -> Absent {
+    let has_default = field.field_descriptor_proto().default_value.is_some();
+    if field.supports_presence() && !has_default && !field.parent_message().is_map_entry() {
+        return Absent::Null;
+    }
+    let symbol = |number: i32| match field.kind() {
+        Kind::Enum(kind) => kind.get_value(number).map(|value| value.name().as_bytes().into()),
+        _ => None,
+    };
+    Absent::Value(match field.default_value() {
+        Explicit::Bool(value) => Constant::Bool(value),
+        Explicit::I32(value) => Constant::Int(value),
+        Explicit::I64(value) => Constant::Long(value),
+        Explicit::U32(value) => Constant::Long(value.into()),
+        Explicit::U64(value) => Constant::Long(value as i64),
+        Explicit::F32(value) => Constant::Float(value),
+        Explicit::F64(value) => Constant::Double(value),
+        Explicit::String(value) => Constant::Bytes(value.into_bytes().into()),
+        Explicit::Bytes(value) => Constant::Bytes(value.to_vec().into()),
+        Explicit::EnumNumber(number) => Constant::Bytes(symbol(number).unwrap_or_default()),
+        _ => return Absent::Null,
+    })
+}
+
+/// Returns how many bytes a value of the field takes at most, with the texts that come from the schema.
+fn charge_of(slot: &Slot, how: &How) -> usize {
+    match (&slot.shape, how) {
+        (Shape::List(item), How::Many(value)) => item.width() + texts_of(value),
+        (Shape::Map(entry), How::Map(plan)) => entry.key.width() + entry.value.width() + texts_of_fields(plan),
+        (_, How::One(value)) => slot.width() + texts_of(value),
+        _ => slot.width(),
+    }
+}
+
+fn texts_of(value: &Value) -> usize {
+    match value {
+        Value::Enum(symbols) => symbols.longest(),
+        Value::Message(plan) | Value::Group(plan) => texts_of_fields(plan),
+        _ => 0,
+    }
+}
+
+fn texts_of_fields(plan: &Message) -> usize {
+    let values = plan.fields.iter().map(|field| match &field.how {
+        How::One(value) => texts_of(value),
+        _ => 0,
+    });
+    let defaults = plan.absent.iter().map(|absent| match absent {
+        Absent::Value(Constant::Bytes(bytes)) => bytes.len(),
+        _ => 0,
+    });
+    values.sum::<usize>() + defaults.sum::<usize>()
+}

@@ -1,0 +1,95 @@
+//! The parts of Protobuf's wire format. Each function removes one from the start of the input.
+
+use crate::avro::fault::Fault;
+use crate::avro::input::array;
+use crate::varint::{Parsed, take, unsigned};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wire {
+    Varint,
+    Fixed64,
+    Prefixed,
+    Group,
+    GroupEnd,
+    Fixed32,
+}
+
+/// Groups in groups that are passed over: each level takes a part of the stack.
+const MAX_GROUPS: usize = 100;
+
+const NO_TAG: &str = "the record has a byte where a field of a message should begin";
+
+#[inline(always)]
+pub fn varint(input: &mut &[u8]) -> Parsed<u64> {
+    match **input {
+        [byte, ref tail @ ..] if byte < 0x80 => {
+            *input = tail;
+            Ok(u64::from(byte))
+        }
+        _ => unsigned::<10>(input),
+    }
+}
+
+/// Removes the number and the wire type of a field.
+#[inline(always)]
+pub fn tag(input: &mut &[u8]) -> Parsed<(u32, Wire)> {
+    let raw = u32::try_from(varint(input)?).map_err(|_| NO_TAG)?;
+    let wire = match raw & 7 {
+        0 => Wire::Varint,
+        1 => Wire::Fixed64,
+        2 => Wire::Prefixed,
+        3 => Wire::Group,
+        4 => Wire::GroupEnd,
+        5 => Wire::Fixed32,
+        _ => return Err(NO_TAG),
+    };
+    if raw < 8 { Err(NO_TAG) } else { Ok((raw >> 3, wire)) }
+}
+
+/// Removes a length.
+#[inline(always)]
+pub fn length(input: &mut &[u8]) -> Parsed<usize> {
+    Ok(varint(input)? as usize)
+}
+
+/// Removes a length and as many bytes, and returns these.
+#[inline(always)]
+pub fn prefixed<'a>(input: &mut &'a [u8]) -> Parsed<&'a [u8]> {
+    let len = length(input)?;
+    take(input, len)
+}
+
+/// Removes a value that no column shows, whose tag is taken.
+pub fn skip(number: u32, wire: Wire, input: &mut &[u8]) -> Result<(), Fault> {
+    skip_nested(number, wire, input, 0)
+}
+
+fn skip_nested(number: u32, wire: Wire, input: &mut &[u8], depth: usize) -> Result<(), Fault> {
+    match wire {
+        Wire::Varint => {
+            varint(input)?;
+        }
+        Wire::Fixed64 => {
+            array::<8>(input)?;
+        }
+        Wire::Fixed32 => {
+            array::<4>(input)?;
+        }
+        Wire::Prefixed => {
+            prefixed(input)?;
+        }
+        Wire::Group => {
+            if depth >= MAX_GROUPS {
+                return Err(Fault::new(format!("groups are nested more than {MAX_GROUPS} deep")));
+            }
+            loop {
+                match tag(input)? {
+                    (end, Wire::GroupEnd) if end == number => break,
+                    (inner, wire) => skip_nested(inner, wire, input, depth + 1)?,
+                }
+            }
+        }
+        Wire::GroupEnd => return Err("a group ends that has not begun".into()),
+    }
+    Ok(())
+}
