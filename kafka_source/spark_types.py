@@ -10,6 +10,7 @@ from pyspark.sql.types import (
     ByteType,
     DataType,
     DateType,
+    DayTimeIntervalType,
     DecimalType,
     DoubleType,
     FloatType,
@@ -39,10 +40,12 @@ _SPARK_TYPES: dict[pa.DataType, DataType] = {
     pa.timestamp("us", tz="UTC"): TimestampType(),
     pa.timestamp("us"): TimestampNTZType(),
     pa.null(): NullType(),
+    pa.duration("us"): DayTimeIntervalType(),
 }
 
 _ARROW_TYPES: dict[type[DataType], pa.DataType] = {
-    **{type(spark): arrow for arrow, spark in _SPARK_TYPES.items()},
+    # Nothing is written with a duration.
+    **{type(spark): arrow for arrow, spark in _SPARK_TYPES.items() if not pa.types.is_duration(arrow)},
     ByteType: pa.int8(),
     ShortType: pa.int16(),
 }

@@ -71,8 +71,8 @@ class ReadOptions(ValueOptions):
     mode: Mode = option(
         "mode",
         kinds.MODE,
-        "What becomes of an Avro or JSON value that cannot be decoded: with `FAILFAST` an error that names the "
-        "topic-partition and the offset; with `PERMISSIVE` a null, and the bytes in the column "
+        "What becomes of an Avro, Protobuf or JSON value that cannot be decoded: with `FAILFAST` an error that names "
+        "the topic-partition and the offset; with `PERMISSIVE` a null, and the bytes in the column "
         "`columnNameOfCorruptRecord`; with `DROPMALFORMED` its row is left out. A record without a value is null in "
         "every mode.",
         default="FAILFAST",
@@ -505,7 +505,7 @@ class ReadOptions(ValueOptions):
     @property
     def decodes_values(self) -> bool:
         """Whether the tasks make the column `value` from the bytes that are fetched."""
-        return self.value_format in ("avro", "json")
+        return self.value_format in ("avro", "protobuf", "json")
 
     @property
     def goes_on_after_bad_values(self) -> bool:

@@ -34,7 +34,7 @@ TimestampStrategy = Literal["error", "latest"]
 TransactionalOnLost = Literal["stop", "replay"]
 StartingWord = Literal["earliest", "latest", "committed"]
 EndingWord = Literal["earliest", "latest"]
-ValueFormat = Literal["binary", "string", "avro", "json"]
+ValueFormat = Literal["binary", "string", "avro", "protobuf", "json"]
 ValueFraming = Literal["confluent", "none"]
 Mode = Literal["FAILFAST", "PERMISSIVE", "DROPMALFORMED"]
 
@@ -302,7 +302,7 @@ RECOVERY_STRATEGY: Kind[RecoveryStrategy] = word("rebootstrap", "none")
 QUOTA_SCOPE: Kind[QuotaScope] = word("query", "member")
 TIMESTAMP_STRATEGY: Kind[TimestampStrategy] = word("error", "latest")
 TRANSACTIONAL_ON_LOST: Kind[TransactionalOnLost] = word("stop", "replay")
-VALUE_FORMAT: Kind[ValueFormat] = word("binary", "string", "avro", "json")
+VALUE_FORMAT: Kind[ValueFormat] = word("binary", "string", "avro", "protobuf", "json")
 VALUE_FRAMING: Kind[ValueFraming] = word("confluent", "none")
 MODE: Kind[Mode] = word("FAILFAST", "PERMISSIVE", "DROPMALFORMED")
 SCHEMA_ID = integer(0, _MAX_INT)

@@ -47,10 +47,12 @@ _SPARKS_OWN = frozenset(
 )
 
 _VALUE_PREFIX = "value."
+_SOURCES = ("value.schema", "value.schema.id", "value.subject", "value.descriptor.file")
 
 # Options of Spark's file sources too: a dict for several sources may have them with other values.
 _OF_OTHER_SOURCES = ("mode", "columnnameofcorruptrecord")
-_DECODED = ("avro", "json")
+_DECODED = ("avro", "protobuf", "json")
+_WITH_SCHEMA = ("avro", "protobuf")
 
 # At this similarity (difflib's ratio) a name is a misspelt one and not another one: `startingOffset` is, and
 # `maxFilesPerTrigger`, an option of Spark's file sources, is not.
@@ -243,7 +245,9 @@ def _check(given: Mapping[str, str], where: Where, make: type[_OptionsT]) -> Che
                 warnings.append(f"option {option.name} has no effect here and is ignored")
             continue
         if key in _OF_OTHER_SOURCES and given_lower.get("value.format", "").strip().lower() not in _DECODED:
-            warnings.append(f"option {option.name} has no effect without value.format=avro or json and is ignored")
+            warnings.append(
+                f"option {option.name} has no effect without value.format=avro, protobuf or json and is ignored"
+            )
             continue
         if key.startswith(KAFKA_PREFIX):
             of_kafka.append(option)
@@ -510,7 +514,7 @@ def _check_values(options: ReadOptions, given: Mapping[str, str]) -> None:
     _check_dead_letters(options)
     if options.value_format == "json":
         _check_json(options, names)
-    elif not _is_avro(options, names):
+    elif not _has_schema(options, names):
         return
     else:
         _check_reader_schema(options, names)
@@ -534,8 +538,17 @@ def _check_json(options: ReadOptions, names: Collection[str]) -> None:
         raise OptionError("value.schema", None, "the columns of the JSON values, as in `id bigint, tags array<string>`")
 
 
+def _refuse_protobufs(names: Collection[str]) -> None:
+    for name in ("value.message.name", "value.descriptor.file"):
+        if name in names:
+            problem = f"Option {name} is for Protobuf values: set value.format to protobuf, or remove it"
+            raise OptionError(name, HIDDEN, problem=problem)
+
+
 def _check_reader_schema(options: ReadOptions, names: Collection[str]) -> None:
-    sources = [one for one in ("value.schema", "value.schema.id", "value.subject") if one in names]
+    if options.value_format != "protobuf":
+        _refuse_protobufs(names)
+    sources = [one for one in _SOURCES if one in names]
     if len(sources) > 1:
         problem = f"Keep one of the options {' and '.join(sources)}: each says which schema the column value has"
         raise OptionError(sources[-1], None, problem=problem)
@@ -550,7 +563,11 @@ def _check_dead_letters(options: ReadOptions) -> None:
     if topic is None:
         return
     if not options.goes_on_after_bad_values:
-        missing = "mode to PERMISSIVE or DROPMALFORMED" if options.decodes_values else "value.format to avro or json"
+        missing = (
+            "mode to PERMISSIVE or DROPMALFORMED"
+            if options.decodes_values
+            else "value.format to avro, protobuf or json"
+        )
         problem = f"Option deadletter.topic is for bad values that do not end the query: set {missing}, or remove it"
         raise OptionError("deadletter.topic", topic, problem=problem)
     if topic in (options.subscribe or options.assign or ()):
@@ -562,7 +579,10 @@ def _check_encoding(options: SinkOptions, given: Mapping[str, str]) -> None:
     if options.value_format == "json":
         problem = "Remove value.format=json: a sink does not encode JSON; write the column `to_json(value)`"
         raise OptionError("value.format", "json", problem=problem)
-    if not _is_avro(options, names):
+    if options.value_format == "protobuf":
+        problem = "Remove value.format=protobuf: a sink does not encode Protobuf; write the column `to_protobuf(value)`"
+        raise OptionError("value.format", "protobuf", problem=problem)
+    if not _has_schema(options, names):
         if options.auto_register_schemas:
             problem = "Option auto.register.schemas is for Avro values: set value.format to avro, or remove it"
             raise OptionError("auto.register.schemas", "true", problem=problem)
@@ -581,24 +601,26 @@ def _check_encoding(options: SinkOptions, given: Mapping[str, str]) -> None:
         raise OptionError("value.subject", None, problem=problem)
 
 
-def _is_avro(options: ValueOptions, names: Collection[str]) -> bool:
-    """Return whether the values are Avro; refuse the options of these (lower-case names) if they are not."""
-    if options.value_format == "avro":
+def _has_schema(options: ValueOptions, names: Collection[str]) -> bool:
+    """Return whether the values are Avro or Protobuf; refuse the options of these (in lower case) if they are not."""
+    if options.value_format in _WITH_SCHEMA:
         return True
     for option in declared_in(ValueOptions).values():
         name = option.name.lower()
         if name in names and name.startswith((_VALUE_PREFIX, REGISTRY_PREFIX)) and name != "value.format":
-            problem = f"Option {option.name} is for Avro values: set value.format to avro, or remove it"
+            formats = "avro" if isinstance(options, SinkOptions) else " or ".join(_WITH_SCHEMA)
+            problem = f"Option {option.name} is for values with a schema: set value.format to {formats}, or remove it"
             raise OptionError(option.name, HIDDEN, problem=problem)
     return False
 
 
 def _check_registry(options: ValueOptions) -> None:
     """Check that the registry is named if and only if somebody asks it."""
-    given = options.value_framing == "none" and options.value_schema is not None
+    is_known = options.value_schema is not None or options.value_descriptor_file is not None
+    given = options.value_framing == "none" and is_known
     if options.schema_registry_url is None and not given:
         why = "where the schemas of the values are" + (
-            "; with value.framing=none and value.schema no registry is asked" if options.value_schema else ""
+            "; with value.framing=none and value.schema no registry is asked" if is_known else ""
         )
         raise OptionError("schema.registry.url", None, f"the URL of the schema registry, {why}")
     if given and options.schema_registry_url is not None:

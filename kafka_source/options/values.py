@@ -29,19 +29,21 @@ class ValueOptions(CommonOptions):
     value_format: ValueFormat = option(
         "value.format",
         kinds.VALUE_FORMAT,
-        "What the column `value` is: the bytes, a `string` of UTF-8, or the fields of `avro` or `json` values as a "
-        "struct. A read decodes each Avro value by the schema with which it was written. A sink encodes the struct as "
-        "Avro, and needs no option for bytes and strings. `avro` and `json` need the package kafkagroup-native.",
+        "What the column `value` is: the bytes, a `string` of UTF-8, or the fields of `avro`, `protobuf` or `json` "
+        "values as a struct. A read decodes each Avro value by the schema with which it was written. A sink encodes "
+        "the struct as Avro, and needs no option for bytes and strings. All but bytes and strings need the package "
+        "kafkagroup-native.",
         default="binary",
         where=Where.ALL,
     )
     value_schema: str | None = option(
         "value.schema",
         kinds.TEXT,
-        "With `avro`: the schema of the column `value`, as JSON. A read resolves values of other schemas to it, by "
-        "Avro's rules. A sink writes with it: the registry must have it, or `auto.register.schemas` registers it. With "
-        "`json`, required: the type of the column as `from_json` takes it, `id bigint, tags array<string>`.",
-        default_text="with `avro` the newest schema of `value.subject`",
+        "The schema of the column `value`: with `avro` as JSON, with `protobuf` the text of a `.proto` file, "
+        "with `json`, where it is required, a type as `from_json` takes it, `id bigint, tags array<string>`. A read "
+        "resolves Avro values of other schemas to it, by Avro's rules. A sink writes with it: the registry must have "
+        "it, or `auto.register.schemas` registers it.",
+        default_text="with `avro` and `protobuf` the newest schema of `value.subject`",
         where=Where.ALL,
     )
     value_schema_id: int | None = option(
@@ -61,12 +63,24 @@ class ValueOptions(CommonOptions):
         default_text="the topic's name with `-value`",
         where=Where.ALL,
     )
+    value_message_name: str | None = option(
+        "value.message.name",
+        kinds.TEXT,
+        "With `protobuf`: the full name of the message that the column is, `shop.v1.Order`.",
+        default_text="the first message of the schema",
+    )
+    value_descriptor_file: str | None = option(
+        "value.descriptor.file",
+        kinds.TEXT,
+        "With `protobuf`: a file of the driver with the schema, as `protoc --include_imports --descriptor_set_out` "
+        "writes it. The first message is that of its last file.",
+    )
     value_framing: ValueFraming = option(
         "value.framing",
         kinds.VALUE_FRAMING,
-        "What precedes the Avro datum. `confluent`: a zero byte and the id of the schema in 4 bytes, as the "
-        "serializers of Confluent, Karapace and Redpanda write it. `none`: nothing; then all values have the column's "
-        "schema.",
+        "What precedes the Avro datum or the Protobuf message. `confluent`: a zero byte and the id of the schema in 4 "
+        "bytes, as the serializers of Confluent, Karapace and Redpanda write it; with Protobuf the message indexes "
+        "too. `none`: nothing; then all values have the column's schema.",
         default="confluent",
         where=Where.ALL,
     )

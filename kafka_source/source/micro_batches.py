@@ -115,8 +115,9 @@ class MicroBatches(StreamPlanner):
     def _reader_of(self, end: StreamOffset) -> ReaderSchema | None:
         """Return the schema to which a batch's values are resolved: in a replay the one of its first run."""
         then, now = end.schemas.get("value"), self._reader
-        # A schema that the user gives as text has no id, and counts for replays too.
-        if now is None or now.id is None or then in (None, now.id):
+        # A schema that the user gives as text has no id, and counts for replays too. So does a new one of Protobuf: a
+        # field has the same number in both, and the value that the record has.
+        if now is None or now.id is None or now.protobuf is not None or then in (None, now.id):
             return now
         from kafka_source.values.reader_schema import registered
 

@@ -8,7 +8,6 @@ from pyspark.sql.types import (
     BinaryType,
     DataType,
     MapType,
-    StringType,
     StructType,
 )
 
@@ -126,7 +125,7 @@ def relabelled(kind: pa.DataType, wanted: DataType) -> pa.DataType | None:
         return None if child is None else pa.list_(child)
     if pa.types.is_map(kind) and isinstance(wanted, MapType):
         child = _child(kind.item_field, "value", wanted.valueType, wanted.valueContainsNull)
-        return None if child is None or wanted.keyType != StringType() else pa.map_(kind.key_field, child)
+        return None if child is None or wanted.keyType != spark_type(kind.key_type) else pa.map_(kind.key_field, child)
     nested = pa.types.is_nested(kind) or isinstance(wanted, StructType | ArrayType | MapType)
     return kind if not nested and spark_type(kind) == wanted else None
 

@@ -1,1 +1,1 @@
-"""Values, not bytes: Avro records decoded with the schemas of a registry, as functions over Arrow record batches."""
+"""Values, not bytes: Avro and Protobuf decoded with the schemas of a registry, and JSON, over Arrow record batches."""

@@ -12,7 +12,7 @@ from kafka_source.client_config import Settings
 from kafka_source.values.registry import Unusable, registry_of
 
 if TYPE_CHECKING:
-    from kafkagroup_native import AvroDecoder
+    from kafkagroup_native import AvroDecoder, ProtobufDecoder
 
 # How often a record is shown within itself.
 _RECURSIVE_DEPTH = 5
@@ -30,10 +30,12 @@ class AsWritten:
 
     def __init__(self, registry: Settings) -> None:
         self._registry = registry_of(registry)
-        self._decoders: dict[int, AvroDecoder | None] = {}
+        self._decoders: dict[int, AvroDecoder | ProtobufDecoder | None] = {}
 
     def json(self, schema_id: int, data: bytes) -> str | None:
-        """Return a value as JSON; None if its bytes are no Avro of this schema, or the registry does not have it.
+        """Return a value as JSON; None if its bytes do not fit this schema, or the registry does not have it.
+
+        Of a Protobuf schema only its first message is read.
 
         Args:
             schema_id: The id in the frame.
@@ -51,15 +53,20 @@ class AsWritten:
         decoded = decoder.decode(pa.array([data], pa.binary()))
         return None if decoded.bad else json.dumps(_plain(pa.array(decoded)[0]), ensure_ascii=False)
 
-    def _decoder(self, schema_id: int) -> AvroDecoder | None:
-        from kafkagroup_native import AvroDecoder
+    def _decoder(self, schema_id: int) -> AvroDecoder | ProtobufDecoder | None:
+        from kafkagroup_native import AvroDecoder, ProtobufDecoder
 
-        text = self._registry.by_id(schema_id)
-        if isinstance(text, Unusable):
+        found = self._registry.by_id(schema_id)
+        if isinstance(found, Unusable) or found.kind not in ("AVRO", "PROTOBUF"):
             return None
+        decoder: AvroDecoder | ProtobufDecoder
         try:
-            decoder = AvroDecoder(text, framing="confluent", recursive_depth=_RECURSIVE_DEPTH)
-            decoder.add_writer_schema(schema_id, text)
+            if found.kind == "AVRO":
+                decoder = AvroDecoder(found.text, framing="confluent", recursive_depth=_RECURSIVE_DEPTH)
+            else:
+                imports = dict(found.imports)
+                decoder = ProtobufDecoder(found.text, imports=imports, recursive_depth=_RECURSIVE_DEPTH)
+            decoder.add_writer_schema(schema_id, found.text)
         except ValueError:
             return None
         return decoder

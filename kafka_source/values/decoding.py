@@ -23,7 +23,7 @@ from kafka_source.errors import UnreadableRecordError
 from kafka_source.options.kinds import Mode, ValueFraming
 from kafka_source.runtime.process_cache import ProcessCache
 from kafka_source.values.reader_schema import ReaderSchema
-from kafka_source.values.registry import Unusable, registry_of
+from kafka_source.values.registry import RegisteredSchema, Unusable, registry_of
 from kafka_source.values.schema_of_then import column_of_now
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class ValueDecoding:
     Attributes:
         reader: The schema of the column, to which values are resolved.
         type: The column's type.
-        framing: What precedes an Avro datum; JSON has nothing in front.
+        framing: What precedes an Avro datum or a Protobuf message; JSON has nothing in front.
         mode: What becomes of bad values.
         corrupt: The column with the bytes of bad values.
         registry: The settings of the registry's client.
@@ -127,13 +127,13 @@ class _JsonDecoder:
         self._type, self._kernel = decoding.type, JsonDecoder(decoding.type)
 
     def decode(self, raw: pa.Array) -> tuple[pa.Array, list[tuple[int, int | None, str]]]:
-        """See `_AvroDecoder`; JSON values have no schema id."""
+        """See `_SchemaDecoder`; JSON values have no schema id."""
         decoded = self._kernel.decode(raw)
         return pa.array(_Typed(decoded, self._type)), decoded.bad
 
 
-class _AvroDecoder:
-    """A decoder of Avro values, which asks the registry for the writer schemas that it meets.
+class _SchemaDecoder:
+    """A decoder of Avro or Protobuf values, which asks the registry for the writer schemas that it meets.
 
     Args:
         key: How to decode; and the schema that the column has now, if the values are to be resolved to it after that.
@@ -147,7 +147,7 @@ class _AvroDecoder:
         self._into_now: Callable[[pa.Array], pa.Array] | None = None
         if now is not None:
             self._into_now = column_of_now(decoding.reader, now, decoding.fields)
-        if decoding.framing == "none":
+        if decoding.framing == "none" and decoding.reader.protobuf is None:
             self._kernel.add_writer_schema(_UNFRAMED, decoding.reader.text)
         # The kernel's decoder is for one thread at a time.
         self._lock = threading.Lock()
@@ -158,7 +158,7 @@ class _AvroDecoder:
             missing = self._kernel.missing_ids(raw)
             # Without framing there is no registry, and nothing is missing.
             found = registry_of(self._decoding.registry).by_ids(missing) if missing else {}
-            problems = {schema_id: self._learn(schema_id, text) for schema_id, text in found.items()}
+            problems = {schema_id: self._learn(schema) for schema_id, schema in found.items()}
             decoded = self._kernel.decode(raw)
         bad = [(row, number, (number is not None and problems.get(number)) or why) for row, number, why in decoded.bad]
         if self._into_now is None:
@@ -166,12 +166,14 @@ class _AvroDecoder:
         column = self._into_now(pa.array(decoded))
         return pa.array(_Typed(column, self._type)), bad
 
-    def _learn(self, schema_id: int, found: str | Unusable) -> str:
+    def _learn(self, found: RegisteredSchema | Unusable) -> str:
         """Add a writer schema; return why it cannot be used, empty if it can."""
+        if isinstance(found, RegisteredSchema):
+            found = found.check_kind(self._decoding.reader.format)
         if isinstance(found, Unusable):
             return found.reason
         try:
-            self._kernel.add_writer_schema(schema_id, found)
+            self._kernel.add_writer_schema(found.id, found.text)
         except ValueError as problem:
             return f"no value of it can be read with {self._decoding.reader}: {problem}"
         return ""
@@ -188,9 +190,9 @@ class _Typed:
         return self._kind.__arrow_c_schema__(), self._array.__arrow_c_array__()[1]
 
 
-def _decoder_of(key: tuple[ValueDecoding, ReaderSchema | None]) -> _AvroDecoder | _JsonDecoder:
+def _decoder_of(key: tuple[ValueDecoding, ReaderSchema | None]) -> _SchemaDecoder | _JsonDecoder:
     decoding = key[0]
-    return _JsonDecoder(decoding) if decoding.reader.json is not None else _AvroDecoder(key)
+    return _JsonDecoder(decoding) if decoding.reader.json is not None else _SchemaDecoder(key)
 
 
 _decoders = ProcessCache(_decoder_of)

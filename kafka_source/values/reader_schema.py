@@ -1,6 +1,7 @@
 """The schema of the column `value`: given in the options, pinned by its id, or the newest of a subject.
 
-JSON values name no schema, so theirs is always given, as a type of Spark.
+Protobuf values have fields by number, so the schema says which of them are columns, and how these are called. JSON
+values name no schema, so theirs is always given, as a type of Spark.
 
 It is fixed when a query is loaded, in the driver. The tasks resolve all values to it.
 """
@@ -8,49 +9,81 @@ It is fixed when a query is loaded, in the driver. The tasks resolve all values 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from kafkagroup_native import AvroDecoder
+    from kafkagroup_native import AvroDecoder, ProtobufDecoder
 
 from kafka_source.client_config import Settings
 from kafka_source.engine_selection import check_value_kernel
 from kafka_source.errors import InvalidConfigurationError, OptionError
 from kafka_source.options import ReadOptions
+from kafka_source.options.kinds import ValueFormat
 from kafka_source.options.validation import subject_of_topic
-from kafka_source.values.registry import Unusable, registry_of
+from kafka_source.values.registry import RegisteredSchema, Unusable, registry_of
+
+
+@dataclass(frozen=True, slots=True)
+class ProtobufMessage:
+    """What a Protobuf schema needs beside its text.
+
+    Attributes:
+        name: The full name of the message; None: the first one of the schema.
+        imports: The names and texts of the files that the schema imports.
+        descriptors: A serialized `FileDescriptorSet` in place of a text.
+    """
+
+    name: str | None = None
+    imports: tuple[tuple[str, str], ...] = ()
+    descriptors: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ReaderSchema:
-    """The schema that the column has: an Avro schema, to which values are resolved, or the type of JSON values.
+    """The schema that the column has: of Avro, to which values are resolved, of Protobuf, or the type of JSON values.
 
     Attributes:
-        text: The Avro schema as JSON, or the type of JSON values as Spark's `from_json` takes it.
+        text: The Avro schema as JSON, the text of a `.proto` file, or the type of JSON values as Spark's `from_json`
+            takes it.
         id: Its id in the registry; None: it was given in the options.
-        json: The type of the column, if the values are JSON; None: they are Avro.
+        json: The type of the column, if the values are JSON.
+        protobuf: The message of the schema, if the values are Protobuf.
     """
 
     text: str
     id: int | None = None
     json: pa.DataType | None = None
+    protobuf: ProtobufMessage | None = None
 
     def __str__(self) -> str:
+        if self.protobuf is not None and self.protobuf.descriptors is not None:
+            return "the schema of option value.descriptor.file"
         return "the schema of option value.schema" if self.id is None else f"schema {self.id}"
 
-    def decoder(self, *, framing: str, fields: Sequence[str] | None = None) -> AvroDecoder:
-        """Return a decoder of the kernel for Avro values.
+    @property
+    def format(self) -> ValueFormat:
+        """The format of the values."""
+        return "json" if self.json is not None else "avro" if self.protobuf is None else "protobuf"
+
+    def decoder(self, *, framing: str, fields: Sequence[str] | None = None) -> AvroDecoder | ProtobufDecoder:
+        """Return a decoder of the kernel for Avro or Protobuf values.
 
         Raises:
             InvalidConfigurationError: The schema is not valid, or cannot be a column.
         """
-        from kafkagroup_native import AvroDecoder
+        from kafkagroup_native import AvroDecoder, ProtobufDecoder
 
+        message = self.protobuf
         try:
-            return AvroDecoder(self.text, fields=fields, framing=framing)
+            if message is None:
+                return AvroDecoder(self.text, fields=fields, framing=framing)
+            schema = self.text if message.descriptors is None else message.descriptors
+            imports = dict(message.imports)
+            return ProtobufDecoder(schema, imports=imports, message=message.name, fields=fields, framing=framing)
         except ValueError as problem:
             raise InvalidConfigurationError(f"The column value cannot have {self}: {problem}.") from None
 
@@ -63,28 +96,47 @@ class ReaderSchema:
 
 
 def reader_schema(options: ReadOptions) -> ReaderSchema:
-    """Return the Avro schema of the column `value`, as it is now.
+    """Return the Avro or Protobuf schema of the column `value`, as it is now.
 
     Raises:
-        InvalidConfigurationError: The kernel is not installed, or the registry does not have the schema.
+        InvalidConfigurationError: The kernel is not installed, the registry does not have the schema, or a descriptor
+            file cannot be read.
         AuthenticationError: The registry refuses the credentials.
         RetriableError: The registry does not answer.
     """
-    check_value_kernel()
+    check_value_kernel(options.value_format)
+    message = ProtobufMessage(options.value_message_name) if options.value_format == "protobuf" else None
+    if options.value_descriptor_file is not None:
+        return ReaderSchema("", protobuf=_described(options.value_descriptor_file, options.value_message_name))
     if options.value_schema is not None:
-        return ReaderSchema(options.value_schema)
+        return ReaderSchema(options.value_schema, protobuf=message)
     if options.value_schema_id is not None:
-        return registered(options.registry, options.value_schema_id)
+        return registered(options.registry, options.value_schema_id, message)
     subject = options.value_subject or subject_of_topic(options)
     if subject is None:
         raise OptionError("value.subject", None, "the subject of the values")
-    newest = registry_of(options.registry).newest(subject)
-    return ReaderSchema(newest.text, newest.id)
+    return _usable(registry_of(options.registry).newest(subject), message)
 
 
-def registered(registry: Settings, schema_id: int) -> ReaderSchema:
-    """Return the schema with this id; raises as `reader_schema`."""
-    found = registry_of(registry).by_id(schema_id)
+def registered(registry: Settings, schema_id: int, message: ProtobufMessage | None = None) -> ReaderSchema:
+    """Return the schema with this id, one of Protobuf if a message is given; raises as `reader_schema`."""
+    return _usable(registry_of(registry).by_id(schema_id), message)
+
+
+def _usable(found: RegisteredSchema | Unusable, message: ProtobufMessage | None) -> ReaderSchema:
+    if isinstance(found, RegisteredSchema):
+        found = found.check_kind("avro" if message is None else "protobuf")
     if isinstance(found, Unusable):
         raise InvalidConfigurationError(f"The schema of the column value cannot be used: {found.reason}.")
-    return ReaderSchema(found, schema_id)
+    if message is not None:
+        message = replace(message, imports=found.imports)
+    return ReaderSchema(found.text, found.id, protobuf=message)
+
+
+def _described(path: str, name: str | None) -> ProtobufMessage:
+    try:
+        return ProtobufMessage(name, descriptors=Path(path).read_bytes())
+    except OSError as problem:
+        raise InvalidConfigurationError(
+            f"The file of option value.descriptor.file, {path}, cannot be read on the driver: {problem.strerror}."
+        ) from None

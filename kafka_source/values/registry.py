@@ -16,7 +16,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
@@ -69,11 +69,21 @@ class RegisteredSchema:
 
     Attributes:
         id: Its number in the registry, which records have in front.
-        text: The schema as JSON, in which the schemas that it refers to are included.
+        text: The schema. One of Avro includes the schemas that it refers to.
+        kind: The registry's word for what it is: AVRO, PROTOBUF or JSON.
+        imports: The names and texts of the files that a Protobuf schema imports.
     """
 
     id: int
     text: str
+    kind: str = "AVRO"
+    imports: tuple[tuple[str, str], ...] = ()
+
+    def check_kind(self, value_format: str) -> RegisteredSchema | Unusable:
+        """Return the schema, if it is one of this format."""
+        if self.kind == value_format.upper():
+            return self
+        return Unusable(f"the schema with id {self.id} is of type {self.kind}, and not {value_format.capitalize()}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +141,7 @@ class Registry:
         self._patience = settings.seconds("timeout.ms", _DEFAULT_TIMEOUT_MS)
         # One lookup at a time: tasks of one process that meet the same id send one request.
         self._asking = threading.Lock()
-        self._known: dict[int, str] = {}
+        self._known: dict[int, RegisteredSchema] = {}
         self._unusable: dict[int, tuple[Unusable, float]] = {}
         self._newest: dict[str, RegisteredSchema] = {}
         # By subject and text. They never change.
@@ -140,8 +150,8 @@ class Registry:
     def __repr__(self) -> str:
         return f"Registry({', '.join(url.address for url in self._urls)})"
 
-    def by_id(self, schema_id: int) -> str | Unusable:
-        """Return the text of a schema, with its references included.
+    def by_id(self, schema_id: int) -> RegisteredSchema | Unusable:
+        """Return a schema, with its references.
 
         Raises:
             AuthenticationError: The registry refuses the credentials.
@@ -161,11 +171,10 @@ class Registry:
                 found = self._schema(f"/schemas/ids/{schema_id}", what, Deadline(self._patience))
             except _UnusableError as problem:
                 return self._keep_unusable(schema_id, Unusable(str(problem)))
-            self._keep(schema_id, found.text)
-            return found.text
+            return self._keep(replace(found, id=schema_id))
 
-    def by_ids(self, schema_ids: Iterable[int]) -> dict[int, str | Unusable]:
-        """Return the texts of schemas; raises as `by_id`.
+    def by_ids(self, schema_ids: Iterable[int]) -> dict[int, RegisteredSchema | Unusable]:
+        """Return schemas; raises as `by_id`.
 
         Those that the registry does not have are asked for once more, a moment later: a producer may have registered
         its schema with another node, and a record that is taken for a bad one may be left out for good.
@@ -203,7 +212,7 @@ class Registry:
                 raise
             log.warning("%s Until it does, the newest schema of subject %s is %d.", away, subject, known.id)
             return known
-        self._keep(found.id, found.text)
+        self._keep(found)
         _put(self._newest, subject, found)
         return found
 
@@ -235,8 +244,9 @@ class Registry:
             _put(self._ids, (subject, text), int(answer["id"]))
         return self._ids[subject, text]
 
-    def _keep(self, schema_id: int, text: str) -> None:
-        _put(self._known, schema_id, text)
+    def _keep(self, found: RegisteredSchema) -> RegisteredSchema:
+        _put(self._known, found.id, found)
+        return found
 
     def _keep_unusable(self, schema_id: int, unusable: Unusable) -> Unusable:
         _put(self._unusable, schema_id, (unusable, time.monotonic() + _UNKNOWN_SECONDS))
@@ -245,17 +255,17 @@ class Registry:
     def _schema(self, path: str, what: str, deadline: Deadline) -> RegisteredSchema:
         answer = self._answer(_Request(path, what), deadline)
         text, kind = _text_and_kind(answer, what)
-        if kind != "AVRO":
-            raise _UnusableError(f"{what} is of type {kind}, and not Avro")
         included: dict[str, str] = {}
-        self._include(answer, included, deadline, _MAX_DEPTH, what)
-        if included:
+        if kind in ("AVRO", "PROTOBUF"):
+            self._include(answer, included, deadline, _MAX_DEPTH, what)
+        if included and kind == "AVRO":
             try:
                 text = inline_references(text, included)
             except (ValueError, RecursionError) as problem:
                 raise _UnusableError(f"{what} is no valid schema ({type(problem).__name__})") from None
         number = answer.get("id", -1)
-        return RegisteredSchema(number if isinstance(number, int) else -1, text)
+        imports = tuple(included.items()) if kind == "PROTOBUF" else ()
+        return RegisteredSchema(number if isinstance(number, int) else -1, text, kind, imports)
 
     def _include(
         self, answer: Mapping[str, Any], included: dict[str, str], deadline: Deadline, depth: int, what: str

@@ -88,11 +88,13 @@ def _known(options: SinkOptions) -> WriterSchema:
     if number is None:
         advice = "register one, set auto.register.schemas=true, or set value.subject, value.schema.id or value.schema"
         newest = registry.newest(_subject(options), advice, or_known=True)
-        return WriterSchema(newest.text, newest.id)
-    found = registry.by_id(number)
+        found = newest.check_kind("avro")
+    else:
+        by_id = registry.by_id(number)
+        found = by_id if isinstance(by_id, Unusable) else by_id.check_kind("avro")
     if isinstance(found, Unusable):
         raise InvalidConfigurationError(f"The column value cannot be written: {found.reason}.")
-    return WriterSchema(found, number)
+    return WriterSchema(found.text, found.id)
 
 
 def _subject(options: SinkOptions) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 
 import pytest
@@ -317,3 +317,49 @@ def test_the_plan_does_not_show_the_registrys_secrets(spark, kafka, topic, regis
     }
     loaded(spark, kafka, name, registry, **login).explain(extended=True)
     assert SECRET not in capsys.readouterr().out
+
+
+LINE = 'syntax = "proto3"; package shop; message Line { string item = 1; uint32 count = 2; }'
+ORDER_PROTO = """
+syntax = "proto3";
+package shop;
+import "shop/line.proto";
+import "google/protobuf/duration.proto";
+message Note { string text = 1; }
+message Order {
+  int64 id = 1;
+  repeated Line lines = 2;
+  map<int32, string> names = 3;
+  google.protobuf.Duration took = 4;
+  optional double discount = 5;
+}
+"""
+
+
+def test_protobuf_values_are_columns(spark, kafka, topic, kafkagroup_schema_registry):
+    """Two schemas by turns, of which one refers to a third; tombstones, another message, and damaged bytes."""
+    name, registry = topic("protobuf", partitions=1), kafkagroup_schema_registry
+    registry.register("line", LINE, kind="PROTOBUF")
+    subject = f"{name}-value"
+    before = registry.register(
+        subject, 'syntax = "proto3"; package shop; message Order { int64 id = 1; }', kind="PROTOBUF"
+    )
+    of_line = [{"name": "shop/line.proto", "subject": "line", "version": 1}]
+    now = registry.register(subject, ORDER_PROTO, kind="PROTOBUF", references=of_line)
+    old = b"\0" + before.to_bytes(4, "big") + b"\0\x08\x07"
+    head = b"\0" + now.to_bytes(4, "big")
+    new = head + b"\x02\x02\x08\x08\x12\x05\x0a\x01x\x10\x02\x1a\x05\x08\x03\x12\x01y\x22\x02\x08\x05"
+    bad = [head + b"\0\x0a\x01x", head + b"\x02\x02\x12\x05\x0a\x03ab"]
+    write(kafka, name, *[old, new, None] * 20, *bad)
+    options = {"value.format": "protobuf", "schema.registry.url": registry.url, "value.message.name": "shop.Order"}
+    frame = reader(spark, kafka, name, **options, mode="PERMISSIVE").load()
+    assert frame.schema["value"].dataType.simpleString() == (
+        "struct<id:bigint,lines:array<struct<item:string,count:bigint>>,names:map<int,string>,"
+        "took:interval day to second,discount:double>"
+    )
+    rows = frame.orderBy("offset").collect()
+    read: list[object] = [(7, [], {}, None, None), (8, [("x", 2)], {3: "y"}, timedelta(seconds=5), None), None]
+    assert [row.value for row in rows] == [*read * 20, None, None]
+    assert [row["_corrupt_record"] for row in rows[-3:]] == [None, *bad]
+    with pytest.raises(Exception, match=rf"{name}-0 at offset 60.*schema id is {now}; the record is a message Note"):
+        reader(spark, kafka, name, **options).schema("value struct<discount: double, id: bigint>").load().collect()

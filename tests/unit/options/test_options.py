@@ -176,8 +176,8 @@ def test_what_spark_hands_over_is_known_and_other_options_are_ignored_with_a_war
 
 def test_options_that_file_sources_have_too_are_ignored_without_avro():
     warned = set(check_read({**BASE, "mode": "append", "columnNameOfCorruptRecord": "offset"}, Where.STREAM).warnings)
-    assert {one for one in warned if "without value.format=avro or json" in one} == {
-        f"option {one} has no effect without value.format=avro or json and is ignored"
+    assert {one for one in warned if "without value.format=avro, protobuf or json" in one} == {
+        f"option {one} has no effect without value.format=avro, protobuf or json and is ignored"
         for one in ("mode", "columnNameOfCorruptRecord")
     }
 

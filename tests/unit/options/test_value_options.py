@@ -79,7 +79,14 @@ def test_the_subject_follows_from_the_topic_if_there_is_one(given, subject):
         ({"schema.registry.url": "http://there", "value.format": "string"}, "set value.format to avro"),
         ({"value.schema.id": "7", "value.subject": "other"}, "Keep one of"),
         ({"value.schema.id": "seven"}, "whole number"),
-        ({"value.format": "protobuf"}, "one of binary, string, avro, json"),
+        ({"value.format": "thrift"}, "one of binary, string, avro, protobuf, json"),
+        ({"value.message.name": "shop.Order"}, "set value.format to protobuf"),
+        ({"value.descriptor.file": "/shop.desc"}, "set value.format to protobuf"),
+        ({"value.format": "protobuf", "value.descriptor.file": "d", "value.schema": "x"}, "Keep one of"),
+        (
+            {"value.format": "protobuf", "value.framing": "none", "value.descriptor.file": "d"},
+            "Remove schema.registry.url",
+        ),
         ({"value.framing": "glue"}, "one of confluent, none"),
         ({"mode": "SKIP"}, "one of FAILFAST, PERMISSIVE, DROPMALFORMED"),
         ({"columnNameOfCorruptRecord": "bad"}, "only with mode=PERMISSIVE"),
@@ -87,7 +94,7 @@ def test_the_subject_follows_from_the_topic_if_there_is_one(given, subject):
         ({"deadletter.topic": "dead"}, "set mode to PERMISSIVE or DROPMALFORMED"),
         (
             {"deadletter.topic": "dead", "mode": "PERMISSIVE", "value.format": "string"},
-            "value.format to avro or json",
+            "value.format to avro, protobuf or json",
         ),
         ({"deadletter.topic": "orders", "mode": "PERMISSIVE"}, "a topic that the query does not read"),
         ({"value.framing": "none", "value.schema": '"long"'}, "Remove schema.registry.url"),
@@ -117,7 +124,8 @@ WRITE_AVRO = {**SINK, "value.format": "avro", "schema.registry.url": "http://the
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"value.format": "binary"}, r"schema\.registry\.url is for Avro values"),
+        ({"value.format": "binary"}, r"registry\.url is for values with a schema: set value\.format to avro, or"),
+        ({"value.format": "protobuf"}, "a sink does not encode Protobuf"),
         ({"schema.registry.url": None}, r"schema\.registry\.url"),
         ({"topic": None}, r"Set value\.subject or value\.schema\.id"),
         ({"value.schema.id": "7", "value.subject": "s"}, r"value\.schema\.id and value\.subject"),

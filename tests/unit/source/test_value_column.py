@@ -6,6 +6,7 @@ import json
 
 import pyarrow as pa
 import pytest
+from google.protobuf import descriptor_pb2, duration_pb2
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import (
     ArrayType,
@@ -20,9 +21,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from kafka_source.errors import OptionError
+from kafka_source.errors import InvalidConfigurationError, OptionError
 from kafka_source.options import Where, read_options
-from kafka_source.source.value_column import relabelled, requested, schema_with_values
+from kafka_source.source.value_column import reader_of, relabelled, requested, schema_with_values
 from kafka_source.spark_types import spark_type
 from kafka_source.values.reader_schema import ReaderSchema
 from tests.support.avro import record
@@ -126,3 +127,27 @@ def test_the_column_of_bad_values_is_binary():
     schema = StructType([value_of(StructField("id", LongType())), StructField("_corrupt_record", StringType())])
     with pytest.raises(OptionError, match="_corrupt_record string"):
         requested(schema, options(mode="PERMISSIVE"), READER)
+
+
+def test_a_descriptor_file_says_what_a_protobuf_column_is(tmp_path):
+    file = tmp_path / "duration.desc"
+    given = {
+        **{"value.format": "protobuf", "value.framing": "none", "value.descriptor.file": str(file)},
+        "value.message.name": "google.protobuf.Duration",
+    }
+    text = {"kafka.bootstrap.servers": "here:1", "subscribe": "orders", **given}
+    of_file = read_options(text, Where.BATCH)
+    with pytest.raises(InvalidConfigurationError, match=r"duration\.desc, cannot be read on the driver: No such file"):
+        reader_of(of_file)
+    files = descriptor_pb2.FileDescriptorSet()
+    duration_pb2.DESCRIPTOR.CopyToProto(files.file.add())
+    file.write_bytes(files.SerializeToString())
+    reader = reader_of(of_file)
+    assert spark_type(reader.column_type()).simpleString() == "struct<seconds:bigint,nanos:int>"
+    assert str(reader) == "the schema of option value.descriptor.file"
+    _, decoding = requested(StructType([value_of(StructField("nanos", IntegerType()))]), of_file, reader)
+    assert decoding is not None
+    assert decoding.fields == ("nanos",)
+    file.write_bytes(b"\xff")
+    with pytest.raises(InvalidConfigurationError, match="no descriptor set with all imports"):
+        schema_with_values(of_file, reader_of(of_file))

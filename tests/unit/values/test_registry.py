@@ -13,7 +13,7 @@ import pytest
 from kafka_source.client_config import Settings
 from kafka_source.errors import AuthenticationError, InvalidConfigurationError, OptionError, RetriableError
 from kafka_source.values.references import inline_references
-from kafka_source.values.registry import Registry, Unusable, registry_of
+from kafka_source.values.registry import RegisteredSchema, Registry, Unusable, registry_of
 from tests.support.registry_server import RegistryServer
 
 ORDER = {"type": "record", "name": "Order", "fields": [{"name": "amount", "type": "double"}]}
@@ -39,7 +39,7 @@ def test_an_id_is_asked_for_once_whoever_asks(server: RegistryServer) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [json.dumps(ORDER)] * 8
+    assert found == [RegisteredSchema(7, json.dumps(ORDER))] * 8
     assert server.asked == ["/schemas/ids/7"]
     same = Settings({"url": server.url})
     assert registry_of(same) is registry_of(Settings({"URL": server.url}))
@@ -49,7 +49,7 @@ def test_the_newest_schema_of_a_subject_is_known_by_its_id_too(server: RegistryS
     server.add(7, ORDER, "a%2Fb-value")
     registry = client(server)
     assert registry.newest("a/b-value").id == 7
-    assert registry.by_id(7) == json.dumps(ORDER)
+    assert registry.by_id(7) == RegisteredSchema(7, json.dumps(ORDER))
     assert server.asked == ["/subjects/a%2Fb-value/versions/latest"]
 
 
@@ -57,7 +57,7 @@ def test_the_newest_schema_of_a_subject_is_known_by_its_id_too(server: RegistryS
 def test_an_overloaded_registry_is_asked_again(server: RegistryServer, status: int) -> None:
     server.add(7, ORDER)
     server.first = [(status, {}, b"busy")]
-    assert client(server).by_id(7) == json.dumps(ORDER)
+    assert client(server).by_id(7) == RegisteredSchema(7, json.dumps(ORDER))
     assert server.asked == ["/schemas/ids/7"] * 2
 
 
@@ -75,7 +75,7 @@ def test_the_next_url_of_the_list_is_asked(server: RegistryServer) -> None:
     gone = RegistryServer()
     gone._server.server_close()
     server.add(7, ORDER)
-    assert Registry(Settings({"url": f"{gone.url}, {server.url}/"})).by_id(7) == json.dumps(ORDER)
+    assert Registry(Settings({"url": f"{gone.url}, {server.url}/"})).by_id(7) == RegisteredSchema(7, json.dumps(ORDER))
 
 
 @pytest.mark.parametrize(
@@ -171,8 +171,8 @@ def test_references_are_included_where_they_are_first_used(server: RegistryServe
     order = {"type": "record", "name": "Order", "namespace": "other", "fields": price}
     server.add(3, order, references=[{"name": "shop.Money", "subject": "money", "version": 1}])
     found = client(server).by_id(3)
-    assert isinstance(found, str)
-    net, gross = json.loads(found)["fields"]
+    assert isinstance(found, RegisteredSchema)
+    net, gross = json.loads(found.text)["fields"]
     included = net["type"][1]
     assert included["name"] == "Money"
     assert included["fields"][0]["type"] == {**unit, "namespace": ""}
@@ -188,21 +188,31 @@ def test_what_a_schema_may_cost_is_bounded(server: RegistryServer) -> None:
     chain = [{"name": f"c{n + 1}", "subject": f"c{n + 1}", "version": 1} for n in range(20)]
     for number, reference in enumerate(chain):
         server.add(100 + number, {"type": "string"}, f"c{number}", references=[reference])
-    server.add(5, "message M {}", schemaType="PROTOBUF")
     server.add(6, "[" * 100_000, references=[{"name": "x", "subject": "plain", "version": 1}])
     registry = client(server)
     for number, words in {
         2: "larger than",
         3: "more than 100 ref",
         100: "16 levels",
-        5: "not Avro",
         6: "no valid",
     }.items():
         found = registry.by_id(number)
         assert isinstance(found, Unusable)
         assert words in found.reason
     # It refers to itself.
-    assert isinstance(registry.by_id(1), str)
+    assert isinstance(registry.by_id(1), RegisteredSchema)
+
+
+def test_a_schema_of_protobuf_comes_with_the_files_that_it_imports(server: RegistryServer) -> None:
+    server.add(1, "message Unit {}", "unit", schemaType="PROTOBUF")
+    server.add(2, "message Money {}", "money", references=[{"name": "unit.proto", "subject": "unit", "version": 1}])
+    of_money = [{"name": "shop/money.proto", "subject": "money", "version": 1}]
+    server.add(3, "message Order {}", schemaType="PROTOBUF", references=of_money)
+    found = client(server).by_id(3)
+    imports = (("shop/money.proto", "message Money {}"), ("unit.proto", "message Unit {}"))
+    assert found == RegisteredSchema(3, "message Order {}", "PROTOBUF", imports)
+    assert found.check_kind("protobuf") is found
+    assert found.check_kind("avro") == Unusable("the schema with id 3 is of type PROTOBUF, and not Avro")
 
 
 def test_a_type_of_its_own_is_not_replaced() -> None:
