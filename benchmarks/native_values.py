@@ -1,8 +1,8 @@
-"""Speed of the decoding of Avro and JSON values into typed columns, on one core, without Kafka or Spark.
+"""Speed of the decoding of Avro, Protobuf and JSON values into typed columns, on one core, without Kafka or Spark.
 
 `./run bench native_values [--records 4000000] [--rounds 5]` prints the machine and, for one Avro schema, for two schema
-ids record by record, for 3 of the 10 fields, and for the same as JSON, the median records/s of a core and the slowest
-and fastest round. The records have 10 fields, and about 80 bytes as Avro.
+ids record by record, for 3 of the 10 fields, and for the same as Protobuf and JSON, the median records/s of a core and
+the slowest and fastest round. The records have 10 fields, and about 80 bytes as Avro.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import io
 import json
 import random
 import statistics
+import struct
 import time
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -19,7 +20,7 @@ from typing import Any
 
 import fastavro
 import pyarrow as pa
-from kafkagroup_native import AvroDecoder, JsonDecoder
+from kafkagroup_native import AvroDecoder, JsonDecoder, ProtobufDecoder
 
 from benchmarks._machine import describe_machine
 
@@ -61,6 +62,15 @@ COLUMN = pa.struct(
     ]
 )
 FEW = ("id", "amount", "at")
+PROTO = """
+syntax = "proto3";
+import "google/protobuf/timestamp.proto";
+message Order {
+  enum Status { NEW = 0; PAID = 1; SENT = 2; BACK = 3; }
+  int64 id = 1; string customer = 2; string product = 3; double amount = 4; int32 quantity = 5;
+  google.protobuf.Timestamp at = 6; Status status = 7; optional string country = 8; bool gift = 9; string note = 10;
+}
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +79,22 @@ class Load:
 
     Attributes:
         name: What the table calls it.
-        writers: The Avro schemas; none: the values are JSON.
+        writers: The Avro schemas; none: the values are of another format.
         fields: None: all.
+        is_protobuf: Whether the values are Protobuf; else those without a schema are JSON.
     """
 
     name: str
     writers: tuple[dict[str, Any], ...] = ()
     fields: tuple[str, ...] | None = None
+    is_protobuf: bool = False
 
-    def decoder(self) -> AvroDecoder | JsonDecoder:
+    def decoder(self) -> AvroDecoder | JsonDecoder | ProtobufDecoder:
         """Return a decoder that knows the writer schemas."""
+        if self.is_protobuf:
+            protobuf = ProtobufDecoder(PROTO, fields=self.fields)
+            protobuf.add_writer_schema(0, PROTO)
+            return protobuf
         if not self.writers:
             return JsonDecoder(pa.struct([COLUMN.field(name) for name in self.fields or COLUMN.names]))
         decoder = AvroDecoder(json.dumps(READER), fields=self.fields)
@@ -91,6 +107,8 @@ LOADS = (
     Load("Avro", (READER,)),
     Load("Avro, two ids in turns", (READER, OLDER)),
     Load("Avro, 3 of 10 fields", (READER,), FEW),
+    Load("Protobuf", is_protobuf=True),
+    Load("Protobuf, 3 of 10 fields", fields=FEW, is_protobuf=True),
     Load("JSON"),
     Load("JSON, 3 of 10 fields", fields=FEW),
 )
@@ -118,9 +136,29 @@ def as_json(order: dict[str, Any]) -> bytes:
     return json.dumps(fields, separators=(",", ":")).encode()
 
 
+def varint(value: int) -> bytes:
+    groups = [value >> shift & 0x7F for shift in range(0, 63, 7) if value >> shift or not shift]
+    return bytes([*(group | 0x80 for group in groups[:-1]), groups[-1]])
+
+
+def as_protobuf(order: dict[str, Any]) -> bytes:
+    """Return what a serializer writes, with Confluent's framing of the first message; fields with 0 are left out."""
+    seconds, millis = divmod(order["at"], 1000)
+    at = b"\x08" + varint(seconds) + b"\x10" + varint(millis * 1_000_000)
+    status = ("NEW", "PAID", "SENT", "BACK").index(order["status"])
+    texts = {2: order["customer"], 3: order["product"], 8: order["country"], 10: order["note"]}
+    fields = {number: varint(number << 3 | 2) + varint(len(one)) + one.encode() for number, one in texts.items() if one}
+    numbers = {1: order["id"], 5: order["quantity"], 7: status, 9: int(order["gift"])}
+    fields |= {number: varint(number << 3) + varint(one) for number, one in numbers.items() if one}
+    fields[4], fields[6] = b"\x21" + struct.pack("<d", order["amount"]), b"\x32" + varint(len(at)) + at
+    return b"\0\0\0\0\0\0" + b"".join(fields[number] for number in sorted(fields))
+
+
 def values(load: Load) -> pa.Array:
-    """Return the values of one batch; those of Avro are framed as Confluent's serializers do it."""
+    """Return the values of one batch; those with a schema are framed as Confluent's serializers do it."""
     rng = random.Random(7)
+    if load.is_protobuf:
+        return pa.array([as_protobuf(order(rng)) for _ in range(ROWS)], pa.binary())
     if not load.writers:
         return pa.array([as_json(order(rng)) for _ in range(ROWS)], pa.binary())
     schemas = [fastavro.parse_schema(json.loads(json.dumps(writer))) for writer in load.writers]
@@ -139,7 +177,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
     print(describe_machine())
-    print(f"{'values':>22} {'bytes':>6} {'M records/s':>12} {'spread':>14} {'MB/s':>7}")
+    print(f"{'values':>26} {'bytes':>6} {'M records/s':>12} {'spread':>14} {'MB/s':>7}")
     for load in LOADS:
         decoder = load.decoder()
         batch = values(load)
@@ -156,7 +194,7 @@ def main() -> None:
             rates.append(batches * ROWS / (time.process_time() - start) / 1e6)
         median, size = statistics.median(rates), batch.nbytes / ROWS - 4
         spread = f"{min(rates):.1f}-{max(rates):.1f}"
-        print(f"{load.name:>22} {size:>6.0f} {median:>12.2f} {spread:>14} {median * size:>7.0f}")
+        print(f"{load.name:>26} {size:>6.0f} {median:>12.2f} {spread:>14} {median * size:>7.0f}")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ It is fixed when a query is loaded, in the driver. The tasks resolve all values 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -111,26 +111,38 @@ def reader_schema(options: ReadOptions) -> ReaderSchema:
     if options.value_schema is not None:
         return ReaderSchema(options.value_schema, protobuf=message)
     if options.value_schema_id is not None:
-        return registered(options.registry, options.value_schema_id, message)
+        number, name = options.value_schema_id, options.value_message_name
+        return registered(options.registry, number, name, value_format=options.value_format)
     subject = options.value_subject or subject_of_topic(options)
     if subject is None:
         raise OptionError("value.subject", None, "the subject of the values")
-    return _usable(registry_of(options.registry).newest(subject), message)
+    return _usable(registry_of(options.registry).newest(subject), options.value_message_name, options.value_format)
 
 
-def registered(registry: Settings, schema_id: int, message: ProtobufMessage | None = None) -> ReaderSchema:
-    """Return the schema with this id, one of Protobuf if a message is given; raises as `reader_schema`."""
-    return _usable(registry_of(registry).by_id(schema_id), message)
+def registered(
+    registry: Settings, schema_id: int, message: str | None = None, *, value_format: ValueFormat | None = None
+) -> ReaderSchema:
+    """Return the schema with this id; raises as `reader_schema`.
+
+    Args:
+        registry: The settings of the registry's client, without their prefix.
+        schema_id: The id.
+        message: The full name of the message of a Protobuf schema; None: its first one.
+        value_format: The format that it must have; None: Avro or Protobuf.
+    """
+    return _usable(registry_of(registry).by_id(schema_id), message, value_format)
 
 
-def _usable(found: RegisteredSchema | Unusable, message: ProtobufMessage | None) -> ReaderSchema:
+def _usable(
+    found: RegisteredSchema | Unusable, message: str | None, value_format: ValueFormat | None = None
+) -> ReaderSchema:
+    is_protobuf = isinstance(found, RegisteredSchema) and found.kind == "PROTOBUF"
     if isinstance(found, RegisteredSchema):
-        found = found.check_kind("avro" if message is None else "protobuf")
+        found = found.check_kind(value_format or ("protobuf" if is_protobuf or message is not None else "avro"))
     if isinstance(found, Unusable):
         raise InvalidConfigurationError(f"The schema of the column value cannot be used: {found.reason}.")
-    if message is not None:
-        message = replace(message, imports=found.imports)
-    return ReaderSchema(found.text, found.id, protobuf=message)
+    protobuf = ProtobufMessage(message, found.imports) if is_protobuf else None
+    return ReaderSchema(found.text, found.id, protobuf=protobuf)
 
 
 def _described(path: str, name: str | None) -> ProtobufMessage:

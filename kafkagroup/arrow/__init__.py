@@ -9,7 +9,7 @@ Settings have the names of Kafka's clients. docs/guides/without-spark.md says wh
 """
 
 from kafkagroup.arrow.consuming import GroupStream, consume
-from kafkagroup.arrow.decoding import decode_avro
+from kafkagroup.arrow.decoding import decode_values
 from kafkagroup.arrow.progress import Progress
 from kafkagroup.arrow.reading import BoundedStream, read
 from kafkagroup.arrow.stream import Stream
@@ -22,7 +22,7 @@ __all__ = [
     "Stream",
     "Transaction",
     "consume",
-    "decode_avro",
+    "decode_values",
     "read",
     "write",
 ]

@@ -1,4 +1,4 @@
-"""Decode the Avro values of record batches, wherever these come from: `arrow.read`, or Spark's `mapInArrow`."""
+"""Decode the values of record batches, wherever these come from: `arrow.read`, or Spark's `mapInArrow`."""
 
 from __future__ import annotations
 
@@ -17,19 +17,22 @@ _NEEDED = ("value", "topic", "partition", "offset")
 _CORRUPT = "_corrupt_record"
 
 
-def decode_avro(
+def decode_values(
     batches: Iterable[pa.RecordBatch],
     registry: Mapping[str, SettingValue],
     *,
     schema_id: int,
+    message: str | None = None,
     mode: Mode = "FAILFAST",
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the batches with `value` as a column of the schema's type, each value decoded by its own schema.
+    """Yield the batches with `value` as a column of the schema's type: Avro or Protobuf, as the registry says.
 
     Args:
         batches: Records of Kafka with `value` as binary, and `topic`, `partition` and `offset` for errors.
         registry: The settings of the schema registry's client, such as `url` and `basic.auth.user.info`.
-        schema_id: The id of the schema that the column has. All values are resolved to it.
+        schema_id: The id of the schema that the column has. Avro values of other schemas are resolved to it, Protobuf
+            has its fields by number.
+        message: The full name of the message that the column is, with Protobuf; None: the first one of the schema.
         mode: `FAILFAST`; `PERMISSIVE`: a bad value is null, and its bytes are in another column, `_corrupt_record`;
             `DROPMALFORMED`: its row is left out.
 
@@ -49,12 +52,12 @@ def decode_avro(
     if mode not in ("FAILFAST", "PERMISSIVE", "DROPMALFORMED"):
         raise OptionError("mode", mode, kinds.MODE.takes)
     settings = Settings({name: text_of(name, value) for name, value in registry.items()})
-    reader = registered(settings, schema_id)
+    reader = registered(settings, schema_id, message)
     decoding = ValueDecoding(reader, reader.column_type(), "confluent", mode, _CORRUPT, settings)
     for batch in batches:
         if missing := [name for name in _NEEDED if name not in batch.schema.names]:
             raise InvalidConfigurationError(
-                f"Avro values are decoded beside topic, partition and offset: {missing[0]} is no column of the batch."
+                f"Values are decoded beside topic, partition and offset: {missing[0]} is no column of the batch."
             )
         rows, made = decode(batch, decoding)
         names = [*rows.schema.names, *([_CORRUPT] if mode == "PERMISSIVE" else [])]

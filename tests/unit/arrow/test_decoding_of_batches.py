@@ -1,4 +1,4 @@
-"""`arrow.decode_avro` on batches of records: what the mode does, and which batches and arguments it refuses."""
+"""`arrow.decode_values` on batches of records: what the mode does, and which batches and arguments it refuses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from kafka_source.errors import InvalidConfigurationError, OptionError, UnreadableRecordError
-from kafkagroup.arrow.decoding import decode_avro
+from kafkagroup.arrow.decoding import decode_values
 from tests.support.avro import framed, record
 from tests.support.native import kernel
 from tests.support.registry_server import RegistryServer
@@ -43,7 +43,7 @@ def batch(*values: bytes | None) -> pa.RecordBatch:
 
 def test_each_value_is_decoded_by_its_own_schema_and_other_columns_stay(registry: RegistryServer) -> None:
     raw = [batch(GOOD, None), batch(), batch(framed(1, OLD, {"id": 6}))]
-    found = pa.Table.from_batches(decode_avro(raw, {"url": registry.url}, schema_id=2))
+    found = pa.Table.from_batches(decode_values(raw, {"url": registry.url}, schema_id=2))
     assert found.column_names == ["offset", "value", "topic", "partition"]
     assert found["value"].to_pylist() == [{"id": 5, "amount": 0.5}, None, {"id": 6, "amount": 0.0}]
     assert found["offset"].to_pylist() == [0, 1, 0]
@@ -51,18 +51,31 @@ def test_each_value_is_decoded_by_its_own_schema_and_other_columns_stay(registry
 
 def test_the_mode_says_what_becomes_of_bad_values(registry: RegistryServer) -> None:
     with pytest.raises(UnreadableRecordError, match="orders-0 at offset 1"):
-        list(decode_avro([batch(GOOD, BAD)], {"url": registry.url}, schema_id=2))
-    (kept,) = decode_avro([batch(GOOD, BAD)], {"url": registry.url}, schema_id=2, mode="PERMISSIVE")
+        list(decode_values([batch(GOOD, BAD)], {"url": registry.url}, schema_id=2))
+    (kept,) = decode_values([batch(GOOD, BAD)], {"url": registry.url}, schema_id=2, mode="PERMISSIVE")
     assert kept["value"].is_valid().to_pylist() == [True, False]
     assert kept["_corrupt_record"].to_pylist() == [None, BAD]
-    (rest,) = decode_avro([batch(BAD, GOOD)], {"url": registry.url}, schema_id=2, mode="DROPMALFORMED")
+    (rest,) = decode_values([batch(BAD, GOOD)], {"url": registry.url}, schema_id=2, mode="DROPMALFORMED")
     assert rest["offset"].to_pylist() == [1]
+
+
+def test_the_registry_says_that_a_schema_is_of_protobuf(registry: RegistryServer) -> None:
+    both = 'syntax = "proto3"; package shop; message Note { string text = 1; } message Order { int64 id = 1; }'
+    registry.add(3, both, schemaType="PROTOBUF")
+    order, note = b"\0\0\0\0\x03\x02\x02\x08\x05", b"\0\0\0\0\x03\0\x0a\x01x"
+    (orders,) = decode_values(
+        [batch(order, note)], {"url": registry.url}, schema_id=3, message="shop.Order", mode="DROPMALFORMED"
+    )
+    (notes,) = decode_values([batch(note)], {"url": registry.url}, schema_id=3)
+    assert (orders["value"].to_pylist(), notes["value"].to_pylist()) == ([{"id": 5}], [{"text": "x"}])
+    with pytest.raises(InvalidConfigurationError, match="of type AVRO, and not Protobuf"):
+        list(decode_values([], {"url": registry.url}, schema_id=2, message="shop.Order"))
 
 
 def test_what_cannot_be_decoded_is_refused_with_what_is_missing(registry: RegistryServer) -> None:
     with pytest.raises(InvalidConfigurationError, match="offset is no column"):
-        list(decode_avro([batch(GOOD).drop_columns(["offset"])], {"url": registry.url}, schema_id=2))
+        list(decode_values([batch(GOOD).drop_columns(["offset"])], {"url": registry.url}, schema_id=2))
     with pytest.raises(InvalidConfigurationError, match="does not have"):
-        list(decode_avro([], {"url": registry.url}, schema_id=99))
+        list(decode_values([], {"url": registry.url}, schema_id=99))
     with pytest.raises(OptionError, match="PERMISSIVE"):
-        list(decode_avro([], {"url": registry.url}, schema_id=2, mode="SKIP"))  # type: ignore[arg-type]
+        list(decode_values([], {"url": registry.url}, schema_id=2, mode="SKIP"))  # type: ignore[arg-type]
