@@ -17,9 +17,9 @@ from pyspark.sql.types import (
 )
 
 from kafka_source.model.record_columns import COLUMN_TYPES, Column, columns_of_types
-from kafka_source.options import column_options
+from kafka_source.options import ReadOptions, column_options
 
-__all__ = ["HEADERS_TYPE", "REPLICA", "Column", "columns_of", "schema_for", "source_schema"]
+__all__ = ["HEADERS_TYPE", "REPLICA", "Column", "columns_of", "schema_for", "schema_of", "source_schema"]
 
 HEADERS_TYPE = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 
@@ -33,17 +33,17 @@ REPLICA = "replica"
 not produce it."""
 
 
-def source_schema(*, headers: bool, replica: bool = False, value: DataType = BinaryType()) -> StructType:  # noqa: B008
+def source_schema(*, headers: bool, replica: bool = False, **types: DataType) -> StructType:
     """Return the schema of the built-in Kafka source, in which all columns are nullable.
 
     Args:
         headers: Include the column `headers`.
         replica: Include the column `replica`, which the built-in source does not have.
-        value: The type of the column `value`.
+        types: The types of the columns `key` and `value`, where they are other than binary.
     """
     left_out = {name for name, wanted in (("headers", headers), ("replica", replica)) if not wanted}
-    types = {name: _SPARK_TYPES[kind] for name, kind in COLUMN_TYPES.items() if name not in left_out}
-    return StructType([StructField(name, kind) for name, kind in {**types, "value": value}.items()])
+    known = {name: _SPARK_TYPES[kind] for name, kind in COLUMN_TYPES.items() if name not in left_out}
+    return StructType([StructField(name, kind) for name, kind in {**known, **types}.items()])
 
 
 def schema_for(given: Mapping[str, str]) -> StructType:
@@ -52,12 +52,20 @@ def schema_for(given: Mapping[str, str]) -> StructType:
     Raises:
         OptionError: An option that selects columns has an invalid value.
     """
-    options = column_options(given)
-    return source_schema(
-        headers=options.include_headers,
-        replica=options.redundant_emit == "all",
-        value=StringType() if options.value_format == "string" else BinaryType(),
-    )
+    return schema_of(column_options(given))
+
+
+def schema_of(options: ReadOptions, value: DataType | None = None) -> StructType:
+    """Return the schema that the options select.
+
+    Args:
+        options: The options.
+        value: The type of the column `value`, if values are decoded.
+    """
+    types = {"value": value or (StringType() if options.value_format == "string" else BinaryType())}
+    if options.key_format == "string":
+        types["key"] = StringType()
+    return source_schema(headers=options.include_headers, replica=options.redundant_emit == "all", **types)
 
 
 def columns_of(schema: StructType) -> tuple[Column, ...]:

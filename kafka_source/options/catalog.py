@@ -24,6 +24,7 @@ from kafka_source.options.kinds import (
     GroupProtocol,
     GroupStart,
     IsolationLevel,
+    KeyFormat,
     Mode,
     PartitionValues,
     StartingValues,
@@ -65,6 +66,13 @@ class ReadOptions(ValueOptions):
         kinds.BOOLEAN,
         "Add the column `headers` to the rows. A sink needs no option: it writes a column `headers` if there is one.",
         default=False,
+    )
+
+    key_format: KeyFormat = option(
+        "key.format",
+        kinds.KEY_FORMAT,
+        "What the column `key` is: the bytes, or a `string` of UTF-8. A sink needs no option for either.",
+        default="binary",
     )
 
     # Values that cannot be decoded

@@ -35,6 +35,7 @@ TransactionalOnLost = Literal["stop", "replay"]
 StartingWord = Literal["earliest", "latest", "committed"]
 EndingWord = Literal["earliest", "latest"]
 ValueFormat = Literal["binary", "string", "avro", "protobuf", "json"]
+KeyFormat = Literal["binary", "string"]
 ValueFraming = Literal["confluent", "none"]
 Mode = Literal["FAILFAST", "PERMISSIVE", "DROPMALFORMED"]
 
@@ -303,6 +304,7 @@ QUOTA_SCOPE: Kind[QuotaScope] = word("query", "member")
 TIMESTAMP_STRATEGY: Kind[TimestampStrategy] = word("error", "latest")
 TRANSACTIONAL_ON_LOST: Kind[TransactionalOnLost] = word("stop", "replay")
 VALUE_FORMAT: Kind[ValueFormat] = word("binary", "string", "avro", "protobuf", "json")
+KEY_FORMAT: Kind[KeyFormat] = word("binary", "string")
 VALUE_FRAMING: Kind[ValueFraming] = word("confluent", "none")
 MODE: Kind[Mode] = word("FAILFAST", "PERMISSIVE", "DROPMALFORMED")
 SCHEMA_ID = integer(0, _MAX_INT)

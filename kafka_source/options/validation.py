@@ -194,7 +194,7 @@ def column_options(given: Mapping[str, str]) -> ReadOptions:
     Raises:
         OptionError: One of them has a value that it does not take.
     """
-    names = ("includeheaders", "redundant.emit", "value.format")
+    names = ("includeheaders", "redundant.emit", "key.format", "value.format")
     values = {name.lower(): _parse(_BY_NAME[name.lower()], t) for name, t in given.items() if name.lower() in names}
     return _make(ReadOptions, values, {}, {})
 

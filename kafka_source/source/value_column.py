@@ -15,7 +15,7 @@ from kafka_source.engine_selection import check_value_kernel
 from kafka_source.errors import OptionError
 from kafka_source.model.record_columns import Column
 from kafka_source.options import ReadOptions
-from kafka_source.schema import columns_of, source_schema
+from kafka_source.schema import columns_of, schema_of
 from kafka_source.spark_types import spark_type
 from kafka_source.values.decoding import VALUE, ValueDecoding
 from kafka_source.values.reader_schema import ReaderSchema, reader_schema
@@ -45,7 +45,7 @@ def schema_with_values(options: ReadOptions, reader: ReaderSchema) -> StructType
         InvalidConfigurationError: The schema of the values is not valid, or cannot be a column.
     """
     kind = spark_type(reader.column_type())
-    columns = source_schema(headers=options.include_headers, replica=options.redundant_emit == "all", value=kind)
+    columns = schema_of(options, kind)
     if options.mode == "PERMISSIVE":
         columns.add(options.column_name_of_corrupt_record, BinaryType())
     return columns

@@ -8,13 +8,15 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 
 from kafka_source.errors import OptionError
 from kafka_source.model.arrow_schema import arrow_schema
-from kafka_source.schema import columns_of, source_schema
+from kafka_source.schema import columns_of, schema_for, source_schema
 
 
 def test_the_columns_are_those_of_the_built_in_source():
     assert source_schema(headers=False).simpleString() == (
         "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,timestampType:int>"
     )
+    given = {"Key.Format": "string"}
+    assert schema_for(given).simpleString().startswith("struct<key:string,value:binary,topic:string,")
     assert source_schema(headers=True)["headers"].dataType.simpleString() == ("array<struct<key:string,value:binary>>")
 
 

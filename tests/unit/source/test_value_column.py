@@ -83,8 +83,9 @@ def test_a_type_may_be_read_as_nullable_and_not_the_other_way_round():
 
 
 def test_permissive_has_a_column_for_the_bytes_of_bad_values():
-    names = schema_with_values(options(mode="PERMISSIVE", includeHeaders="true"), READER).names
-    assert names[-2:] == ["headers", "_corrupt_record"]
+    schema = schema_with_values(options(mode="PERMISSIVE", includeHeaders="true", **{"key.format": "String"}), READER)
+    assert schema.names[-2:] == ["headers", "_corrupt_record"]
+    assert (schema.names[0], schema["key"].dataType) == ("key", StringType())
     assert "_corrupt_record" not in schema_with_values(options(), READER).names
 
 
