@@ -225,7 +225,7 @@ MISTAKES = (
         at=At.TLS,
         words="`kafka.ssl.truststore.location=/no/such.jks`",
     ),
-    Mistake(LOGIN, {"kafka.security.protocol": "SASL_SSL"}, connect=True),
+    Mistake(LOGIN, {"kafka.security.protocol": "SASL_SSL"}, at=At.OPEN, connect=True),
     Mistake(LOGIN, at=At.RIGHTS, words="a listener with SASL, and no login"),
     Mistake(LOGIN, at=At.RIGHTS, words="a wrong password", user="a stranger"),
     Mistake(LOGIN, at=At.RIGHTS, words="no READ on the topic", user="nobody"),
