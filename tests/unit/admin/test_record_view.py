@@ -74,6 +74,30 @@ def test_avro_is_json_if_a_registry_has_its_schema() -> None:
         assert registry.count(42) == 1
 
 
+def test_protobuf_is_json_if_the_record_is_the_first_message() -> None:
+    kernel()
+    from kafka_source.values.as_written import AsWritten
+
+    schema = """syntax = "proto3"; import "line.proto"; import "google/protobuf/duration.proto";
+    message Order { int64 id = 1; Line line = 2; map<int32, bytes> raw = 3; google.protobuf.Duration took = 4; }
+    message Note { string text = 1; }"""
+    with RegistryServer() as registry:
+        registry.add(1, 'syntax = "proto3"; message Line { string item = 1; Line next = 2; }', "line")
+        registry.add(
+            42, schema, schemaType="PROTOBUF", references=[{"name": "line.proto", "subject": "line", "version": 1}]
+        )
+        decoder = AsWritten(Settings({"url": registry.url}))
+        head = b"\0\0\0\0\x2a"
+        order = b"\0\x08\x05\x12\x03\x0a\x01x\x1a\x05\x08\x03\x12\x01\xff\x22\x02\x08\x05"
+        shown = payload(head + order, decoder)
+        assert (shown.format, shown.schema_id) == ("json", 42)
+        found = json.loads(shown.text or "")
+        line = found.pop("line")
+        assert (line["item"], found) == ("x", {"id": 5, "raw": {"3": "/w=="}, "took": "0:00:05"})
+        for other in (head + b"\x02\x02\x0a\x01x", head + order[:-1]):
+            assert payload(other, decoder) == payload(other)
+
+
 @given(st.binary())
 def test_nothing_is_lost(data: bytes) -> None:
     shown = payload(data)
